@@ -1,0 +1,68 @@
+# make help lists what can be made. Everything runs in .venv, which is made on the first call.
+
+# An interpreter of your choice: make repro PYTHON=python3.13. Otherwise the one that .venv has
+# already, or the first of these that is 3.11 to 3.13.
+PYTHON ?= .venv/bin/python python3.11 python3.12 python3.13 python3
+
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+# Bytecode is written when a module is first imported (some 15 s in all, where compiling every module
+# of every package takes over a minute of CPU), so nothing may forbid that.
+unexport PYTHONDONTWRITEBYTECODE
+PACKAGES = .venv/bin/python -m pip install --quiet --no-compile --no-input --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help repro test ui lock clean setup
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
+
+repro: setup ## run the study of params.yaml, what changed of it, and show the comparison
+	@dvc repro
+	@python -m stages.commands.summary
+
+test: setup ## lint, types, layers (.pre-commit-config.yaml) and tests with coverage
+	@pre-commit run --all-files
+	@pytest -n auto --dist loadfile --cov --cov-report=term
+
+ui: setup ## the study in MLflow
+	@python -m stages.commands.ui
+
+# Which packages are installed is keyed by the lock's content and Python's version. Every package
+# stands in the lock, so pip need not resolve anything (--no-deps), but for what torch's own build
+# asks for (CUDA, on some machines): the second line looks that up.
+setup:
+	@for python in $(PYTHON); do \
+	    key="$$("$$python" -c '$(KEY)' 2>/dev/null)" && break; \
+	done; \
+	if test -z "$$key"; then \
+	    echo "error: none of '$(PYTHON)' is Python 3.11, 3.12 or 3.13;" \
+	        "install one, or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; \
+	fi; \
+	test "$$key" = "$$(cat .venv/installed 2>/dev/null)" || { \
+	    echo "Installing the packages of requirements.lock into .venv (once)"; \
+	    test "$$python" -ef .venv/bin/python || "$$python" -m venv --clear .venv; \
+	    $(PACKAGES) --no-deps --requirement requirements.lock && \
+	    $(PACKAGES) --constraint requirements.lock torch && \
+	    echo "$$key" >.venv/installed; \
+	}
+	@.venv/bin/python -c '$(ENVIRONMENT)'
+
+# The second hash in the key: whose standard library .venv runs on.
+KEY = import hashlib, sys; \
+    assert (3, 11) <= sys.version_info < (3, 14); \
+    lock = hashlib.sha256(open("requirements.lock", "rb").read()).hexdigest(); \
+    print(sys.version.split()[0], lock)
+
+# The default study reads the documentation of the standard library: Python's version is an input.
+ENVIRONMENT = import json, pathlib, platform; \
+    path = pathlib.Path("data/environment.json"); \
+    path.parent.mkdir(exist_ok=True); \
+    text = json.dumps({"python": platform.python_version()}) + "\n"; \
+    path.exists() and path.read_text() == text or path.write_text(text)
+
+lock: setup ## resolve pyproject.toml anew into requirements.lock
+	@echo to do
+
+clean: ## remove .venv and caches; results and DVC's cache stay
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .coverage*

@@ -1,0 +1,38 @@
+"""What a classical model offers: no pretraining, nothing random, one trial per label budget."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from sklearn.base import ClassifierMixin
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+
+Row = Mapping[str, Any]  # {"text", "label"} or {"words", "tags"}; no label or tags when predicting
+Score = Callable[[list[str], list[str]], float]  # of the right answers and the predictions
+
+
+class Baseline(ABC):
+    """``fits`` are the kinds of task that it can be fitted to."""
+
+    fits: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
+        """Learn from ``train``; choose settings by ``score`` on ``validation`` alone."""
+
+    @abstractmethod
+    def predict(self, rows: Sequence[Row]) -> list[str]:
+        """An answer for each row: the label, or its words' tags joined by blanks."""
+
+
+def answer(row: Row) -> str:
+    """The right answer of a labelled row, written as ``predict`` writes it."""
+    return " ".join(row["tags"]) if "tags" in row else row["label"]
+
+
+def logistic(features: Any, targets: Sequence[str], C: float) -> ClassifierMixin:
+    """A fitted logistic regression; a constant where the few labels are all the same."""
+    one_class = len(set(targets)) == 1
+    model = DummyClassifier() if one_class else LogisticRegression(C=C, max_iter=2000)
+    return model.fit(features, targets)

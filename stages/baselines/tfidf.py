@@ -1,0 +1,40 @@
+from collections.abc import Sequence
+
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from stages.baselines._baseline import Baseline, Row, Score, answer, logistic
+
+
+class Tfidf(Baseline):
+    """TF-IDF of a text's words, signs and their n-grams, and logistic regression over them.
+
+    ``C``, the inverse strength of regularisation, is the value that scores best on validation.
+    The two texts of a pair are joined.
+    """
+
+    fits = ("classification",)
+
+    def __init__(self, *, max_ngram: int = 2, C: Sequence[float] = (1.0, 10.0, 100.0)) -> None:
+        if max_ngram < 1 or not C or min(C) <= 0:
+            raise ValueError("max_ngram must be at least 1 and every C above 0")
+        self.C = C
+        self.vectorizer = TfidfVectorizer(
+            ngram_range=(1, max_ngram), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]"
+        )
+
+    def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
+        targets = [answer(row) for row in train]
+        features = self.vectorizer.fit_transform(map(_text, train))
+        held_out = self.vectorizer.transform(map(_text, validation))
+        right = [answer(row) for row in validation]
+        self.classifier = max(
+            (logistic(features, targets, c) for c in sorted(self.C)),
+            key=lambda classifier: score(right, list(classifier.predict(held_out))),
+        )
+
+    def predict(self, rows: Sequence[Row]) -> list[str]:
+        return list(self.classifier.predict(self.vectorizer.transform(map(_text, rows))))
+
+
+def _text(row: Row) -> str:
+    return f"{row['text']} {row.get('text_pair', '')}"

@@ -1,0 +1,179 @@
+"""Validate the whole of params.yaml before anything runs."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stages.artifacts import replacing
+from stages.components import build, check, component_class, unknown
+from stages.params import NONE, Params, Run, run_stage
+from stages.tasks._labels import KINDS
+from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL, Vocabulary
+
+DATA = Path("data")
+NUM_BYTES = 256  # the pieces that byte fallback needs
+
+
+def main(params: Params) -> None:
+    faults = list(find_faults(params))
+    if faults:
+        raise ValueError("\n".join(faults))
+    _write(DATA / "checked", "params.yaml is valid\n")
+    # What a run without a parent, a corpus or a tokenizer depends on: there, and always the same.
+    _write(DATA / "pretrained" / NONE, "nothing\n")
+    _write(DATA / "tokenizers" / NONE, "nothing\n")
+    with replacing(DATA / "encoded" / NONE) as folder:
+        folder.mkdir()
+        for key in (*params.tokenizers, NONE):
+            (folder / key).write_text("nothing\n")
+
+
+def find_faults(params: Params) -> Iterator[str]:
+    """One line for each thing that is wrong, with its path in params.yaml."""
+    for key, corpus in params.corpora.items():
+        yield from _source_faults(corpus.source, f"corpora.{key}.source")
+    for key, tokenizer in params.tokenizers.items():
+        where = f"tokenizers.{key}"
+        yield from _unlisted(tokenizer.corpus, params.corpora, f"{where}.corpus")
+        least = NUM_SPECIAL + NUM_SENTINELS + (NUM_BYTES if tokenizer.algorithm != "char" else 0)
+        if tokenizer.vocab_size <= least:
+            yield f"{where}.vocab_size: must be more than {least}, not {tokenizer.vocab_size}"
+    for key, task in params.tasks.items():
+        where = f"tasks.{key}"
+        yield from _source_faults(task.source, f"{where}.source")
+        yield from _fault_of(lambda t=task, w=where: _check("tasks", t.task, f"{w}.task"))
+        for budget in params.finetune.label_budgets:
+            if budget != "all" and task.num_train != "all" and int(budget) > int(task.num_train):
+                yield f"finetune.label_budgets: {budget} is more than {where}.num_train"
+    for key, run in params.pretrain.items():
+        yield from _run_faults(params, run, f"pretrain.{key}", key)
+    for key, baseline in params.baselines.items():
+        yield from _baseline_faults(params, baseline, f"baselines.{key}")
+    for key, method in params.finetune.methods.items():
+        where = f"finetune.methods.{key}.method"
+        yield from _fault_of(lambda m=method, w=where: build("methods", m.method, where=w))
+    for name in ("label_budgets", "seeds"):
+        values = getattr(params.finetune, name)
+        if len(set(values)) < len(values):
+            yield f"finetune.{name}: must not repeat a value, not {values}"
+
+
+def _run_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]:
+    training = run.training
+    if training.batch_rows % training.micro_batch_rows:
+        yield (
+            f"{where}.training.micro_batch_rows: {training.micro_batch_rows} must divide "
+            f"batch_rows {training.batch_rows}"
+        )
+    if training.num_validations > training.num_steps:
+        yield f"{where}.training.num_validations: must be at most num_steps {training.num_steps}"
+    yield from _unlisted(run.tokenizer, params.tokenizers, f"{where}.tokenizer")
+    yield from _unlisted(run.corpus, (*params.corpora, NONE), f"{where}.corpus")
+    yield from _unlisted(run.parent, (*params.pretrain, NONE), f"{where}.parent")
+    yield from _ancestry_faults(params, run, where, key)
+
+    faults = [
+        *_fault_of(lambda: component_class("models", _name(run.model), where=f"{where}.model")),
+        *_fault_of(
+            lambda: component_class("objectives", _name(run.objective), where=f"{where}.objective")
+        ),
+    ]
+    yield from faults
+    if faults or run.tokenizer not in params.tokenizers:
+        return
+    vocabulary = Vocabulary(params.tokenizers[run.tokenizer].vocab_size)
+    with torch.device("meta"):
+        yield from _fault_of(
+            lambda: build("models", run.model, vocabulary.vocab_size, where=f"{where}.model")
+        )
+    yield from _fault_of(
+        lambda: build(
+            "objectives",
+            run.objective,
+            vocabulary,
+            training.max_tokens,
+            where=f"{where}.objective",
+        )
+    )
+    model: Any = component_class("models", run.model["name"], where=where)
+    objective: Any = component_class("objectives", run.objective["name"], where=where)
+    if model.architecture not in objective.architectures:
+        yield (
+            f"{where}.objective: {run.objective['name']} does not fit {model.architecture}; "
+            f"it fits {', '.join(objective.architectures)}"
+        )
+    if objective.trains and run.corpus == NONE:
+        yield f"{where}.corpus: {run.objective['name']} needs a corpus, not {NONE}"
+    if run.model.get("positions") == "learned":
+        most = run.model.get("max_positions", model.schema.max_positions)
+        for setting, length in (
+            (f"{where}.training.max_tokens", training.max_tokens),
+            ("finetune.max_tokens", params.finetune.max_tokens),
+        ):
+            if length > most:
+                yield f"{setting}: {length} is more than {where}.model.max_positions, {most}"
+
+
+def _ancestry_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]:
+    parent = params.pretrain.get(run.parent)
+    if parent is None:
+        return
+    if (parent.model, parent.tokenizer) != (run.model, run.tokenizer):
+        yield f"{where}.parent: {run.parent} has another model or tokenizer, so its weights do not fit"
+    seen = [key]
+    while parent is not None:
+        if run.parent in seen:
+            yield f"{where}.parent: {' -> '.join([*seen, run.parent])} goes round in a circle"
+            return
+        seen.append(run.parent)
+        run, parent = parent, params.pretrain.get(parent.parent)
+
+
+def _baseline_faults(params: Params, baseline: Mapping[str, Any], where: str) -> Iterator[str]:
+    faults = [*_fault_of(lambda: build("baselines", baseline, where=where))]
+    yield from faults
+    if not faults:
+        fits = component_class("baselines", baseline["name"], where=where).fits  # type: ignore[attr-defined]
+        if not any(_name(task.task) in fits for task in params.tasks.values()):
+            yield f"{where}: fits {', '.join(fits)}, and no task of the study is one"
+
+
+def _source_faults(source: Mapping[str, Any], where: str) -> Iterator[str]:
+    faults = [*_fault_of(lambda: build("sources", source, where=where))]
+    yield from faults
+    if not faults and not Path(source["path"]).exists():
+        yield f"{where}.path: no such file or folder: {source['path']}"
+
+
+def _check(folder: str, entry: Mapping[str, Any], where: str) -> None:
+    """The entry names a component and fits its schema; for one that cannot be built as yet."""
+    cls = component_class(folder, _name(entry), where=where)
+    check(cls, {k: v for k, v in entry.items() if k != "name"}, where=where)
+    assert _name(entry) in KINDS
+
+
+def _name(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("name", ""))
+
+
+def _unlisted(name: str, listed: Iterable[str], where: str) -> Iterator[str]:
+    if name not in listed:
+        yield f"{where}: {unknown(name, listed)}"
+
+
+def _fault_of(attempt: Callable[[], object]) -> Iterator[str]:
+    try:
+        attempt()
+    except ValueError as error:
+        yield str(error)
+
+
+def _write(path: Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text)
+
+
+if __name__ == "__main__":
+    run_stage(main)

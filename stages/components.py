@@ -1,0 +1,113 @@
+"""Components: a name in params.yaml, a file in a folder of ``stages/``, a class in that file.
+
+``{name: mlm, mask_prob: 0.15}`` under ``objective:`` is the one public class of
+``stages/objectives/mlm.py``. The constructor is the schema: its positional parameters come from
+code, its keyword-only parameters (those after ``*``) come from params.yaml. Components that have
+all their parameters in common name a dataclass of them, ``schema = Dimensions``, which is the
+schema then and the last argument of the constructor.
+"""
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from pydantic import ConfigDict, ValidationError, create_model
+
+STAGES = Path(__file__).parent
+
+
+def names(folder: str) -> list[str]:
+    """The components of a folder: its modules, but for those that begin with ``_``."""
+    return sorted(p.stem for p in (STAGES / folder).glob("*.py") if not p.stem.startswith("_"))
+
+
+def component_class(folder: str, name: str, *, where: str) -> type:
+    """The component ``stages/{folder}/{name}.py``.
+
+    Raises ValueError with the path in params.yaml (``where``) if there is no such file.
+    """
+    if name not in names(folder):
+        raise ValueError(f"{where}.name: {unknown(name, names(folder))}")
+    return _public_class(folder, name)
+
+
+@cache
+def _public_class(folder: str, name: str) -> type:
+    module = importlib.import_module(f"stages.{folder}.{name}")
+    classes = [
+        value
+        for key, value in vars(module).items()
+        if inspect.isclass(value) and value.__module__ == module.__name__ and key[0] != "_"
+    ]
+    assert len(classes) == 1, f"{module.__name__} must define one public class, not {classes}"
+    return classes[0]
+
+
+def build(folder: str, entry: Mapping[str, Any], *from_code: Any, where: str) -> Any:
+    """Construct the component that ``entry`` names, with ``from_code`` before its parameters.
+
+    Raises ValueError with the path in params.yaml for an unknown name, a misspelt or missing key,
+    a wrong type, or whatever value the constructor itself refuses.
+    """
+    cls = component_class(folder, str(entry.get("name", "")), where=where)
+    values = check(cls, {k: v for k, v in entry.items() if k != "name"}, where=where)
+    try:
+        if hasattr(cls, "schema"):
+            return cls(*from_code, cls.schema(**values))
+        return cls(*from_code, **values)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def check(cls: type, values: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    """``values`` checked against the schema of ``cls``, defaults filled in."""
+    try:
+        return dict(_schema(cls)(**values))
+    except ValidationError as error:
+        known = list(_schema(cls).model_fields)
+        raise ValueError(describe(error, where, known=lambda _: known)) from None
+
+
+@cache
+def _schema(cls: type) -> Any:
+    schema: type = getattr(cls, "schema", cls)
+    hints = get_type_hints(schema.__init__)
+    fields: dict[str, Any] = {}
+    for key, parameter in inspect.signature(schema).parameters.items():
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            required = parameter.default is inspect.Parameter.empty
+            fields[key] = (hints[key], ... if required else parameter.default)
+    strict = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
+    return create_model(cls.__name__, __config__=strict, **fields)
+
+
+def describe(
+    error: ValidationError, where: str, *, known: Callable[[tuple[int | str, ...]], list[str]]
+) -> str:
+    """One line per fault, each with its path in params.yaml and what would be valid.
+
+    ``known`` gives the valid keys of the mapping at a place.
+    """
+    lines = []
+    for fault in error.errors():
+        path = ".".join([where, *(str(part) for part in fault["loc"])]).lstrip(".")
+        if fault["type"] == "extra_forbidden":
+            lines.append(f"{path}: {unknown(str(fault['loc'][-1]), known(fault['loc'][:-1]))}")
+        elif fault["type"] == "missing":
+            lines.append(f"{path}: missing; give it a value")
+        else:
+            message = fault["msg"][0].lower() + fault["msg"][1:]
+            lines.append(f"{path}: {message}, not {fault['input']!r}")
+    return "\n".join(lines)
+
+
+def unknown(name: str, valid: Iterable[str]) -> str:
+    """``unknown 'mlmm'; did you mean 'mlm'? Valid: causal, mlm, none``."""
+    valid = list(valid)
+    near = difflib.get_close_matches(name, valid, n=1)
+    guess = f"did you mean {near[0]!r}? " if near else ""
+    return f"unknown {name!r}; {guess}Valid: {', '.join(valid)}" if valid else f"unknown {name!r}"

@@ -1,0 +1,42 @@
+"""Encode the documents of a corpus with a tokenizer."""
+
+from pathlib import Path
+
+from stages.artifacts import read_json, read_jsonl, replacing, sha256, write_json
+from stages.params import Params, entry, run_stage
+from stages.seeding import stream
+from stages.text import tokenizer
+from stages.text.corpus import SPLITS, encode
+from stages.text.tokenizer import Tokenizer
+
+CORPORA, TOKENIZERS, ENCODED = Path("data/corpora"), Path("data/tokenizers"), Path("data/encoded")
+SEED = 0  # of the order of documents, of which max_tokens keeps the first
+
+
+def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
+    entry(params.corpora, corpus_key, where="corpora")
+    max_tokens = read_json(CORPORA / corpus_key / "corpus.json")["max_tokens"]
+    path = TOKENIZERS / tokenizer_key / tokenizer.FILE
+    encoder = Tokenizer(path)
+    with replacing(ENCODED / corpus_key / tokenizer_key) as folder:
+        folder.mkdir()
+        counts: dict[str, int] = {}
+        for split in SPLITS:
+            documents = read_jsonl(CORPORA / corpus_key / f"{split}.jsonl")
+            order = stream(SEED, "documents", split).permutation(len(documents))
+            keep = None if max_tokens == "all" or split != "train" else int(max_tokens)
+            sentences = (documents[i]["sentences"] for i in order)
+            encoded = encode(sentences, encoder, max_tokens=keep)
+            if keep is not None and len(encoded.tokens) < keep:
+                raise ValueError(
+                    f"corpora.{corpus_key}.max_tokens: the corpus has only "
+                    f"{len(encoded.tokens)} tokens, not {keep}"
+                )
+            encoded.save(folder / split)
+            counts[f"{split}_tokens"] = len(encoded.tokens)
+            counts[f"{split}_documents"] = len(encoded.document_starts)
+        write_json(folder / "encoded.json", counts | {"tokenizer": sha256(path)})
+
+
+if __name__ == "__main__":
+    run_stage(main, "corpus", "tokenizer")

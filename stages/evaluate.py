@@ -1,0 +1,77 @@
+"""Score every trial of a task on its test set: data/evaluated/TASK.
+
+The only stage that reads the test labels.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from stages.artifacts import read_json, read_jsonl, replacing
+from stages.evaluation.metrics import score
+from stages.evaluation.trials import (
+    BaselinePrediction,
+    Epoch,
+    Prediction,
+    Scored,
+    Trial,
+    discard_unlisted,
+    read,
+    write,
+)
+from stages.params import Params, entry, run_stage
+
+ACCURACY = {"classification": "accuracy", "tagging": "word_accuracy"}
+
+
+def repeats(raw: Mapping[str, Any], task: str) -> list[Mapping[str, Any]]:
+    return [raw["evaluation"]]
+
+
+def main(params: Params, task: str) -> None:
+    entry(params.tasks, task, where="tasks")
+    about = read_json(Path("data/tasks", task, "examples", "task.json"))
+    labels = read_jsonl(Path("data/tasks", task, "test_labels.jsonl"))
+    gold = {row["id"]: row["label"] if "label" in row else " ".join(row["tags"]) for row in labels}
+
+    discard_unlisted(Path("data/finetuned", task), params.pretrain)
+    runs = [Path("data/finetuned", task, run) for run in params.pretrain]
+    trials: list[Scored] = []
+    for folder in tqdm(
+        [*runs, Path("data/baselines", task)], desc=f"evaluate {task}", disable=None
+    ):
+        kind = Prediction if folder in runs else BaselinePrediction
+        answers = _answers(folder, kind)
+        for trial in read(folder / "trials.csv", Trial):
+            key = (trial.run, trial.method, trial.label_budget, trial.finetune_seed)
+            assert answers[key].keys() == gold.keys(), f"{folder}: one prediction per test row"
+            pair = list(gold.values()), [answers[key][id] for id in gold]
+            scored = Scored(
+                **asdict(trial),
+                metric=about["metric"],
+                value=score(about["metric"], *pair),
+                accuracy=score(ACCURACY[about["kind"]], *pair),
+            )
+            trials.append(scored)
+
+    with replacing(Path("data/evaluated", task)) as folder:
+        write(folder / "trials.csv", Scored, trials)
+        curves = [epoch for run in runs for epoch in read(run / "history.csv", Epoch)]
+        write(folder / "history.csv", Epoch, curves)
+
+
+def _answers(folder: Path, kind: type[Prediction]) -> Mapping[tuple[Any, ...], dict[str, str]]:
+    """(run, method, label budget, fine-tuning seed) -> id -> prediction."""
+    answers: dict[tuple[Any, ...], dict[str, str]] = defaultdict(dict)
+    for row in read(folder / "predictions.csv.gz", kind):
+        run = row.run if isinstance(row, BaselinePrediction) else folder.name
+        answers[run, row.method, row.label_budget, row.finetune_seed][row.id] = row.prediction
+    return answers
+
+
+if __name__ == "__main__":
+    run_stage(main, "task", repeats=repeats)

@@ -1,0 +1,70 @@
+"""Scores of predictions in 0..1, each computed once over the whole test set.
+
+An answer is one string: a label, or the tags of a text's words joined by blanks.
+"""
+
+from collections.abc import Sequence
+
+
+def score(metric: str, gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """The value of ``macro_f1``, ``accuracy``, ``entity_f1`` or ``word_accuracy``."""
+    assert len(gold) == len(predicted) > 0, "one prediction for each example"
+    return float(METRICS[metric](gold, predicted))
+
+
+def macro_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """The mean F1 over the labels that occur in ``gold``."""
+    from sklearn.metrics import f1_score
+
+    labels = sorted(set(gold))
+    return f1_score(gold, predicted, labels=labels, average="macro", zero_division=0)
+
+
+def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    from sklearn.metrics import accuracy_score
+
+    return accuracy_score(gold, predicted)
+
+
+def word_accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """The share of words with the right tag."""
+    pairs = [pair for row in zip(gold, predicted, strict=True) for pair in _words(*row)]
+    return sum(right == tag for right, tag in pairs) / len(pairs)
+
+
+def entity_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """F1 of whole entities: right is one with the same kind, first and last word (CoNLL-2003)."""
+    num_gold = num_predicted = num_right = 0
+    for row in zip(gold, predicted, strict=True):
+        _words(*row)
+        expected, found = (entities(tags.split()) for tags in row)
+        num_gold += len(expected)
+        num_predicted += len(found)
+        num_right += len(expected & found)
+    return 2 * num_right / (num_gold + num_predicted) if num_right else 0.0
+
+
+def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
+    """(kind, first word, word after the last) of each entity in BIO tags.
+
+    An I- that continues no entity of its kind begins one, as in the CoNLL-2003 evaluation.
+    """
+    found: set[tuple[str, int, int]] = set()
+    kind, start = None, 0
+    for i, tag in enumerate([*tags, "O"]):
+        prefix, _, name = tag.partition("-")
+        if prefix == "I" and name == kind:
+            continue
+        if kind is not None:
+            found.add((kind, start, i))
+        kind, start = (None if prefix == "O" else name), i
+    return found
+
+
+def _words(gold: str, predicted: str) -> list[tuple[str, str]]:
+    pairs = list(zip(gold.split(), predicted.split(), strict=False))
+    assert len(pairs) == len(gold.split()) == len(predicted.split()), "one tag for each word"
+    return pairs
+
+
+METRICS = {f.__name__: f for f in (macro_f1, accuracy, entity_f1, word_accuracy)}

@@ -1,0 +1,142 @@
+"""The table of trials: its columns, and CSV files of them.
+
+A trial is one (run or baseline, task, method, label budget, seed). Everything in a file is text or
+a number; nothing is ever missing.
+"""
+
+import csv
+import gzip
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, TypeVar, get_type_hints
+
+from stages.artifacts import remove, replacing
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What was trained. A baseline has the architecture of its name, method "classical", corpus
+    and objective "none", and zeros."""
+
+    run: str
+    architecture: str
+    objective: str
+    method: str
+    task: str
+    corpus: str
+    pretrain_seed: int
+    finetune_seed: int
+    label_budget: str  # a number, or "all"
+    num_params: int
+    num_trained_params: int
+    pretrain_tokens: int
+    pretrain_flops: int
+    finetune_flops: int
+    d_model: int
+    num_layers: int
+    best_epoch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored(Trial):
+    """A trial and its score on the test set, in 0..1."""
+
+    metric: str
+    value: float
+    accuracy: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    method: str
+    label_budget: str
+    finetune_seed: int
+    id: str
+    prediction: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselinePrediction(Prediction):
+    """All baselines of a task share one file."""
+
+    run: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epoch:
+    """A point of the curve of one trial; the metric is on validation, in 0..1."""
+
+    run: str
+    method: str
+    task: str
+    label_budget: str
+    finetune_seed: int
+    epoch: int
+    train_loss: float
+    validation_metric: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a trial took on the machine that ran it."""
+
+    method: str
+    label_budget: str
+    finetune_seed: int
+    wall_time_s: float
+    peak_memory_bytes: int
+
+
+def read(path: Path, kind: type[T]) -> list[T]:
+    """The rows of a CSV file (``.gz`` or not), typed.
+
+    Raises ValueError if the file is missing.
+    """
+    if not path.exists():
+        raise ValueError(f"{path}: missing; run `dvc repro`")
+    types = get_type_hints(kind)
+    with _open(path, "r") as file:
+        rows = csv.DictReader(file)
+        absent = set(types) - set(rows.fieldnames or ())
+        assert not absent, f"{path}: no columns {sorted(absent)}"
+        return [kind(**{key: cast(row[key]) for key, cast in types.items()}) for row in rows]
+
+
+def write(path: Path, kind: type, rows: Iterable[Any]) -> None:
+    """The same, written: whole or not at all, byte for byte the same for the same rows."""
+    write_table(path, list(get_type_hints(kind)), map(asdict, rows))
+
+
+def write_table(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    with replacing(path) as temporary, _open(temporary, "w", gz=path.suffix == ".gz") as file:
+        writer = csv.DictWriter(file, list(columns), lineterminator="\n", extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def discard_unlisted(folder: Path, listed: Iterable[str]) -> None:
+    """Delete what is in ``folder`` but not in ``listed``; a dot before a name protects it."""
+    keep = set(listed)
+    for path in sorted(folder.glob("*")):
+        if path.name not in keep and not path.name.startswith("."):
+            remove(path)
+
+
+@contextmanager
+def _open(path: Path, how: str, *, gz: bool | None = None) -> Iterator[IO[str]]:
+    if not (path.suffix == ".gz" if gz is None else gz):
+        with path.open(how, encoding="utf-8", newline="") as file:
+            yield file
+        return
+    # Neither a time nor a name in the header: equal rows give equal bytes.
+    with (
+        path.open(how + "b") as raw,
+        gzip.GzipFile(filename="", fileobj=raw, mode=how + "b", mtime=0) as binary,
+        io.TextIOWrapper(binary, encoding="utf-8", newline="") as file,
+    ):
+        yield file

@@ -1,0 +1,85 @@
+"""Fit the classical baselines to a task: data/baselines/TASK.
+
+Each baseline learns from as many labels as the fine-tuned runs and predicts the same test rows.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from stages.artifacts import read_json, read_jsonl, replacing
+from stages.components import build
+from stages.evaluation.metrics import score
+from stages.evaluation.trials import BaselinePrediction, Trial, write
+from stages.params import Params, entry, run_stage
+
+
+def repeats(raw: Mapping[str, Any], task: str) -> list[Mapping[str, Any]]:
+    return [raw["baselines"], {"label_budgets": raw["finetune"]["label_budgets"]}]
+
+
+def main(params: Params, task: str) -> None:
+    entry(params.tasks, task, where="tasks")
+    examples = Path("data/tasks", task, "examples")
+    about = read_json(examples / "task.json")
+    train, validation, test = (
+        read_jsonl(examples / f"{split}.jsonl") for split in ("train", "validation", "test")
+    )
+    trials: list[Trial] = []
+    predictions: list[BaselinePrediction] = []
+    cells = [(name, n) for name in params.baselines for n in params.finetune.label_budgets]
+    for name, budget in tqdm(cells, desc=f"baselines on {task}", disable=None):
+        component = params.baselines[name]
+        baseline = build("baselines", component, where=f"baselines.{name}")
+        if about["kind"] not in baseline.fits:
+            continue
+        num_labels = len(train) if budget == "all" else int(budget)
+        if num_labels > len(train):
+            raise ValueError(
+                f"finetune.label_budgets: {num_labels} labels, but tasks.{task} has {len(train)}"
+            )
+        baseline.fit(train[:num_labels], validation, partial(score, about["metric"]))
+        trials.append(_trial(name, str(component["name"]), task, str(budget)))
+        predictions += [
+            BaselinePrediction(
+                run=name,
+                method="classical",
+                label_budget=str(budget),
+                finetune_seed=0,
+                id=row["id"],
+                prediction=predicted,
+            )
+            for row, predicted in zip(test, baseline.predict(test), strict=True)
+        ]
+    with replacing(Path("data/baselines", task)) as folder:
+        write(folder / "trials.csv", Trial, trials)
+        write(folder / "predictions.csv.gz", BaselinePrediction, predictions)
+
+
+def _trial(run: str, architecture: str, task: str, label_budget: str) -> Trial:
+    return Trial(
+        run=run,
+        architecture=architecture,
+        objective="none",
+        method="classical",
+        task=task,
+        corpus="none",
+        pretrain_seed=0,
+        finetune_seed=0,
+        label_budget=label_budget,
+        num_params=0,
+        num_trained_params=0,
+        pretrain_tokens=0,
+        pretrain_flops=0,
+        finetune_flops=0,
+        d_model=0,
+        num_layers=0,
+        best_epoch=0,
+    )
+
+
+if __name__ == "__main__":
+    run_stage(main, "task", repeats=repeats)

@@ -1,0 +1,13 @@
+"""Full fine-tuning: every weight trains (GPT and BERT)."""
+
+import torch
+
+from stages.methods._method import Method
+from stages.models._heads import Adapted
+
+
+class Full(Method):
+    freezes_backbone = False
+
+    def apply(self, model: Adapted, *, generator: torch.Generator) -> None:
+        model.requires_grad_(True)

@@ -1,0 +1,1 @@
+"""Backbones: a file is an architecture, its constructor the dimensions."""

@@ -1,0 +1,89 @@
+"""What every architecture offers to objectives, tasks and methods."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from stages.models._blocks import Dimensions, Embedding
+from stages.text.batch import Batch
+
+Pooling = Literal["mean", "first", "last"]
+
+
+class Backbone(nn.Module, ABC):
+    """A model without a head.
+
+    ``forward(batch)`` gives a state for each input token, ``unembed(states)`` the logits of the
+    vocabulary.
+    """
+
+    architecture: ClassVar[str]
+    schema = Dimensions
+    pooling: ClassVar[Pooling]  # the state of a text, from those of its tokens, if not told
+
+    def __init__(self, vocab_size: int, dims: Dimensions) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+        self.dims = dims
+        self.embedding = Embedding(vocab_size, dims)
+        self.output = None if dims.tied else nn.Linear(dims.d_model, vocab_size, bias=False)
+
+    @property
+    def d_model(self) -> int:
+        return self.dims.d_model
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
+        """The state of each input token."""
+
+    @abstractmethod
+    def flops(self, batch: Batch) -> int:
+        """Floating-point operations of ``forward`` in matrix products, padding included."""
+
+    def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        """Logits over the vocabulary."""
+        weight = self.embedding.tokens.weight if self.output is None else self.output.weight
+        return F.linear(states, weight)
+
+    def unembed_flops(self, num_positions: int) -> int:
+        return 2 * num_positions * self.dims.d_model * self.vocab_size
+
+    def for_tokens(self) -> "Backbone":
+        """The part that gives the states of input tokens: what a task is fine-tuned on."""
+        return self
+
+    @torch.no_grad()
+    def initialise(self, *, generator: torch.Generator, std: float = 0.02) -> None:
+        """Draw all weights anew: normal with BERT's 0.02, smaller for layers that write into the
+        residual stream (GPT-2: over the root of their number); biases 0, norms 1."""
+        writers = 3 if self.architecture == "encoder_decoder" else 2
+        residual_std = std / (writers * self.dims.num_layers) ** 0.5
+        for name, weight in self.named_parameters():
+            if weight.dim() >= 2:
+                writes = name.endswith(("output.weight", "down.weight")) and "." in name[:-7]
+                weight.normal_(0, residual_std if writes else std, generator=generator)
+            else:
+                weight.fill_(1.0 if name.endswith("weight") else 0.0)
+
+
+def stack_flops(
+    dims: Dimensions, rows: int, length: int, *, memory_length: int | None = None
+) -> int:
+    """Operations of ``num_layers`` blocks on ``rows`` rows of ``length`` tokens.
+
+    A matrix product of [n, a] and [a, b] is 2 n a b operations. With ``memory_length`` each block
+    attends to a memory of that length too.
+    """
+    d, tokens = dims.d_model, rows * length
+    up = 2 * dims.d_ff if dims.activation == "swiglu" else dims.d_ff
+    per_layer = 2 * tokens * (4 * d * d + d * up + dims.d_ff * d)
+    per_layer += 4 * rows * length * length * d
+    if memory_length is not None:
+        memory = rows * memory_length
+        per_layer += 2 * (2 * tokens * d * d + 2 * memory * d * d)
+        per_layer += 4 * rows * length * memory_length * d
+    return dims.num_layers * per_layer

@@ -1,0 +1,206 @@
+"""The one family of blocks of which encoder, decoder and encoder_decoder are made.
+
+The three differ in who attends to whom and in nothing else. After Vaswani et al. 2017 and, for
+the pre-norm order and rotary positions, Xiong et al. 2020 and Su et al. 2021.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+Norm = Literal["layernorm", "rmsnorm"]
+NormPosition = Literal["pre", "post"]
+Activation = Literal["gelu", "relu", "swiglu"]
+Positions = Literal["rotary", "learned", "sinusoidal", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dimensions:
+    """What a block is made of; the keyword parameters of every transformer architecture.
+
+    Raises ValueError for widths that do not go together.
+    """
+
+    d_model: int
+    num_layers: int
+    num_heads: int
+    d_ff: int
+    norm: Norm = "layernorm"
+    norm_position: NormPosition = "pre"
+    activation: Activation = "gelu"
+    positions: Positions = "rotary"
+    max_positions: int = 512  # a learned position embedding has this many
+    dropout: float = 0.0
+    tied: bool = True  # the output embedding is the input embedding
+
+    def __post_init__(self) -> None:
+        for name in ("d_model", "num_layers", "num_heads", "d_ff", "max_positions"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.d_model % self.num_heads:
+            raise ValueError(f"num_heads {self.num_heads} must divide d_model {self.d_model}")
+        if self.positions == "rotary" and self.d_model // self.num_heads % 2:
+            raise ValueError(
+                f"rotary positions need an even d_model / num_heads, not "
+                f"{self.d_model} / {self.num_heads}"
+            )
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1), not {self.dropout}")
+
+
+def attention_mask(
+    queries: Int[Tensor, "B T"], keys: Int[Tensor, "B S"], *, causal: bool = False
+) -> Bool[Tensor, "B 1 T S"]:
+    """Who attends to whom, from document ids: a token to those of its own document.
+
+    Padding (document 0) attends to padding, so that no row of the softmax is empty; nothing else
+    attends to it.
+    """
+    mask = queries[:, :, None] == keys[:, None, :]
+    if causal:
+        mask = mask.tril()
+    return mask[:, None]
+
+
+def positions_in_document(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+    """0, 1, 2, ... from the first token of each document of a row."""
+    index = torch.arange(document_ids.shape[1], device=document_ids.device).expand_as(document_ids)
+    begins = torch.ones_like(document_ids, dtype=torch.bool)
+    begins[:, 1:] = document_ids[:, 1:] != document_ids[:, :-1]
+    return index - torch.where(begins, index, 0).cummax(dim=1).values
+
+
+def sinusoids(num_positions: int, width: int) -> Float[Tensor, "P D"]:
+    """sin in the first half of the columns and cos in the second (Vaswani et al. 2017, 3.5)."""
+    frequencies = 10_000 ** -(torch.arange(0, width, 2) / width)
+    angles = torch.arange(num_positions)[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width]
+
+
+def rotate(x: Float[Tensor, "B H T d"], angles: Float[Tensor, "T d"]) -> Float[Tensor, "B H T d"]:
+    """Rotary position embedding (Su et al. 2021, eq. 34), halves instead of neighbours paired."""
+    half = angles.shape[1] // 2
+    sin, cos = angles[:, :half], angles[:, half:]
+    first, second = x[..., :half], x[..., half:]
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+
+class Embedding(nn.Module):
+    """Tokens, with absolute positions if the dimensions ask for them."""
+
+    def __init__(self, vocab_size: int, dims: Dimensions) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocab_size, dims.d_model)
+        self.learned = (
+            nn.Embedding(dims.max_positions, dims.d_model) if dims.positions == "learned" else None
+        )
+        self.sinusoidal = dims.positions == "sinusoidal"
+        self.dropout = nn.Dropout(dims.dropout)
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], document_ids: Int[Tensor, "B T"]
+    ) -> Float[Tensor, "B T D"]:
+        x = self.tokens(ids)
+        if self.learned is not None:
+            x = x + self.learned(positions_in_document(document_ids))
+        elif self.sinusoidal:
+            table = sinusoids(x.shape[1], x.shape[2]).to(x)
+            x = x + table[positions_in_document(document_ids)]
+        return self.dropout(x)
+
+
+class Attention(nn.Module):
+    """Multi-head attention of queries over a memory: the queries' own row, or another's."""
+
+    def __init__(self, dims: Dimensions) -> None:
+        super().__init__()
+        self.num_heads = dims.num_heads
+        self.rotary = dims.positions == "rotary"
+        self.query = nn.Linear(dims.d_model, dims.d_model)
+        self.key_value = nn.Linear(dims.d_model, 2 * dims.d_model)
+        self.output = nn.Linear(dims.d_model, dims.d_model)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        memory: Float[Tensor, "B S D"],
+        mask: Bool[Tensor, "B 1 T S"],
+    ) -> Float[Tensor, "B T D"]:
+        q = self._heads(self.query(x))
+        k, v = (self._heads(half) for half in self.key_value(memory).chunk(2, dim=-1))
+        # Positions of two rows have no common origin: cross-attention is not rotated.
+        if self.rotary and memory is x:
+            angles = sinusoids(x.shape[1], q.shape[-1]).to(q)
+            q, k = rotate(q, angles), rotate(k, angles)
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.output(mixed.transpose(1, 2).flatten(2))  # [B H T d] -> [B T D]
+
+    def _heads(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T d"]:
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+
+class FeedForward(nn.Module):
+    """Two layers position by position; swiglu has a gate beside the first (Shazeer 2020)."""
+
+    def __init__(self, dims: Dimensions) -> None:
+        super().__init__()
+        self.activation = dims.activation
+        self.up = nn.Linear(dims.d_model, dims.d_ff * (2 if self.activation == "swiglu" else 1))
+        self.down = nn.Linear(dims.d_ff, dims.d_model)
+
+    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        x = self.up(x)
+        if self.activation == "swiglu":
+            value, gate = x.chunk(2, dim=-1)
+            return self.down(F.silu(gate) * value)
+        return self.down(F.gelu(x) if self.activation == "gelu" else F.relu(x))
+
+
+class Block(nn.Module):
+    """Self-attention, attention to a memory if ``cross``, feed-forward, each with its residual."""
+
+    def __init__(self, dims: Dimensions, *, cross: bool = False) -> None:
+        super().__init__()
+        self.pre = dims.norm_position == "pre"
+        self.attention = Attention(dims)
+        self.attention_norm = make_norm(dims)
+        self.cross_attention = Attention(dims) if cross else None
+        self.cross_norm = make_norm(dims) if cross else None
+        self.feed_forward = FeedForward(dims)
+        self.feed_forward_norm = make_norm(dims)
+        self.dropout = nn.Dropout(dims.dropout)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        mask: Bool[Tensor, "B 1 T T"],
+        memory: Float[Tensor, "B S D"] | None = None,
+        memory_mask: Bool[Tensor, "B 1 T S"] | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        y = self.attention_norm(x) if self.pre else x
+        x = self._add(x, self.attention(y, y, mask), self.attention_norm)
+        if self.cross_attention is not None and self.cross_norm is not None:
+            assert memory is not None and memory_mask is not None
+            y = self.cross_norm(x) if self.pre else x
+            x = self._add(x, self.cross_attention(y, memory, memory_mask), self.cross_norm)
+        y = self.feed_forward_norm(x) if self.pre else x
+        return self._add(x, self.feed_forward(y), self.feed_forward_norm)
+
+    def _add(
+        self, x: Float[Tensor, "B T D"], change: Float[Tensor, "B T D"], norm: nn.Module
+    ) -> Float[Tensor, "B T D"]:
+        x = x + self.dropout(change)
+        return x if self.pre else norm(x)
+
+
+def make_norm(dims: Dimensions) -> nn.Module:
+    return nn.LayerNorm(dims.d_model) if dims.norm == "layernorm" else nn.RMSNorm(dims.d_model)
+
+
+def final_norm(dims: Dimensions) -> nn.Module:
+    """Pre-norm blocks leave their sum unnormalised; post-norm blocks do not."""
+    return make_norm(dims) if dims.norm_position == "pre" else nn.Identity()

@@ -1,0 +1,61 @@
+"""The encoder-decoder: a causal decoder that attends to an encoder's states (T5; Raffel 2020).
+
+``num_layers`` blocks in each half: at equal dimensions it has about twice the parameters of
+``encoder`` or ``decoder`` and about their operations per token, since a token passes one half.
+"""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from stages.models._backbone import Backbone, stack_flops
+from stages.models._blocks import Block, Dimensions, attention_mask, final_norm
+from stages.text.batch import Batch
+
+
+class EncoderDecoder(Backbone):
+    architecture = "encoder_decoder"
+    pooling = "mean"
+
+    def __init__(self, vocab_size: int, dims: Dimensions) -> None:
+        super().__init__(vocab_size, dims)
+        self.encoder_blocks = nn.ModuleList(Block(dims) for _ in range(dims.num_layers))
+        self.encoder_norm = final_norm(dims)
+        self.decoder_blocks = nn.ModuleList(
+            Block(dims, cross=True) for _ in range(dims.num_layers)
+        )
+        self.decoder_norm = final_norm(dims)
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
+        """The encoder's states."""
+        x = self.embedding(batch.input_ids, batch.document_ids)
+        mask = attention_mask(batch.document_ids, batch.document_ids)
+        for block in self.encoder_blocks:
+            x = block(x, mask)
+        return self.encoder_norm(x)
+
+    def decode(self, batch: Batch) -> Float[Tensor, "B U D"]:
+        """The decoder's states, from the encoder's of the same document."""
+        ids, documents = batch.decoder_input_ids, batch.decoder_document_ids
+        assert ids is not None and documents is not None
+        memory = self(batch)
+        x = self.embedding(ids, documents)
+        mask = attention_mask(documents, documents, causal=True)
+        memory_mask = attention_mask(documents, batch.document_ids)
+        for block in self.decoder_blocks:
+            x = block(x, mask, memory, memory_mask)
+        return self.decoder_norm(x)
+
+    def flops(self, batch: Batch) -> int:
+        rows, length = batch.input_ids.shape
+        total = stack_flops(self.dims, rows, length)
+        if batch.decoder_input_ids is not None:
+            decoded = batch.decoder_input_ids.shape[1]
+            total += stack_flops(self.dims, rows, decoded, memory_length=length)
+        return total
+
+    def for_tokens(self) -> "EncoderDecoder":
+        """The encoder alone, as in encoders cut from T5 (Ni et al. 2022): a decoder that has only
+        ever filled in spans has nothing to say about the tokens of its input."""
+        self.decoder_blocks = nn.ModuleList()
+        self.decoder_norm = nn.Identity()
+        return self

@@ -1,0 +1,1 @@
+"""Objectives: what is learnt from unlabelled text. A file is an objective."""

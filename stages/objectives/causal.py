@@ -1,0 +1,37 @@
+"""Causal language modelling: each token from those before it (GPT; Radford et al. 2018)."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from stages.objectives._objective import Objective, Terms, cross_entropy
+from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.packing import Row
+
+
+class Causal(Objective):
+    """Documents end with an end-of-text token, which is predicted like any other; the first token
+    of a document is predicted from nothing and does not count."""
+
+    architectures = ("decoder",)
+
+    def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
+        input_ids = torch.from_numpy(np.stack([row.tokens for row in examples]))
+        document_ids = torch.from_numpy(np.stack([row.document_ids for row in examples]))
+        labels = torch.full_like(input_ids, IGNORE_INDEX)
+        same = document_ids[:, 1:] == document_ids[:, :-1]
+        labels[:, :-1] = torch.where(same, input_ids[:, 1:], IGNORE_INDEX)
+        return Batch(
+            input_ids=input_ids,
+            document_ids=document_ids,
+            labels=labels,
+            num_targets={"causal": int(same.sum())},
+        )
+
+    def loss(self, model: Any, batch: Batch) -> Terms:
+        assert batch.labels is not None
+        return {"causal": (1.0, cross_entropy(model.unembed(model(batch)), batch.labels))}
+
+    def flops(self, model: Any, batch: Batch) -> int:
+        return model.flops(batch) + model.unembed_flops(batch.input_ids.numel())

@@ -1,0 +1,23 @@
+"""No objective: the weights stay as drawn, or as the parent's. From scratch, for comparison."""
+
+from typing import Any
+
+import numpy as np
+
+from stages.objectives._objective import Objective, Terms
+from stages.text.batch import Batch
+from stages.text.packing import Row
+
+
+class NoObjective(Objective):
+    architectures = ("encoder", "decoder", "encoder_decoder")
+    trains = False
+
+    def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
+        raise AssertionError("nothing is trained without an objective")
+
+    def loss(self, model: Any, batch: Batch) -> Terms:
+        raise AssertionError("nothing is trained without an objective")
+
+    def flops(self, model: Any, batch: Batch) -> int:
+        return 0

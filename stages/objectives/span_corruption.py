@@ -1,0 +1,132 @@
+"""Span corruption (T5; Raffel et al. 2020, section 3.1.4 and the code's ``random_spans``)."""
+
+from typing import Any
+
+import numpy as np
+
+from stages.objectives._objective import Objective, Terms, cross_entropy
+from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
+from stages.text.packing import Row
+from stages.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Vocabulary
+
+
+class SpanCorruption(Objective):
+    """Spans of the text are replaced by a sentinel each; the decoder writes each sentinel and what
+    it stands for, and a last sentinel.
+
+        inputs   Thank you <s0> me to your party <s1> week
+        targets  <s0> for inviting <s1> last <s2>
+
+    Each document of a row is corrupted by itself. The decoder's first input is <bos>; T5 uses
+    padding there, which in our masks would attend to nothing.
+    """
+
+    architectures = ("encoder_decoder",)
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        max_tokens: int,
+        *,
+        noise_density: float = 0.15,
+        mean_span_length: float = 3.0,
+    ) -> None:
+        super().__init__(vocabulary, max_tokens)
+        if not 0 < noise_density < 1:
+            raise ValueError(f"noise_density must lie between 0 and 1, not {noise_density}")
+        if mean_span_length < 1:
+            raise ValueError(f"mean_span_length must be at least 1, not {mean_span_length}")
+        most = round(noise_density * max_tokens / mean_span_length) + 1
+        if most > len(vocabulary.sentinel_ids):
+            raise ValueError(
+                f"{most - 1} spans in max_tokens {max_tokens} need more than the "
+                f"{len(vocabulary.sentinel_ids)} sentinels of a tokenizer; raise mean_span_length"
+            )
+        self.noise_density, self.mean_span_length = noise_density, mean_span_length
+
+    def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
+        rows = [self._corrupt_row(row, rng) for row, rng in zip(examples, rngs, strict=True)]
+        inputs, input_documents, targets, target_documents, decoder_inputs = zip(*rows, strict=True)
+        return Batch(
+            input_ids=pad(list(inputs), PAD_ID),
+            document_ids=pad(list(input_documents), PADDING),
+            decoder_input_ids=pad(list(decoder_inputs), PAD_ID),
+            decoder_document_ids=pad(list(target_documents), PADDING),
+            labels=pad(list(targets), IGNORE_INDEX),
+            num_targets={"span_corruption": sum(map(len, targets))},
+        )
+
+    def _corrupt_row(self, row: Row, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+        """(inputs, their documents, targets, their documents, decoder inputs) of one row."""
+        parts: list[tuple[np.ndarray, ...]] = []
+        for document in range(1, int(row.document_ids[-1]) + 1):
+            inputs, targets = self.corrupt(row.tokens[row.document_ids == document], rng=rng)
+            decoder_inputs = np.concatenate([[BOS_ID], targets[:-1]])[: len(targets)]
+            parts.append(
+                (
+                    inputs,
+                    np.full(len(inputs), document),
+                    targets,
+                    np.full(len(targets), document),
+                    decoder_inputs,
+                )
+            )
+        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+
+    def corrupt(
+        self, tokens: np.ndarray, *, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(inputs, targets) of one document; one too short for a span has empty targets.
+
+        <bos> and <eos> at its ends stay in the inputs as they are.
+        """
+        begin, end = int(tokens[0] == BOS_ID), len(tokens) - int(tokens[-1] == EOS_ID)
+        text = tokens[begin:end]
+        noise = self.noise_mask(len(text), rng=rng)
+        if not noise.any():
+            return tokens, tokens[:0]
+        inputs = [tokens[:begin], self._sentinels_for(text, noise), tokens[end:]]
+        last = self.vocabulary.sentinel_ids[_num_spans(noise)]
+        return np.concatenate(inputs), np.append(self._sentinels_for(text, ~noise), last)
+
+    def noise_mask(self, length: int, *, rng: np.random.Generator) -> np.ndarray:
+        """Bool [length]: spans of noise between spans of text, which begin and alternate.
+
+        The number of noise tokens is round(density * length), of spans round(noise / mean); their
+        lengths are a uniformly drawn composition of the two totals.
+        """
+        if length < 2:
+            return np.zeros(length, dtype=bool)
+        num_noise = min(max(round(length * self.noise_density), 1), length - 1)
+        num_spans = min(max(round(num_noise / self.mean_span_length), 1), length - num_noise)
+        noise_lengths = _composition(num_noise, num_spans, rng=rng)
+        text_lengths = _composition(length - num_noise, num_spans, rng=rng)
+        lengths = np.stack([text_lengths, noise_lengths], axis=1).ravel()
+        return np.repeat(np.arange(2 * num_spans) % 2 == 1, lengths)
+
+    def _sentinels_for(self, tokens: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+        """The tokens with each run of hidden ones replaced by one sentinel, in order."""
+        begins = hidden & ~np.concatenate([[False], hidden[:-1]])
+        shown = np.where(
+            begins, self.vocabulary.sentinel_ids[np.maximum(begins.cumsum() - 1, 0)], tokens
+        )
+        return shown[begins | ~hidden]
+
+    def loss(self, model: Any, batch: Batch) -> Terms:
+        assert batch.labels is not None
+        logits = model.unembed(model.decode(batch))
+        return {"span_corruption": (1.0, cross_entropy(logits, batch.labels))}
+
+    def flops(self, model: Any, batch: Batch) -> int:
+        assert batch.labels is not None
+        return model.flops(batch) + model.unembed_flops(batch.labels.numel())
+
+
+def _num_spans(noise: np.ndarray) -> int:
+    return int((noise & ~np.concatenate([[False], noise[:-1]])).sum())
+
+
+def _composition(total: int, parts: int, *, rng: np.random.Generator) -> np.ndarray:
+    """``total`` as an ordered sum of ``parts`` numbers of at least 1, each such sum as likely."""
+    cuts = np.sort(rng.choice(np.arange(1, total), parts - 1, replace=False))
+    return np.diff(cuts, prepend=0, append=total)

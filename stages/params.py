@@ -1,0 +1,278 @@
+"""The typed top level of params.yaml. It holds no defaults: what a study does stands in the file.
+
+Components (``{name: ..., ...}``) are plain mappings here; ``stages.components.build`` checks them
+against the constructor they name.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
+
+from stages.components import describe, unknown
+
+PATH = Path("params.yaml")
+T = TypeVar("T")
+NONE = "none"  # the corpus, tokenizer or parent of a run that has none
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+Component = dict[str, Any]
+Positive = Annotated[int, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+# A whole number is a valid value of a real setting: `lr: 1` means 1.0.
+Real = Annotated[float, BeforeValidator(lambda v: float(v) if type(v) is int else v)]
+
+
+def _budget(value: int | str) -> int | str:
+    if value != "all" and (isinstance(value, str) or value < 1):
+        raise ValueError("must be a number of labels or 'all'")
+    return value
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=()
+    )
+
+
+class Compute(Strict):
+    """How numbers are computed. All of it may change weights in the last bit, so all of it is
+    part of every trained artifact."""
+
+    device: Literal["auto", "cpu", "cuda"]
+    precision: Literal["auto", "float32", "bfloat16"]
+    compile: bool
+    threads: Positive  # of pretraining
+    trial_threads: Positive  # of one fine-tuning trial; threads // trial_threads run side by side
+
+
+class Corpus(Strict):
+    source: Component
+    max_tokens: Annotated[int | Literal["all"], AfterValidator(_budget)]  # kept for training
+
+
+class Tokenizer(Strict):
+    corpus: Name
+    algorithm: Literal["unigram", "bpe", "char"]
+    vocab_size: Positive
+    max_sentences: Positive  # sampled to train on
+
+
+class Training(Strict):
+    """One optimisation: AdamW, linear warm-up, then the decay."""
+
+    num_steps: Positive
+    batch_rows: Positive  # rows of max_tokens tokens in a step
+    micro_batch_rows: Positive  # rows in memory at once; changes no result
+    max_tokens: Positive
+    lr: Annotated[Real, Field(gt=0)]
+    warmup_fraction: Fraction
+    decay: Literal["linear", "cosine", "constant"]
+    weight_decay: Annotated[Real, Field(ge=0)]
+    max_grad_norm: Annotated[Real, Field(gt=0)]
+    num_validations: Positive  # evenly spaced over the steps, the last one at the end
+
+
+class Run(Strict):
+    """One entry of ``pretrain:``."""
+
+    corpus: Name
+    tokenizer: Name
+    parent: Name
+    model: Component
+    objective: Component
+    training: Training
+    seed: int
+
+
+class Task(Strict):
+    """One entry of ``tasks:``."""
+
+    task: Component
+    source: Component
+    num_train: Annotated[int | Literal["all"], AfterValidator(_budget)]
+    num_validation: Positive
+    num_test: Annotated[int | Literal["all"], AfterValidator(_budget)]
+    seed: int  # of the samples
+
+
+class Adaptation(Strict):
+    """One optimisation on labelled examples."""
+
+    num_epochs: Positive
+    batch_examples: Positive
+    lr: Annotated[Real, Field(gt=0)]
+    warmup_fraction: Fraction
+    decay: Literal["linear", "cosine", "constant"]
+    weight_decay: Annotated[Real, Field(ge=0)]
+    max_grad_norm: Annotated[Real, Field(gt=0)]
+
+
+class Method(Strict):
+    method: Component
+    training: Adaptation
+
+
+class Finetune(Strict):
+    methods: dict[Name, Method]
+    label_budgets: list[Annotated[int | Literal["all"], AfterValidator(_budget)]]
+    seeds: list[int]
+    max_tokens: Positive  # longer inputs are cut
+    keep_weights: Literal["none", "first_seed", "all"]
+
+
+class Evaluation(Strict):
+    confidence: Annotated[float, Field(gt=0, lt=1)]
+
+
+class Params(Strict):
+    study: Name
+    compute: Compute
+    corpora: dict[Name, Corpus]
+    tokenizers: dict[Name, Tokenizer]
+    tasks: dict[Name, Task]
+    pretrain: dict[Name, Run]
+    baselines: dict[Name, Component]
+    finetune: Finetune
+    evaluation: Evaluation
+
+
+def load(path: Path = PATH) -> Params:
+    """params.yaml, typed; raises ValueError that names the path of each wrong setting."""
+    raw = read_yaml(path)
+    for where, key, value in _settings(raw):
+        if key in ("size", "nfiles"):
+            # DVC's run cache does not see these keys and would restore a stale result.
+            raise ValueError(f"{where}: the key {key!r} is invisible to DVC; choose another name")
+        if value is None or value == []:
+            # DVC leaves both out of a stage's command, so that editing them would rerun nothing.
+            raise ValueError(f"{where}: must not be empty; leave the key out or write {NONE!r}")
+    try:
+        return Params(**raw)
+    except ValidationError as error:
+        raise ValueError(describe(error, "", known=_fields)) from None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML file as DVC reads it (YAML 1.2: ``1e-3`` is a number).
+
+    Raises ValueError if there is no such file or it is no mapping.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file; copy one of studies/ to it") from None
+    if "<<:" in text:
+        raise ValueError(f"{path}: merge keys (<<:) break `dvc exp run -S`; write the keys out")
+    try:
+        raw = YAML(typ="safe").load(text)
+    except YAMLError as error:
+        raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(raw, dict):
+        raise ValueError(f"{path}: must be a mapping of settings")
+    return raw
+
+
+def _settings(node: Any, where: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Every (path, key, value) below a node."""
+    items = node.items() if isinstance(node, dict) else enumerate(node)
+    for key, value in items:
+        path = f"{where}.{key}".lstrip(".")
+        yield path, str(key), value
+        if isinstance(value, dict | list):
+            yield from _settings(value, path)
+
+
+def _fields(loc: tuple[str | int, ...]) -> list[str]:
+    """The valid keys at a place in params.yaml, for the message about an unknown one."""
+    kind: Any = Params
+    for part in loc:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            kind = kind.model_fields[str(part)].annotation
+        else:  # dict[Name, Model]: the entry's own name leads to Model
+            kind = kind.__args__[1]
+    return list(kind.model_fields) if isinstance(kind, type) else []
+
+
+def entry(section: Mapping[str, T], key: str, *, where: str) -> T:
+    """``section[key]``; raises ValueError that lists the valid keys."""
+    if key not in section:
+        raise ValueError(f"{where}: {unknown(key, section)}")
+    return section[key]
+
+
+def flags(*values: Mapping[str, Any]) -> list[str]:
+    """The command-line flags that DVC writes for ``${...}`` of these values in ``cmd``."""
+    return [flag for value in values for flag in _flags(value, "")]
+
+
+def _flags(values: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flags(value, f"{prefix}{key}.")
+        elif isinstance(value, bool):
+            yield f"--{prefix}{key}" if value else f"--no-{prefix}{key}"
+        else:
+            yield f"--{prefix}{key}"
+            yield from map(str, value if isinstance(value, list) else [value])
+
+
+def run_stage(
+    main: Callable[..., None],
+    *names: str,
+    repeats: Callable[..., list[Mapping[str, Any]]] = lambda raw, *keys: [],
+) -> None:
+    """Run a stage file: parse its positional ``names``, exit with 2 on a user's mistake.
+
+    dvc.yaml repeats the values a stage uses behind the names, since DVC reruns a stage when its
+    command changes (and reads params.yaml anew for each stage that lists ``params:``, which takes
+    longer than all else it does). ``repeats(raw, *keys)`` says which values those are; if they
+    differ from params.yaml, the file was edited while DVC ran, and DVC would record a result
+    under the wrong settings: refused.
+    """
+    module = sys.modules[main.__module__]
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {module.__spec__.name if module.__spec__ else module.__name__}",
+        description=(module.__doc__ or "").strip(),
+        epilog="Flags behind the names repeat params.yaml for DVC; by hand, leave them out.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    for name in names:
+        parser.add_argument(name, help=f"the {name}, by its name in params.yaml")
+    known, rest = parser.parse_known_args()
+    keys = [getattr(known, name) for name in names]
+
+    def checked() -> None:
+        params = load()
+        if rest:
+            expected = flags(*repeats(read_yaml(PATH), *keys))
+            if rest != expected:
+                here = " ".join(sorted(set(rest) ^ set(expected)))
+                raise ValueError(f"{PATH} differs from this command ({here}); run `dvc repro`")
+        main(params, *keys)
+
+    exit_on_mistake(checked)
+
+
+def exit_on_mistake(main: Callable[[], None]) -> None:
+    """Run ``main``; a ValueError (a user's mistake) is printed as it is, exit status 2."""
+    try:
+        main()
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None

@@ -1,0 +1,158 @@
+"""Read a task: labelled examples for training, validation and test, the test labels apart."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from stages.artifacts import replacing, sha256, write_json, write_jsonl
+from stages.components import build, unknown
+from stages.params import Params, Task, entry, run_stage
+from stages.seeding import stream
+from stages.sources._source import SPLITS, Labelled, Source, Split, same_input
+from stages.tasks._labels import KINDS, METRICS
+
+FOLDER = Path("data/tasks")
+COMPONENTS = Path(__file__).parent / "tasks"
+
+
+def main(params: Params, key: str) -> None:
+    """Writes ``examples/{train,validation,test}.jsonl``, of which test has no labels,
+    ``examples/task.json``, and ``test_labels.jsonl``.
+
+    The order of train is random, and every prefix of it is a sample: n labels are its first n
+    rows. Raises ValueError where examples do not fit the task, are fewer than asked for, or have
+    a label in validation or test that train lacks.
+    """
+    task = entry(params.tasks, key, where="tasks")
+    where = f"tasks.{key}"
+    name = str(task.task.get("name", ""))
+    if name not in KINDS:
+        raise ValueError(f"{where}.task.name: {unknown(name, KINDS)}")
+    source: Source = build("sources", task.source, where=f"{where}.source")
+    found = list(source.examples())
+    check_kind(found, name, where=where)
+    examples, removed = without_duplicates(found)
+    examples = sampled(examples, task, name, where=where)
+    check_labels(examples, name, where=where)
+
+    target = KINDS[name][1]
+    about = {
+        "task": task.task,
+        "kind": name,
+        "labels": sorted({label for e in examples["train"] for label in labels_of(e)}),
+        "metric": METRICS[name],
+        "code": sha256(COMPONENTS / f"{name}.py"),
+        "num_examples": {split: len(examples[split]) for split in SPLITS},
+        "num_labels": {split: count_labels(examples[split]) for split in SPLITS},
+        "duplicates_removed": removed,
+        "versions": source.versions(),
+    }
+    with (
+        replacing(FOLDER / key / "examples") as folder,
+        replacing(FOLDER / key / "test_labels.jsonl") as test_labels,
+    ):
+        folder.mkdir()
+        for split in SPLITS:
+            hidden = target if split == "test" else ""
+            rows = (
+                {"id": e.id, **{k: v for k, v in e.row.items() if k != hidden}}
+                for e in examples[split]
+            )
+            write_jsonl(folder / f"{split}.jsonl", rows)
+        write_json(folder / "task.json", about)
+        write_jsonl(test_labels, ({"id": e.id, target: e.row[target]} for e in examples["test"]))
+
+
+def labels_of(example: Labelled) -> list[str]:
+    return example.row["tags"] if "tags" in example.row else [example.row["label"]]
+
+
+def count_labels(examples: Iterable[Labelled]) -> dict[str, int]:
+    return dict(sorted(Counter(label for e in examples for label in labels_of(e)).items()))
+
+
+def check_kind(examples: list[Labelled], name: str, *, where: str) -> None:
+    """Raises ValueError unless the source's examples are of the task's kind."""
+    if not examples:
+        raise ValueError(f"{where}.source: no labelled example was found")
+    needed = KINDS[name]
+    for example in examples:
+        if not set(needed) <= example.row.keys():
+            given = ", ".join(example.row)
+            raise ValueError(
+                f"{where}.task: {name} needs {' and '.join(needed)}, but {example.id} has {given}"
+            )
+
+
+def without_duplicates(
+    examples: Iterable[Labelled],
+) -> tuple[dict[Split, list[Labelled]], dict[str, int]]:
+    """Examples by split; train without the inputs of validation or test, validation without those
+    of test, and how many were removed for that. Case and blanks make no difference."""
+    by_split: dict[Split, list[Labelled]] = {split: [] for split in SPLITS}
+    for example in examples:
+        by_split[example.split].append(example)
+    held_out: set[str] = set()
+    removed = {}
+    for split in reversed(SPLITS):  # test, validation, train
+        kept = [e for e in by_split[split] if same_input(e.row) not in held_out]
+        held_out.update(same_input(e.row) for e in kept)
+        removed[split] = len(by_split[split]) - len(kept)
+        by_split[split] = kept
+    return by_split, {split: removed[split] for split in SPLITS if split != "test"}
+
+
+def sampled(
+    examples: dict[Split, list[Labelled]], task: Task, name: str, *, where: str
+) -> dict[Split, list[Labelled]]:
+    """As many examples of each split as the task asks for."""
+    numbers = {"train": task.num_train, "validation": task.num_validation, "test": task.num_test}
+    chosen: dict[Split, list[Labelled]] = {}
+    for split in SPLITS:
+        there, asked = examples[split], numbers[split]
+        if not there or (asked != "all" and int(asked) > len(there)):
+            raise ValueError(
+                f"{where}.num_{split}: {asked} asked for, but {split} has {len(there)} examples"
+            )
+        rng = stream(task.seed, "sample", split)
+        stratified = split == "train" and name == "classification"
+        order = stratified_order(there, rng) if stratified else rng.permutation(len(there))
+        chosen[split] = [there[i] for i in order[: len(there) if asked == "all" else int(asked)]]
+    return chosen
+
+
+def stratified_order(examples: list[Labelled], rng: np.random.Generator) -> list[int]:
+    """A random order in which each class's share of every prefix is its share of the whole, to
+    within one example, and the first rows are one of each class.
+
+    The i-th of the n examples of a class stands at the place i / n; ties are broken at random.
+    """
+    seen: dict[str, int] = defaultdict(int)
+    totals = Counter(e.row["label"] for e in examples)
+    places = []
+    for tie, index in enumerate(rng.permutation(len(examples)).tolist()):
+        label = examples[index].row["label"]
+        places.append((seen[label] / totals[label], tie, index))
+        seen[label] += 1
+    return [index for _, _, index in sorted(places)]
+
+
+def check_labels(examples: dict[Split, list[Labelled]], name: str, *, where: str) -> None:
+    """Raises ValueError for a label in validation or test that no example of train has."""
+    known = {label for e in examples["train"] for label in labels_of(e)}
+    if name == "classification" and len(known) < 2:
+        raise ValueError(f"{where}.source: all examples of train have the label {min(known)!r}")
+    for split in SPLITS[1:]:
+        for example in examples[split]:
+            for label in labels_of(example):
+                if label not in known:
+                    raise ValueError(
+                        f"{where}.source: no example of train has the label {label!r}"
+                        f" of {split} row {example.id}"
+                    )
+
+
+if __name__ == "__main__":
+    run_stage(main, "task", repeats=lambda raw, key: [raw["tasks"][key]])

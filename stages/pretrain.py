@@ -1,0 +1,241 @@
+"""Pretrain a run of params.yaml: from its parent's weights or from scratch, by its objective."""
+
+import csv
+import resource
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stages.artifacts import read_json, replacing, sha256, write_json
+from stages.components import STAGES, build
+from stages.models._backbone import Backbone
+from stages.objectives._objective import Objective
+from stages.params import NONE, Params, Run, entry, run_stage
+from stages.seeding import torch_stream
+from stages.text.corpus import EncodedCorpus
+from stages.text.packing import Packing
+from stages.text.tokenizer import FILE as TOKENIZER
+from stages.text.tokenizer import Tokenizer
+from stages.training.checkpoint import (
+    WEIGHTS,
+    Resumable,
+    fingerprint,
+    load_weights,
+    save_weights,
+)
+from stages.training.device import Device, resolve
+from stages.training.loop import Step, mean_loss, train
+from stages.training.pretraining import PretrainingData, validation_batches
+from stages.training.tracking import Tracker
+
+ENCODED, TOKENIZERS = Path("data/encoded"), Path("data/tokenizers")
+PRETRAINED, TIMINGS = Path("data/pretrained"), Path("data/timings/pretrain")
+HISTORY_ROWS = 1000  # at most about as many rows of history are kept
+History = list[dict[str, float]]
+
+
+def main(params: Params, key: str) -> None:
+    run = entry(params.pretrain, key, where="pretrain")
+    began = time.monotonic()
+    device = resolve(params.compute, threads=params.compute.threads)
+    inputs = [
+        ENCODED / run.corpus / run.tokenizer,
+        TOKENIZERS / run.tokenizer,
+        PRETRAINED / run.parent,
+    ]
+    settings = run.model_dump() | {"compute": device.describe()}
+    identity = fingerprint(settings, [*inputs, *code_of(run)])
+
+    tokenizer_path = TOKENIZERS / run.tokenizer / TOKENIZER
+    tokenizer = Tokenizer(tokenizer_path)
+    model: Backbone = build(
+        "models", run.model, tokenizer.vocab_size, where=f"pretrain.{key}.model"
+    )
+    # How to begin: resume if an interrupted process left a state (in train), else the parent's
+    # weights, else scratch.
+    if run.parent == NONE:
+        model.initialise(generator=torch_stream(run.seed, "weights"))
+    else:
+        load_weights(model, PRETRAINED / run.parent / WEIGHTS)
+    model.to(device.torch)
+    objective: Objective = build(
+        "objectives",
+        run.objective,
+        tokenizer,
+        run.training.max_tokens,
+        where=f"pretrain.{key}.objective",
+    )
+    account = _params(model)
+    history: History = []
+    if objective.trains:
+        resumable = Resumable(f"pretrain/{key}", identity)
+        with Tracker(
+            params.study,
+            key,
+            params=settings,
+            tags={"architecture": model.architecture, "corpus": run.corpus},
+            fingerprint=identity,
+        ) as tracker:
+            history = _train(model, objective, run, key, device, resumable, tracker)
+        account |= _work(history, run)
+
+    with replacing(PRETRAINED / key) as folder:
+        folder.mkdir()
+        save_weights(model, folder / WEIGHTS)
+        shutil.copyfile(tokenizer_path, folder / TOKENIZER)
+        _write_history(history, run, folder / "history.csv")
+        write_json(folder / "metrics.json", account)
+        write_json(
+            folder / "run.json",
+            {
+                "run": key,
+                "architecture": model.architecture,
+                "settings": settings,
+                "tokenizer": sha256(tokenizer_path),
+                "fingerprint": identity,
+            },
+        )
+    if objective.trains:
+        resumable.clear()
+    _write_timing(TIMINGS / f"{key}.json", began, account, device)
+
+
+def code_of(run: Run) -> list[Path]:
+    """The code that makes this run; dvc.yaml lists the same files."""
+    components = [("models", run.model["name"]), ("objectives", run.objective["name"])]
+    files = [STAGES / "pretrain.py", STAGES / "seeding.py", STAGES / "artifacts.py"]
+    for folder, name in components:
+        files += [*sorted((STAGES / folder).glob("_*.py")), STAGES / folder / f"{name}.py"]
+    files += sorted((STAGES / "text").glob("*.py"))
+    return files + [f for f in sorted((STAGES / "training").glob("*.py")) if f.stem != "tracking"]
+
+
+def _train(
+    model: Backbone,
+    objective: Objective,
+    run: Run,
+    key: str,
+    device: Device,
+    resumable: Resumable,
+    tracker: Tracker,
+) -> History:
+    """Train the model in place; returns its history."""
+    training = run.training
+    corpus = ENCODED / run.corpus / run.tokenizer
+
+    def packing(split: str, seed: int) -> Packing:
+        try:
+            return Packing(EncodedCorpus.load(corpus / split), training.max_tokens, seed=seed)
+        except ValueError as error:
+            raise ValueError(f"pretrain.{key}.corpus: {split} of {run.corpus}: {error}") from None
+
+    data = PretrainingData(
+        packing("train", run.seed),
+        objective,
+        batch_rows=training.batch_rows,
+        micro_batch_rows=training.micro_batch_rows,
+        seed=run.seed,
+    )
+    compared = objective.for_validation()
+    validation = validation_batches(
+        packing("validation", 0), compared, batch_rows=training.micro_batch_rows
+    )
+
+    def after_step(done: Step) -> dict[str, float]:
+        measured = {}
+        if _is_validation_step(done.step, run):
+            measured["validation_loss"] = mean_loss(model, compared, validation, device)
+        tracker.log(done.step, {"loss": done.loss, "lr": done.lr} | measured)
+        return measured
+
+    return train(
+        model,
+        objective,
+        data,
+        training,
+        num_steps=training.num_steps,
+        seed=run.seed,
+        device=device,
+        after_step=after_step,
+        resumable=resumable,
+        description=f"pretrain {key}",
+    )
+
+
+def _is_validation_step(step: int, run: Run) -> bool:
+    """Whether one of num_validations evenly spaced points lies in this step."""
+    count, total = run.training.num_validations, run.training.num_steps
+    return step * count // total > (step - 1) * count // total
+
+
+def _params(model: Backbone) -> dict[str, float]:
+    """The size of the model, in parameters, and no work as yet."""
+    total = sum(p.numel() for p in model.parameters())
+    embedding = sum(p.numel() for p in model.embedding.parameters())
+    return {
+        "num_params": total,
+        "num_embedding_params": embedding,
+        "pretrain_tokens": 0,
+        "pretrain_flops": 0,
+    }
+
+
+def _work(history: History, run: Run) -> dict[str, float]:
+    """What was done and what came of it."""
+    training = run.training
+    validated = [row["validation_loss"] for row in history if "validation_loss" in row]
+    return {
+        "pretrain_tokens": training.num_steps * training.batch_rows * training.max_tokens,
+        "pretrain_flops": sum(row["flops"] for row in history),
+        "train_loss": history[-1]["loss"],
+        "validation_loss": validated[-1],
+    }
+
+
+def _write_history(history: History, run: Run, path: Path) -> None:
+    with path.open("w", newline="") as file:
+        columns = ["step", "tokens", "loss", "lr", "validation_loss"]
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(_thinned(history, run))
+
+
+def _thinned(history: History, run: Run) -> Iterator[dict[str, Any]]:
+    """Every so many rows, and those with a validation loss."""
+    every = -(-len(history) // HISTORY_ROWS) or 1
+    row_tokens = run.training.batch_rows * run.training.max_tokens
+    for row in history:
+        if row["step"] % every == 0 or "validation_loss" in row:
+            yield {
+                "step": row["step"],
+                "tokens": int(row["step"]) * row_tokens,
+                "loss": row["loss"],
+                "lr": row["lr"],
+                "validation_loss": row.get("validation_loss", ""),
+            }
+
+
+def _write_timing(path: Path, began: float, account: dict[str, float], device: Device) -> None:
+    """What was measured about the machine, apart from every artifact that others depend on."""
+    seconds = time.monotonic() - began
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if device.device == "cuda":
+        memory = torch.cuda.max_memory_allocated()
+    with replacing(path) as temporary:
+        write_json(
+            temporary,
+            {
+                "wall_time_s": round(seconds, 3),
+                "peak_memory_bytes": memory,
+                "tokens_per_s": round(account["pretrain_tokens"] / seconds, 1),
+                "device": device.device,
+            },
+        )
+
+
+if __name__ == "__main__":
+    run_stage(main, "run", repeats=lambda raw, key: [raw["pretrain"][key], raw["compute"]])

@@ -1,0 +1,265 @@
+"""The pictures: one look for all, drawn offline.
+
+Colour is the architecture (Okabe and Ito's palette, which survives colour blindness), grey is a
+classical baseline; a hollow mark or a dotted line is from scratch; shape is the method. Scores are
+in points, 0 to 100.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from stages.artifacts import replacing
+from stages.reporting.contrasts import Group
+from stages.reporting.results import Results
+
+INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#e4e7eb", "#ffffff"
+BASELINE = "#7a828c"
+PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
+SHAPES = ["circle", "diamond", "triangle-up", "square", "cross", "triangle-down"]
+DASHES = [[1, 0], [7, 3], [4, 2], [10, 3, 2, 3]]
+DOTTED = [1.5, 3]
+ROW = 26  # pixels
+# Liberation Sans, which the renderer brings along, is as wide as Arial: what is measured here fits.
+FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
+CLASSICAL = "classical"
+
+
+def all_of(results: Results) -> dict[str, alt.TopLevelMixin]:
+    """Every picture of the report, by the name of its file."""
+    found = {"comparison": comparison(results)}
+    for task, budget in product(results.params.tasks, results.label_budgets):
+        found[f"scores_{task}_{budget}"] = scores(results, task, budget)
+        if any(not group.pretrained for group in results.groups):
+            for method in results.methods:
+                found[f"curves_{task}_{method}_{budget}"] = curves(results, task, method, budget)
+    return found
+
+
+def comparison(results: Results) -> alt.TopLevelMixin:
+    """Every run and baseline on every task (columns) with every label budget (rows)."""
+    names = _names(results)
+    rows = [
+        alt.hconcat(
+            *(
+                _dots(results, task, budget, names, labelled=task == next(iter(results.metrics)))
+                for task in results.metrics
+            ),
+            spacing=18,
+        )
+        for budget in results.label_budgets
+    ]
+    note = (
+        f"Mean and {results.confidence:.0%} interval on the test set; hollow: from scratch; "
+        "dotted lines: classical baselines"
+    )
+    title = alt.Title(note, fontSize=12, fontWeight="normal", color=MUTED, offset=14)
+    return _styled(alt.vconcat(*rows, spacing=24, title=title))
+
+
+def scores(results: Results, task: str, label_budget: str) -> alt.TopLevelMixin:
+    """One panel of ``comparison``, on its own: only what was tried on this task."""
+    names = [
+        name
+        for name in _names(results)
+        if any(results.cell(name, task, method, label_budget) for method in results.methods)
+    ]
+    return _styled(_dots(results, task, label_budget, names, labelled=True))
+
+
+def curves(results: Results, task: str, method: str, label_budget: str) -> alt.TopLevelMixin:
+    """Validation score after each epoch: for each model, its runs beside the one from scratch.
+
+    A line is the mean over seeds, its band reaches from the lowest to the highest.
+    """
+    points: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for epoch in results.curves:
+        if (epoch.task, epoch.method, epoch.label_budget) == (task, method, label_budget):
+            points[epoch.run, epoch.epoch].append(100 * epoch.validation_metric)
+    corpora = list(dict.fromkeys(g.corpus for g in results.groups if g.pretrained))
+    panels = []
+    for scratch in (group for group in results.groups if not group.pretrained):
+        family = [
+            group
+            for group in results.groups
+            if group.entry.model == scratch.entry.model and (group.pretrained or group is scratch)
+        ]
+        rows = [
+            {
+                "group": group.name,
+                "training set": group.corpus if group.pretrained else "from scratch",
+                "epoch": epoch,
+                "mean": sum(values) / len(values),
+                "low": min(values),
+                "high": max(values),
+            }
+            for group in family
+            for epoch in sorted({epoch for run, epoch in points if run in group.runs})
+            for values in [[v for run in group.runs for v in points.get((run, epoch), [])]]
+        ]
+        panels.append(
+            _curve_panel(
+                rows,
+                results.metrics[task],
+                scratch,
+                corpora,
+                colours(results)[scratch.architecture],
+            )
+        )
+    return _styled(alt.hconcat(*panels, spacing=18).resolve_scale(y="shared"))
+
+
+def _curve_panel(
+    rows: Sequence[dict[str, Any]],
+    metric: str,
+    scratch: Group,
+    corpora: Sequence[str],
+    colour: str,
+) -> alt.LayerChart:
+    dashes = [*(DASHES[i % len(DASHES)] for i in range(len(corpora))), DOTTED]
+    base = alt.Chart(alt.Data(values=list(rows))).encode(
+        x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, format="d")),
+        detail="group:N",
+    )
+    y = alt.Y("mean:Q", title=f"{metric} on validation, points", scale=alt.Scale(zero=False))
+    band = base.mark_area(opacity=0.1, color=colour).encode(y="low:Q", y2="high:Q")
+    line = base.mark_line(color=colour, strokeWidth=2).encode(
+        y=y,
+        strokeDash=alt.StrokeDash(
+            "training set:N",
+            title="pretrained on",
+            scale=alt.Scale(domain=[*corpora, "from scratch"], range=dashes),
+        ),
+    )
+    return alt.layer(band, line).properties(
+        width=210, height=180, title=f"{scratch.architecture}: {_size(scratch)}"
+    )
+
+
+def _dots(
+    results: Results, task: str, label_budget: str, names: Sequence[str], *, labelled: bool
+) -> alt.LayerChart:
+    groups = {group.name: group for group in results.groups}
+    palette = colours(results)
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        group = groups.get(name)
+        for i, method in enumerate(results.methods if group else [CLASSICAL]):
+            if cell := results.cell(name, task, method, label_budget):
+                mean = cell.mean(results.confidence)
+                low, high = (mean.value if v is None else v for v in (mean.low, mean.high))
+                rows.append(
+                    {
+                        "run": name,
+                        "method": method,
+                        "slot": _slot(i, len(results.methods)) if group else 0.0,
+                        "architecture": group.architecture if group else CLASSICAL,
+                        "fill": palette[group.architecture if group else CLASSICAL]
+                        if group is None or group.pretrained
+                        else PAPER,
+                        "score": 100 * mean.value,
+                        "low": 100 * max(low, 0),
+                        "high": 100 * min(high, 1),
+                    }
+                )
+    methods = [*results.methods, *([CLASSICAL] if results.baselines else [])]
+    shapes = [*(SHAPES[i % len(SHAPES)] for i in range(len(results.methods))), "square"]
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        y=alt.Y(
+            "run:N",
+            title=None,
+            scale=alt.Scale(domain=list(names), paddingInner=0, paddingOuter=0),
+            axis=alt.Axis(labels=labelled, labelLimit=200, ticks=False),
+        ),
+        yOffset=alt.YOffset(
+            "slot:Q", scale=alt.Scale(domain=[-1, 1], range=[ROW / 2 - 10, ROW / 2 + 10])
+        ),
+        color=alt.Color(
+            "architecture:N",
+            title=None,
+            scale=alt.Scale(domain=list(palette), range=list(palette.values())),
+            legend=alt.Legend(symbolType="stroke", symbolStrokeWidth=5, symbolSize=120),
+        ),
+    )
+    x = alt.X(
+        "low:Q",
+        title=f"{results.metrics[task]}, points",
+        scale=alt.Scale(zero=False, padding=6),
+    )
+    whiskers = base.mark_rule(strokeWidth=1.75).encode(x=x, x2="high:Q")
+    marks = base.mark_point(size=52, strokeWidth=1.75, opacity=1).encode(
+        x="score:Q",
+        shape=alt.Shape(
+            "method:N",
+            title=None,
+            scale=alt.Scale(domain=methods, range=shapes[: len(methods)]),
+            legend=alt.Legend(
+                values=results.methods, symbolStrokeColor=MUTED, symbolFillColor=PAPER
+            ),
+        ),
+        fill=alt.Fill("fill:N", scale=None, legend=None),
+    )
+    marked = [row for row in rows if row["architecture"] == CLASSICAL]
+    lines = (
+        alt.Chart(alt.Data(values=marked))
+        .mark_rule(color=BASELINE, strokeDash=[2, 3], strokeWidth=1)
+        .encode(x="score:Q")
+    )
+    return alt.layer(lines, whiskers, marks).properties(
+        width=215, height=ROW * len(names), title=f"{task}, {label_budget} labels"
+    )
+
+
+def _slot(i: int, num: int) -> float:
+    """Where the i-th of several marks stands in its row: around 0, within -1 to 1."""
+    return (i - (num - 1) / 2) / max(num, 2)
+
+
+def colours(results: Results) -> dict[str, str]:
+    """The colour of each architecture, and of the baselines."""
+    architectures = dict.fromkeys(group.architecture for group in results.groups)
+    palette = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(architectures)}
+    return palette | ({CLASSICAL: BASELINE} if results.baselines else {})
+
+
+def _names(results: Results) -> list[str]:
+    """The rows of every picture and table of scores."""
+    return [*(group.name for group in results.groups), *results.baselines]
+
+
+def _size(group: Group) -> str:
+    model = group.entry.model
+    known = [f"{key}={model[key]}" for key in ("num_layers", "d_model") if key in model]
+    return ", ".join(known) or group.name
+
+
+def _styled(chart: Any) -> alt.TopLevelMixin:
+    text = {"labelColor": MUTED, "titleColor": MUTED, "labelFontSize": 12, "titleFontSize": 12}
+    return (
+        chart.configure(font=FONT, background=PAPER, padding=8)
+        .configure_view(stroke=None)
+        .configure_axis(
+            **text, gridColor=GRID, domain=False, tickColor=GRID, titleFontWeight="normal"
+        )
+        .configure_axisY(labelColor=INK)
+        .configure_title(color=INK, fontSize=14, anchor="start", fontWeight="bold", offset=10)
+        .configure_legend(
+            **text, orient="top", titleFontWeight="normal", symbolStrokeWidth=2, titleOrient="left"
+        )
+    )
+
+
+def save(chart: alt.TopLevelMixin, svg: Path, png: Path) -> str:
+    """Write both; returns the SVG. Needs no browser and no network."""
+    spec = chart.to_dict()
+    drawn = vl_convert.vegalite_to_svg(spec)
+    with replacing(svg) as temporary:
+        temporary.write_text(drawn + "\n", encoding="utf-8")
+    with replacing(png) as temporary:
+        temporary.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
+    return drawn

@@ -1,0 +1,186 @@
+"""The report to read: one self-contained HTML page, and the same in Markdown."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from stages.reporting import figures, guideline, tables
+from stages.reporting.contrasts import Axis, Contrast
+from stages.reporting.results import Results
+
+INTRODUCTIONS: dict[Axis, str] = {
+    "architecture": "Another architecture, each with the objective it is pretrained with; the sizes "
+    "are those nearest to each other.",
+    "objective": "The same model, pretrained with another objective.",
+    "size": "The same architecture with other dimensions.",
+    "training set": "The same model, pretrained on another training set.",
+    "pretrained": "The same model, pretrained and from scratch.",
+    "tokenizer": "The same run with another tokenizer.",
+    "parent": "The same run from another starting point.",
+    "training": "The same run, optimised in another way.",
+    "method": "The same checkpoint, fine-tuned in another way.",
+    "label budget": "The same checkpoint, fine-tuned on more and on fewer labels.",
+}
+
+
+@dataclass(frozen=True)
+class Block:
+    """The contrasts on one task with one label budget, and the baselines that stand beside."""
+
+    task: str
+    label_budget: str
+    baselines: list[tuple[str, float]]
+    contrasts: list[Contrast]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one axis does under one method."""
+
+    method: str
+    tables: list[tables.Table]
+    blocks: list[Block]
+
+
+@dataclass(frozen=True)
+class Section:
+    axis: Axis
+    introduction: str
+    parts: list[Part]
+    reach: float  # the farthest end of an interval from zero: the scale of its drawings
+
+
+def sections(results: Results) -> list[Section]:
+    """The axes in which the study's groups differ."""
+    return [
+        Section(axis, INTRODUCTIONS[axis], list(_parts(results, axis, members)), _reach(members))
+        for axis, found in groupby(results.contrasts, key=lambda contrast: contrast.axis)
+        for members in [list(found)]
+    ]
+
+
+def _parts(results: Results, axis: Axis, members: Sequence[Contrast]) -> Iterable[Part]:
+    for method in dict.fromkeys(contrast.method for contrast in members):
+        within = [contrast for contrast in members if contrast.method == method]
+        places = dict.fromkeys((contrast.task, contrast.label_budget) for contrast in within)
+        yield Part(
+            method=method,
+            tables=tables.by_axis(results, axis, method) if axis in tables.MEANS else [],
+            blocks=[
+                Block(
+                    task=task,
+                    label_budget=budget,
+                    baselines=_baselines(results, task, budget),
+                    contrasts=[c for c in within if (c.task, c.label_budget) == (task, budget)],
+                )
+                for task, budget in places
+            ],
+        )
+
+
+def _baselines(results: Results, task: str, label_budget: str) -> list[tuple[str, float]]:
+    found = [(name, results.cell(name, task, "", label_budget)) for name in results.baselines]
+    return [(name, cell.mean(results.confidence).value) for name, cell in found if cell]
+
+
+def _reach(contrasts: Sequence[Contrast]) -> float:
+    effects = [c.effect for c in contrasts]
+    ends = [abs(end) for e in effects for end in (e.value, e.low, e.high) if end is not None]
+    return max(*ends, 0.01)
+
+
+def context(results: Results) -> dict[str, Any]:
+    """What both templates show."""
+    return {
+        "results": results,
+        "study": results.params.study,
+        "confidence": f"{results.confidence:.0%}",
+        "advice": guideline.advice(results),
+        "caveats": guideline.caveats(results),
+        "scores": {task: tables.by_task(results, task) for task in results.params.tasks},
+        "sections": sections(results),
+        "runs": tables.run_rows(results),
+    }
+
+
+def markdown(results: Results) -> str:
+    """reports/comparison.md: nothing in it was measured on a machine."""
+    environment = _environment(escaped=False)
+    environment.filters["cell"] = _cell
+    return environment.get_template("comparison.md.jinja").render(context(results))
+
+
+def html(results: Results, drawn: Mapping[str, str]) -> str:
+    """reports/index.html, with the SVGs ``drawn`` by ``figures`` in it, by their names."""
+    environment = _environment(escaped=True)
+    environment.filters["prose"] = prose
+    return environment.get_template("page.html.jinja").render(
+        context(results),
+        costs=tables.cost_rows(results),
+        trials=tables.trials(results),
+        svg=lambda name, label: _inline(drawn[name], name, label),
+        drawn=drawn,
+        forest=forest,
+        palette={"ink": figures.INK, "muted": figures.MUTED, "grid": figures.GRID},
+    )
+
+
+def _environment(*, escaped: bool) -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=escaped,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "points": guideline.points,
+        "signed": guideline.signed,
+        "metric": guideline.metric_name,
+        "anchor": lambda name: name.replace(" ", "-"),
+    }
+    return environment
+
+
+def prose(text: str) -> Markup:
+    """A sentence with names in backticks, escaped for HTML."""
+    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
+
+
+def _cell(text: str) -> str:
+    """Text for a cell of a Markdown table."""
+    return re.sub(r"([\\|<>*_`])", r"\\\1", text)
+
+
+def _inline(svg: str, name: str, label: str) -> Markup:
+    """An SVG for the page: scaled to its column, its ids its own, named for who cannot see it."""
+    svg = re.sub(r'\bid="', f'id="{name}-', svg).replace("url(#", f"url(#{name}-")
+    svg = re.sub(r' aria-(label|roledescription)="[^"]*"| role="[^"]*"', "", svg)
+    head = f'<svg role="img" aria-label="{escape(label)}" '
+    return Markup(re.sub(r'^<svg (.*?)width="[\d.]+" height="[\d.]+"', rf"{head}\1", svg.strip()))
+
+
+def forest(contrast: Contrast, reach: float) -> Markup:
+    """The effect and its interval as a small drawing around zero."""
+    width, height = 150, 16
+
+    def x(value: float) -> str:
+        return f"{width / 2 + value / reach * (width / 2 - 6):.1f}"
+
+    effect = contrast.effect
+    low = effect.value if effect.low is None else effect.low
+    high = effect.value if effect.high is None else effect.high
+    kind = "resolved" if contrast.resolved else "open"
+    return Markup(
+        f'<svg class="forest {kind}" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" aria-hidden="true"><path class="zero" d="M{width / 2} 0V{height}"/>'
+        f'<path class="whisker" d="M{x(low)} 8H{x(high)}"/>'
+        f'<circle cx="{x(effect.value)}" cy="8" r="4"/></svg>'
+    )

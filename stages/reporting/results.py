@@ -1,0 +1,145 @@
+"""Everything the report says, from the files that params.yaml lists."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from stages.artifacts import read_json
+from stages.evaluation.trials import Cost, Epoch, Scored, discard_unlisted, read
+from stages.params import Params
+from stages.reporting.contrasts import Cell, Contrast, Group, budget_order, cells, contrasts, groups
+
+EVALUATED = Path("data/evaluated")
+TIMINGS = Path("data/timings")
+
+
+@dataclass(frozen=True)
+class Results:
+    """The trials of a study, in the order of params.yaml, and what follows from them."""
+
+    params: Params
+    trials: Sequence[Scored]
+    curves: Sequence[Epoch]
+    pretraining_costs: dict[str, dict[str, Any]]  # run -> wall_time_s, peak_memory_bytes, ...
+    finetuning_costs: dict[tuple[str, str, str, str, int], Cost]  # see ``trial_key``
+
+    @property
+    def confidence(self) -> float:
+        return self.params.evaluation.confidence
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        return groups(self.params, self.trials)
+
+    @cached_property
+    def baselines(self) -> list[str]:
+        """Those that fit at least one of the tasks."""
+        fitted = {trial.run for trial in self.trials}
+        return [name for name in self.params.baselines if name in fitted]
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        return cells(self.groups, self.trials)
+
+    @cached_property
+    def contrasts(self) -> list[Contrast]:
+        return contrasts(self.params, self.groups, self.cells)
+
+    @property
+    def methods(self) -> list[str]:
+        return list(self.params.finetune.methods)
+
+    @property
+    def label_budgets(self) -> list[str]:
+        return sorted(map(str, self.params.finetune.label_budgets), key=budget_order)
+
+    @cached_property
+    def metrics(self) -> dict[str, str]:
+        """The metric of each task."""
+        return {trial.task: trial.metric for trial in self.trials}
+
+    @cached_property
+    def _cell(self) -> dict[tuple[str, str, str, str], Cell]:
+        return {(c.group, c.task, c.method, c.label_budget): c for c in self.cells}
+
+    def cell(self, group: str, task: str, method: str, label_budget: str) -> Cell | None:
+        """A group's cell, or a baseline's, whatever the method: it has but one."""
+        method = "classical" if group in self.params.baselines else method
+        return self._cell.get((group, task, method, label_budget))
+
+
+def load(params: Params) -> Results:
+    """Read what params.yaml lists, after deleting what it no longer does.
+
+    Raises ValueError that names what is missing.
+    """
+    for name in params.baselines.keys() & params.pretrain.keys():
+        raise ValueError(f"baselines.{name}: is also the name of a run; rename one of them")
+    _discard_leftovers(params)
+    trials: list[Scored] = []
+    curves: list[Epoch] = []
+    finetuning: dict[tuple[str, str, str, str, int], Cost] = {}
+    pretraining = {run: _json(TIMINGS / "pretrain" / f"{run}.json") for run in params.pretrain}
+    for task in params.tasks:
+        trials += _complete(params, task, read(EVALUATED / task / "trials.csv", Scored))
+        curves += read(EVALUATED / task / "history.csv", Epoch)
+        for run in params.pretrain:
+            for cost in read(TIMINGS / "finetune" / task / f"{run}.csv", Cost):
+                finetuning[task, run, cost.method, cost.label_budget, cost.finetune_seed] = cost
+    results = Results(params, trials, curves, pretraining, finetuning)
+    untimed = [t for t in trials if t.run in params.pretrain and trial_key(t) not in finetuning]
+    if untimed:
+        raise ValueError(f"{TIMINGS}: no cost of {_words(trial_key(untimed[0]))}; run `dvc repro`")
+    return results
+
+
+def trial_key(trial: Scored) -> tuple[str, str, str, str, int]:
+    return trial.task, trial.run, trial.method, trial.label_budget, trial.finetune_seed
+
+
+def _complete(params: Params, task: str, trials: list[Scored]) -> list[Scored]:
+    """The trials of a task in the order of params.yaml; ValueError if they are not those listed."""
+    where = EVALUATED / task / "trials.csv"
+    found = {trial_key(trial): trial for trial in trials}
+    tuning = params.finetune
+    budgets = [str(budget) for budget in tuning.label_budgets]
+    listed = [
+        (task, *key) for key in product(params.pretrain, tuning.methods, budgets, tuning.seeds)
+    ]
+    fitted = {trial.run for trial in trials} - set(params.pretrain)
+    listed += [
+        (task, name, "classical", n, 0)
+        for name in params.baselines
+        if name in fitted
+        for n in budgets
+    ]
+    if missing := [key for key in listed if key not in found]:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ValueError(f"{where}: no trial of {_words(missing[0])}{more}; run `dvc repro`")
+    if surplus := sorted(found.keys() - set(listed)):
+        raise ValueError(
+            f"{where}: params.yaml does not list {_words(surplus[0])}; run `dvc repro`"
+        )
+    return [found[key] for key in listed]
+
+
+def _words(key: tuple[str, str, str, str, int]) -> str:
+    task, run, method, budget, seed = key
+    return f"{run} on {task} ({method}, {budget} labels, seed {seed})"
+
+
+def _discard_leftovers(params: Params) -> None:
+    discard_unlisted(EVALUATED, params.tasks)
+    discard_unlisted(TIMINGS / "pretrain", [f"{run}.json" for run in params.pretrain])
+    discard_unlisted(TIMINGS / "finetune", params.tasks)
+    for task in params.tasks:
+        discard_unlisted(TIMINGS / "finetune" / task, [f"{run}.csv" for run in params.pretrain])
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise ValueError(f"{path}: missing; run `dvc repro`")
+    return read_json(path)

@@ -1,0 +1,201 @@
+"""Labelled examples out of documentation: what its authors marked up is the label.
+
+Each annotation is a function from the prose of files to ``(key, row)``; ``key`` is unique.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from stages.sources._prose import SECTIONS, Prose, Sentence
+
+Row = dict[str, Any]
+
+
+class File(NamedTuple):
+    """The prose of a source file, one Prose for each docstring."""
+
+    path: str  # relative to what the package is installed in
+    package: str  # as params.yaml names it
+    docs: list[Prose]
+
+
+def code_spans(files: Iterable[File], packages: list[str]) -> Iterator[tuple[str, Row]]:
+    """Which words stood in code markup: BIO tags of one type, CODE.
+
+    Of sentences of 5 to 40 words with at least one span and more than half their words outside.
+    """
+    for file in files:
+        for number, sentence in enumerate(_sentences(file)):
+            if sentence.spans and (row := tagged(sentence)):
+                yield f"{file.path}:{number}", row
+
+
+def parameter_types(files: Iterable[File], packages: list[str]) -> Iterator[tuple[str, Row]]:
+    """The type of a parameter from its description, in which words for types are masked."""
+    for file in files:
+        parameters = [p for doc in file.docs for p in doc.parameters]
+        for number, parameter in enumerate(parameters):
+            label = type_label(parameter.type)
+            if label and len(parameter.description.split()) >= 3:
+                text = mask_types(parameter.description)
+                yield f"{file.path}:{number}", {"text": text, "label": label}
+
+
+def sections(files: Iterable[File], packages: list[str]) -> Iterator[tuple[str, Row]]:
+    """The section of a docstring that a sentence stands in."""
+    for file in files:
+        for number, sentence in enumerate(_sentences(file)):
+            if sentence.section in SECTIONS:
+                row = {"text": sentence.text, "label": sentence.section}
+                yield f"{file.path}:{number}", row
+
+
+def libraries(files: Iterable[File], packages: list[str]) -> Iterator[tuple[str, Row]]:
+    """The package that a docstring's first sentence is from; names of packages are masked."""
+    names = _package_names(packages)
+    for file in files:
+        for number, doc in enumerate(file.docs):
+            first = doc.sentences[0] if doc.sentences else None
+            if first and first.section == "summary" and len(first.text.split()) >= 4:
+                text = names.sub("library", first.text)
+                yield f"{file.path}:{number}", {"text": text, "label": file.package}
+
+
+ANNOTATIONS: dict[str, Callable[[Iterable[File], list[str]], Iterator[tuple[str, Row]]]] = {
+    "code_spans": code_spans,
+    "parameter_types": parameter_types,
+    "sections": sections,
+    "libraries": libraries,
+}
+
+
+def _sentences(file: File) -> Iterator[Sentence]:
+    for doc in file.docs:
+        yield from doc.sentences
+
+
+# code_spans ----------------------------------------------------------------------------------
+
+_OPENING, _CLOSING = "([{\"'“‘", ")]}\"'”’.,;:!?"
+_PARTNER = {")": "(", "]": "[", "}": "{"}
+_CHUNK = re.compile(r"\S+")
+
+
+def words(text: str) -> list[tuple[int, int]]:
+    """The (begin, end) of words: split at blanks, then punctuation off both ends.
+
+    What is code plays no part, so that the cut gives no tag away: ``f(x),`` is ``f(x)`` and ``,``
+    whether or not it is marked up. A bracket that closes one in the same word stays.
+    """
+    found = []
+    for chunk in _CHUNK.finditer(text):
+        begin, end = chunk.span()
+        tail: list[tuple[int, int]] = []
+        while end - begin > 1 and text[begin] in _OPENING:
+            found.append((begin, begin + 1))
+            begin += 1
+        while end - begin > 1 and text[end - 1] in _CLOSING:
+            partner = _PARTNER.get(text[end - 1], "")
+            inside = text[begin:end]
+            if partner and inside.count(partner) >= inside.count(text[end - 1]):
+                break
+            tail.append((end - 1, end))
+            end -= 1
+        found += [(begin, end), *reversed(tail)]
+    return found
+
+
+def tagged(sentence: Sentence) -> Row | None:
+    """Words and BIO tags, or None where a span cuts a word or the shares are not sensible."""
+    places = words(sentence.text)
+    if not 5 <= len(places) <= 40:
+        return None
+    tags = ["O"] * len(places)
+    for begin, end in sentence.spans:
+        inside = [i for i, (a, b) in enumerate(places) if a < end and b > begin]
+        if not inside or places[inside[0]][0] != begin or places[inside[-1]][1] != end:
+            return None
+        for i in inside:
+            tags[i] = "I-CODE"
+        tags[inside[0]] = "B-CODE"
+    if tags.count("O") <= len(tags) / 2:
+        return None
+    return {"words": [sentence.text[a:b] for a, b in places], "tags": tags}
+
+
+# parameter_types -----------------------------------------------------------------------------
+
+_TYPE_NAMES = {
+    "bool": "bool boolean",
+    "int": "int integer",
+    "float": "float double",
+    "str": "str string",
+    "callable": "callable function",
+    "dict": "dict dictionary mapping",
+    "list": "list tuple sequence iterable",
+    "array": "array ndarray tensor array-like array_like arraylike matrix series dataframe"
+    " longtensor floattensor booltensor",
+}
+_LABEL_OF = {name: label for label, row in _TYPE_NAMES.items() for name in row.split()}
+# A word of a description is masked if one of its parts is a name of a type, or holds a long one.
+_SHORT = re.compile(r"(bool|int|float|double|str|dict|list|func|fn)s?\d*|u?int\d*|nd")
+_LONG = re.compile(
+    r"boolean|integer|floating|string|callable|function|dictionar|mapping|tuple|sequence|iterable"
+    r"|array|tensor|matrix|matrices|series|dataframe|callback"
+)
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_PART = re.compile(r"[A-Z]?[a-z]+\d*|[A-Z]+(?![a-z])\d*")
+MASK = "value"
+
+
+def type_label(type: str) -> str | None:
+    """One of the eight labels, or None where the type is a union, a choice or something else.
+
+    ``list of str`` is a list; ``int, optional`` and ``Optional[int]`` are an int.
+    """
+    text = re.sub(r"\([^()]*\)", " ", type.replace("`", "").replace("*", "")).lower()
+    text = re.sub(r"\boptional\[(.*)\]", r"\1", text)
+    text = re.sub(r"\b(optional|required|keyword[- ]only|default\w*\b.*)", " ", text)
+    text = re.sub(r"\[.*\]|\b(of|with|from)\b.*|[\"']", " ", text)
+    labels = set()
+    for part in re.split(r"[|,/]|\bor\b|\band\b", text):
+        name = " ".join(part.split()).strip(" .:~=")
+        name = name.removeprefix("a ").removeprefix("an ").rsplit(".", 1)[-1]
+        if name not in ("", "none"):
+            labels.add(_LABEL_OF.get(name, _LABEL_OF.get(name.removesuffix("s"))))
+    return labels.pop() if len(labels) == 1 else None
+
+
+def names_type(word: str) -> bool:
+    """Whether a word gives a type away: ``strings``, ``int64``, ``input_list``, ``FloatTensor``."""
+    if _LONG.search(word.lower()):
+        return True
+    return any(_SHORT.fullmatch(part.lower()) for part in _PART.findall(word))
+
+
+def mask_types(text: str) -> str:
+    return _IDENTIFIER.sub(lambda m: MASK if names_type(m[0]) else m[0], text)
+
+
+# libraries -----------------------------------------------------------------------------------
+
+_ALIASES = {
+    "torch": "pytorch aten caffe2 libtorch",
+    "transformers": "huggingface hugging transformer",
+    "scikit-learn": "sklearn scikit",
+    "numpy": "np ndarray",
+    "pandas": "pd",
+    "sqlalchemy": "sqla",
+    "matplotlib": "mpl pyplot",
+    "networkx": "nx",
+    "python": "cpython py pep",
+}
+
+
+def _package_names(packages: list[str]) -> re.Pattern[str]:
+    """Words with the name of a package, or a short alias alone."""
+    names = {n.lower() for p in packages for n in [p, *_ALIASES.get(p, "").split()]}
+    long = "|".join(re.escape(n) for n in sorted(names) if len(n) > 3)
+    short = "|".join(re.escape(n) for n in sorted(names) if len(n) <= 3) or r"(?!)"
+    return re.compile(rf"\b[\w.-]*(?:{long})[\w.-]*\b|\b(?:{short})\b", re.IGNORECASE)

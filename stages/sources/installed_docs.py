@@ -1,0 +1,229 @@
+"""The documentation that is installed: real English on every machine, without a download."""
+
+import gc
+import hashlib
+import json
+import os
+import platform
+import sys
+import sysconfig
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from importlib import metadata
+from multiprocessing import get_context
+from pathlib import Path, PurePosixPath
+from typing import Literal, TypeVar
+
+from tqdm import tqdm
+
+from stages.components import unknown
+from stages.sources import _docstrings, _prose
+from stages.sources._annotations import ANNOTATIONS, File, Row
+from stages.sources._docstrings import docstrings
+from stages.sources._prose import Parameter, Prose, Sentence, prose
+from stages.sources._source import SPLITS, Document, Labelled, same_input, split_of
+
+PARSED = Path(".scratch/installed_docs")
+# Tests, copies of other distributions, and modules that some builds of Python leave out.
+_SKIPPED = set(
+    "test tests testing _testing conftest _vendor vendor _vendored third_party externals extern"
+    " idlelib lib2to3 turtledemo tkinter ensurepip distutils site-packages dist-packages".split()
+)
+_GENERATED = b"file was automatically generated"  # a copy of another file of the package
+_WORKERS = 2 if (count := os.cpu_count()) is None else min(8, count)
+T = TypeVar("T")
+Where = tuple[str, str]  # path relative to the package's folder, path on this machine
+
+
+class InstalledDocs:
+    """Docstrings of the standard library (``python``) and of installed distributions.
+
+    They are read from source files with ``ast``; nothing is imported. A document is a source
+    file; its split is a hash of its path within the package, so it depends neither on the
+    machine nor on the other packages. A sentence that occurs again is left out; the first place
+    is looked for in test, then in validation, then in train files.
+
+    ``annotation`` says what becomes a labelled example; see ``_annotations.py``. Classes larger
+    than the median class of a split are cut to it.
+
+    ``path`` is the lock file that decides which versions are installed. Raises ValueError for a
+    package that is not installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        packages: list[str],
+        annotation: Literal[
+            "none", "code_spans", "parameter_types", "sections", "libraries"
+        ] = "none",
+    ) -> None:
+        if not Path(path).exists():
+            raise ValueError(f"path: there is no {path!r}")
+        if len(set(packages)) < len(packages):
+            raise ValueError("packages: one is listed twice")
+        self.packages, self.annotation = packages, annotation
+        self._versions = {package: _version(package) for package in packages}
+
+    def versions(self) -> dict[str, str]:
+        return self._versions
+
+    def documents(self) -> Iterator[Document]:
+        files = list(self._files())
+        kept: dict[str, list[str]] = {}
+        seen: set[str] = set()
+        for split in reversed(SPLITS):
+            for file in files:
+                if split_of(file.path) == split:
+                    kept[file.path] = [
+                        s.text for doc in file.docs for s in doc.sentences if _is_new(s.text.lower(), seen)
+                    ]
+        for file in files:
+            if sentences := kept[file.path]:
+                yield Document(file.path, split_of(file.path), sentences)
+
+    def examples(self) -> Iterator[Labelled]:
+        if self.annotation == "none":
+            raise ValueError(f"annotation: a task needs one of {', '.join(ANNOTATIONS)}")
+        found = ANNOTATIONS[self.annotation](self._files(), self.packages)
+        examples = [Labelled(key, split_of(key.rsplit(":", 1)[0]), row) for key, row in found]
+        seen: set[tuple[str, str]] = set()
+        distinct = [e for e in examples if _is_new((e.split, same_input(e.row)), seen)]
+        return iter(distinct if self.annotation == "code_spans" else _balanced(distinct))
+
+    def _files(self) -> Iterator[File]:
+        kept = {package: _kept(package, self._versions[package]) for package in self.packages}
+        _parse({path: files for path, files in kept.values() if not path.exists()})
+        for package, (path, _) in kept.items():
+            with path.open(encoding="utf-8") as lines:
+                for line in lines:
+                    name, docs = json.loads(line)
+                    yield File(name, package, [_prose_of(*doc) for doc in docs])
+
+
+def _is_new(key: T, seen: set[T]) -> bool:
+    return not (key in seen or seen.add(key))
+
+
+def _balanced(examples: Iterable[Labelled]) -> Iterator[Labelled]:
+    """Classes cut to the size of the (lower) median class of their split, by a hash of the id."""
+    groups: dict[tuple[str, str], list[Labelled]] = defaultdict(list)
+    for example in examples:
+        groups[example.split, example.row["label"]].append(example)
+    for split in SPLITS:
+        classes = [group for (where, _), group in sorted(groups.items()) if where == split]
+        cap = sorted(map(len, classes))[(len(classes) - 1) // 2] if classes else 0
+        for group in classes:
+            yield from sorted(group, key=lambda e: _hash(e.id))[:cap]
+
+
+def _hash(*parts: str | bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(hashlib.sha256(part.encode() if isinstance(part, str) else part).digest())
+    return digest.hexdigest()
+
+
+# Where packages are --------------------------------------------------------------------------
+
+
+def _version(package: str) -> str:
+    if package == "python":
+        return platform.python_version()
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        installed = sorted({d.name.lower() for d in metadata.distributions() if d.name})
+        raise ValueError(f"packages: not installed: {unknown(package, installed)}") from None
+
+
+def _source_files(package: str) -> list[Where]:
+    """The Python files of a package, sorted, but for tests and copies of other packages."""
+    if package == "python":
+        root = Path(sysconfig.get_path("stdlib"))
+        tops = sorted(sys.stdlib_module_names)
+        paths = [root / f"{top}.py" for top in tops]
+        paths += [path for top in tops for path in sorted((root / top).rglob("*.py"))]
+        found = [(path.relative_to(root).as_posix(), str(path)) for path in paths if path.exists()]
+    else:
+        distribution = metadata.distribution(package)
+        found = [
+            (str(file), str(distribution.locate_file(file)))
+            for file in distribution.files or []
+            if file.suffix == ".py" and ".." not in file.parts
+        ]
+    return sorted(
+        (name, path)
+        for name, path in found
+        if not _SKIPPED & {*PurePosixPath(name).with_suffix("").parts} and os.path.exists(path)
+    )
+
+
+# Parsing, once for each version of a package -------------------------------------------------
+
+
+def _kept(package: str, version: str) -> tuple[Path, list[Where]]:
+    """Where the prose of a package is kept, and the files that it is read from.
+
+    The name holds everything that the content depends on, so a stage that reads the same package
+    next only loads it. The folder can be deleted at any time.
+    """
+    files = _source_files(package)
+    if not files:
+        raise ValueError(f"packages: {package!r} is installed, but without Python source")
+    inputs = json.dumps([[name, os.path.getsize(path)] for name, path in files])
+    code = [Path(str(module.__file__)).read_bytes() for module in (_docstrings, _prose)]
+    python = platform.python_version()
+    name = f"{package}-{version}-py{python}-{_hash(inputs, *code)[:16]}.jsonl"
+    return PARSED / name, files
+
+
+def _prose_of(sentences: list[list], parameters: list[list]) -> Prose:
+    return Prose([Sentence(*s) for s in sentences], [Parameter(*p) for p in parameters])
+
+
+def _parse(missing: dict[Path, list[Where]]) -> None:
+    """Write the prose of packages: a line of JSON for each file that has any, in order."""
+    total = sum(map(len, missing.values()))
+    progress = tqdm(desc="documentation", total=total, unit="file", disable=None)
+    with ExitStack() as stack:
+        stack.enter_context(progress)
+        run: Callable[..., Iterable[str]] = map
+        if total > 100:  # worth the start of processes; numpy's threads do not survive a fork
+            context = get_context("spawn")
+            pool = ProcessPoolExecutor(_WORKERS, mp_context=context, initializer=gc.disable)
+            run = partial(stack.enter_context(pool).map, chunksize=16)
+        rows = [run(_parse_file, files) for files in missing.values()]  # all are under way
+        for path, found in zip(missing, rows, strict=True):
+            lines = []
+            for line in found:
+                progress.update()
+                lines += [line] if line else []
+            _write_once(path, lines)
+
+
+def _parse_file(where: Where) -> str:
+    name, path = where
+    source = Path(path).read_bytes()
+    if _GENERATED in source[:1000]:
+        return ""
+    docs = [doc for doc in map(prose, docstrings(source)) if any(doc)]
+    return json.dumps([name, docs], ensure_ascii=False) if docs else ""
+
+
+def _write_once(path: Path, lines: list[str]) -> None:
+    """Beside and renamed, under a name of its own: stages that race write the same content."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.writelines(line + "\n" for line in lines)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

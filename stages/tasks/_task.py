@@ -1,0 +1,69 @@
+"""What a task is: labelled examples with a loss and a prediction rule."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from stages.models._backbone import Backbone
+from stages.models._heads import Adapted
+from stages.text.batch import PADDING, Batch, pad
+from stages.text.tokenizer import PAD_ID, Tokenizer
+
+
+@dataclass(frozen=True)
+class Example:
+    """An encoded example; labels are IGNORE_INDEX where they are not known or do not count."""
+
+    id: str
+    tokens: np.ndarray  # int64 [T]
+    labels: np.ndarray  # int64: one for the text, or one for each token
+    word_starts: np.ndarray | None = None  # int64: where each word that was not cut begins
+    num_words: int = 0
+
+
+class Task(ABC):
+    """Turns labelled rows into examples, examples into a batch and a batch into a loss."""
+
+    def __init__(self, labels: list[str], tokenizer: Tokenizer, max_tokens: int) -> None:
+        self.labels = labels
+        self.index = {label: i for i, label in enumerate(labels)}
+        self.tokenizer = tokenizer
+        self.max_tokens = max_tokens
+
+    @abstractmethod
+    def head(self, backbone: Backbone) -> nn.Module:
+        """A head for the states of ``backbone``, its weights not yet drawn."""
+
+    @abstractmethod
+    def encode(self, rows: list[Mapping[str, Any]]) -> list[Example]:
+        """Examples of rows; what is longer than ``max_tokens`` is cut."""
+
+    @abstractmethod
+    def loss(self, model: Adapted, batch: Batch) -> dict[str, tuple[float, Any]]:
+        """{term: (weight, loss summed over labels)}, as an objective's."""
+
+    @abstractmethod
+    def flops(self, model: Adapted, batch: Batch) -> int:
+        """Floating-point operations of ``loss``, forward."""
+
+    @abstractmethod
+    def predict(self, model: Adapted, batch: Batch, examples: list[Example]) -> list[str]:
+        """A prediction for each example of the batch, as it is written to a file."""
+
+    def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> Batch:
+        """One padded row per example; nothing about a labelled example is random."""
+        ones = [np.ones(len(example.tokens)) for example in examples]
+        return Batch(
+            input_ids=pad([example.tokens for example in examples], PAD_ID),
+            document_ids=pad(ones, PADDING),
+            **self.targets(examples),
+            example_ids=[example.id for example in examples],
+        )
+
+    @abstractmethod
+    def targets(self, examples: list[Example]) -> dict[str, Any]:
+        """The fields of the batch that say what is to be predicted."""

@@ -1,0 +1,71 @@
+"""Classification of a text or of a pair of texts."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from stages.models._backbone import Backbone
+from stages.models._heads import Adapted, PooledHead
+from stages.tasks._task import Example, Task
+from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
+
+
+class Classification(Task):
+    """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>`` to one state to a label.
+
+    The state is the mean over tokens or, in a decoder, that of the last, which alone has seen all
+    of them; ``pooling`` overrides it.
+    """
+
+    def __init__(
+        self,
+        labels: list[str],
+        tokenizer: Tokenizer,
+        max_tokens: int,
+        *,
+        pooling: Literal["auto", "mean", "first", "last"] = "auto",
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__(labels, tokenizer, max_tokens)
+        self.pooling: Literal["auto", "mean", "first", "last"] = pooling
+        self.dropout = dropout
+
+    def head(self, backbone: Backbone) -> PooledHead:
+        pooling = backbone.pooling if self.pooling == "auto" else self.pooling
+        return PooledHead(backbone.d_model, len(self.labels), dropout=self.dropout, pooling=pooling)
+
+    def encode(self, rows: list[Mapping[str, Any]]) -> list[Example]:
+        texts = self.tokenizer.encode([row["text"] for row in rows])
+        pairs = self.tokenizer.encode([row.get("text_pair", "") for row in rows])
+        examples = []
+        for row, text, pair in zip(rows, texts, pairs, strict=True):
+            second = [*pair, EOS_ID] if "text_pair" in row else []
+            room = max(self.max_tokens - len(second) - 2, 0)
+            tokens = [BOS_ID, *text[:room], EOS_ID, *second][: self.max_tokens]
+            label = self.index[row["label"]] if "label" in row else IGNORE_INDEX
+            examples.append(Example(row["id"], np.array(tokens), np.array([label])))
+        return examples
+
+    def targets(self, examples: list[Example]) -> dict[str, Any]:
+        labels = torch.from_numpy(np.concatenate([example.labels for example in examples]))
+        return {
+            "labels": labels,
+            "num_targets": {"classification": int((labels != IGNORE_INDEX).sum())},
+        }
+
+    def loss(self, model: Adapted, batch: Batch) -> dict[str, tuple[float, Any]]:
+        assert batch.labels is not None
+        logits = model.head(model.backbone(batch), batch.document_ids).float()
+        loss = F.cross_entropy(logits, batch.labels, ignore_index=IGNORE_INDEX, reduction="sum")
+        return {"classification": (1.0, loss)}
+
+    def flops(self, model: Adapted, batch: Batch) -> int:
+        return model.backbone.flops(batch) + model.head.flops(len(batch.input_ids))
+
+    def predict(self, model: Adapted, batch: Batch, examples: list[Example]) -> list[str]:
+        logits = model.head(model.backbone(batch), batch.document_ids)
+        return [self.labels[i] for i in logits.argmax(dim=-1).tolist()]

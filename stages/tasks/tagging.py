@@ -1,0 +1,85 @@
+"""Tagging: a label for each word of a sentence."""
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, Literal
+
+import numpy as np
+import torch.nn.functional as F
+
+from stages.models._backbone import Backbone
+from stages.models._heads import Adapted, LinearHead
+from stages.tasks._task import Example, Task
+from stages.text.batch import IGNORE_INDEX, Batch, pad
+from stages.text.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizer
+
+OUTSIDE = "O"  # what a word that was cut off is said to be
+
+
+class Tagging(Task):
+    """``<bos> words <eos>``; a word's label is predicted at its first subword.
+
+    ``label_subwords: all`` trains on all subwords of a word, ``first`` on the first alone (BERT).
+    """
+
+    def __init__(
+        self,
+        labels: list[str],
+        tokenizer: Tokenizer,
+        max_tokens: int,
+        *,
+        label_subwords: Literal["first", "all"] = "first",
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__(labels, tokenizer, max_tokens)
+        self.label_subwords = label_subwords
+        self.dropout = dropout
+
+    def head(self, backbone: Backbone) -> LinearHead:
+        return LinearHead(backbone.d_model, len(self.labels), dropout=self.dropout)
+
+    def encode(self, rows: list[Mapping[str, Any]]) -> list[Example]:
+        words = iter(self.tokenizer.encode([word for row in rows for word in row["words"]]))
+        return [self._example(row, list(islice(words, len(row["words"])))) for row in rows]
+
+    def _example(self, row: Mapping[str, Any], words: list[list[int]]) -> Example:
+        words = [ids or [UNK_ID] for ids in words]
+        lengths = np.array([len(ids) for ids in words])
+        starts = 1 + np.cumsum(lengths) - lengths  # behind <bos>
+        room = self.max_tokens - 1
+        tokens = np.array([BOS_ID, *(i for ids in words for i in ids)][:room] + [EOS_ID])
+        starts = starts[starts < room]
+        labels = np.full(len(tokens), IGNORE_INDEX)
+        if "tags" in row:
+            tags = np.array([self.index[tag] for tag in row["tags"]])
+            if self.label_subwords == "all":
+                labels[1:-1] = np.repeat(tags, lengths)[: len(tokens) - 2]
+            else:
+                labels[starts] = tags[: len(starts)]
+        return Example(row["id"], tokens, labels, word_starts=starts, num_words=len(words))
+
+    def targets(self, examples: list[Example]) -> dict[str, Any]:
+        counted = sum(int((example.labels != IGNORE_INDEX).sum()) for example in examples)
+        return {
+            "labels": pad([example.labels for example in examples], IGNORE_INDEX),
+            "num_targets": {"tagging": counted},
+        }
+
+    def loss(self, model: Adapted, batch: Batch) -> dict[str, tuple[float, Any]]:
+        assert batch.labels is not None
+        logits = model.head(model.backbone(batch)).float()
+        loss = F.cross_entropy(
+            logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORE_INDEX, reduction="sum"
+        )
+        return {"tagging": (1.0, loss)}
+
+    def flops(self, model: Adapted, batch: Batch) -> int:
+        return model.backbone.flops(batch) + model.head.flops(batch.input_ids.numel())
+
+    def predict(self, model: Adapted, batch: Batch, examples: list[Example]) -> list[str]:
+        best = model.head(model.backbone(batch)).argmax(dim=-1).cpu().numpy()
+        predictions = []
+        for row, example in zip(best, examples, strict=True):
+            tags = [self.labels[i] for i in row[example.word_starts]]
+            predictions.append(" ".join(tags + [OUTSIDE] * (example.num_words - len(tags))))
+        return predictions

@@ -1,0 +1,1 @@
+"""Text as numbers: tokenizers, encoded corpora, packing, batches."""

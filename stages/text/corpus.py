@@ -1,0 +1,64 @@
+"""Encoded corpora: flat arrays of ids, and where documents and sentences begin."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from stages.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
+
+SPLITS = ("train", "validation")
+
+
+@dataclass(frozen=True)
+class EncodedCorpus:
+    """The documents of one split, end to end: ``<bos> sentence sentence ... <eos>`` each."""
+
+    tokens: np.ndarray  # uint16 or uint32 [num_tokens]
+    document_starts: np.ndarray  # int64 [num_documents]
+    sentence_starts: np.ndarray  # int64 [num_sentences]
+
+    @property
+    def document_lengths(self) -> np.ndarray:
+        return np.diff(self.document_starts, append=len(self.tokens))
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        for name, array in vars(self).items():
+            np.save(folder / f"{name}.npy", array, allow_pickle=False)
+
+    @classmethod
+    def load(cls, folder: Path) -> "EncodedCorpus":
+        """Memory-mapped: a corpus may be larger than memory."""
+        names = cls.__dataclass_fields__
+        return cls(**{n: np.load(folder / f"{n}.npy", mmap_mode="r") for n in names})
+
+
+def encode(
+    documents: Iterable[Sequence[str]], tokenizer: Tokenizer, *, max_tokens: int | None = None
+) -> EncodedCorpus:
+    """Encode documents (lists of sentences) in their order, up to ``max_tokens`` in all.
+
+    The document that reaches ``max_tokens`` is cut there.
+    """
+    chunks: list[list[int]] = []
+    document_starts, sentence_starts, length = [], [], 0
+    for sentences in documents:
+        document_starts.append(length)
+        ids = tokenizer.encode(list(sentences))
+        ids[0] = [BOS_ID, *ids[0]]
+        ids[-1] = [*ids[-1], EOS_ID]
+        for sentence in ids:
+            sentence_starts.append(length)
+            chunks.append(sentence)
+            length += len(sentence)
+        if max_tokens is not None and length >= max_tokens:
+            break
+    tokens = np.fromiter((i for chunk in chunks for i in chunk), dtype=np.int64, count=length)
+    tokens = tokens[:max_tokens]
+    return EncodedCorpus(
+        tokens=tokens.astype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32),
+        document_starts=np.array(document_starts, dtype=np.int64),
+        sentence_starts=np.array([s for s in sentence_starts if s < len(tokens)], dtype=np.int64),
+    )

@@ -1,0 +1,59 @@
+"""Packing: which tokens make up row i, a pure function of (lengths, max_tokens, seed, i).
+
+An epoch lays the documents end to end in an order of its own, cuts them into rows of
+``max_tokens`` and visits the rows in an order of its own. Nothing is padded; the at most
+``max_tokens - 1`` tokens at the end of an epoch's line are left out of that epoch.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from stages.seeding import stream
+from stages.text.corpus import EncodedCorpus
+
+
+@dataclass(frozen=True)
+class Row:
+    """Tokens and the document, numbered from 1 within the row, that each belongs to."""
+
+    tokens: np.ndarray  # int64 [T]
+    document_ids: np.ndarray  # int64 [T]
+
+
+class Packing:
+    """Rows of a corpus; ``row(i)`` needs nothing but i, so there is no state to save."""
+
+    def __init__(self, corpus: EncodedCorpus, max_tokens: int, *, seed: int) -> None:
+        """Raises ValueError if the corpus does not fill one row."""
+        self._corpus, self._max_tokens, self._seed = corpus, max_tokens, seed
+        self.rows_per_epoch = len(corpus.tokens) // max_tokens
+        if self.rows_per_epoch == 0:
+            raise ValueError(
+                f"the corpus has {len(corpus.tokens)} tokens, fewer than max_tokens {max_tokens}"
+            )
+        self._epoch = lru_cache(maxsize=2)(self._draw_epoch)
+
+    def row(self, index: int) -> Row:
+        epoch, place = divmod(index, self.rows_per_epoch)
+        order, line_starts, row_order = self._epoch(epoch)
+        begin = int(row_order[place]) * self._max_tokens
+        end = begin + self._max_tokens
+        first = int(np.searchsorted(line_starts, begin, side="right")) - 1
+        last = int(np.searchsorted(line_starts, end, side="left"))
+        tokens, ids = [], []
+        for number, at in enumerate(range(first, last), start=1):
+            start = int(self._corpus.document_starts[order[at]]) - int(line_starts[at])
+            # the part of this document that lies in [begin, end) of the line
+            low, high = max(begin, int(line_starts[at])), min(end, int(line_starts[at + 1]))
+            tokens.append(self._corpus.tokens[start + low : start + high].astype(np.int64))
+            ids.append(np.full(high - low, number, dtype=np.int64))
+        return Row(np.concatenate(tokens), np.concatenate(ids))
+
+    def _draw_epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        lengths = self._corpus.document_lengths
+        order = stream(self._seed, "documents", epoch).permutation(len(lengths))
+        line_starts = np.concatenate([[0], np.cumsum(lengths[order])])
+        row_order = stream(self._seed, "rows", epoch).permutation(self.rows_per_epoch)
+        return order, line_starts, row_order

@@ -1,0 +1,81 @@
+"""Subword tokenizers by sentencepiece (Kudo and Richardson 2018)."""
+
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+
+PAD_ID, UNK_ID, BOS_ID, EOS_ID, MASK_ID = range(5)
+NUM_SPECIAL = 5
+NUM_SENTINELS = 100  # T5's number: the last ids of the vocabulary, counted down
+FILE = "tokenizer.model"
+
+
+class Vocabulary:
+    """What the ids mean: 5 special tokens, sentencepiece's pieces, and at the end the sentinels."""
+
+    def __init__(self, vocab_size: int) -> None:
+        self.vocab_size = vocab_size
+        # sentinel_ids[k] marks the k-th span; ids count down from the end (T5).
+        self.sentinel_ids = np.arange(vocab_size - 1, vocab_size - 1 - NUM_SENTINELS, -1)
+
+    @property
+    def regular_ids(self) -> range:
+        """The ids that stand for text: no special token, no sentinel."""
+        return range(NUM_SPECIAL, self.vocab_size - NUM_SENTINELS)
+
+
+class Tokenizer(Vocabulary):
+    """Text to ids and back."""
+
+    def __init__(self, path: Path) -> None:
+        self._processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        super().__init__(self._processor.get_piece_size() + NUM_SENTINELS)
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """The ids of each text, without special tokens."""
+        return self._processor.encode(texts, num_threads=1)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids; special tokens and sentinels are left out."""
+        regular = self.regular_ids
+        return self._processor.decode([int(i) for i in ids if i in regular])
+
+    @cached_property
+    def starts_word(self) -> np.ndarray:
+        """Bool [V]: whether the piece begins a word (carries sentencepiece's blank)."""
+        pieces = [self._processor.id_to_piece(i) for i in range(self._processor.get_piece_size())]
+        return np.array([p.startswith("▁") for p in pieces] + [True] * NUM_SENTINELS)
+
+
+def train(
+    sentences: Iterable[str], path: Path, *, algorithm: str, vocab_size: int, threads: int
+) -> None:
+    """Train on sentences and write the model to ``path``.
+
+    Raises ValueError if the text cannot fill ``vocab_size`` or is too varied for it.
+    """
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences),
+            model_prefix=str(path.with_suffix("")),
+            model_type=algorithm,
+            vocab_size=vocab_size - NUM_SENTINELS,
+            byte_fallback=algorithm != "char",  # no text is unknown
+            character_coverage=0.9995 if algorithm != "char" else 1.0,
+            pad_id=PAD_ID,
+            unk_id=UNK_ID,
+            bos_id=BOS_ID,
+            eos_id=EOS_ID,
+            control_symbols=["[MASK]"],
+            hard_vocab_limit=algorithm != "char",
+            normalization_rule_name="nmt_nfkc",
+            shuffle_input_sentence=False,  # the order is ours, drawn from a named stream
+            num_threads=threads,
+            minloglevel=2,
+        )
+    except (RuntimeError, OSError) as error:
+        raise ValueError(f"vocab_size {vocab_size} does not suit the text: {error}") from None
+    path.with_suffix(".vocab").unlink(missing_ok=True)

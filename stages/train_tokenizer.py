@@ -1,0 +1,40 @@
+"""Train a tokenizer on the sentences of a corpus."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stages.artifacts import read_jsonl, replacing
+from stages.params import Params, entry, run_stage
+from stages.seeding import stream
+from stages.text import tokenizer
+
+CORPORA, TOKENIZERS = Path("data/corpora"), Path("data/tokenizers")
+SEED = 0  # of the sample of sentences; a corpus no longer than max_sentences is used whole
+THREADS = 2  # fixed, since sentencepiece's pieces may depend on their number
+
+
+def main(params: Params, key: str) -> None:
+    settings = entry(params.tokenizers, key, where="tokenizers")
+    sentences = list(_sentences(CORPORA / settings.corpus / "train.jsonl"))
+    order = stream(SEED, "tokenizer").permutation(len(sentences))[: settings.max_sentences]
+    with replacing(TOKENIZERS / key) as folder:
+        folder.mkdir()
+        try:
+            tokenizer.train(
+                (sentences[i] for i in order),
+                folder / tokenizer.FILE,
+                algorithm=settings.algorithm,
+                vocab_size=settings.vocab_size,
+                threads=THREADS,
+            )
+        except ValueError as error:
+            raise ValueError(f"tokenizers.{key}: {error}") from None
+
+
+def _sentences(path: Path) -> Iterator[str]:
+    for document in read_jsonl(path):
+        yield from document["sentences"]
+
+
+if __name__ == "__main__":
+    run_stage(main, "tokenizer", repeats=lambda raw, key: [raw["tokenizers"][key]])

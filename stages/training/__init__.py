@@ -1,0 +1,1 @@
+"""Training: the one loop, its optimiser, its checkpoints, and how it is tracked."""

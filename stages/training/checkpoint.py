@@ -1,0 +1,93 @@
+"""Checkpoints: weights for others, and the state of an unfinished run.
+
+Weights are safetensors beside a JSON of the configuration. Nothing is pickled.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from stages.artifacts import remove, replacing, sha256
+from stages.training.optimizer import AdamW
+
+WEIGHTS = "model.safetensors"
+SCRATCH = Path(".scratch")
+MODEL = "model:"
+
+
+def fingerprint(settings: Mapping[str, Any], inputs: Iterable[Path]) -> str:
+    """A hash of settings and of the files and folders, code included, that a result comes from."""
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for path in inputs:
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file():
+                digest.update(file.relative_to(path).as_posix().encode())
+                digest.update(sha256(file).encode())
+    return digest.hexdigest()[:32]
+
+
+def save_weights(model: nn.Module, path: Path, *, trained_only: bool = False) -> None:
+    """All weights, or those that require a gradient; tied ones are stored once."""
+    weights = {
+        name: weight.detach().contiguous().cpu()
+        for name, weight in model.named_parameters()
+        if weight.requires_grad or not trained_only
+    }
+    save_file(weights, path)
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Load what ``save_weights`` wrote; raises ValueError unless names and shapes agree."""
+    try:
+        model.load_state_dict(load_file(path), strict=True)
+    except RuntimeError as error:
+        raise ValueError(f"{path} does not fit this model: {error}") from None
+
+
+class Resumable:
+    """The state of an unfinished run, kept outside DVC's outs under its fingerprint.
+
+    ``.scratch/<name>/<fingerprint>.safetensors``; another fingerprint never finds it, and the
+    states of others under the same name are removed: their run will not go on.
+    """
+
+    def __init__(self, name: str, fingerprint: str, *, scratch: Path = SCRATCH) -> None:
+        self._folder = scratch / name
+        self._path = self._folder / f"{fingerprint}.safetensors"
+
+    def save(self, step: int, model: nn.Module, optimizer: AdamW, history: list[Any]) -> None:
+        tensors = {f"{MODEL}{name}": weight for name, weight in model.named_parameters()}
+        for name, state in optimizer.state.items():
+            tensors |= {f"{key}:{name}": value for key, value in state.items()}
+        record = json.dumps({"step": step, "history": history})
+        with replacing(self._path) as temporary:
+            cpu = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+            save_file(cpu, temporary, metadata={"record": record})
+
+    def load(self, model: nn.Module, optimizer: AdamW) -> tuple[int, list[dict[str, float]]]:
+        """(the step to go on with, the history so far); (0, []) if there is nothing to resume."""
+        if not self._path.exists():
+            self.clear()
+            return 0, []
+        weights = dict(model.named_parameters())
+        state: dict[str, dict[str, Tensor]] = {}
+        with safe_open(self._path, framework="pt") as file, torch.no_grad():
+            record = json.loads(file.metadata()["record"])
+            for key in file.keys():  # noqa: SIM118 (it is no mapping)
+                kind, _, name = key.partition(":")
+                if f"{kind}:" == MODEL:
+                    weights[name].copy_(file.get_tensor(key))
+                else:
+                    state.setdefault(name, {})[kind] = file.get_tensor(key)
+        optimizer.load(state)
+        return record["step"], record["history"]
+
+    def clear(self) -> None:
+        remove(self._folder)
