@@ -29,8 +29,9 @@ ui: setup ## the study in MLflow
 	@python -m stages.commands.ui
 
 # Which packages are installed is keyed by the lock's content and Python's version. Every package
-# stands in the lock, so pip need not resolve anything (--no-deps), but for what torch's own build
-# asks for (CUDA, on some machines): the second line looks that up.
+# stands in the lock, so pip need not resolve anything (--no-deps) and two can share the work, which
+# keeps one core busy for over a minute. What torch's own build asks for besides (CUDA's packages)
+# only the last line looks up.
 setup:
 	@for python in $(PYTHON); do \
 	    key="$$("$$python" -c '$(KEY)' 2>/dev/null)" && break; \
@@ -40,15 +41,17 @@ setup:
 	        "install one, or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; \
 	fi; \
 	test "$$key" = "$$(cat .venv/installed 2>/dev/null)" || { \
-	    echo "Installing the packages of requirements.lock into .venv (once)"; \
+	    echo "Installing the packages of requirements.lock into .venv, once"; \
 	    test "$$python" -ef .venv/bin/python || "$$python" -m venv --clear .venv; \
-	    $(PACKAGES) --no-deps --requirement requirements.lock && \
+	    awk 'NR % 2' requirements.lock >.venv/half; \
+	    $(PACKAGES) --no-deps --requirement .venv/half & other=$$!; \
+	    awk 'NR % 2 == 0' requirements.lock | $(PACKAGES) --no-deps --requirement /dev/stdin && \
+	    wait $$other && \
 	    $(PACKAGES) --constraint requirements.lock torch && \
 	    echo "$$key" >.venv/installed; \
 	}
 	@.venv/bin/python -c '$(ENVIRONMENT)'
 
-# The second hash in the key: whose standard library .venv runs on.
 KEY = import hashlib, sys; \
     assert (3, 11) <= sys.version_info < (3, 14); \
     lock = hashlib.sha256(open("requirements.lock", "rb").read()).hexdigest(); \
@@ -61,8 +64,13 @@ ENVIRONMENT = import json, pathlib, platform; \
     text = json.dumps({"python": platform.python_version()}) + "\n"; \
     path.exists() and path.read_text() == text or path.write_text(text)
 
-lock: setup ## resolve pyproject.toml anew into requirements.lock
-	@echo to do
+# One resolution for all of Python 3.11 to 3.13, in seconds. CUDA's packages are left to torch, which
+# pins them itself.
+lock: setup ## resolve pyproject.toml anew into requirements.lock, with the newest versions
+	@$(PACKAGES) uv
+	@.venv/bin/uv pip compile pyproject.toml --extra dev --output-file requirements.lock --upgrade \
+	    --python-version 3.11 --universal --fork-strategy fewest --no-annotate --quiet \
+	    --custom-compile-command "make lock" --system-certs
 
 clean: ## remove .venv and caches; results and DVC's cache stay
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .coverage*

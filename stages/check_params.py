@@ -8,7 +8,8 @@ import torch
 
 from stages.artifacts import replacing
 from stages.components import build, check, component_class, unknown
-from stages.params import NONE, Params, Run, run_stage
+from stages.params import NONE, Params, Run
+from stages.process import run_stage
 from stages.tasks._labels import KINDS
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL, Vocabulary
 
@@ -121,7 +122,7 @@ def _ancestry_faults(params: Params, run: Run, where: str, key: str) -> Iterator
     if parent is None:
         return
     if (parent.model, parent.tokenizer) != (run.model, run.tokenizer):
-        yield f"{where}.parent: {run.parent} has another model or tokenizer, so its weights do not fit"
+        yield f"{where}.parent: the weights of {run.parent} are of another model or tokenizer"
     seen = [key]
     while parent is not None:
         if run.parent in seen:
@@ -141,10 +142,7 @@ def _baseline_faults(params: Params, baseline: Mapping[str, Any], where: str) ->
 
 
 def _source_faults(source: Mapping[str, Any], where: str) -> Iterator[str]:
-    faults = [*_fault_of(lambda: build("sources", source, where=where))]
-    yield from faults
-    if not faults and not Path(source["path"]).exists():
-        yield f"{where}.path: no such file or folder: {source['path']}"
+    yield from _fault_of(lambda: build("sources", source, where=where))
 
 
 def _check(folder: str, entry: Mapping[str, Any], where: str) -> None:

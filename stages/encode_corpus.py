@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from stages.artifacts import read_json, read_jsonl, replacing, sha256, write_json
-from stages.params import Params, entry, run_stage
+from stages.params import Params, entry
+from stages.process import run_stage
 from stages.seeding import stream
 from stages.text import tokenizer
 from stages.text.corpus import SPLITS, encode

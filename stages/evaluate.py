@@ -23,7 +23,8 @@ from stages.evaluation.trials import (
     read,
     write,
 )
-from stages.params import Params, entry, run_stage
+from stages.params import Params, entry
+from stages.process import run_stage
 
 ACCURACY = {"classification": "accuracy", "tagging": "word_accuracy"}
 

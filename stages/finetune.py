@@ -21,7 +21,8 @@ from stages.evaluation import metrics, trials
 from stages.methods._method import Method
 from stages.models._backbone import Backbone
 from stages.models._heads import Adapted
-from stages.params import Params, entry, run_stage
+from stages.params import Params, entry
+from stages.process import die_with_parent, run_stage
 from stages.seeding import torch_stream
 from stages.tasks._task import Example, Task
 from stages.text.tokenizer import FILE as TOKENIZER
@@ -33,6 +34,7 @@ from stages.training.loop import Step, train
 
 PRETRAINED, TASKS = Path("data/pretrained"), Path("data/tasks")
 FINETUNED, TIMINGS = Path("data/finetuned"), Path("data/timings/finetune")
+SPLITS = ("train", "validation", "test")
 PREDICTED_AT_ONCE = 64  # examples in a batch of prediction
 
 
@@ -112,7 +114,7 @@ def _run_jobs(params: Params, jobs: list[Any], description: str) -> Iterator[Out
             return
         # Forked children start in no time; this process has run nothing in parallel before.
         context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-        with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        with ProcessPoolExecutor(workers, context, initializer=die_with_parent) as pool:
             for done in as_completed([pool.submit(run_group, *job) for job in jobs]):
                 yield from done.result()
                 progress.update()
@@ -153,7 +155,7 @@ class Bench:
             params.finetune.max_tokens,
             where=f"tasks.{task_key}.task",
         )
-        self.rows = {s: read_jsonl(examples / f"{s}.jsonl") for s in ("train", "validation", "test")}
+        self.rows = {split: read_jsonl(examples / f"{split}.jsonl") for split in SPLITS}
         self.train = self._encode("train", limit=self._largest_budget())
         self.validation = self._encode("validation")
         self.test = self._encode("test")
@@ -324,6 +326,4 @@ class _Watch:
 
 
 if __name__ == "__main__":
-    run_stage(
-        main, "run", "task", repeats=lambda raw, run, task: [raw["finetune"], raw["compute"]]
-    )
+    run_stage(main, "run", "task", repeats=lambda raw, run, task: [raw["finetune"], raw["compute"]])

@@ -14,7 +14,8 @@ from stages.artifacts import read_json, read_jsonl, replacing
 from stages.components import build
 from stages.evaluation.metrics import score
 from stages.evaluation.trials import BaselinePrediction, Trial, write
-from stages.params import Params, entry, run_stage
+from stages.params import Params, entry
+from stages.process import run_stage
 
 
 def repeats(raw: Mapping[str, Any], task: str) -> list[Mapping[str, Any]]:

@@ -4,9 +4,7 @@ Components (``{name: ..., ...}``) are plain mappings here; ``stages.components.b
 against the constructor they name.
 """
 
-import argparse
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -213,66 +211,3 @@ def entry(section: Mapping[str, T], key: str, *, where: str) -> T:
     if key not in section:
         raise ValueError(f"{where}: {unknown(key, section)}")
     return section[key]
-
-
-def flags(*values: Mapping[str, Any]) -> list[str]:
-    """The command-line flags that DVC writes for ``${...}`` of these values in ``cmd``."""
-    return [flag for value in values for flag in _flags(value, "")]
-
-
-def _flags(values: Mapping[str, Any], prefix: str) -> Iterator[str]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flags(value, f"{prefix}{key}.")
-        elif isinstance(value, bool):
-            yield f"--{prefix}{key}" if value else f"--no-{prefix}{key}"
-        else:
-            yield f"--{prefix}{key}"
-            yield from map(str, value if isinstance(value, list) else [value])
-
-
-def run_stage(
-    main: Callable[..., None],
-    *names: str,
-    repeats: Callable[..., list[Mapping[str, Any]]] = lambda raw, *keys: [],
-) -> None:
-    """Run a stage file: parse its positional ``names``, exit with 2 on a user's mistake.
-
-    dvc.yaml repeats the values a stage uses behind the names, since DVC reruns a stage when its
-    command changes (and reads params.yaml anew for each stage that lists ``params:``, which takes
-    longer than all else it does). ``repeats(raw, *keys)`` says which values those are; if they
-    differ from params.yaml, the file was edited while DVC ran, and DVC would record a result
-    under the wrong settings: refused.
-    """
-    module = sys.modules[main.__module__]
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {module.__spec__.name if module.__spec__ else module.__name__}",
-        description=(module.__doc__ or "").strip(),
-        epilog="Flags behind the names repeat params.yaml for DVC; by hand, leave them out.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    for name in names:
-        parser.add_argument(name, help=f"the {name}, by its name in params.yaml")
-    known, rest = parser.parse_known_args()
-    keys = [getattr(known, name) for name in names]
-
-    def checked() -> None:
-        params = load()
-        if rest:
-            expected = flags(*repeats(read_yaml(PATH), *keys))
-            if rest != expected:
-                here = " ".join(sorted(set(rest) ^ set(expected)))
-                raise ValueError(f"{PATH} differs from this command ({here}); run `dvc repro`")
-        main(params, *keys)
-
-    exit_on_mistake(checked)
-
-
-def exit_on_mistake(main: Callable[[], None]) -> None:
-    """Run ``main``; a ValueError (a user's mistake) is printed as it is, exit status 2."""
-    try:
-        main()
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from stages.artifacts import replacing, write_json, write_jsonl
 from stages.components import build
-from stages.params import Params, entry, run_stage
+from stages.params import Params, entry
+from stages.process import run_stage
 from stages.sources._source import SPLITS, Document, Source, Split
 
 FOLDER = Path("data/corpora")

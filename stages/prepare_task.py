@@ -8,7 +8,8 @@ import numpy as np
 
 from stages.artifacts import replacing, sha256, write_json, write_jsonl
 from stages.components import build, unknown
-from stages.params import Params, Task, entry, run_stage
+from stages.params import Params, Task, entry
+from stages.process import run_stage
 from stages.seeding import stream
 from stages.sources._source import SPLITS, Labelled, Source, Split, same_input
 from stages.tasks._labels import KINDS, METRICS

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
-from stages.artifacts import read_json, replacing, sha256, write_json
+from stages.artifacts import replacing, sha256, write_json
 from stages.components import STAGES, build
 from stages.models._backbone import Backbone
 from stages.objectives._objective import Objective
-from stages.params import NONE, Params, Run, entry, run_stage
+from stages.params import NONE, Params, Run, entry
+from stages.process import run_stage
 from stages.seeding import torch_stream
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
@@ -71,8 +72,8 @@ def main(params: Params, key: str) -> None:
     )
     account = _params(model)
     history: History = []
+    resumable = Resumable(f"pretrain/{key}", identity)
     if objective.trains:
-        resumable = Resumable(f"pretrain/{key}", identity)
         with Tracker(
             params.study,
             key,
@@ -99,8 +100,7 @@ def main(params: Params, key: str) -> None:
                 "fingerprint": identity,
             },
         )
-    if objective.trains:
-        resumable.clear()
+    resumable.clear()
     _write_timing(TIMINGS / f"{key}.json", began, account, device)
 
 

@@ -6,9 +6,11 @@ from tqdm import tqdm
 
 from stages.artifacts import remove, replacing, write_json
 from stages.evaluation.trials import write_table
-from stages.params import Params, run_stage
+from stages.params import Params
+from stages.process import run_stage
 from stages.reporting import figures, page, tables
 from stages.reporting.results import load
+from stages.training.tracking import reconcile
 
 REPORTS = Path("reports")
 
@@ -25,12 +27,12 @@ def main(params: Params) -> None:
     more = REPORTS / "figures" / "more"
     remove(more)  # of runs and tasks that are no more
     drawn = {
-        name: figures.save(
-            chart,
+        name: figures.draw(
+            picture,
             svg=(REPORTS / "figures" if name == "comparison" else more) / f"{name}.svg",
             png=more / f"{name}.png",
         )
-        for name, chart in tqdm(figures.all_of(results).items(), desc="figures", disable=None)
+        for name, picture in tqdm(figures.pictures(results).items(), desc="figures", disable=None)
     }
     for name, text in (
         ("comparison.md", page.markdown(results)),
@@ -38,6 +40,7 @@ def main(params: Params) -> None:
     ):
         with replacing(REPORTS / name) as path:
             path.write_text(text, encoding="utf-8")
+    reconcile(params)
 
 
 if __name__ == "__main__":

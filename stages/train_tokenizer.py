@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stages.artifacts import read_jsonl, replacing
-from stages.params import Params, entry, run_stage
+from stages.params import Params, entry
+from stages.process import run_stage
 from stages.seeding import stream
 from stages.text import tokenizer
 

@@ -7,6 +7,7 @@ five seeds and the baselines, on three tasks.
 import json
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -126,8 +127,11 @@ def raw_params(runs: Mapping[str, Any] = RUNS) -> dict[str, Any]:
     }
 
 
-def write_study(root: Path, raw: Mapping[str, Any]) -> Params:
-    """Write ``data/`` of a study as its stages leave it; returns its params."""
+def write_study(root: Path, raw: Mapping[str, Any], *, score: float | None = None) -> Params:
+    """Write ``data/`` of a study as its stages leave it; returns its params.
+
+    With ``score``, every trial of every run has this one.
+    """
     params = Params(**raw)
     for task in params.tasks:
         trials, curves = [], []
@@ -137,6 +141,7 @@ def write_study(root: Path, raw: Mapping[str, Any]) -> Params:
                 params.finetune.methods, params.finetune.label_budgets, params.finetune.seeds
             ):
                 trial = _trial(params, task, name, *key)
+                trial = trial if score is None else replace(trial, value=score)
                 trials.append(trial)
                 curves += _curve(trial)
                 costs.append(

@@ -14,7 +14,9 @@ class Tfidf(Baseline):
 
     fits = ("classification",)
 
-    def __init__(self, *, max_ngram: int = 2, C: Sequence[float] = (1.0, 10.0, 100.0)) -> None:
+    def __init__(
+        self, *, max_ngram: int = 2, C: Sequence[float] = (1.0, 10.0, 100.0, 1000.0)
+    ) -> None:
         if max_ngram < 1 or not C or min(C) <= 0:
             raise ValueError("max_ngram must be at least 1 and every C above 0")
         self.C = C
@@ -29,11 +31,11 @@ class Tfidf(Baseline):
         right = [answer(row) for row in validation]
         self.classifier = max(
             (logistic(features, targets, c) for c in sorted(self.C)),
-            key=lambda classifier: score(right, list(classifier.predict(held_out))),
+            key=lambda classifier: score(right, classifier.predict(held_out).tolist()),
         )
 
     def predict(self, rows: Sequence[Row]) -> list[str]:
-        return list(self.classifier.predict(self.vectorizer.transform(map(_text, rows))))
+        return self.classifier.predict(self.vectorizer.transform(map(_text, rows))).tolist()
 
 
 def _text(row: Row) -> str:

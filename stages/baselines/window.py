@@ -1,6 +1,8 @@
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 
 from stages.baselines._baseline import Baseline, Row, Score, answer, logistic
@@ -27,7 +29,8 @@ class Window(Baseline):
         if window < 0 or affix_length < 0 or not C or min(C) <= 0:
             raise ValueError("window and affix_length must be at least 0 and every C above 0")
         self.window, self.affix_length, self.C = window, affix_length, C
-        self.vectorizer = CountVectorizer(analyzer=list, binary=True)
+        analyzer: Any = list  # a word's features are taken as they are
+        self.vectorizer = CountVectorizer(analyzer=analyzer, binary=True)
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         targets = [tag for row in train for tag in row["tags"]]
@@ -77,7 +80,7 @@ def repair(tags: Sequence[str]) -> list[str]:
     return repaired
 
 
-def _join(rows: Sequence[Row], tags: Sequence[str]) -> list[str]:
+def _join(rows: Sequence[Row], tags: np.ndarray) -> list[str]:
     """The tags of all words, cut into rows."""
-    remaining = iter(tags)
-    return [" ".join(repair([str(next(remaining)) for _ in row["words"]])) for row in rows]
+    remaining = iter(tags.tolist())
+    return [" ".join(repair([next(remaining) for _ in row["words"]])) for row in rows]

@@ -17,7 +17,7 @@ def macro_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
     from sklearn.metrics import f1_score
 
     labels = sorted(set(gold))
-    return f1_score(gold, predicted, labels=labels, average="macro", zero_division=0)
+    return f1_score(gold, predicted, labels=labels, average="macro")
 
 
 def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:

@@ -19,5 +19,7 @@ class Method(ABC):
     def apply(self, model: Adapted, *, generator: torch.Generator) -> None:
         """Prepare the model in place; new weights are drawn from ``generator``."""
 
-    def before_training(self, model: Adapted, batches: Iterable[Batch]) -> None:
+    def before_training(  # noqa: B027 (most methods have nothing to do)
+        self, model: Adapted, batches: Iterable[Batch]
+    ) -> None:
         """See every batch that will be trained on or predicted, once, in a fixed order."""

@@ -45,9 +45,7 @@ class LinearHead(nn.Module):
 class PooledHead(LinearHead):
     """A linear head on one state per row, pooled from those of its tokens."""
 
-    def __init__(
-        self, d_model: int, num_classes: int, *, dropout: float, pooling: Pooling
-    ) -> None:
+    def __init__(self, d_model: int, num_classes: int, *, dropout: float, pooling: Pooling) -> None:
         super().__init__(d_model, num_classes, dropout=dropout)
         self.pooling: Pooling = pooling
 
@@ -73,10 +71,6 @@ def pool(
             return (states * weights).sum(dim=1) / weights.sum(dim=1)
 
 
-def gather(
-    states: Float[Tensor, "B T D"], positions: Int[Tensor, "B M"]
-) -> Float[Tensor, "B M D"]:
+def gather(states: Float[Tensor, "B T D"], positions: Int[Tensor, "B M"]) -> Float[Tensor, "B M D"]:
     """The states at ``positions`` of each row."""
     return states.gather(1, positions.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
-
-

@@ -20,9 +20,7 @@ class EncoderDecoder(Backbone):
         super().__init__(vocab_size, dims)
         self.encoder_blocks = nn.ModuleList(Block(dims) for _ in range(dims.num_layers))
         self.encoder_norm = final_norm(dims)
-        self.decoder_blocks = nn.ModuleList(
-            Block(dims, cross=True) for _ in range(dims.num_layers)
-        )
+        self.decoder_blocks = nn.ModuleList(Block(dims, cross=True) for _ in range(dims.num_layers))
         self.decoder_norm = final_norm(dims)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:

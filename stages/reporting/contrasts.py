@@ -6,12 +6,12 @@ its axis (parameters, FLOPs, tokens, settings of the optimisation, ...) is named
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from stages.evaluation.statistics import Interval, Values, difference, holm, mean
 from stages.evaluation.trials import Scored
@@ -29,6 +29,7 @@ Axis = Literal[
     "method",
     "label budget",
 ]
+AXES: tuple[Axis, ...] = get_args(Axis)
 AMOUNTS = {  # of a trial, which no machine decides: the confounds that every contrast shows
     "num_params": "parameters",
     "num_trained_params": "trained parameters",
@@ -81,17 +82,20 @@ class Group:
 
 def groups(params: Params, trials: Sequence[Scored]) -> list[Group]:
     """The groups in the order of params.yaml."""
-    kinds: dict[str, str] = {}  # run -> what it is but for its seed
+
+    def kind(name: str) -> str:
+        """What a run is, and what its parents are, but for the seeds."""
+        if name not in params.pretrain:
+            return name
+        run = params.pretrain[name]
+        return repr(run.model_copy(update={"seed": 0, "parent": kind(run.parent)}))
+
+    members: dict[tuple[str, int], list[str]] = defaultdict(list)
+    seen: Counter[tuple[str, int]] = Counter()
     for name, run in params.pretrain.items():
-        parent = kinds.get(run.parent, run.parent)
-        kind = repr(run.model_copy(update={"seed": 0, "parent": parent}))
-        repeated = sum(
-            kinds[other] == kind and params.pretrain[other].seed == run.seed for other in kinds
-        )
-        kinds[name] = f"{kind} {repeated}" if repeated else kind
-    members: dict[str, list[str]] = defaultdict(list)
-    for name, kind in kinds.items():
-        members[kind].append(name)
+        repetition = kind(name), run.seed
+        members[kind(name), seen[repetition]].append(name)  # the same seed again is another group
+        seen[repetition] += 1
     return [
         Group(
             name=names[0],
@@ -187,6 +191,7 @@ class Cell:
     method: str
     label_budget: str
     trials: tuple[Scored, ...]
+    confidence: float
 
     @cached_property
     def values(self) -> Values:
@@ -195,8 +200,9 @@ class Cell:
             values[trial.pretrain_seed][trial.finetune_seed] = trial.value
         return values
 
-    def mean(self, confidence: float) -> Interval:
-        return mean(self.values, confidence=confidence)
+    @cached_property
+    def mean(self) -> Interval:
+        return mean(self.values, confidence=self.confidence)
 
     @property
     def num_pretrain_seeds(self) -> int:
@@ -215,14 +221,16 @@ class Cell:
         }
 
 
-def cells(all_groups: Sequence[Group], trials: Iterable[Scored]) -> list[Cell]:
+def cells(
+    all_groups: Sequence[Group], trials: Iterable[Scored], *, confidence: float
+) -> list[Cell]:
     """Every group's and every baseline's cells, in the order of the trials."""
     group_of = {run: group.name for group in all_groups for run in group.runs}
-    members: dict[tuple[str, ...], list[Scored]] = defaultdict(list)
+    members: dict[tuple[str, str, str, str], list[Scored]] = defaultdict(list)
     for trial in trials:
         name = group_of.get(trial.run, trial.run)
         members[name, trial.task, trial.method, trial.label_budget].append(trial)
-    return [Cell(*key, trials=tuple(rows)) for key, rows in members.items()]
+    return [Cell(*key, tuple(rows), confidence) for key, rows in members.items()]
 
 
 @dataclass(frozen=True)
@@ -237,7 +245,6 @@ class Contrast:
     level_b: str
     effect: Interval
     p_holm: float | None
-    confidence: float
     settings: tuple[str, ...]  # confounds that params.yaml knows
 
     @property
@@ -257,13 +264,12 @@ class Contrast:
         """Never stronger than the numbers."""
         if self.effect.low is None:
             return "one trial: no interval"
-        if not self.resolved:
-            return "not resolved"
+        verdict = "resolved" if self.resolved else "not resolved"
         if self.effect.no_spread:
-            return "resolved, but all seeds agree: the interval has width 0"
+            return f"{verdict}: all seeds agree, the interval has width 0"
         assert self.p_holm is not None
-        corrected = self.p_holm < 1 - self.confidence
-        return "resolved" if corrected else "resolved alone, not after correction"
+        corrected = self.p_holm < 1 - self.a.confidence or not self.resolved
+        return verdict if corrected else "resolved alone, not after correction"
 
     @property
     def seeds(self) -> str:
@@ -276,8 +282,8 @@ class Contrast:
         one, other = self.a.amounts, self.b.amounts
         amounts = [
             f"{AMOUNTS[key]}: {compact(one[key])} v. {compact(other[key])}"
-            for key in _differing(one, other)
-            if compact(one[key]) != compact(other[key])
+            for key in AMOUNTS
+            if not math.isclose(one[key], other[key], rel_tol=0.01)
         ]
         return [*amounts, *self.settings]
 
@@ -297,8 +303,8 @@ class Contrast:
             "run_b": self.b.group,
             "level_a": self.level_a,
             "level_b": self.level_b,
-            "mean_a": digits(self.a.mean(self.confidence).value),
-            "mean_b": digits(self.b.mean(self.confidence).value),
+            "mean_a": digits(self.a.mean.value),
+            "mean_b": digits(self.b.mean.value),
             "effect": digits(self.effect.value),
             "low": digits(self.effect.low),
             "high": digits(self.effect.high),
@@ -348,7 +354,6 @@ def contrasts(
     effects = [difference(a.values, b.values, confidence=confidence) for _, _, a, b, *_ in found]
     tested = [i for i, effect in enumerate(effects) if effect.p_value is not None]
     corrected = dict(zip(tested, holm([effects[i].p_value or 0.0 for i in tested]), strict=True))
-    axes = list(Axis.__args__)
     unsorted = [
         Contrast(
             axis=axis,
@@ -359,13 +364,12 @@ def contrasts(
             level_b=level_b,
             effect=effects[i],
             p_holm=corrected.get(i),
-            confidence=confidence,
             settings=settings,
         )
         for i, (axis, task, a, b, level_a, level_b, settings) in enumerate(found)
     ]
     tasks = list(params.tasks)
-    return sorted(unsorted, key=lambda c: (axes.index(c.axis), tasks.index(c.task)))
+    return sorted(unsorted, key=lambda c: (AXES.index(c.axis), tasks.index(c.task)))
 
 
 def levels_of(axis: Axis, a: Group, b: Group) -> tuple[str, str]:

@@ -6,7 +6,8 @@ in points, 0 to 100.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import vl_convert
 
 from stages.artifacts import replacing
 from stages.reporting.contrasts import Group
+from stages.reporting.guideline import percent
 from stages.reporting.results import Results
 
 INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#e4e7eb", "#ffffff"
@@ -28,51 +30,56 @@ ROW = 26  # pixels
 # Liberation Sans, which the renderer brings along, is as wide as Arial: what is measured here fits.
 FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
 CLASSICAL = "classical"
+Panel = alt.LayerChart | alt.FacetChart
+Row = dict[str, Any]
+Spec = dict[str, Any]  # of Vega-Lite
+Picture = Callable[[], Spec]
 
 
-def all_of(results: Results) -> dict[str, alt.TopLevelMixin]:
-    """Every picture of the report, by the name of its file."""
-    found = {"comparison": comparison(results)}
+def pictures(results: Results) -> dict[str, Picture]:
+    """Every picture of the report, by the name of its file; ``draw`` draws one."""
+    found: dict[str, Picture] = {"comparison": partial(comparison, results)}
     for task, budget in product(results.params.tasks, results.label_budgets):
-        found[f"scores_{task}_{budget}"] = scores(results, task, budget)
+        found[f"scores_{task}_{budget}"] = partial(scores, results, task, budget)
         if any(not group.pretrained for group in results.groups):
             for method in results.methods:
-                found[f"curves_{task}_{method}_{budget}"] = curves(results, task, method, budget)
+                name = f"curves_{task}_{method}_{budget}"
+                found[name] = partial(curves, results, task, method, budget)
     return found
 
 
-def comparison(results: Results) -> alt.TopLevelMixin:
+def comparison(results: Results) -> Spec:
     """Every run and baseline on every task (columns) with every label budget (rows)."""
     names = _names(results)
-    rows = [
-        alt.hconcat(
-            *(
-                _dots(results, task, budget, names, labelled=task == next(iter(results.metrics)))
-                for task in results.metrics
-            ),
-            spacing=18,
-        )
-        for budget in results.label_budgets
-    ]
+    data: dict[str, list[Row]] = {}
+    rows = []
+    for budget in results.label_budgets:
+        panels = []
+        for task in results.params.tasks:
+            data[f"{task}_{budget}"] = _means(results, task, budget, names)
+            named = alt.NamedData(f"{task}_{budget}")
+            panels.append(_dots(results, named, task, budget, names, labelled=not panels))
+        rows.append(alt.hconcat(*panels, spacing=18))
     note = (
-        f"Mean and {results.confidence:.0%} interval on the test set; hollow: from scratch; "
+        f"Mean and {percent(results.confidence)} interval on the test set; hollow: from scratch; "
         "dotted lines: classical baselines"
     )
     title = alt.Title(note, fontSize=12, fontWeight="normal", color=MUTED, offset=14)
-    return _styled(alt.vconcat(*rows, spacing=24, title=title))
+    return _styled(alt.vconcat(*rows, spacing=24, title=title), data)
 
 
-def scores(results: Results, task: str, label_budget: str) -> alt.TopLevelMixin:
+def scores(results: Results, task: str, label_budget: str) -> Spec:
     """One panel of ``comparison``, on its own: only what was tried on this task."""
     names = [
         name
         for name in _names(results)
         if any(results.cell(name, task, method, label_budget) for method in results.methods)
     ]
-    return _styled(_dots(results, task, label_budget, names, labelled=True))
+    panel = _dots(results, alt.NamedData("means"), task, label_budget, names, labelled=True)
+    return _styled(panel, {"means": _means(results, task, label_budget, names)})
 
 
-def curves(results: Results, task: str, method: str, label_budget: str) -> alt.TopLevelMixin:
+def curves(results: Results, task: str, method: str, label_budget: str) -> Spec:
     """Validation score after each epoch: for each model, its runs beside the one from scratch.
 
     A line is the mean over seeds, its band reaches from the lowest to the highest.
@@ -81,7 +88,7 @@ def curves(results: Results, task: str, method: str, label_budget: str) -> alt.T
     for epoch in results.curves:
         if (epoch.task, epoch.method, epoch.label_budget) == (task, method, label_budget):
             points[epoch.run, epoch.epoch].append(100 * epoch.validation_metric)
-    corpora = list(dict.fromkeys(g.corpus for g in results.groups if g.pretrained))
+    data: dict[str, list[Row]] = {}
     panels = []
     for scratch in (group for group in results.groups if not group.pretrained):
         family = [
@@ -89,7 +96,7 @@ def curves(results: Results, task: str, method: str, label_budget: str) -> alt.T
             for group in results.groups
             if group.entry.model == scratch.entry.model and (group.pretrained or group is scratch)
         ]
-        rows = [
+        data[scratch.name] = [
             {
                 "group": group.name,
                 "training set": group.corpus if group.pretrained else "from scratch",
@@ -102,31 +109,20 @@ def curves(results: Results, task: str, method: str, label_budget: str) -> alt.T
             for epoch in sorted({epoch for run, epoch in points if run in group.runs})
             for values in [[v for run in group.runs for v in points.get((run, epoch), [])]]
         ]
-        panels.append(
-            _curve_panel(
-                rows,
-                results.metrics[task],
-                scratch,
-                corpora,
-                colours(results)[scratch.architecture],
-            )
-        )
-    return _styled(alt.hconcat(*panels, spacing=18).resolve_scale(y="shared"))
+        panels.append(_curves(results, alt.NamedData(scratch.name), task, scratch))
+    return _styled(alt.hconcat(*panels, spacing=18).resolve_scale(y="shared"), data)
 
 
-def _curve_panel(
-    rows: Sequence[dict[str, Any]],
-    metric: str,
-    scratch: Group,
-    corpora: Sequence[str],
-    colour: str,
-) -> alt.LayerChart:
+def _curves(results: Results, data: alt.NamedData, task: str, scratch: Group) -> Panel:
+    corpora = list(dict.fromkeys(group.corpus for group in results.groups if group.pretrained))
     dashes = [*(DASHES[i % len(DASHES)] for i in range(len(corpora))), DOTTED]
-    base = alt.Chart(alt.Data(values=list(rows))).encode(
+    colour = colours(results)[scratch.architecture]
+    base = alt.Chart(data).encode(
         x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, format="d")),
         detail="group:N",
     )
-    y = alt.Y("mean:Q", title=f"{metric} on validation, points", scale=alt.Scale(zero=False))
+    title = f"{results.metrics[task]} on validation, points"
+    y = alt.Y("mean:Q", title=title, scale=alt.Scale(zero=False))
     band = base.mark_area(opacity=0.1, color=colour).encode(y="low:Q", y2="high:Q")
     line = base.mark_line(color=colour, strokeWidth=2).encode(
         y=y,
@@ -141,35 +137,47 @@ def _curve_panel(
     )
 
 
-def _dots(
-    results: Results, task: str, label_budget: str, names: Sequence[str], *, labelled: bool
-) -> alt.LayerChart:
+def _means(results: Results, task: str, label_budget: str, names: Sequence[str]) -> list[Row]:
+    """What ``_dots`` draws."""
     groups = {group.name: group for group in results.groups}
     palette = colours(results)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for name in names:
         group = groups.get(name)
         for i, method in enumerate(results.methods if group else [CLASSICAL]):
             if cell := results.cell(name, task, method, label_budget):
-                mean = cell.mean(results.confidence)
-                low, high = (mean.value if v is None else v for v in (mean.low, mean.high))
+                low, high = (
+                    cell.mean.value if v is None else v for v in (cell.mean.low, cell.mean.high)
+                )
+                architecture = group.architecture if group else CLASSICAL
+                hollow = group is not None and not group.pretrained
                 rows.append(
                     {
                         "run": name,
                         "method": method,
                         "slot": _slot(i, len(results.methods)) if group else 0.0,
-                        "architecture": group.architecture if group else CLASSICAL,
-                        "fill": palette[group.architecture if group else CLASSICAL]
-                        if group is None or group.pretrained
-                        else PAPER,
-                        "score": 100 * mean.value,
+                        "architecture": architecture,
+                        "fill": PAPER if hollow else palette[architecture],
+                        "score": 100 * cell.mean.value,
                         "low": 100 * max(low, 0),
                         "high": 100 * min(high, 1),
                     }
                 )
-    methods = [*results.methods, *([CLASSICAL] if results.baselines else [])]
-    shapes = [*(SHAPES[i % len(SHAPES)] for i in range(len(results.methods))), "square"]
-    base = alt.Chart(alt.Data(values=rows)).encode(
+    return rows
+
+
+def _dots(
+    results: Results,
+    data: alt.NamedData,
+    task: str,
+    label_budget: str,
+    names: Sequence[str],
+    *,
+    labelled: bool,
+) -> Panel:
+    palette = colours(results)
+    shapes = [SHAPES[i % len(SHAPES)] for i in range(len(results.methods))]
+    base = alt.Chart(data).encode(
         y=alt.Y(
             "run:N",
             title=None,
@@ -197,21 +205,21 @@ def _dots(
         shape=alt.Shape(
             "method:N",
             title=None,
-            scale=alt.Scale(domain=methods, range=shapes[: len(methods)]),
+            scale=alt.Scale(domain=[*results.methods, CLASSICAL], range=[*shapes, "square"]),
             legend=alt.Legend(
                 values=results.methods, symbolStrokeColor=MUTED, symbolFillColor=PAPER
             ),
         ),
         fill=alt.Fill("fill:N", scale=None, legend=None),
     )
-    marked = [row for row in rows if row["architecture"] == CLASSICAL]
     lines = (
-        alt.Chart(alt.Data(values=marked))
+        alt.Chart(data)
+        .transform_filter(f"datum.architecture == '{CLASSICAL}'")
         .mark_rule(color=BASELINE, strokeDash=[2, 3], strokeWidth=1)
         .encode(x="score:Q")
     )
     return alt.layer(lines, whiskers, marks).properties(
-        width=215, height=ROW * len(names), title=f"{task}, {label_budget} labels"
+        width=240, height=ROW * len(names), title=f"{task}, {label_budget} labels"
     )
 
 
@@ -238,28 +246,30 @@ def _size(group: Group) -> str:
     return ", ".join(known) or group.name
 
 
-def _styled(chart: Any) -> alt.TopLevelMixin:
+def _styled(chart: Any, data: dict[str, list[Row]]) -> Spec:
+    """The one look; Altair copies a chart at each step, so the data joins at the end."""
     text = {"labelColor": MUTED, "titleColor": MUTED, "labelFontSize": 12, "titleFontSize": 12}
-    return (
-        chart.configure(font=FONT, background=PAPER, padding=8)
-        .configure_view(stroke=None)
-        .configure_axis(
-            **text, gridColor=GRID, domain=False, tickColor=GRID, titleFontWeight="normal"
-        )
-        .configure_axisY(labelColor=INK)
-        .configure_title(color=INK, fontSize=14, anchor="start", fontWeight="bold", offset=10)
-        .configure_legend(
-            **text, orient="top", titleFontWeight="normal", symbolStrokeWidth=2, titleOrient="left"
-        )
-    )
+    plain = {"domain": False, "tickColor": GRID, "gridColor": GRID, "titleFontWeight": "normal"}
+    config = {
+        "font": FONT,
+        "background": PAPER,
+        "padding": 8,
+        "view": {"stroke": None},
+        "axis": text | plain,
+        "axisY": {"labelColor": INK},
+        "title": {"color": INK, "fontSize": 14, "anchor": "start", "offset": 10},
+        "legend": text
+        | {"orient": "top", "titleFontWeight": "normal", "titleOrient": "left"}
+        | {"symbolStrokeWidth": 2},
+    }
+    return chart.to_dict() | {"config": config, "datasets": data}
 
 
-def save(chart: alt.TopLevelMixin, svg: Path, png: Path) -> str:
-    """Write both; returns the SVG. Needs no browser and no network."""
-    spec = chart.to_dict()
-    drawn = vl_convert.vegalite_to_svg(spec)
+def draw(picture: Picture, *, svg: Path, png: Path) -> str:
+    """Write both files; returns the SVG. Needs no browser and no network."""
+    drawn = vl_convert.vegalite_to_svg(picture())
     with replacing(svg) as temporary:
         temporary.write_text(drawn + "\n", encoding="utf-8")
     with replacing(png) as temporary:
-        temporary.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
+        temporary.write_bytes(vl_convert.svg_to_png(drawn, scale=2))
     return drawn

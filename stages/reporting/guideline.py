@@ -17,7 +17,7 @@ class Advice:
     task: str
     label_budget: str
     best: str
-    evidence: list[tuple[str, str]]  # axis, sentence
+    evidence: list[tuple[str, list[str]]]  # axis, sentences
 
 
 def advice(results: Results) -> list[Advice]:
@@ -35,36 +35,46 @@ def _advise(results: Results, task: str, label_budget: str) -> Advice:
         if (cell.task, cell.label_budget) == (task, label_budget)
         and cell.group not in results.baselines
     ]
-    best = max(tried, key=lambda cell: cell.mean(results.confidence).value)
-    mean = best.mean(results.confidence)
-    tied = [c for c in tried if c.mean(results.confidence).value == mean.value]
+    best = max(tried, key=lambda cell: cell.mean.value)
+    mean = best.mean
+    tied = [c for c in tried if c.mean.value == mean.value]
     ties = f" (a tie of {len(tied)}: this one is listed first)" if len(tied) > 1 else ""
     headline = (
         f"Highest mean: `{best.group}` with `{best.method}`, "
         f"{points(mean.value)} {metric_name(results.metrics[task])}"
         f"{interval(mean.low, mean.high, results.confidence)}, {_count(best)}{ties}."
     )
-    evidence = []
-    touching = [c for c in results.contrasts if best in (c.a, c.b) and c.axis != "label budget"]
-    for axis in dict.fromkeys(contrast.axis for contrast in touching):
-        against = [_against(c, best) for c in touching if c.axis == axis]
-        evidence.append((axis, _sentence(" ".join(f"{text};" for text in against))))
+    found: dict[str, list[Contrast]] = {}
+    for contrast in results.contrasts:
+        here = (contrast.task, contrast.label_budget) == (task, label_budget)
+        if here and (contrast.method == best.method or best in (contrast.a, contrast.b)):
+            found.setdefault(contrast.axis, []).append(contrast)
+    evidence = [(axis, _evidence(results, members, best)) for axis, members in found.items()]
     return Advice(task, label_budget, headline, evidence + _beside_baselines(results, best))
 
 
-def _against(contrast: Contrast, best: Cell) -> str:
-    """One contrast as seen from the best cell."""
-    sign = 1 if contrast.a is best else -1
-    other = contrast.b if contrast.a is best else contrast.a
-    name = f"`{other.method}`" if contrast.axis == "method" else f"`{other.group}`"
-    low, high = contrast.effect.low, contrast.effect.high
-    if sign < 0 and low is not None and high is not None:
+def _evidence(results: Results, contrasts: list[Contrast], best: Cell) -> list[str]:
+    """The contrasts of the best run or, where it has none, of the best that has."""
+    cells = [cell for contrast in contrasts for cell in (contrast.a, contrast.b)]
+    leader = best if best in cells else max(cells, key=lambda c: c.mean.value)
+    return [_sentence(c, leader) for c in contrasts if leader in (c.a, c.b)]
+
+
+def _sentence(contrast: Contrast, leader: Cell) -> str:
+    """One contrast as seen from one of its sides."""
+    mine = contrast.a is leader
+    effect, other = contrast.effect, contrast.b if mine else contrast.a
+    low, high = effect.low, effect.high
+    if not mine and low is not None and high is not None:
         low, high = -high, -low
-    size = f"{signed(sign * contrast.effect.value)} points"
-    return f"{size} against {name}{interval(low, high, contrast.confidence)}: {contrast.verdict}"
+    by_method = contrast.axis == "method"
+    names = (leader.method, other.method) if by_method else (leader.group, other.group)
+    bounds = "" if low is None or high is None else f" ({signed(low)} to {signed(high)})"
+    size = f"{signed(effect.value if mine else -effect.value)} points{bounds}"
+    return f"`{names[0]}` against `{names[1]}`: {size}, {contrast.verdict}."
 
 
-def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, str]]:
+def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, list[str]]]:
     """Where the best run stands beside the strongest classical model, which has no seeds."""
     fitted = [
         cell
@@ -73,9 +83,9 @@ def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, str]]:
     ]
     if not fitted:
         return []
-    strongest = max(fitted, key=lambda cell: cell.mean(results.confidence).value)
-    value = strongest.mean(results.confidence).value
-    mean = best.mean(results.confidence)
+    strongest = max(fitted, key=lambda cell: cell.mean.value)
+    value = strongest.mean.value
+    mean = best.mean
     if mean.low is None or mean.high is None:
         where = "one trial, so there is no interval to compare it with"
     elif mean.low > value:
@@ -84,7 +94,7 @@ def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, str]]:
         where = "above the interval of the best run: no run here beats it"
     else:
         where = "within the interval of the best run: not resolved"
-    return [("classical", f"`{strongest.group}` reaches {points(value)}, {where}.")]
+    return [("classical", [f"`{strongest.group}` reaches {points(value)}, {where}."])]
 
 
 def caveats(results: Results) -> list[str]:
@@ -106,8 +116,8 @@ def caveats(results: Results) -> list[str]:
         stand = sum(c.verdict == "resolved" for c in tested)
         found.append(
             f"Of {len(tested)} contrasts, {resolved} intervals exclude zero (about "
-            f"{alpha * len(tested):.0f} would if nothing differed); {stand} also stand after Holm's "
-            "correction for their number, and only these are called resolved without a qualifier."
+            f"{alpha * len(tested):.0f} would if nothing differed); {stand} also stand after "
+            "Holm's correction for their number; only these are called resolved without more words."
         )
     found.append(
         "All of it holds for these labelled samples and test sets: drawing others is not covered. "
@@ -129,7 +139,11 @@ def signed(value: float) -> str:
 def interval(low: float | None, high: float | None, confidence: float) -> str:
     if low is None or high is None:
         return ""
-    return f" ({confidence:.0%} interval {_bound(low)} to {_bound(high)})"
+    return f" ({percent(confidence)} interval {_bound(low)} to {_bound(high)})"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.4g}%"
 
 
 def _bound(value: float) -> str:
@@ -143,7 +157,3 @@ def metric_name(metric: str) -> str:
 def _count(cell: Cell) -> str:
     unit = "trial" if seeds(cell) == "1" else "seeds"
     return f"{seeds(cell)} {unit}"
-
-
-def _sentence(text: str) -> str:
-    return text.rstrip(";") + "."

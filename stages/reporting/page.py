@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from stages.reporting import figures, guideline, tables
-from stages.reporting.contrasts import Axis, Contrast
+from stages.reporting.contrasts import AXES, Axis, Contrast
 from stages.reporting.results import Results
 
 INTRODUCTIONS: dict[Axis, str] = {
-    "architecture": "Another architecture, each with the objective it is pretrained with; the sizes "
-    "are those nearest to each other.",
+    "architecture": "Architectures, each with the objective it is pretrained with, at the "
+    "nearest sizes that the study has.",
     "objective": "The same model, pretrained with another objective.",
     "size": "The same architecture with other dimensions.",
     "training set": "The same model, pretrained on another training set.",
@@ -60,8 +59,8 @@ def sections(results: Results) -> list[Section]:
     """The axes in which the study's groups differ."""
     return [
         Section(axis, INTRODUCTIONS[axis], list(_parts(results, axis, members)), _reach(members))
-        for axis, found in groupby(results.contrasts, key=lambda contrast: contrast.axis)
-        for members in [list(found)]
+        for axis in AXES
+        if (members := [contrast for contrast in results.contrasts if contrast.axis == axis])
     ]
 
 
@@ -86,7 +85,7 @@ def _parts(results: Results, axis: Axis, members: Sequence[Contrast]) -> Iterabl
 
 def _baselines(results: Results, task: str, label_budget: str) -> list[tuple[str, float]]:
     found = [(name, results.cell(name, task, "", label_budget)) for name in results.baselines]
-    return [(name, cell.mean(results.confidence).value) for name, cell in found if cell]
+    return [(name, cell.mean.value) for name, cell in found if cell]
 
 
 def _reach(contrasts: Sequence[Contrast]) -> float:
@@ -100,7 +99,7 @@ def context(results: Results) -> dict[str, Any]:
     return {
         "results": results,
         "study": results.params.study,
-        "confidence": f"{results.confidence:.0%}",
+        "confidence": guideline.percent(results.confidence),
         "advice": guideline.advice(results),
         "caveats": guideline.caveats(results),
         "scores": {task: tables.by_task(results, task) for task in results.params.tasks},
@@ -125,7 +124,6 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         costs=tables.cost_rows(results),
         trials=tables.trials(results),
         svg=lambda name, label: _inline(drawn[name], name, label),
-        drawn=drawn,
         forest=forest,
         palette={"ink": figures.INK, "muted": figures.MUTED, "grid": figures.GRID},
     )
@@ -177,7 +175,7 @@ def forest(contrast: Contrast, reach: float) -> Markup:
     effect = contrast.effect
     low = effect.value if effect.low is None else effect.low
     high = effect.value if effect.high is None else effect.high
-    kind = "resolved" if contrast.resolved else "open"
+    kind = "yes" if contrast.resolved else "no"
     return Markup(
         f'<svg class="forest {kind}" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}" aria-hidden="true"><path class="zero" d="M{width / 2} 0V{height}"/>'

@@ -42,7 +42,7 @@ class Results:
 
     @cached_property
     def cells(self) -> list[Cell]:
-        return cells(self.groups, self.trials)
+        return cells(self.groups, self.trials, confidence=self.confidence)
 
     @cached_property
     def contrasts(self) -> list[Contrast]:

@@ -59,7 +59,7 @@ def metrics(results: Results) -> dict[str, Any]:
     """reports/metrics.json: task -> run -> method -> label budget -> numbers."""
     nested: dict[str, Any] = {}
     for cell in results.cells:
-        mean = cell.mean(results.confidence)
+        mean = cell.mean
         numbers = {"mean": mean.value, "low": mean.low, "high": mean.high}
         place = nested.setdefault(cell.task, {}).setdefault(cell.group, {})
         place.setdefault(cell.method, {})[cell.label_budget] = {
@@ -87,7 +87,7 @@ class Table:
 
     columns: list[str]
     rows: list[tuple[str, str, list[Score | None]]]  # kind ("run" or "baseline"), name, scores
-    described: str = ""
+    described: str  # "pretrained", "from scratch" or "all runs"
 
 
 def by_task(results: Results, task: str) -> Table:
@@ -129,7 +129,7 @@ def _table(
         name: [results.cell(name, *key) for key in keys] for name in [*names, *results.baselines]
     }
     top = [
-        max((c.mean(results.confidence).value for c in column if c), default=0.0)
+        max((c.mean.value for c in column if c), default=0.0)
         for column in zip(*cells.values(), strict=True)
     ]
     rows = [
@@ -141,13 +141,17 @@ def _table(
         for name, row in cells.items()
         if any(row)
     ]
-    return Table(columns, rows)
+    pretrained = [group.pretrained for group in results.groups if group.name in names]
+    described = (
+        "pretrained" if all(pretrained) else "all runs" if any(pretrained) else "from scratch"
+    )
+    return Table(columns, rows, described)
 
 
 def _score(results: Results, cell: Cell | None, best: float) -> Score | None:
     if cell is None:
         return None
-    mean = cell.mean(results.confidence)
+    mean = cell.mean
     return Score(mean.value, mean.low, mean.high, seeds(cell), mean.value == best)
 
 

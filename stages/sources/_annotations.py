@@ -43,12 +43,21 @@ def parameter_types(files: Iterable[File], packages: list[str]) -> Iterator[tupl
 
 
 def sections(files: Iterable[File], packages: list[str]) -> Iterator[tuple[str, Row]]:
-    """The section of a docstring that a sentence stands in."""
+    """The section of a docstring that a sentence stands in.
+
+    Of sentences of at least five words in docstrings with sections, since elsewhere the body
+    holds what has a section here.
+    """
     for file in files:
-        for number, sentence in enumerate(_sentences(file)):
-            if sentence.section in SECTIONS:
-                row = {"text": sentence.text, "label": sentence.section}
-                yield f"{file.path}:{number}", row
+        number = 0
+        for doc in file.docs:
+            structured = any(s.section in ("params", "returns", "raises") for s in doc.sentences)
+            for sentence in doc.sentences:
+                number += 1
+                long = len(sentence.text.split()) >= 5
+                if structured and long and sentence.section in SECTIONS:
+                    row = {"text": sentence.text, "label": sentence.section}
+                    yield f"{file.path}:{number}", row
 
 
 def libraries(files: Iterable[File], packages: list[str]) -> Iterator[tuple[str, Row]]:
@@ -157,7 +166,7 @@ def type_label(type: str) -> str | None:
     text = re.sub(r"\([^()]*\)", " ", type.replace("`", "").replace("*", "")).lower()
     text = re.sub(r"\boptional\[(.*)\]", r"\1", text)
     text = re.sub(r"\b(optional|required|keyword[- ]only|default\w*\b.*)", " ", text)
-    text = re.sub(r"\[.*\]|\b(of|with|from)\b.*|[\"']", " ", text)
+    text = re.sub(r"\[.*\]|\b(of|with|from|shape)\b.*|[\"']", " ", text)
     labels = set()
     for part in re.split(r"[|,/]|\bor\b|\band\b", text):
         name = " ".join(part.split()).strip(" .:~=")

@@ -2,7 +2,7 @@
 conventions for parameters.
 
 What is code, a doctest, a table, a formula or a reference is dropped; what is left is sentences.
-Three passes: ``_uncode`` blanks what is no text, ``_paragraphs`` finds sections and entries,
+Three passes: ``_uncode`` blanks what is no text, ``_Reader`` finds sections and entries,
 ``_inline`` strips markup and ``_sentences`` splits. It is a reader of habits, not of a grammar: no
 docstring is refused, and a sentence that still looks like code is left out.
 """
@@ -11,6 +11,8 @@ import inspect
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from stages.sources._sentences import BEGIN, END, sentences
 
 SECTIONS = ("summary", "body", "params", "returns", "raises", "notes")
 
@@ -37,19 +39,19 @@ class Prose(NamedTuple):
 
 def prose(docstring: str) -> Prose:
     """The sentences of a docstring and the parameters that it gives a type."""
-    sentences: list[Sentence] = []
+    kept: list[Sentence] = []
     parameters: list[Parameter] = []
-    for paragraph in _paragraphs(_uncode(inspect.cleandoc(docstring).expandtabs().split("\n"))):
+    for paragraph in _Reader(_uncode(inspect.cleandoc(docstring).expandtabs().split("\n"))).found:
         text = " ".join(_inline(paragraph.text).split())
         found = list(_sentences(text, paragraph.section))
         if paragraph.type and found:
             description = " ".join(s.text for s in found[:2])
             parameters.append(Parameter(_bare(_inline(paragraph.type)), description))
-        if found and not sentences and paragraph.section == "body":  # a signature may precede
-            if _bare(text).startswith(found[0].text):
-                found[0] = found[0]._replace(section="summary")
-        sentences += found
-    return Prose(sentences, parameters)
+        opens = not kept and paragraph.section == "body"  # a signature may precede
+        if opens and found and _bare(text).startswith(found[0].text):
+            found[0] = found[0]._replace(section="summary")
+        kept += found
+    return Prose(kept, parameters)
 
 
 # Pass 1: what is no text ---------------------------------------------------------------------
@@ -145,7 +147,6 @@ _TITLES = {
 _SECTION_OF = {
     title.replace("-", " "): section for section, row in _TITLES.items() for title in row.split()
 }
-_ENTRIES = ("params", "attributes")
 _FIELD = re.compile(r"\s*:(\w+)((?:\s+[^:\s]+)*)\s*:(?:\s+(.*)|)$")
 _FIELDS = {
     **dict.fromkeys(("param", "parameter", "arg", "argument", "key", "keyword"), "params"),
@@ -154,100 +155,114 @@ _FIELDS = {
     **dict.fromkeys(("ivar", "cvar", "var"), ""),
 }
 # ``name (type): text`` and, in Hugging Face's style, the same with the text below.
-_TYPED = re.compile(
-    r"\s*[*`]*[\w, *./]+?[*`]* \(((?:[^()]|\([^()]*\))+)\)\s*(?::|--)(?:\s+(.*)|)$"
-)
+_TYPED = re.compile(r"\s*[*`]*[\w, *./]+?[*`]* \(((?:[^()]|\([^()]*\))+)\)\s*(?::|--)(?:\s+(.*)|)$")
 _NAMED = re.compile(r"\s*(?:[-*] )?[*`]*[\w.]+[*`]*\s*(?::| -- | - )\s*(.*)$")  # ``name: text``
 _NUMPY = re.compile(r"\s*[*`]*[\w.*]+[*`]*(?:, [\w.*`]+|, \.\.\.)*\s*(?::\s*(.*)|)$")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\(?(?:\d+|[a-z]|[ivx]+)[.)]|#\.)\s+(?=\S)")
 
 
-def _paragraphs(lines: list[str]) -> Iterator[_Paragraph]:
-    section, title, style, margin = "body", "", "", 0  # where we are
-    text: list[str] = []  # the paragraph that is being read
-    kind, last_indent, hanging = "", 0, -1  # its type; hanging: the indent of a list item
-    types: dict[str, str] = {}  # of Sphinx fields, whose description and type stand apart
+class _Reader:
+    """Reads lines one after the other into paragraphs.
 
-    def finished() -> Iterator[_Paragraph]:
-        nonlocal text, kind, hanging
-        if text and section != "dropped":
-            yield _Paragraph(" ".join(text), section, kind)
-        text, kind, hanging = [], "", -1
+    ``style`` is how the section that it is in ends: a numpy section where the next begins, those
+    of Google and Sphinx where the text is no deeper than the heading (``margin``).
+    """
 
-    for match in map(_FIELD.match, lines):
-        if match and match[1] == "type":
-            types[match[2].strip()] = match[3] or ""
+    def __init__(self, lines: list[str]) -> None:
+        self.found: list[_Paragraph] = []
+        self.section, self.title, self.style, self.margin = "body", "", "", 0
+        self.text: list[str] = []  # the paragraph that is being read, ...
+        self.type = ""  # the type of the parameter that it describes,
+        self.item = -1  # its indent if it is an item of a list,
+        self.indent = 0  # and that of its last line
+        fields = filter(None, map(_FIELD.match, lines))  # a Sphinx field for the type of another
+        self.types = {m[2].strip(): m[3] or "" for m in fields if m[1] == "type"}
+        for line, following in zip(lines, [*lines[1:], ""], strict=True):
+            self._read(line, following)
+        self._finish()
 
-    i = 0
-    while i < len(lines):
-        line, indent = lines[i], _indent(lines[i])
-        following = lines[i + 1] if i + 1 < len(lines) else ""
-        bare = line.strip().rstrip(":").strip("*# ").lower()
-        if not line.strip():
-            yield from finished()
-        elif _RULE.match(following) and len(following.strip()) >= min(3, len(bare)) and not text:
-            yield from finished()
-            section, title, style, margin = _SECTION_OF.get(bare, "body"), bare, "numpy", indent
-            i += 1
-        elif _RULE.match(line) or line.startswith("#"):
-            yield from finished()
-        elif bare in _SECTION_OF and (
-            line.rstrip().endswith(":") or line.strip().startswith("**")
-        ):
-            yield from finished()
-            section, title, style, margin = _SECTION_OF[bare], bare, "google", indent
+    def _read(self, line: str, following: str) -> None:
+        indent = _indent(line)
+        name = line.strip().rstrip(":").strip("*# ").lower()
+        if not line.strip() or _RULE.match(line) or line.startswith("#"):
+            self._finish()
+        elif not self.text and _RULE.match(following):
+            self._enter(_SECTION_OF.get(name, "body"), name, "numpy", indent)
+        elif name in _SECTION_OF and line.strip(" *").endswith(":"):
+            self._enter(_SECTION_OF[name], name, "google", indent)
         elif match := _FIELD.match(line):
-            yield from finished()
-            name = match[1]
-            section, title, style, margin = _FIELDS.get(name, "dropped"), name, "field", indent
-            if match[3]:
-                text = [match[3]]
+            self._enter(_FIELDS.get(match[1], "dropped"), match[1], "field", indent)
             words = match[2].split()
-            kind = types.get(words[-1], " ".join(words[:-1])) if words else ""
-            kind = kind if section == "params" else ""
+            self.text = [match[3]] if match[3] else []
+            if words and self.section == "params":
+                self.type = self.types.get(words[-1], " ".join(words[:-1]))
         else:
-            if style in ("google", "field") and indent <= margin and not (
-                style == "google" and not text and title in ("note", "example", "examples")
-            ):
-                yield from finished()
-                section, title, style = ("body" if section != "dropped" else ""), "", ""
-            deeper = bool(following.strip()) and _indent(following) > indent
-            listed = section in ("params", "returns", "raises") or title == "attributes"
-            if match := _TYPED.match(line) if (listed or deeper) and hanging < 0 else None:
-                yield from finished()
-                kind, text = match[1] if listed or deeper else "", [match[2]] if match[2] else []
-                if not listed and style == "":
-                    section = "params"
-                    style, margin = "field", indent
-            elif style == "numpy" and listed and indent == margin and deeper:
-                yield from finished()
-                match = _NUMPY.match(line)
-                kind = (match[1] or "") if match and section == "params" else ""
-            elif style == "google" and listed and indent > margin and (
-                (not text or indent <= last_indent) and (match := _NAMED.match(line))
-            ):
-                yield from finished()
-                text = [match[1]] if match[1] else []
-            elif match := _ITEM.match(line):
-                yield from finished()
-                text, hanging = [line[match.end() :]], indent
-            elif text and hanging >= 0 and indent <= hanging:
-                yield from finished()
-                text = [line.strip()]
+            unindented = self.title in ("note", "example", "examples") and not self.text
+            if self.style in ("google", "field") and indent <= self.margin and not unindented:
+                self._enter("body" if self.section != "dropped" else "", "", "", 0)
+            self._read_text(line, indent, deeper=_indent(following) > indent)
+            self.indent = indent
+
+    def _read_text(self, line: str, indent: int, *, deeper: bool) -> None:
+        """``deeper``: whether the next line is, as below the name in an entry."""
+        listed = self.section in ("params", "returns", "raises") or self.title == "attributes"
+        if (listed or deeper) and self.item < 0 and (match := _TYPED.match(line)):
+            if not listed and not self.style:  # Hugging Face's entries without a heading
+                self._enter("params", "", "field", indent)
+            self._begin(match[2], type=match[1])
+        elif (
+            listed
+            and self.style == "numpy"
+            and indent == self.margin
+            and ((match := _NUMPY.match(line)) or deeper)
+        ):
+            after = (match and match[1]) or ""  # the colon: a type, or the description itself
+            if deeper and len(after.split()) <= 8:
+                self._begin(None, type=after if self.section == "params" else "")
             else:
-                text.append(line.strip())
-            last_indent = indent
-        i += 1
-    yield from finished()
+                self._begin(after or line.strip())
+        elif (
+            listed
+            and self.style == "google"
+            and (not self.text or indent <= self.indent)
+            and (match := _NAMED.match(line))
+        ):
+            self._begin(match[1])
+        elif match := _ITEM.match(line):
+            self._begin(line[match.end() :], item=indent)
+        elif self.text and (indent <= self.item or self._is_next_term(indent)):
+            self._begin(line.strip())
+        else:
+            self.text.append(line.strip())
+
+    def _is_next_term(self, indent: int) -> bool:
+        """Whether a line begins a term of a definition list, or says what the term means."""
+        meaning = self.section == "body" and len(self.text) == 1 and indent > self.indent
+        return self.item < 0 and (indent < self.indent or meaning)
+
+    def _enter(self, section: str, title: str, style: str, margin: int) -> None:
+        self._finish()
+        self.section, self.title, self.style, self.margin = section, title, style, margin
+
+    def _begin(self, text: str | None, *, type: str = "", item: int = -1) -> None:
+        self._finish()
+        self.text, self.type, self.item = [text] if text else [], type, item
+
+    def _finish(self) -> None:
+        if self.text and self.section != "dropped":
+            self.found.append(_Paragraph(" ".join(self.text), self.section, self.type))
+        self.text, self.type, self.item = [], "", -1
 
 
 # Pass 3: inline markup, sentences ------------------------------------------------------------
 
 # Private characters mark code in the text while it is being read.
-_BEGIN, _END, _SPACE, _POISON = "\ue000", "\ue001", "\ue002", "\ue003"
-_CODE_ROLES = set(
-    "class func function meth method attr attribute mod module obj data exc const paramref py any"
-    " code keyword token envvar option mimetype program file samp command kbd type".split()
+_SPACE, _POISON = "\ue002", "\ue003"
+_EDGE = re.compile(f"[{BEGIN}{END}]")
+_CODE_ROLES = frozenset(
+    ("class", "func", "function", "meth", "method", "attr", "attribute", "mod", "module", "obj")
+    + ("data", "exc", "const", "paramref", "py", "any", "code", "keyword", "token", "envvar")
+    + ("option", "mimetype", "program", "file", "samp", "command", "kbd", "type")
 )
 _LITERAL = re.compile(r"``(.+?)``(?!`)")
 _ROLE = re.compile(r":([\w:+.-]+):`([^`]+)`(?:__?)?")
@@ -264,7 +279,7 @@ def _code(content: str) -> str:
     content = content.strip()
     if not content or re.search(r"\\|\^\{|_\{|\$", content):
         return _POISON
-    return _BEGIN + content.replace(" ", _SPACE) + _END
+    return BEGIN + content.replace(" ", _SPACE) + END
 
 
 def _target(content: str) -> str:
@@ -310,27 +325,11 @@ def _inline(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    return re.sub(f"[{_BEGIN}{_END}{_POISON}]", "", text).replace(_SPACE, " ")
-
-
-_SENTENCE_END = re.compile(rf"(?<=[.!?])(?:[\"')\]]|{_END})*(\s+)(?=[\"'(\[]?[A-Z0-9]|{_BEGIN})")
-_ABBREVIATION = re.compile(
-    r"(?:^|[\s(\[\"'])(?:e\.g|i\.e|vs|cf|viz|resp|approx|Fig|Figs|Eq|Eqs|eq|Ref|Refs|Sec|Sect|Chap"
-    r"|Ch|Dr|Mr|Mrs|Ms|Prof|St|No|no|vol|Vol|pp|p|ed|eds|al|incl|ca|Jr|a\.k\.a|w\.r\.t|[A-Z])\.$"
-)
-
-
-def _split(text: str) -> Iterator[str]:
-    begin = 0
-    for match in _SENTENCE_END.finditer(text):
-        if not _ABBREVIATION.search(text[max(begin, match.start() - 12) : match.start()]):
-            yield text[begin : match.start(1)]
-            begin = match.end()
-    yield text[begin:]
+    return _EDGE.sub("", text).replace(_SPACE, " ").replace(_POISON, "")
 
 
 def _sentences(text: str, section: str) -> Iterator[Sentence]:
-    for marked in _split(text):
+    for marked in sentences(text):
         if _POISON not in marked and _is_prose(sentence := _unmark(marked, section)):
             yield sentence
 
@@ -340,7 +339,7 @@ def _unmark(marked: str, section: str) -> Sentence:
     pieces: list[str] = []
     spans: list[tuple[int, int]] = []
     length = 0
-    for number, piece in enumerate(re.split(f"[{_BEGIN}{_END}]", marked)):
+    for number, piece in enumerate(_EDGE.split(marked)):
         piece = piece.replace(_SPACE, " ")
         if number % 2 and piece:
             spans.append((length, length + len(piece)))
@@ -364,7 +363,9 @@ def _is_prose(sentence: Sentence) -> bool:
     words = text.split()
     if not 3 <= len(words) <= 80 or _REFUSED.search(outside):
         return False
-    if not (text[0].isalnum() or text[0] in "\"'([" or (sentence.spans and sentence.spans[0][0] == 0)):
+    if not (
+        text[0].isalnum() or text[0] in "\"'([" or (sentence.spans and sentence.spans[0][0] == 0)
+    ):
         return False
     if text[-1] not in ".!?:)\"'" and not text[-1].isalnum() or text[-1] == ":" and len(words) < 5:
         return False

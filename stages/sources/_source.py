@@ -27,6 +27,10 @@ class Labelled(NamedTuple):
 class Source(Protocol):
     """What every component of this folder offers. Both iterators repeat the same order."""
 
+    def check(self, *, labelled: bool) -> None:
+        """Raises ValueError for what can be refused without reading everything."""
+        ...
+
     def documents(self) -> Iterator[Document]: ...
 
     def examples(self) -> Iterator[Labelled]: ...

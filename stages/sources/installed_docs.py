@@ -21,19 +21,22 @@ from typing import Literal, TypeVar
 from tqdm import tqdm
 
 from stages.components import unknown
-from stages.sources import _docstrings, _prose
-from stages.sources._annotations import ANNOTATIONS, File, Row
+from stages.sources import _docstrings, _prose, _sentences
+from stages.sources._annotations import ANNOTATIONS, File
 from stages.sources._docstrings import docstrings
 from stages.sources._prose import Parameter, Prose, Sentence, prose
 from stages.sources._source import SPLITS, Document, Labelled, same_input, split_of
 
+PARSERS = (_docstrings, _prose, _sentences)
 PARSED = Path(".scratch/installed_docs")
 # Tests, copies of other distributions, and modules that some builds of Python leave out.
-_SKIPPED = set(
-    "test tests testing _testing conftest _vendor vendor _vendored third_party externals extern"
-    " idlelib lib2to3 turtledemo tkinter ensurepip distutils site-packages dist-packages".split()
-)
+_SKIPPED = {
+    *("test", "tests", "testing", "_testing", "conftest", "site-packages", "dist-packages"),
+    *("_vendor", "vendor", "_vendored", "third_party", "externals", "extern"),
+    *("idlelib", "lib2to3", "turtledemo", "tkinter", "ensurepip", "distutils"),
+}
 _GENERATED = b"file was automatically generated"  # a copy of another file of the package
+_FEW = 100  # files that are parsed sooner than processes start
 _WORKERS = 2 if (count := os.cpu_count()) is None else min(8, count)
 T = TypeVar("T")
 Where = tuple[str, str]  # path relative to the package's folder, path on this machine
@@ -47,8 +50,9 @@ class InstalledDocs:
     machine nor on the other packages. A sentence that occurs again is left out; the first place
     is looked for in test, then in validation, then in train files.
 
-    ``annotation`` says what becomes a labelled example; see ``_annotations.py``. Classes larger
-    than the median class of a split are cut to it.
+    ``annotation`` says what becomes a labelled example; see ``_annotations.py``. An input that
+    occurs again in its split is left out; classes larger than the (lower) median class of their
+    split are cut to it.
 
     ``path`` is the lock file that decides which versions are installed. Raises ValueError for a
     package that is not installed.
@@ -64,14 +68,19 @@ class InstalledDocs:
         ] = "none",
     ) -> None:
         if not Path(path).exists():
-            raise ValueError(f"path: there is no {path!r}")
-        if len(set(packages)) < len(packages):
-            raise ValueError("packages: one is listed twice")
+            raise ValueError(f"path: no such file or folder: {path}")
+        for package in packages:
+            if packages.count(package) > 1:
+                raise ValueError(f"packages: {package!r} is listed twice")
         self.packages, self.annotation = packages, annotation
         self._versions = {package: _version(package) for package in packages}
 
     def versions(self) -> dict[str, str]:
         return self._versions
+
+    def check(self, *, labelled: bool) -> None:
+        if labelled and self.annotation == "none":
+            raise ValueError(f"annotation: a task needs one of {', '.join(ANNOTATIONS)}")
 
     def documents(self) -> Iterator[Document]:
         files = list(self._files())
@@ -81,15 +90,17 @@ class InstalledDocs:
             for file in files:
                 if split_of(file.path) == split:
                     kept[file.path] = [
-                        s.text for doc in file.docs for s in doc.sentences if _is_new(s.text.lower(), seen)
+                        s.text
+                        for doc in file.docs
+                        for s in doc.sentences
+                        if _is_new(s.text.lower(), seen)
                     ]
         for file in files:
             if sentences := kept[file.path]:
                 yield Document(file.path, split_of(file.path), sentences)
 
     def examples(self) -> Iterator[Labelled]:
-        if self.annotation == "none":
-            raise ValueError(f"annotation: a task needs one of {', '.join(ANNOTATIONS)}")
+        self.check(labelled=True)
         found = ANNOTATIONS[self.annotation](self._files(), self.packages)
         examples = [Labelled(key, split_of(key.rsplit(":", 1)[0]), row) for key, row in found]
         seen: set[tuple[str, str]] = set()
@@ -160,7 +171,7 @@ def _source_files(package: str) -> list[Where]:
     return sorted(
         (name, path)
         for name, path in found
-        if not _SKIPPED & {*PurePosixPath(name).with_suffix("").parts} and os.path.exists(path)
+        if not _SKIPPED & set(PurePosixPath(name).with_suffix("").parts) and os.path.exists(path)
     )
 
 
@@ -177,7 +188,7 @@ def _kept(package: str, version: str) -> tuple[Path, list[Where]]:
     if not files:
         raise ValueError(f"packages: {package!r} is installed, but without Python source")
     inputs = json.dumps([[name, os.path.getsize(path)] for name, path in files])
-    code = [Path(str(module.__file__)).read_bytes() for module in (_docstrings, _prose)]
+    code = [Path(str(module.__file__)).read_bytes() for module in PARSERS]
     python = platform.python_version()
     name = f"{package}-{version}-py{python}-{_hash(inputs, *code)[:16]}.jsonl"
     return PARSED / name, files
@@ -194,7 +205,7 @@ def _parse(missing: dict[Path, list[Where]]) -> None:
     with ExitStack() as stack:
         stack.enter_context(progress)
         run: Callable[..., Iterable[str]] = map
-        if total > 100:  # worth the start of processes; numpy's threads do not survive a fork
+        if total > _FEW:  # worth the start of processes; numpy's threads do not survive a fork
             context = get_context("spawn")
             pool = ProcessPoolExecutor(_WORKERS, mp_context=context, initializer=gc.disable)
             run = partial(stack.enter_context(pool).map, chunksize=16)

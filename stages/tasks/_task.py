@@ -1,15 +1,14 @@
 """What a task is: labelled examples with a loss and a prediction rule."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch import nn
 
 from stages.models._backbone import Backbone
-from stages.models._heads import Adapted
+from stages.models._heads import Adapted, LinearHead
 from stages.text.batch import PADDING, Batch, pad
 from stages.text.tokenizer import PAD_ID, Tokenizer
 
@@ -35,11 +34,11 @@ class Task(ABC):
         self.max_tokens = max_tokens
 
     @abstractmethod
-    def head(self, backbone: Backbone) -> nn.Module:
+    def head(self, backbone: Backbone) -> LinearHead:
         """A head for the states of ``backbone``, its weights not yet drawn."""
 
     @abstractmethod
-    def encode(self, rows: list[Mapping[str, Any]]) -> list[Example]:
+    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
         """Examples of rows; what is longer than ``max_tokens`` is cut."""
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """Classification of a text or of a pair of texts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -38,7 +38,7 @@ class Classification(Task):
         pooling = backbone.pooling if self.pooling == "auto" else self.pooling
         return PooledHead(backbone.d_model, len(self.labels), dropout=self.dropout, pooling=pooling)
 
-    def encode(self, rows: list[Mapping[str, Any]]) -> list[Example]:
+    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
         texts = self.tokenizer.encode([row["text"] for row in rows])
         pairs = self.tokenizer.encode([row.get("text_pair", "") for row in rows])
         examples = []

@@ -1,6 +1,6 @@
 """Tagging: a label for each word of a sentence."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal
 
@@ -38,7 +38,7 @@ class Tagging(Task):
     def head(self, backbone: Backbone) -> LinearHead:
         return LinearHead(backbone.d_model, len(self.labels), dropout=self.dropout)
 
-    def encode(self, rows: list[Mapping[str, Any]]) -> list[Example]:
+    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
         words = iter(self.tokenizer.encode([word for row in rows for word in row["words"]]))
         return [self._example(row, list(islice(words, len(row["words"])))) for row in rows]
 

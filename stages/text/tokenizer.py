@@ -1,5 +1,6 @@
 """Subword tokenizers by sentencepiece (Kudo and Richardson 2018)."""
 
+import io
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -38,7 +39,7 @@ class Tokenizer(Vocabulary):
         """The ids of each text, without special tokens."""
         return self._processor.encode(texts, num_threads=1)
 
-    def decode(self, ids: Iterable[int]) -> str:
+    def decode(self, ids: Iterable[int] | np.ndarray) -> str:
         """The text of ids; special tokens and sentinels are left out."""
         regular = self.regular_ids
         return self._processor.decode([int(i) for i in ids if i in regular])
@@ -57,10 +58,11 @@ def train(
 
     Raises ValueError if the text cannot fill ``vocab_size`` or is too varied for it.
     """
+    model = io.BytesIO()  # not a prefix of files, which the model would contain
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(sentences),
-            model_prefix=str(path.with_suffix("")),
+            model_writer=model,
             model_type=algorithm,
             vocab_size=vocab_size - NUM_SENTINELS,
             byte_fallback=algorithm != "char",  # no text is unknown
@@ -78,4 +80,4 @@ def train(
         )
     except (RuntimeError, OSError) as error:
         raise ValueError(f"vocab_size {vocab_size} does not suit the text: {error}") from None
-    path.with_suffix(".vocab").unlink(missing_ok=True)
+    path.write_bytes(model.getvalue())

@@ -1,7 +1,7 @@
 """The batches of fine-tuning: labelled examples in epochs."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from stages.text.batch import Batch
 BUCKET_BATCHES = 8  # batches are cut from this many at a time, sorted by length
 
 
+@runtime_checkable
 class Encoded(Protocol):
     """An Example."""
 
@@ -21,10 +22,11 @@ class Encoded(Protocol):
 E = TypeVar("E", bound=Encoded)
 
 
-class Collator(Protocol[E]):
+@runtime_checkable
+class Collator(Protocol):
     """A Task."""
 
-    def collate(self, examples: list[E], *, rngs: list[Any]) -> Batch: ...
+    def collate(self, examples: list[Any], *, rngs: list[Any]) -> Batch: ...
 
 
 class FinetuningData:
@@ -32,7 +34,7 @@ class FinetuningData:
     about one length, so that little is padded."""
 
     def __init__(
-        self, examples: Sequence[Any], task: Collator[Any], *, batch_examples: int, seed: int
+        self, examples: Sequence[Encoded], task: Collator, *, batch_examples: int, seed: int
     ) -> None:
         self._examples, self._task, self._seed = examples, task, seed
         self._batch_examples = batch_examples

@@ -4,11 +4,12 @@ The order of data is a pure function of the step, so resuming is ``start at step
 a sum over targets divided by their number in the whole step, so micro-batches change no result.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -20,9 +21,11 @@ from stages.training.checkpoint import Resumable
 from stages.training.device import Device
 from stages.training.optimizer import AdamW, lr_factor
 
-CHECKPOINT_SECONDS = 20.0  # of lost work, at most; when a state is saved changes no result
+# Of lost work, at most. When a state is saved changes no result, so this is no setting of a study.
+CHECKPOINT_SECONDS = float(os.environ.get("CHECKPOINT_SECONDS", "20"))
 
 
+@runtime_checkable
 class Criterion(Protocol):
     """What is learnt: an Objective or a Task."""
 
@@ -31,12 +34,14 @@ class Criterion(Protocol):
     def flops(self, model: Any, batch: Batch) -> int: ...
 
 
+@runtime_checkable
 class Data(Protocol):
     """The batches of each step, a pure function of the step."""
 
     def micro_batches(self, step: int) -> list[Batch]: ...
 
 
+@runtime_checkable
 class Schedule(Protocol):
     """The settings of an optimisation: ``params.Training`` and ``params.Adaptation``."""
 

@@ -1,6 +1,6 @@
 """The batches of pretraining: rows of a packed corpus, masked or corrupted by an objective."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from stages.seeding import stream
 from stages.text.batch import Batch
@@ -10,6 +10,7 @@ VALIDATION_ROWS = 256  # at most; the same of every run on a corpus
 VALIDATION_SEED = 0
 
 
+@runtime_checkable
 class Collator(Protocol):
     """An Objective."""
 

@@ -1,0 +1,112 @@
+"""Print the study's comparison as tables in the terminal."""
+
+import argparse
+import csv
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stages.artifacts import read_json
+from stages.process import exit_on_mistake
+
+REPORTS = Path("reports")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m stages.commands.summary", description=__doc__)
+    parser.parse_args()
+    exit_on_mistake(lambda: show(Console()))
+
+
+def show(console: Console) -> None:
+    """Raises ValueError if there is no report."""
+    for name in ("metrics.json", "contrasts.csv"):
+        if not (REPORTS / name).exists():
+            raise ValueError(f"{REPORTS / name}: no such file; `dvc repro` writes the report")
+    for task, runs in read_json(REPORTS / "metrics.json").items():
+        console.print(scores(task, runs))
+    with (REPORTS / "contrasts.csv").open(encoding="utf-8", newline="") as file:
+        contrasts = list(csv.DictReader(file))
+    console.print(effects(contrasts))
+    if any(contrast["basis"] == "fine-tuning seeds only" for contrast in contrasts):
+        console.print(
+            "Intervals cover fine-tuning seeds only where a run was pretrained once: they compare "
+            "these checkpoints."
+        )
+    console.print(
+        f"\nThe page: {REPORTS / 'index.html'}\nThe same in Markdown: {REPORTS / 'comparison.md'}"
+        "\nEvery run's curves, in MLflow: make ui"
+    )
+
+
+def scores(task: str, runs: Mapping[str, Any]) -> Table:
+    """A task's means in points, with their intervals; a baseline in every column of its budget."""
+    methods = [
+        m for m in dict.fromkeys(m for run in runs.values() for m in run) if m != "classical"
+    ]
+    budgets = list(dict.fromkeys(n for run in runs.values() for cell in run.values() for n in cell))
+    columns = [(method, n) for n in budgets for method in methods]
+    found = {
+        name: [(run.get(method) or run.get("classical", {})).get(n) for method, n in columns]
+        for name, run in runs.items()
+    }
+    top = [
+        max((cell["mean"] for cell in column if cell), default=None)
+        for column in zip(*found.values(), strict=True)
+    ]
+    table = Table(title=task, title_justify="left", title_style="bold")
+    table.add_column("run")
+    for method, budget in columns:
+        table.add_column(f"{method}, {budget} labels", justify="right", no_wrap=True)
+    for name, cells in found.items():
+        shown = [_score(cell, best) for cell, best in zip(cells, top, strict=True)]
+        table.add_row(name, *shown, style="dim" if "classical" in runs[name] else "")
+    return table
+
+
+def _score(cell: Mapping[str, float] | None, best: float | None) -> Text:
+    if cell is None:
+        return Text("–")
+    text = Text(f"{100 * cell['mean']:.1f}", style="bold" if cell["mean"] == best else "")
+    if "low" in cell:
+        text.append(f" ({100 * cell['low']:.1f} to {100 * cell['high']:.1f})", style="not bold dim")
+    return text
+
+
+def effects(contrasts: list[dict[str, str]]) -> Table:
+    """For each axis, how many of its contrasts are resolved: alone, and after correction for the
+    number of all contrasts of the study."""
+    by_axis: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for contrast in contrasts:
+        by_axis[contrast["axis"]].append(contrast)
+    table = Table(title="What differs", title_justify="left", title_style="bold")
+    table.add_column("axis")
+    for column in ("contrasts", "resolved alone", "after correction"):
+        table.add_column(column, justify="right")
+    table.add_column("largest effect of those")
+    for axis, members in by_axis.items():
+        alone = [contrast for contrast in members if contrast["resolved"] == "yes"]
+        corrected = [contrast for contrast in alone if contrast["verdict"] == "resolved"]
+        largest = max(corrected or alone, key=lambda c: abs(float(c["effect"])), default=None)
+        counts = [str(len(found)) for found in (members, alone, corrected)]
+        table.add_row(axis, *counts, _effect(largest) if largest else "not resolved")
+    return table
+
+
+def _effect(contrast: Mapping[str, str]) -> str:
+    effect, low, high = (100 * float(contrast[key]) for key in ("effect", "low", "high"))
+    runs = contrast["run_a"], contrast["run_b"]
+    sides = runs if runs[0] != runs[1] else (contrast["level_a"], contrast["level_b"])
+    return (
+        f"{contrast['task']}: {sides[0]} against {sides[1]} "
+        f"{effect:+.1f} ({low:+.1f} to {high:+.1f})"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+import json
+from functools import partial
+
+import pytest
+
+from stages.baselines.majority import Majority
+from stages.baselines.tfidf import Tfidf
+from stages.baselines.window import Window, repair, shape
+from stages.components import build, names
+from stages.evaluation.metrics import entities, score
+from stages.seeding import stream
+
+FRUIT = ["apple", "pear", "plum", "cherry"]
+TOOLS = ["hammer", "saw", "drill", "wrench"]
+macro_f1, entity_f1 = partial(score, "macro_f1"), partial(score, "entity_f1")
+
+
+def texts(num: int, seed: int) -> list[dict]:
+    rng = stream(seed, "texts")
+    kinds = [("fruit", FRUIT), ("tool", TOOLS)]
+    chosen = [kinds[i] for i in rng.integers(2, size=num)]
+    return [{"text": f"The {rng.choice(w)} lies there.", "label": label} for label, w in chosen]
+
+
+def sentences(num: int, seed: int) -> list[dict]:
+    """Names follow "call" and end in brackets."""
+    rng = stream(seed, "sentences")
+    return [
+        {
+            "words": ["Then", "call", f"{name}()", "again", "."],
+            "tags": ["O", "O", "B-CODE", "O", "O"],
+        }
+        for name in rng.choice(FRUIT + TOOLS, size=num)
+    ]
+
+
+def unlabelled(rows: list[dict]) -> list[dict]:
+    return [{k: v for k, v in row.items() if k not in ("label", "tags")} for row in rows]
+
+
+def test_every_baseline_says_what_it_fits_and_builds_without_settings() -> None:
+    for name in names("baselines"):
+        baseline = build("baselines", {"name": name}, where=f"baselines.{name}")
+        assert set(baseline.fits) <= {"classification", "tagging"} and baseline.fits
+
+
+def test_majority_gives_the_commonest_label_and_the_commonest_tag_for_each_word() -> None:
+    majority = Majority()
+    majority.fit([{"text": "", "label": label} for label in "abb"], [], macro_f1)
+    assert majority.predict([{"text": "x"}, {"text": "y"}]) == ["b", "b"]
+    majority.fit(sentences(3, seed=1), [], entity_f1)
+    assert majority.predict([{"words": ["one", "two"]}]) == ["O O"]
+
+
+def test_majority_of_a_tie_does_not_depend_on_the_order_of_rows() -> None:
+    rows = [{"text": "", "label": label} for label in "ba"]
+    for order in (rows, rows[::-1]):
+        majority = Majority()
+        majority.fit(order, [], macro_f1)
+        assert majority.predict([{"text": ""}]) == ["a"]
+
+
+def test_tfidf_learns_what_words_say() -> None:
+    tfidf = Tfidf()
+    tfidf.fit(texts(40, seed=1), texts(20, seed=2), macro_f1)
+    test = texts(50, seed=3)
+    assert tfidf.predict(unlabelled(test)) == [row["label"] for row in test]
+
+
+def test_tfidf_reads_both_texts_of_a_pair() -> None:
+    rows = [{"text": "same", "text_pair": word, "label": word} for word in ("yes", "no")] * 5
+    tfidf = Tfidf()
+    tfidf.fit(rows, rows, macro_f1)
+    assert tfidf.predict(unlabelled(rows)) == [row["label"] for row in rows]
+
+
+def test_window_finds_unseen_names_by_their_neighbours_and_signs() -> None:
+    window = Window()
+    window.fit(sentences(20, seed=1), sentences(10, seed=2), entity_f1)
+    assert window.predict([{"words": ["Then", "call", "unseen()", "again", "."]}]) == [
+        "O O B-CODE O O"
+    ]
+
+
+def test_window_gives_a_tag_for_each_word_of_each_row() -> None:
+    window = Window(window=0, affix_length=0)
+    window.fit(sentences(20, seed=1), sentences(10, seed=2), entity_f1)
+    rows = [{"words": ["a"] * n} for n in (1, 7, 3)]
+    assert [len(tags.split()) for tags in window.predict(rows)] == [1, 7, 3]
+
+
+def test_repair_keeps_the_entities_and_leaves_no_lone_continuation() -> None:
+    rng = stream(1, "tags")
+    for _ in range(200):
+        tags = [str(t) for t in rng.choice(["O", "B-X", "I-X", "B-Y", "I-Y"], size=8)]
+        repaired = repair(tags)
+        assert entities(repaired) == entities(tags)
+        for before, tag in zip(["O", *repaired], repaired, strict=False):
+            assert not tag.startswith("I-") or before[2:] == tag[2:]
+
+
+def test_shape() -> None:
+    assert shape("array_2D()") == "a_0A()"
+    assert shape("HTTPServer") == "Aa"
+    assert shape("3.14") == "0.0"
+
+
+@pytest.mark.parametrize("cls, rows", [(Tfidf, texts(8, seed=1)), (Window, sentences(8, seed=1))])
+def test_one_class_among_few_labels_is_predicted_everywhere(cls: type, rows: list[dict]) -> None:
+    train = json.loads(json.dumps(rows[:4]))
+    for row in train:
+        row.update({"label": "tool"} if "text" in row else {"tags": ["O"] * len(row["words"])})
+    baseline = cls()
+    baseline.fit(train, rows, macro_f1 if cls is Tfidf else entity_f1)
+    assert set(" ".join(baseline.predict(unlabelled(rows))).split()) in ({"tool"}, {"O"})
+
+
+def test_regularisation_is_chosen_by_validation_alone() -> None:
+    """A score that likes one prediction above all decides, whatever training would say."""
+    asked: list[list[str]] = []
+
+    def score(gold: list[str], predicted: list[str]) -> float:
+        asked.append(gold)
+        return float(len(asked) == 2)
+
+    validation = texts(5, seed=2)
+    tfidf = Tfidf(C=[0.001, 1.0, 1000.0])
+    tfidf.fit(texts(20, seed=1), validation, score)
+    assert asked == [[row["label"] for row in validation]] * 3
+    assert tfidf.classifier.C == 1.0
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"name": "tfidf", "C": [0.0]}, {"name": "window", "window": -1}, {"name": "tfidf", "c": 1}],
+)
+def test_a_wrong_setting_is_refused_with_its_place(entry: dict) -> None:
+    with pytest.raises(ValueError, match=r"baselines\.mine"):
+        build("baselines", entry, where="baselines.mine")

@@ -1,0 +1,53 @@
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from stages import report
+from stages.commands import summary
+from tests.synthetic_study import METRICS, RUNS, raw_params, write_study
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a terminal shows of a study's report."""
+    root, screen = tmp_path_factory.mktemp("study"), io.StringIO()
+    svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        patch.setattr("stages.reporting.figures.draw", lambda *_, **__: svg)
+        report.main(write_study(root, raw_params()))
+        summary.show(Console(file=screen, width=120))
+    return screen.getvalue()
+
+
+def test_every_run_baseline_task_and_axis_is_shown(shown: str) -> None:
+    for name in (*RUNS, *METRICS, "majority", "tfidf", "window"):
+        assert name in shown
+    for axis in ("architecture", "size", "training set", "pretrained", "method"):
+        assert axis in shown
+
+
+def test_it_ends_with_where_the_page_and_mlflow_are(shown: str) -> None:
+    assert "reports/index.html" in shown and "make ui" in shown
+    assert "fine-tuning seeds only" in shown
+
+
+def test_without_a_report_it_says_what_writes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["summary"])
+    with pytest.raises(SystemExit) as ended:
+        summary.main()
+    assert ended.value.code == 2
+    assert "`dvc repro` writes the report" in capsys.readouterr().err
+
+
+def test_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["summary", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        summary.main()
+    assert ended.value.code == 0
+    assert "comparison" in capsys.readouterr().out

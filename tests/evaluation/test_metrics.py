@@ -1,0 +1,52 @@
+import pytest
+
+from stages.evaluation.metrics import entities, score
+
+
+def test_entities_of_bio_tags() -> None:
+    tags = ["B-X", "I-X", "O", "B-Y", "B-Y", "I-Y"]
+    assert entities(tags) == {("X", 0, 2), ("Y", 3, 4), ("Y", 4, 6)}
+
+
+def test_a_continuation_of_nothing_begins_an_entity() -> None:
+    assert entities(["O", "I-X", "I-X", "O"]) == {("X", 1, 3)}
+    assert entities(["B-X", "I-Y"]) == {("X", 0, 1), ("Y", 1, 2)}
+    assert entities(["I-X", "B-X", "I-X"]) == {("X", 0, 1), ("X", 1, 3)}
+    assert entities(["O", "O"]) == entities([]) == set()
+
+
+def test_entity_f1_by_hand() -> None:
+    """3 right of 4 found and of 5 expected: precision 3/4, recall 3/5, F1 = 6/9."""
+    gold = ["B-X I-X O B-Y", "B-X O B-X O", "O O O B-Y"]
+    found = ["B-X I-X O B-Y", "B-X I-X O O", "O O O I-Y"]
+    assert score("entity_f1", gold, found) == pytest.approx(6 / 9)
+
+
+def test_entity_f1_needs_kind_and_both_ends() -> None:
+    gold = ["O B-X I-X O"]
+    for wrong in ("O B-Y I-Y O", "O B-X O O", "B-X I-X I-X O", "O B-X I-X I-X", "O O O O"):
+        assert score("entity_f1", gold, [wrong]) == 0
+    assert score("entity_f1", gold, gold) == 1
+
+
+def test_entity_f1_is_of_the_whole_test_set_and_no_mean_of_rows() -> None:
+    gold, found = ["B-X", "B-X B-X B-X"], ["O", "B-X B-X B-X"]
+    assert score("entity_f1", gold, found) == pytest.approx(2 * 3 / (4 + 3))
+
+
+def test_macro_f1_by_hand() -> None:
+    """a: precision 1/2, recall 1; b: never predicted; the mean of 2/3 and 0."""
+    assert score("macro_f1", ["a", "b"], ["a", "a"]) == pytest.approx(1 / 3)
+
+
+def test_accuracy_of_labels_and_of_words() -> None:
+    assert score("accuracy", ["a b", "c", "c"], ["a b", "c", "a"]) == pytest.approx(2 / 3)
+    assert score("word_accuracy", ["O B-X", "O"], ["O O", "O"]) == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("metric", ["entity_f1", "word_accuracy"])
+def test_a_prediction_of_another_length_cannot_happen(metric: str) -> None:
+    with pytest.raises(AssertionError):
+        score(metric, ["O O"], ["O"])
+    with pytest.raises(AssertionError):
+        score(metric, ["O", "O"], ["O"])

@@ -1,0 +1,143 @@
+"""What each architecture may see, and that it is what its dimensions say."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from stages.text.batch import PADDING, Batch
+from tests.small import ARCHITECTURES, DIMENSIONS, VOCAB_SIZE, small_model
+
+POSITIONS = ("rotary", "learned", "sinusoidal", "none")
+
+
+def batch_of(ids: torch.Tensor, document_ids: torch.Tensor | None = None) -> Batch:
+    documents = torch.ones_like(ids) if document_ids is None else document_ids
+    return Batch(input_ids=ids, document_ids=documents, num_targets={})
+
+
+def random_ids(rows: int, length: int) -> torch.Tensor:
+    return torch.randint(5, VOCAB_SIZE, (rows, length), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_a_later_token_changes_no_earlier_state_of_a_decoder(positions) -> None:
+    model = small_model("decoder", positions=positions).eval()
+    ids = random_ids(2, 12)
+    changed = ids.clone()
+    changed[:, 7] = (changed[:, 7] + 1) % VOCAB_SIZE
+    before, after = model(batch_of(ids)), model(batch_of(changed))
+    assert torch.equal(before[:, :7], after[:, :7])
+    assert not torch.allclose(before[:, 7:], after[:, 7:])
+
+
+def test_every_token_changes_every_state_of_an_encoder() -> None:
+    model = small_model("encoder").eval()
+    ids = random_ids(1, 12)
+    changed = ids.clone()
+    changed[:, 7] = (changed[:, 7] + 1) % VOCAB_SIZE
+    difference = (model(batch_of(ids)) - model(batch_of(changed))).abs().amax(dim=-1)
+    assert (difference > 0).all()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_packed_documents_do_not_see_each_other(architecture, positions) -> None:
+    """Two documents in a row give the states that each gives alone."""
+    model = small_model(architecture, positions=positions).eval()
+    ids = random_ids(1, 14)
+    documents = torch.tensor([[1] * 6 + [2] * 8])
+    packed = model(batch_of(ids, documents))
+    first, second = model(batch_of(ids[:, :6])), model(batch_of(ids[:, 6:]))
+    torch.testing.assert_close(packed, torch.cat([first, second], dim=1), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_padding_changes_no_state(architecture) -> None:
+    model = small_model(architecture).eval()
+    ids = random_ids(1, 9)
+    padded = torch.cat([ids, torch.zeros(1, 4, dtype=torch.long)], dim=1)
+    documents = torch.tensor([[1] * 9 + [PADDING] * 4])
+    states = model(batch_of(padded, documents))
+    torch.testing.assert_close(states[:, :9], model(batch_of(ids)), atol=1e-5, rtol=1e-4)
+    assert torch.isfinite(states).all()
+
+
+def decoding(ids: torch.Tensor, targets: torch.Tensor) -> Batch:
+    return replace(
+        batch_of(ids), decoder_input_ids=targets, decoder_document_ids=torch.ones_like(targets)
+    )
+
+
+def test_decoding_sees_all_of_the_input_and_the_past_of_the_output() -> None:
+    model = small_model("encoder_decoder").eval()
+    ids, targets = random_ids(1, 10), random_ids(1, 6)
+    before = model.decode(decoding(ids, targets))
+    later = targets.clone()
+    later[:, 4] = 7
+    assert torch.equal(before[:, :4], model.decode(decoding(ids, later))[:, :4])
+    source = ids.clone()
+    source[:, 9] = 7
+    changed = (before - model.decode(decoding(source, targets))).abs().amax(dim=-1)
+    assert (changed > 0).all()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("settings", [{}, {"activation": "swiglu"}, {"norm": "rmsnorm"}])
+def test_flops_are_what_torch_counts(architecture, settings) -> None:
+    model = small_model(architecture, **settings)
+    ids, targets = random_ids(3, 16), random_ids(3, 5)
+    batch = decoding(ids, targets) if architecture == "encoder_decoder" else batch_of(ids)
+    counter = FlopCounterMode(display=False)
+    with counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        states = model.decode(batch) if architecture == "encoder_decoder" else model(batch)
+        model.unembed(states)
+    counted = counter.get_total_flops()
+    expected = model.flops(batch) + model.unembed_flops(states.shape[0] * states.shape[1])
+    assert expected == pytest.approx(counted, rel=0.02)
+
+
+def test_parameters_of_an_encoder_are_those_of_the_formula() -> None:
+    """V d + 6 N d^2 with d_ff = d, biases and norms left out."""
+    model = small_model("encoder", d_ff=DIMENSIONS["d_model"])
+    d, layers = DIMENSIONS["d_model"], DIMENSIONS["num_layers"]
+    matrices = sum(p.numel() for p in model.parameters() if p.dim() >= 2)
+    assert matrices == VOCAB_SIZE * d + 6 * layers * d * d
+
+
+def test_untied_output_has_its_own_weights() -> None:
+    tied, untied = small_model("decoder"), small_model("decoder", tied=False)
+    count = lambda model: sum(p.numel() for p in model.parameters())  # noqa: E731
+    assert count(untied) - count(tied) == VOCAB_SIZE * DIMENSIONS["d_model"]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_weights_are_a_function_of_the_seed(architecture) -> None:
+    states = [small_model(architecture, seed=seed).state_dict() for seed in (1, 1, 2)]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+    assert not torch.equal(
+        states[0]["embedding.tokens.weight"], states[2]["embedding.tokens.weight"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_heads": 3}, "num_heads 3 must divide d_model 32"),
+        ({"d_model": 6}, "rotary positions need an even"),
+        ({"num_layers": 0}, "num_layers must be at least 1"),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\)"),
+        ({"d_modle": 8}, "unknown 'd_modle'; did you mean 'd_model'"),
+    ],
+)
+def test_impossible_dimensions_are_refused(settings, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        small_model("encoder", **settings)
+
+
+def test_only_the_encoder_half_is_fine_tuned() -> None:
+    model = small_model("encoder_decoder")
+    part = model.for_tokens()
+    names = [name for name, _ in part.named_parameters()]
+    assert names and not any("decoder_" in name for name in names)

@@ -1,0 +1,80 @@
+"""The family of blocks."""
+
+import math
+
+import pytest
+import torch
+
+from stages.models._blocks import (
+    Attention,
+    Block,
+    Dimensions,
+    attention_mask,
+    positions_in_document,
+    rotate,
+    sinusoids,
+)
+
+DIMS = Dimensions(d_model=4, num_layers=1, num_heads=1, d_ff=8, positions="none")
+
+
+def test_attention_by_hand() -> None:
+    """One head of width 2, identity projections: attention by softmax(q k / 2^.5)."""
+    dims = Dimensions(d_model=2, num_layers=1, num_heads=1, d_ff=2, positions="none")
+    attention = Attention(dims)
+    with torch.no_grad():
+        attention.query.weight.copy_(torch.eye(2))
+        attention.key_value.weight.copy_(torch.cat([torch.eye(2), torch.eye(2)]))
+        attention.output.weight.copy_(torch.eye(2))
+        for layer in (attention.query, attention.key_value, attention.output):
+            layer.bias.zero_()
+    x = torch.tensor([[[1.0, 0.0], [1.0, 1.0]]])
+    ids = torch.ones(1, 2, dtype=torch.long)
+    out = attention(x, x, attention_mask(ids, ids, causal=True))
+    weight = 1 / (1 + math.exp((2 - 1) / math.sqrt(2)))  # of the first token: scores 1 and 2
+    expected = weight * x[0, 0] + (1 - weight) * x[0, 1]
+    torch.testing.assert_close(out[0, 1], expected)
+    torch.testing.assert_close(out[0, 0], x[0, 0])
+
+
+def test_mask_of_two_documents_and_padding() -> None:
+    ids = torch.tensor([[1, 1, 2, 0]])
+    bidirectional = attention_mask(ids, ids)[0, 0]
+    assert bidirectional.int().tolist() == [
+        [1, 1, 0, 0],
+        [1, 1, 0, 0],
+        [0, 0, 1, 0],
+        [0, 0, 0, 1],
+    ]
+    causal = attention_mask(ids, ids, causal=True)[0, 0]
+    assert causal[0].int().tolist() == [1, 0, 0, 0]
+
+
+def test_positions_begin_anew_in_each_document() -> None:
+    ids = torch.tensor([[1, 1, 1, 2, 2, 0], [1, 2, 3, 3, 3, 3]])
+    assert positions_in_document(ids).tolist() == [[0, 1, 2, 0, 1, 0], [0, 0, 0, 1, 2, 3]]
+
+
+def test_rotation_keeps_lengths_and_depends_on_distance_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    q, k = (torch.randn(1, 1, 1, 8, generator=generator).expand(1, 1, 10, 8) for _ in range(2))
+    angles = sinusoids(10, 8)
+    q_turned, k_turned = rotate(q, angles), rotate(k, angles)
+    torch.testing.assert_close(q_turned.norm(dim=-1), q.norm(dim=-1))
+    scores = (q_turned @ k_turned.transpose(-1, -2))[0, 0]
+    for distance in (-3, 0, 4):
+        diagonal = scores.diagonal(distance)
+        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal))
+
+
+@pytest.mark.parametrize("norm_position", ["pre", "post"])
+def test_a_block_whose_layers_write_nothing_passes_its_input_on(norm_position) -> None:
+    dims = Dimensions(d_model=4, num_layers=1, num_heads=1, d_ff=8, norm_position=norm_position)
+    block = Block(dims)
+    with torch.no_grad():
+        for layer in (block.attention.output, block.feed_forward.down):
+            layer.weight.zero_()
+            layer.bias.zero_()
+    x = torch.nn.functional.layer_norm(torch.randn(1, 3, 4), (4,))
+    ids = torch.ones(1, 3, dtype=torch.long)
+    torch.testing.assert_close(block(x, attention_mask(ids, ids)), x, atol=1e-4, rtol=1e-4)

@@ -1,0 +1,50 @@
+"""Small real things to test with: English that every Python carries, a tokenizer of it, models."""
+
+import tempfile
+import unicodedata
+from functools import cache
+from pathlib import Path
+from pydoc_data.topics import topics
+from typing import Any
+
+from stages.components import build
+from stages.models._backbone import Backbone
+from stages.seeding import torch_stream
+from stages.text import tokenizer
+from stages.text.corpus import EncodedCorpus, encode
+from stages.text.tokenizer import Tokenizer
+
+VOCAB_SIZE = 600
+DIMENSIONS = {"d_model": 32, "num_layers": 2, "num_heads": 2, "d_ff": 64}
+ARCHITECTURES = ("encoder", "decoder", "encoder_decoder")
+
+
+@cache
+def documents() -> list[list[str]]:
+    """Topics of the language reference, as lists of their non-empty lines.
+
+    In NFKC, as a tokenizer gives text back.
+    """
+    texts = [unicodedata.normalize("NFKC", text) for text in topics.values()]
+    found = [[" ".join(line.split()) for line in text.splitlines()] for text in texts]
+    return [[line for line in lines if line] for lines in found][:40]
+
+
+@cache
+def small_tokenizer() -> Tokenizer:
+    path = Path(tempfile.mkdtemp()) / tokenizer.FILE
+    lines = (line for document in documents() for line in document)
+    tokenizer.train(lines, path, algorithm="unigram", vocab_size=VOCAB_SIZE, threads=1)
+    return Tokenizer(path)
+
+
+@cache
+def small_corpus() -> EncodedCorpus:
+    return encode(documents(), small_tokenizer())
+
+
+def small_model(architecture: str, *, seed: int = 1, **settings: Any) -> Any:
+    entry = {"name": architecture, **DIMENSIONS, **settings}
+    model: Backbone = build("models", entry, VOCAB_SIZE, where="model")
+    model.initialise(generator=torch_stream(seed, "weights"))
+    return model

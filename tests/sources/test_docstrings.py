@@ -1,0 +1,59 @@
+"""What documents a file is found, what is merely a string is not."""
+
+from stages.sources._docstrings import docstrings
+
+SOURCE = b'''
+"""The module."""
+LIMIT = 3
+"""An attribute of the module."""
+NAME = """not documentation at all"""
+
+class Shelf:
+    """The class."""
+    width: int = 1
+    """An attribute of the class."""
+
+    def read(self):
+        """The method."""
+        """a string in a function"""
+        def inner():
+            """The function in it."""
+
+if LIMIT:
+    """a string under if"""
+    async def wait(): "The coroutine."
+else:
+    def wait(): """The other branch."""
+
+add_newdoc("place", "name", """
+    The documentation of what is written in C.
+""")
+add_newdoc("place", "name", ("method", "The documentation of its method."))
+det = _add_docstr(_C.det, r"""
+    The determinant, {note}.
+""".format(note="x"))
+topics = {"if": "The statement that decides."}
+'''
+
+
+def test_documentation_in_its_order() -> None:
+    assert [text.strip() for text in docstrings(SOURCE)] == [
+        "The module.",
+        "An attribute of the module.",
+        "The class.",
+        "An attribute of the class.",
+        "The method.",
+        "The function in it.",
+        "The coroutine.",
+        "The other branch.",
+        "The documentation of what is written in C.",
+        "The documentation of its method.",
+        "The determinant, {note}.",
+        "The statement that decides.",
+    ]
+
+
+def test_what_cannot_be_parsed_has_no_documentation() -> None:
+    assert docstrings(b"print 'Python 2'") == []
+    assert docstrings(b"# -*- coding: nonsense -*-\n'''text'''") == []
+    assert docstrings(b"\x00") == []

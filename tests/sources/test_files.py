@@ -1,0 +1,241 @@
+"""One's own files are read as they are, and a mistake is named with its file and line."""
+
+import csv
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from stages.components import build
+from stages.sources._source import split_of
+from stages.sources.files import Files
+
+DATASETS = Path(__file__).parents[2].parent / "shared" / "datasets"
+needs_datasets = pytest.mark.skipif(not DATASETS.exists(), reason="shared/datasets is not here")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write(name: str, content: str | bytes) -> None:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+def source(path: str, **settings) -> Files:
+    return build("sources", {"name": "files", "path": path, **settings}, where="tasks.own.source")
+
+
+def rows(path: str, **settings) -> list[dict]:
+    return [e.row for e in source(path, **settings).examples()]
+
+
+# Corpora
+
+
+@pytest.mark.parametrize("name", ["book.txt", "book.txt.gz"])
+@pytest.mark.parametrize(
+    ("unit", "documents"),
+    [
+        ("paragraph", [["One.", "Two goes\ton."], ["Three."]]),
+        ("line", [["One.", "Two goes"], ["on."], ["Three."]]),
+        ("file", [["One.", "Two goes on.", "Three."]]),
+    ],
+)
+def test_units_of_a_text(name: str, unit: str, documents: list[list[str]]) -> None:
+    write(name, "\ufeff\nOne.  Two goes\r\non.\r\n \r\n\r\nThree.")
+    found = [d.sentences for d in source(name, unit=unit).documents()]
+    assert found == [[s.replace("\t", " ") for s in d] for d in documents]
+
+
+def test_a_folder_of_texts_in_the_order_of_their_names() -> None:
+    write("books/b.txt", "The second book.")
+    write("books/a/one.txt", "The first book.")
+    write("books/.hidden.txt", "No book.")
+    write("books/cover.png", b"\x89PNG")
+    assert [(d.id, d.sentences) for d in source("books").documents()] == [
+        ("a/one.txt:1", ["The first book."]),
+        ("b.txt:1", ["The second book."]),
+    ]
+
+
+def test_the_split_of_a_text_does_not_depend_on_what_else_there_is() -> None:
+    for i in range(30):
+        write(f"books/{i}.txt", f"Book number {i}.\n\nIt has {i} pages.")
+    before = {tuple(d.sentences): d.split for d in source("books").documents()}
+    whole = {d.id: d.split for d in source("books", unit="file").documents()}
+    write("books/000.txt", "Another book.")
+    after = {tuple(d.sentences): d.split for d in source("books").documents()}
+    assert len(before) == 60 and before.items() <= after.items()
+    assert whole == {f"{i}.txt:1": split_of(f"{i}.txt") for i in range(30)}
+
+
+def test_named_splits() -> None:
+    write("books/a.txt", "\n\n".join(f"Paragraph {i} of a." for i in range(200)))
+    write("books/b.txt", "A paragraph of b.")
+    named = source("books", train="a.txt", validation="b.txt").documents()
+    counts = Counter((d.id.split(":")[0], d.split) for d in named)
+    assert counts["b.txt", "validation"] == 1 and counts["a.txt", "validation"] == 0
+    assert counts["a.txt", "train"] > 160 and counts["a.txt", "test"] > 5
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_a_column_is_a_corpus_too(name: str) -> None:
+    write(name, 'text\n"One. Two."\n' if name == "a.csv" else '{"text": "One. Two."}\n')
+    assert [d.sentences for d in source(name).documents()] == [["One.", "Two."]]
+
+
+# Tasks
+
+
+@examples(max_examples=40)
+@given(
+    st.lists(
+        st.tuples(
+            st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), min_size=1)
+            .filter(str.strip)
+            .filter(lambda text: text[0] != "\ufeff"),
+            st.sampled_from(["good", "b,ad", 'so "so"']),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_formats_hold_the_same_rows(table: list[tuple[str, str]]) -> None:
+    with open("a.csv", "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *table])
+    items = [{"text": text, "label": label} for text, label in table]
+    write("a.jsonl", "".join(json.dumps(item) + "\n" for item in items))
+    write("a.json.gz", json.dumps(items, ensure_ascii=False))
+    assert rows("a.csv") == rows("a.jsonl") == rows("a.json.gz") == items
+
+
+def test_columns_by_name_and_without_a_header() -> None:
+    write("pairs.csv", "id,first,second,gold\n1,A cat.,A dog.,0\n")
+    named = rows("pairs.csv", text="first", text_pair="second", label="gold")
+    assert named == [{"text": "A cat.", "text_pair": "A dog.", "label": "0"}]
+    write("plain.tsv", 'a "quoted film\t1\nanother\t0\n')
+    assert rows("plain.tsv", columns=["text", "label"]) == [
+        {"text": 'a "quoted film', "label": "1"},
+        {"text": "another", "label": "0"},
+    ]
+
+
+def test_tagged_words() -> None:
+    write("a.conll", "The\tO\nEmpire\tB-place\n\t\n\nHere\tO\n")
+    assert rows("a.conll") == [
+        {"words": ["The", "Empire"], "tags": ["O", "B-place"]},
+        {"words": ["Here"], "tags": ["O"]},
+    ]
+    write("b.conll", "The DT O\nEmpire NNP B-place\n")
+    assert rows("b.conll", columns=["text", "pos", "label"]) == [
+        {"words": ["The", "Empire"], "tags": ["O", "B-place"]}
+    ]
+    write(
+        "c.conllu",
+        "# text = don't\n1-2\tdon't" + "\t_" * 8 + "\n1\tdo\tdo\tAUX\tVB" + "\t_" * 5
+        + "\n2\tn't\tnot\tPART\tRB" + "\t_" * 5 + "\n2.1\tgo\tgo\tVERB\tVB" + "\t_" * 5 + "\n\n",
+    )  # fmt: skip
+    assert rows("c.conllu") == [{"words": ["do", "n't"], "tags": ["AUX", "PART"]}]
+    assert rows("c.conllu", label="XPOS") == [{"words": ["do", "n't"], "tags": ["VB", "RB"]}]
+
+
+def test_equal_inputs_are_drawn_to_the_same_split() -> None:
+    table = [f"text {i % 50},{i % 2}" for i in range(100)]
+    write("a.csv", "text,label\n" + "\n".join(table))
+    examples = list(source("a.csv").examples())
+    assert [e.split for e in examples[:50]] == [e.split for e in examples[50:]]
+    assert len({e.id for e in examples}) == 100
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "settings", "message"),
+    [
+        ("a.csv", "text,gold\nx,1\n", {}, "a.csv line 2: no column 'label'; there are: text, gold"),
+        ("a.csv", "text,label\nx,1\n ,0\n", {}, "a.csv line 3: text is empty"),
+        ("a.csv", 'text,label\n"x\ny",1\nz,\n', {}, "a.csv line 4: label is empty"),
+        ("a.csv", "text,label\nx,1,2\n", {}, "a.csv line 2: 3 cells, but 2 columns: text, label"),
+        ("a.csv", 'text,label\n"x,1\n', {}, "a.csv line 2: unexpected end of data"),
+        ("a.csv", b"text,label\nx\xe9,1\n", {}, "a.csv line 2: byte 0xe9 is not UTF-8"),
+        ("a.csv", "", {}, "a.csv line 1: the file is empty"),
+        ("a.jsonl", '{"text": "x"}\n', {}, "a.jsonl line 1: no column 'label'; there are: text"),
+        ("a.jsonl", '\n{"text": \n', {}, "a.jsonl line 2: not JSON: "),
+        ("a.jsonl", "[1]\n", {}, "a.jsonl line 1: must be an object with the columns, not [1]"),
+        ("a.jsonl", '{"text": "x", "label": null}', {}, "a.jsonl line 1: label is empty"),
+        ("a.jsonl", '{"words": ["x"], "tags": []}', {"text": "words", "label": "tags"}, "is empty"),
+        ("a.json", '[\n{"text" 1}]', {}, "a.json line 2: not JSON: "),
+        ("a.json", "{}", {}, "a.json line 1: must be a list of objects"),
+        ("a.conll", "The\tO\nEmpire\n", {}, "a.conll line 2: 1 cells, but 2 columns: text, label"),
+        ("a.csv.gz", b"", {}, "a.csv.gz line 1: the file is empty"),
+        ("a.txt", "Text.", {}, "a.txt: a txt file has no labels"),
+        ("a.dat", "x\t1\n", {}, "format: name it, since a.dat does not end in one of txt, csv"),
+        ("a.csv", "text,label\nx,1\n", {"train": "b.csv"}, "train: no such file: a.csv/b.csv"),
+        ("data/a.csv", "text,label\nx,1\n", {"test": "a.csv"}, "train: name its file too"),
+        ("data/a.csv", "text,label\n", {"train": "b.csv"}, "did you mean 'a.csv'?"),
+        ("data/a.png", "", {}, "path: no txt/csv/tsv/jsonl/json/conll/conllu file is in data"),
+    ],
+)
+def test_mistakes_are_named(name: str, content: str | bytes, settings: dict, message: str) -> None:
+    write(name, content)
+    with pytest.raises(ValueError) as error:
+        rows(name.split("/")[0], **settings)
+    assert message in str(error.value)
+
+
+def test_a_missing_path_and_a_broken_archive() -> None:
+    with pytest.raises(ValueError, match="path: no such file or folder: nowhere"):
+        source("nowhere")
+    Path("a.csv.gz").write_bytes(b"no archive")
+    with pytest.raises(ValueError, match="a.csv.gz line 1: no whole gzip file"):
+        rows("a.csv.gz")
+
+
+def test_check_reads_the_first_row_of_each_file() -> None:
+    write("data/a.csv", "text,label\nx,1\n")
+    write("data/b.csv", "text,gold\nx,1\n")
+    with pytest.raises(ValueError, match=r"b.csv line 2: no column 'label'"):
+        source("data").check(labelled=True)
+    source("data").check(labelled=False)
+
+
+# Published datasets
+
+
+@needs_datasets
+@pytest.mark.parametrize(
+    ("path", "settings", "number", "labels"),
+    [
+        ("sst2/dev.tsv", {"columns": ["text", "label"]}, 872, {"0", "1"}),
+        ("wnut17/emerging.dev.conll", {}, 1009, None),
+        (
+            "sick/SICK_trial.txt",
+            {"format": "tsv", "text": "sentence_A", "text_pair": "sentence_B"}
+            | {"label": "entailment_judgment"},
+            500,
+            {"NEUTRAL", "ENTAILMENT", "CONTRADICTION"},
+        ),
+        ("ud-ewt/en_ewt-ud-dev.conllu.gz", {}, 2001, None),
+    ],
+)
+def test_published_datasets_have_their_published_numbers(
+    path: str, settings: dict, number: int, labels: set[str] | None
+) -> None:
+    found = list(source(f"{DATASETS}/{path}", **settings).examples())
+    assert len(found) == number
+    if labels:
+        assert {e.row["label"] for e in found} == labels
+    else:
+        words = {"wnut17": 15_733, "ud-ewt": 25_147}[path.split("/")[0]]
+        assert sum(len(e.row["words"]) for e in found) == words

@@ -1,0 +1,219 @@
+"""Prose comes out as it is read; code, tables and markup do not."""
+
+import textwrap
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.sources._docstrings import docstrings
+from stages.sources._prose import SECTIONS, Prose, prose
+
+NUMPY = """
+    fit(X) -> Tensor
+
+    Fit a line to the points. It uses `numpy.linalg`,
+    e.g. for the :meth:`~Model.solve` of it.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, 2)
+        The points that the line is fitted to.
+
+        They may be in any order.
+    deep, wide : bool, default=True
+        Whether the fit is repeated *often*.
+
+    Returns
+    -------
+    line : Line
+        The line through the points.
+
+    Raises
+    ------
+    ValueError
+        If there is only one point.
+
+    See Also
+    --------
+    other : A function that does something else.
+
+    Notes
+    -----
+    The fit is stable [1]_.
+
+    References
+    ----------
+    .. [1] Somebody, "A paper", 1999.
+    """
+
+GOOGLE = """Fit a line to the points.
+
+    It is straight.
+
+    Args:
+        points (list[Point]): The points that
+            the line is fitted to.
+        deep (`bool`, *optional*, defaults to `True`):
+            Whether the fit is repeated.
+        wide: How wide the line is drawn.
+
+    Returns:
+        The line through the points.
+
+    Raises:
+        ValueError: If there is only one point.
+
+    The line has no end.
+    """
+
+SPHINX = """Fit a line to the points.
+
+    :param points: The points that the line
+        is fitted to.
+    :type points: list
+    :param bool deep: Whether the fit is repeated.
+    :return: The line through the points.
+    :rtype: Line
+    :raises ValueError: If there is only one point.
+    """
+
+
+def by_section(found: Prose) -> dict[str, list[str]]:
+    return {
+        section: [s.text for s in found.sentences if s.section == section]
+        for section in ("", *SECTIONS)
+        if any(s.section == section for s in found.sentences)
+    }
+
+
+def test_numpy_sections() -> None:
+    found = prose(NUMPY)
+    assert by_section(found) == {
+        "summary": ["Fit a line to the points."],
+        "body": ["It uses numpy.linalg, e.g. for the solve of it."],
+        "params": [
+            "The points that the line is fitted to.",
+            "They may be in any order.",
+            "Whether the fit is repeated often.",
+        ],
+        "returns": ["The line through the points."],
+        "raises": ["If there is only one point."],
+        "notes": ["The fit is stable."],
+    }
+    assert found.parameters == [
+        ("array-like of shape (n, 2)", "The points that the line is fitted to."),
+        ("bool, default=True", "Whether the fit is repeated often."),
+    ]
+
+
+def test_google_sections() -> None:
+    found = prose(GOOGLE)
+    assert by_section(found) == {
+        "summary": ["Fit a line to the points."],
+        "body": ["It is straight.", "The line has no end."],
+        "params": [
+            "The points that the line is fitted to.",
+            "Whether the fit is repeated.",
+            "How wide the line is drawn.",
+        ],
+        "returns": ["The line through the points."],
+        "raises": ["If there is only one point."],
+    }
+    assert found.parameters == [
+        ("list[Point]", "The points that the line is fitted to."),
+        ("bool, optional, defaults to True", "Whether the fit is repeated."),
+    ]
+
+
+def test_sphinx_fields() -> None:
+    found = prose(SPHINX)
+    assert by_section(found) == {
+        "summary": ["Fit a line to the points."],
+        "params": ["The points that the line is fitted to.", "Whether the fit is repeated."],
+        "returns": ["The line through the points."],
+        "raises": ["If there is only one point."],
+    }
+    assert [p.type for p in found.parameters] == ["list", "bool"]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        ">>> x = fit(1)\nThe fitted line is printed here.",
+        "Called like this::\n\n    The code that is indented here.",
+        ".. code-block:: python\n   :linenos:\n\n   The code that is indented here.",
+        "```python\nThe code between two fences.\n```",
+        "=====  =====\nThe    first table of all\n=====  =====",
+        "+-----+\n| The cell of a table. |\n+-----+",
+        "| Name of it | Meaning of it |",
+        ".. [1] A paper that is cited here.\n   The second line of it.",
+        ".. A comment that nobody reads.",
+        "See https://example.org for all the rest of it.",
+        "{A placeholder}",
+        "The value of `\\frac{a}{b}` is not a sentence for us.",
+        "x = fit(points) + other(points)[0]",
+        "",
+    ],
+)
+def test_what_is_no_prose_is_dropped(block: str) -> None:
+    found = prose(f"Before it stands this sentence.\n\n{block}\n\nBehind it stands this sentence.")
+    texts = [s.text for s in found.sentences if s.text != "Called like this:"]
+    assert texts == ["Before it stands this sentence.", "Behind it stands this sentence."]
+
+
+def test_code_spans_are_where_the_markup_was() -> None:
+    found = prose(
+        "Call ``fit(x, y)`` of :class:`~lib.Model`, `Model.get`_ or [`Pipe`] as in the `guide"
+        " <https://example.org>`_ and **never** [the other](https://example.org)."
+    )
+    (sentence,) = found.sentences
+    assert sentence.text == (
+        "Call fit(x, y) of Model, Model.get or Pipe as in the guide and never the other."
+    )
+    assert [sentence.text[a:b] for a, b in sentence.spans] == ["fit(x, y)", "Model", "Pipe"]
+
+
+def test_a_sentence_may_begin_with_code() -> None:
+    found = prose("It returns the value. `x` is left as it was.")
+    assert [s.text for s in found.sentences] == ["It returns the value.", "x is left as it was."]
+
+
+def test_an_admonition_is_a_note_and_a_version_is_not() -> None:
+    found = prose(
+        "Fit a line to it.\n\n.. note::\n    It is slow for many points.\n\n.. versionadded:: 2"
+    )
+    assert by_section(found) == {
+        "summary": ["Fit a line to it."],
+        "notes": ["It is slow for many points."],
+    }
+
+
+@given(st.text(alphabet="ab `*:\n->=|.[]()_\\$<A1#{}~\t", max_size=200))
+def test_no_docstring_is_refused_and_no_markup_stays(text: str) -> None:
+    for sentence in prose(text).sentences:
+        assert sentence.text.isprintable() and "`" not in sentence.text
+        assert all(sentence.text[a:b].strip() for a, b in sentence.spans)
+        assert all(0 <= a < b <= len(sentence.text) for a, b in sentence.spans)
+
+
+def test_terms_and_what_they_mean_do_not_run_together() -> None:
+    found = prose(
+        "These attributes together control it:\n\n  width (default: 70)\n    the width of all\n  "
+        "height of it\n    the height of all"
+    )
+    assert [s.text for s in found.sentences] == [
+        "These attributes together control it:",
+        "the width of all",
+        "height of it",
+        "the height of all",
+    ]
+
+
+def test_the_standard_library_reads_as_english() -> None:
+    source = Path(str(textwrap.__file__)).read_bytes()
+    texts = [s.text for text in docstrings(source) for s in prose(text).sentences]
+    assert "Wrap a single paragraph of text, returning a list of wrapped lines." in texts
+    assert "Entirely blank lines are normalized to a newline character." in texts
+    assert 20 < len(texts) < 60

@@ -1,0 +1,76 @@
+"""Classification: what a model sees of a text or a pair."""
+
+import torch
+
+from stages.models._heads import Adapted
+from stages.tasks.classification import Classification
+from stages.text.batch import IGNORE_INDEX
+from stages.text.tokenizer import BOS_ID, EOS_ID
+from tests.small import ARCHITECTURES, small_model, small_tokenizer
+
+LABELS = ["bad", "fine", "good"]
+
+
+def task(max_tokens: int = 16, **settings) -> Classification:
+    return Classification(LABELS, small_tokenizer(), max_tokens, **settings)
+
+
+def adapted(architecture: str, of: Classification) -> Adapted:
+    backbone = small_model(architecture).for_tokens()
+    head = of.head(backbone)
+    head.initialise(generator=torch.Generator().manual_seed(1))
+    return Adapted(backbone, head).eval()
+
+
+def test_a_text_stands_between_its_marks() -> None:
+    (example,) = task().encode([{"id": "1", "text": "a class", "label": "good"}])
+    assert (example.tokens[0], example.tokens[-1]) == (BOS_ID, EOS_ID)
+    assert small_tokenizer().decode(example.tokens) == "a class"
+    assert example.labels.tolist() == [2]
+
+
+def test_of_a_pair_the_first_text_is_cut() -> None:
+    row = {"id": "1", "text": "a function " * 20, "text_pair": "a class", "label": "bad"}
+    (example,) = task().encode([row])
+    assert len(example.tokens) == 16
+    assert (example.tokens == EOS_ID).sum() == 2
+    assert small_tokenizer().decode(example.tokens).endswith("a class")
+
+
+def test_a_test_row_has_no_label_and_counts_in_no_loss() -> None:
+    examples = task().encode([{"id": "1", "text": "x"}, {"id": "2", "text": "y", "label": "bad"}])
+    batch = task().collate(examples, rngs=[])
+    assert batch.labels is not None
+    assert batch.labels.tolist() == [IGNORE_INDEX, 0]
+    assert batch.num_targets == {"classification": 1}
+    assert batch.example_ids == ["1", "2"]
+
+
+def test_an_empty_text_and_a_long_one_are_predicted() -> None:
+    for architecture in ARCHITECTURES:
+        of = task()
+        examples = of.encode([{"id": "1", "text": ""}, {"id": "2", "text": "a class " * 50}])
+        batch = of.collate(examples, rngs=[])
+        predicted = of.predict(adapted(architecture, of), batch, examples)
+        assert len(predicted) == 2 and set(predicted) <= set(LABELS)
+
+
+def test_prediction_does_not_depend_on_the_batch() -> None:
+    """Padding beside a longer text changes no loss."""
+    for architecture in ARCHITECTURES:
+        of = task()
+        model = adapted(architecture, of)
+        rows = [
+            {"id": "1", "text": "a class", "label": "bad"},
+            {"id": "2", "text": "a function of other functions", "label": "good"},
+        ]
+        examples = of.encode(rows)
+        together = of.loss(model, of.collate(examples, rngs=[]))["classification"][1]
+        alone = [of.loss(model, of.collate([e], rngs=[]))["classification"][1] for e in examples]
+        torch.testing.assert_close(together, alone[0] + alone[1])
+
+
+def test_pooling_is_the_architectures_or_what_is_asked_for() -> None:
+    assert task().head(small_model("encoder")).pooling == "mean"
+    assert task().head(small_model("decoder")).pooling == "last"
+    assert task(pooling="first").head(small_model("decoder")).pooling == "first"

@@ -1,0 +1,122 @@
+"""Everything that can be wrong in params.yaml is refused before anything runs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stages import check_params
+from stages.params import Params, load
+from tests.test_params import STUDIES, edited
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def in_project(monkeypatch) -> Iterator[None]:
+    monkeypatch.chdir(ROOT)  # a source's path is relative to the project
+    yield
+
+
+def faults_of(params: Params) -> list[str]:
+    return list(check_params.find_faults(params))
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in STUDIES if "files" not in p.name], ids=lambda p: p.name
+)
+def test_the_studies_that_are_shipped_have_no_fault(path) -> None:
+    assert faults_of(load(path)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "corpus: prose\n    tok",
+            "corpus: prsoe\n    tok",
+            "pretrain.encoder_mlm.corpus: unknown",
+        ),
+        ("tokenizer: unigram", "tokenizer: bpe", "pretrain.encoder_mlm.tokenizer: unknown 'bpe'"),
+        ("parent: none", "parent: bert", "pretrain.encoder_mlm.parent: unknown 'bert'"),
+        (
+            "parent: none",
+            "parent: encoder_mlm",
+            "parent: encoder_mlm -> encoder_mlm goes round in a circle",
+        ),
+        (
+            "parent: none",
+            "parent: decoder_causal",
+            "are of another model or tokenizer",
+        ),
+        (
+            "objective: {name: mlm}",
+            "objective: {name: causal}",
+            "causal does not fit encoder; it fits",
+        ),
+        ("objective: {name: mlm}", "objective: {name: mml}", "did you mean 'mlm'"),
+        ("objective: {name: mlm}", "objective: {}", "pretrain.encoder_mlm.objective.name: unknown"),
+        ("objective: {name: none}", "objective: {name: mlm}", "mlm needs a corpus, not none"),
+        ("num_heads: 2", "num_heads: 5", "model: num_heads 5 must divide d_model 64"),
+        ("d_ff: 256", "d_f: 256", "pretrain.encoder_mlm.model.d_f: unknown 'd_f'"),
+        (
+            "d_ff: 256",
+            "d_ff: 256, positions: learned, max_positions: 32",
+            "pretrain.encoder_mlm.training.max_tokens: 64 is more than",
+        ),
+        (
+            "micro_batch_rows: 16",
+            "micro_batch_rows: 3",
+            "micro_batch_rows: 3 must divide batch_rows",
+        ),
+        (
+            "num_validations: 4",
+            "num_validations: 99",
+            "num_validations: must be at most num_steps 40",
+        ),
+        (
+            "vocab_size: 2048",
+            "vocab_size: 300",
+            "tokenizers.unigram.vocab_size: must be more than 361",
+        ),
+        ("corpus: prose, alg", "corpus: pros, alg", "tokenizers.unigram.corpus: unknown 'pros'"),
+        ("path: requirements.lock", "path: nowhere.txt", "there is no 'nowhere.txt'"),
+        ("name: installed_docs", "name: installed", "corpora.prose.source.name: unknown"),
+        ("{name: tagging", "{name: taging", "tasks.tag.task.name: unknown 'taging'"),
+        ("label_subwords: first", "label_subwords: some", "tasks.tag.task.label_subwords: input"),
+        ("label_budgets: [50]", "label_budgets: [500]", "500 is more than tasks.tag.num_train"),
+        ("label_budgets: [50]", "label_budgets: [50, 50]", "label_budgets: must not repeat"),
+        ("{name: full}", "{name: ful}", "finetune.methods.full.method.name: unknown 'ful'"),
+        ("{name: tfidf}", "{name: tfidf, x: 1}", "baselines.tfidf.x: unknown 'x'"),
+        ("packages: &packages [mlflow, pandas]", "packages: &packages [pandsa]", "pandsa"),
+    ],
+)
+def test_a_fault_is_named_with_its_path(tmp_path, old, new, message) -> None:
+    path = edited(tmp_path, old, new)
+    try:
+        faults = faults_of(load(path))
+    except ValueError as error:
+        faults = [str(error)]
+    assert any(message in fault for fault in faults), faults
+
+
+def test_a_baseline_that_fits_no_task_is_refused() -> None:
+    params = load(ROOT / "studies" / "smoke.yaml")
+    only = params.model_copy(update={"tasks": {"tag": params.tasks["tag"]}})
+    assert any("baselines.tfidf: fits" in fault for fault in faults_of(only))
+
+
+def test_what_it_writes_is_the_same_whatever_is_valid(tmp_path, monkeypatch) -> None:
+    params = load(ROOT / "studies" / "smoke.yaml")
+    monkeypatch.setattr(check_params, "DATA", tmp_path)
+    check_params.main(params)
+    written = {p.relative_to(tmp_path): p.read_text() for p in tmp_path.rglob("*") if p.is_file()}
+    assert {str(p) for p in written} == {
+        "checked",
+        "pretrained/none",
+        "tokenizers/none",
+        "encoded/none/unigram",
+        "encoded/none/none",
+    }
+    check_params.main(params.model_copy(update={"study": "other"}))
+    assert {p: (tmp_path / p).read_text() for p in written} == written

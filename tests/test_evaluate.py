@@ -1,0 +1,143 @@
+import csv
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from stages import evaluate
+from stages.artifacts import write_json, write_jsonl
+from stages.evaluation.trials import (
+    BaselinePrediction,
+    Epoch,
+    Prediction,
+    Scored,
+    Trial,
+    read,
+    write,
+)
+from stages.params import Params
+from tests.synthetic_study import RUNS, raw_params
+
+GOLD = ["B-X I-X O", "O B-Y", "O"]
+RUN_NAMES = ["encoder_mlm", "decoder_causal"]
+TRIAL = {
+    "architecture": "encoder",
+    "objective": "mlm",
+    "task": "tag",
+    "corpus": "all",
+    "pretrain_seed": 1,
+    "num_params": 10,
+    "num_trained_params": 10,
+    "pretrain_tokens": 10,
+    "pretrain_flops": 10**13,
+    "finetune_flops": 10,
+    "d_model": 4,
+    "num_layers": 1,
+    "best_epoch": 1,
+}
+
+
+@pytest.fixture
+def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+    """Two runs with one trial each, which answer all and nothing right, and one baseline."""
+    monkeypatch.chdir(tmp_path)
+    raw = raw_params({name: RUNS[name] for name in RUN_NAMES})
+    task = Path("data/tasks/tag")
+    (task / "examples").mkdir(parents=True)
+    write_json(task / "examples/task.json", {"kind": "tagging", "metric": "entity_f1"})
+    gold = [{"id": f"id{i}", "tags": tags.split()} for i, tags in enumerate(GOLD)]
+    write_jsonl(task / "test_labels.jsonl", gold)
+    for name, answers in zip(RUN_NAMES, (GOLD, ["O O O", "B-Y O", "B-X"]), strict=True):
+        write_run(Path("data/finetuned/tag", name), answers)
+    key = {"method": "classical", "label_budget": "200", "finetune_seed": 0}
+    baseline = Trial(**(TRIAL | key), run="window")
+    rows = [
+        BaselinePrediction(**key, run="window", id=f"id{i}", prediction=p)
+        for i, p in enumerate(["B-X I-X O", "O O", "O"])
+    ]
+    write(Path("data/baselines/tag/trials.csv"), Trial, [baseline])
+    write(Path("data/baselines/tag/predictions.csv.gz"), BaselinePrediction, rows)
+    return Params(**raw)
+
+
+def write_run(folder: Path, answers: list[str]) -> None:
+    key = {"method": "full", "label_budget": "200", "finetune_seed": 1}
+    shuffled = list(enumerate(answers))[::-1]
+    rows = [Prediction(**key, id=f"id{i}", prediction=answer) for i, answer in shuffled]
+    epoch = Epoch(
+        **key, run=folder.name, task="tag", epoch=1, train_loss=1.5, validation_metric=0.5
+    )
+    write(folder / "trials.csv", Trial, [Trial(**TRIAL, **key, run=folder.name)])
+    write(folder / "predictions.csv.gz", Prediction, rows)
+    write(folder / "history.csv", Epoch, [epoch])
+
+
+def test_scores_are_those_of_the_predictions_whatever_their_order(params: Params) -> None:
+    evaluate.main(params, "tag")
+    trials = read(Path("data/evaluated/tag/trials.csv"), Scored)
+    assert [(trial.run, trial.value, trial.accuracy) for trial in trials] == [
+        ("encoder_mlm", 1.0, 1.0),
+        ("decoder_causal", 0.0, pytest.approx(1 / 6)),
+        ("window", pytest.approx(2 / 3), pytest.approx(5 / 6)),
+    ]
+    assert {trial.metric for trial in trials} == {"entity_f1"}
+
+
+def test_what_was_trained_is_copied_as_it_was(params: Params) -> None:
+    evaluate.main(params, "tag")
+    trial = asdict(read(Path("data/evaluated/tag/trials.csv"), Scored)[0])
+    assert {key: trial[key] for key in TRIAL} == TRIAL
+
+
+def test_curves_of_all_runs_stand_in_one_file(params: Params) -> None:
+    evaluate.main(params, "tag")
+    curves = read(Path("data/evaluated/tag/history.csv"), Epoch)
+    assert [epoch.run for epoch in curves] == RUN_NAMES
+
+
+def test_runs_that_params_no_longer_list_are_deleted(params: Params) -> None:
+    write_run(Path("data/finetuned/tag/removed"), GOLD)
+    evaluate.main(params, "tag")
+    assert sorted(path.name for path in Path("data/finetuned/tag").iterdir()) == sorted(RUN_NAMES)
+    assert "removed" not in Path("data/evaluated/tag/trials.csv").read_text()
+
+
+def test_a_missing_run_is_named_and_nothing_is_left_half_written(params: Params) -> None:
+    shutil.rmtree("data/finetuned/tag/decoder_causal")
+    with pytest.raises(ValueError, match=r"data/finetuned/tag/decoder_causal/.*missing"):
+        evaluate.main(params, "tag")
+    assert not Path("data/evaluated").exists()
+
+
+@pytest.mark.parametrize("answers", [GOLD[:2], [*GOLD, "O"], ["O", *GOLD[1:]]])
+def test_predictions_that_do_not_match_the_test_set_cannot_happen(
+    params: Params, answers: list[str]
+) -> None:
+    write_run(Path("data/finetuned/tag/encoder_mlm"), answers)
+    with pytest.raises(AssertionError):
+        evaluate.main(params, "tag")
+
+
+def test_labels_that_look_like_missing_values_are_labels(params: Params) -> None:
+    labels = ["None", "NA", "null", "", 'a "quoted", label']
+    task = Path("data/tasks/tag")
+    write_json(task / "examples/task.json", {"kind": "classification", "metric": "accuracy"})
+    rows = [{"id": f"id{i}", "label": label} for i, label in enumerate(labels)]
+    write_jsonl(task / "test_labels.jsonl", rows)
+    for run in RUN_NAMES:
+        write_run(Path("data/finetuned/tag", run), labels)
+    shutil.copy("data/finetuned/tag/encoder_mlm/trials.csv", "data/baselines/tag/trials.csv")
+    predictions = Path("data/baselines/tag/predictions.csv.gz")
+    found = read(Path("data/finetuned/tag/encoder_mlm/predictions.csv.gz"), Prediction)
+    named = [BaselinePrediction(**asdict(row), run="encoder_mlm") for row in found]
+    write(predictions, BaselinePrediction, named)
+    evaluate.main(params, "tag")
+    assert {trial.value for trial in read(Path("data/evaluated/tag/trials.csv"), Scored)} == {1.0}
+
+
+def test_scores_are_written_in_full(params: Params) -> None:
+    """A value survives the file bit for bit."""
+    evaluate.main(params, "tag")
+    with Path("data/evaluated/tag/trials.csv").open(newline="") as file:
+        assert [row["value"] for row in csv.DictReader(file)] == ["1.0", "0.0", repr(2 / 3)]

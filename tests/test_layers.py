@@ -1,0 +1,22 @@
+"""What import-linter's layers (pyproject.toml) do not say."""
+
+import grimp
+import pytest
+
+from stages.components import STAGES, names
+
+FOLDERS = sorted({path.parent.name for path in STAGES.glob("*/_[!_]*.py")})
+
+
+@pytest.fixture(scope="module")
+def imports() -> grimp.ImportGraph:
+    return grimp.build_graph("stages", cache_dir=None)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_components_never_import_one_another(folder: str, imports: grimp.ImportGraph) -> None:
+    components = {f"stages.{folder}.{name}" for name in names(folder)}
+    assert components
+    for component in components:
+        neighbours = imports.find_modules_directly_imported_by(component) & components
+        assert not neighbours, f"{component} imports {neighbours}; share it in a _file.py"

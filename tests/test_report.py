@@ -1,0 +1,233 @@
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stages import report
+from stages.artifacts import read_json
+from stages.evaluation.trials import Scored, read, write
+from tests.synthetic_study import RUNS, raw_params, write_study
+
+REPOSITORY = Path(__file__).parents[1]
+COLUMNS = (
+    "study,run,architecture,objective,method,task,corpus,pretrain_seed,finetune_seed,"
+    "label_budget,num_params,num_trained_params,pretrain_tokens,pretrain_flops,finetune_flops,"
+    "metric,value"
+)
+SOME = {name: RUNS[name] for name in ("encoder_mlm", "encoder_scratch")}
+
+
+def on_one_task() -> dict[str, Any]:
+    raw = raw_params()
+    return raw | {"tasks": {"type": raw["tasks"]["type"]}}
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a study with its report."""
+    root = tmp_path_factory.mktemp("study")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        report.main(write_study(root, on_one_task()))
+        yield root / "reports"
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The params of a small study, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return raw_params(SOME)
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests need no pictures, which take longest."""
+    svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
+    monkeypatch.setattr("stages.reporting.figures.draw", lambda picture, **_: svg)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_trials_have_exactly_their_columns_and_a_row_each(reported: Path) -> None:
+    assert (reported / "trials.csv").read_text().splitlines()[0] == COLUMNS
+    found = rows(reported / "trials.csv")
+    assert len(found) == 7 * 2 * 5 + 2
+    assert {row["study"] for row in found} == {"synthetic"}
+
+
+def test_costs_have_the_keys_of_trials_and_no_baselines(reported: Path) -> None:
+    found = rows(reported / "costs.csv")
+    assert list(found[0])[:10] == COLUMNS.split(",")[:10]
+    assert len(found) == 7 * 2 * 5
+    assert all(float(row["wall_time_s"]) > 0 < float(row["peak_memory_bytes"]) for row in found)
+
+
+def test_one_picture_stands_alone_and_the_others_in_a_folder(reported: Path) -> None:
+    pictures = reported / "figures"
+    assert sorted(path.name for path in pictures.iterdir()) == ["comparison.svg", "more"]
+    more = {path.name for path in (pictures / "more").iterdir()}
+    assert {"comparison.png", "scores_type_200.svg", "curves_type_full_200.png"} <= more
+
+
+def test_metrics_are_nothing_but_numbers(reported: Path) -> None:
+    def leaves(node: Any) -> Iterator[Any]:
+        for value in node.values():
+            yield from leaves(value) if isinstance(value, dict) else [value]
+
+    assert {type(leaf) for leaf in leaves(read_json(reported / "metrics.json"))} == {float, int}
+
+
+def test_no_file_has_a_nan(reported: Path) -> None:
+    for path in reported.rglob("*"):
+        if path.suffix in (".csv", ".json", ".md", ".html", ".svg"):
+            assert not re.search(r"\bnan\b|\binf\b|NaN|undefined|None", path.read_text()), path
+
+
+def test_another_process_writes_the_same_bytes(reported: Path, tmp_path: Path) -> None:
+    """With another hash seed, so that no set decides an order."""
+    write_study(tmp_path, on_one_task())
+    (tmp_path / "params.yaml").write_text(json.dumps(on_one_task()))
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTHONHASHSEED": "7"}
+    command = [sys.executable, "-m", "stages.report"]
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    written = {path.relative_to(reported) for path in reported.rglob("*") if path.is_file()}
+    again = tmp_path / "reports"
+    assert {path.relative_to(again) for path in again.rglob("*") if path.is_file()} == written
+    assert len(written) == 7 + 2 * 3 + 1  # one picture has its PNG in the other folder
+    for path in written:
+        assert (again / path).read_bytes() == (reported / path).read_bytes(), path
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_times_change_costs_and_the_page_alone(small: dict[str, Any], tmp_path: Path) -> None:
+    def contents() -> dict[str, bytes]:
+        files = (path for path in Path("reports").rglob("*") if path.is_file())
+        return {path.name: path.read_bytes() for path in files}
+
+    params = write_study(tmp_path, small)
+    report.main(params)
+    before = contents()
+    timing = Path("data/timings/pretrain/encoder_mlm.json")
+    timing.write_text(timing.read_text().replace("61.5", "75.5"))
+    report.main(params)
+    after = contents()
+    assert {name for name in after if after[name] != before[name]} == {"costs.csv", "index.html"}
+
+
+def _no_task() -> None:
+    Path("data/evaluated/type/trials.csv").unlink()
+
+
+def _no_run() -> None:
+    path = Path("data/evaluated/tag/trials.csv")
+    write(path, Scored, [t for t in read(path, Scored) if t.run != "encoder_scratch"])
+
+
+def _no_seed() -> None:
+    path = Path("data/evaluated/tag/trials.csv")
+    write(path, Scored, [t for t in read(path, Scored) if t.finetune_seed != 3])
+
+
+def _no_timing() -> None:
+    Path("data/timings/finetune/tag/encoder_mlm.csv").unlink()
+
+
+def _no_pretraining_timing() -> None:
+    Path("data/timings/pretrain/encoder_mlm.json").unlink()
+
+
+@pytest.mark.parametrize(
+    "break_it, message",
+    [
+        (_no_task, r"data/evaluated/type/trials\.csv: missing; run `dvc repro`"),
+        (_no_run, r"tag/trials\.csv: no trial of encoder_scratch on tag .* and 9 more"),
+        (_no_seed, r"tag/trials\.csv: no trial of encoder_mlm on tag .*seed 3"),
+        (_no_timing, r"data/timings/finetune/tag/encoder_mlm\.csv: missing"),
+        (_no_pretraining_timing, r"data/timings/pretrain/encoder_mlm\.json: missing"),
+    ],
+)
+def test_what_is_missing_is_named_and_nothing_is_written(
+    small: dict[str, Any], tmp_path: Path, break_it: Callable[[], None], message: str
+) -> None:
+    params = write_study(tmp_path, small)
+    break_it()
+    with pytest.raises(ValueError, match=message):
+        report.main(params)
+    assert not Path("reports").exists()
+
+
+def test_trials_that_params_do_not_list_are_refused(small: dict[str, Any], tmp_path: Path) -> None:
+    """The results are then of other settings than those that stand in the file."""
+    write_study(tmp_path, small)
+    small["finetune"]["seeds"] = [1, 2]
+    params = type(write_study(tmp_path / "elsewhere", small))(**small)
+    with pytest.raises(ValueError, match="params.yaml does not list encoder_mlm on tag .*seed 3"):
+        report.main(params)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_leftovers_of_what_params_no_longer_list_are_deleted(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
+    more = raw_params()
+    more["tasks"]["old"] = more["tasks"]["type"]
+    write_study(tmp_path, raw_params())
+    for name in ("evaluated/old", "timings/finetune/old"):
+        (tmp_path / "data" / name).mkdir()
+    (tmp_path / "data/evaluated/.gitignore").write_text("/tag\n")
+    report.main(write_study(tmp_path, small))
+    left = [p.relative_to("data").as_posix() for p in Path("data").rglob("*")]
+    assert not any("old" in path or "decoder" in path or "scientific" in path for path in left)
+    assert "evaluated/.gitignore" in left and "timings/pretrain/encoder_mlm.json" in left
+    assert "decoder" not in Path("reports/index.html").read_text()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_single_seed_gives_effects_without_intervals(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
+    small["finetune"]["seeds"] = [1]
+    report.main(write_study(tmp_path, small))
+    for row in rows(Path("reports/contrasts.csv")):
+        assert (row["low"], row["high"], row["p_value"], row["resolved"]) == ("", "", "", "no")
+        assert row["verdict"] == "one trial: no interval" and float(row["effect"]) != 0
+    assert "A single trial has no interval" in Path("reports/comparison.md").read_text()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_scores_without_spread_say_so(small: dict[str, Any], tmp_path: Path) -> None:
+    report.main(write_study(tmp_path, small, score=0.5))
+    for row in rows(Path("reports/contrasts.csv")):
+        assert [float(row[key]) for key in ("effect", "low", "high")] == [0, 0, 0]
+        assert row["verdict"] == "not resolved: all seeds agree, the interval has width 0"
+    for path in Path("reports").glob("*.*"):
+        assert not re.search(r"\bnan\b|NaN", path.read_text()), path
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_one_run_on_one_task_is_a_study(small: dict[str, Any], tmp_path: Path) -> None:
+    small["pretrain"] = {"encoder_mlm": RUNS["encoder_mlm"]}
+    small["tasks"] = {"tag": small["tasks"]["tag"]}
+    small["finetune"]["methods"].popitem()
+    report.main(write_study(tmp_path, small))
+    assert rows(Path("reports/contrasts.csv")) == []
+    assert "encoder_mlm" in Path("reports/comparison.md").read_text()
+
+
+def test_a_baseline_and_a_run_of_one_name_are_refused(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
+    params = write_study(tmp_path, small)
+    small["baselines"]["encoder_mlm"] = {"name": "majority"}
+    with pytest.raises(ValueError, match=r"baselines\.encoder_mlm: is also the name of a run"):
+        report.main(type(params)(**small))

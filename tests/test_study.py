@@ -1,0 +1,268 @@
+"""The smoke study end to end: real DVC on a real git repository."""
+
+import csv
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from stages.params import load
+
+ROOT = Path(__file__).parents[1]
+MEASURED = ("data/timings", "reports/costs.csv", "reports/index.html")  # times, not results
+
+
+class Project:
+    """A clone of this project, as it is in the working tree, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        binaries = Path(sys.executable).parent
+        self.environment = {
+            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(folder.parent),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            **{
+                f"GIT_{who}_{what}": f"test@{what.lower()}.invalid"
+                for who in ("AUTHOR", "COMMITTER")
+                for what in ("NAME", "EMAIL")
+            },
+        }
+
+    def run(self, *command: str, check: bool = True) -> str:
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0 or not check, done.stdout
+        return done.stdout
+
+    def repro(self, *arguments: str) -> list[str]:
+        """The stages that ran, in their order."""
+        output = self.run("dvc", "repro", *arguments)
+        return re.findall(r"^Running stage '(.*)':$", output, re.MULTILINE)
+
+    def edit(self, *path: str, value: object) -> None:
+        """Set one value of params.yaml; what it shared with others by an alias is written out."""
+        yaml = YAML(typ="safe")
+        params = json.loads(json.dumps(yaml.load((self.folder / "params.yaml").read_text())))
+        node = params
+        for key in path[:-1]:
+            node = node[key]
+        node[path[-1]] = value
+        with (self.folder / "params.yaml").open("w") as file:
+            yaml.dump(params, file)
+
+    def outputs(self) -> dict[str, str]:
+        """The hash of every output, as DVC locked it."""
+        lock = YAML(typ="safe").load((self.folder / "dvc.lock").read_text())
+        return {
+            out["path"]: out["md5"] for stage in lock["stages"].values() for out in stage["outs"]
+        }
+
+
+def write_environment(folder: Path) -> None:
+    """As make does."""
+    (folder / "data").mkdir(exist_ok=True)
+    version = {"python": platform.python_version()}
+    (folder / "data/environment.json").write_text(json.dumps(version) + "\n")
+
+
+def clone_of_working_tree(folder: Path) -> Project:
+    project = Project(folder)
+    folder.mkdir()
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    for name in listed:
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, folder / name)
+    (folder / "dvc.lock").unlink(missing_ok=True)
+    shutil.copyfile(ROOT / "studies" / "smoke.yaml", folder / "params.yaml")
+    write_environment(folder)
+    project.run("git", "init", "--quiet", "--initial-branch", "main")
+    project.run("git", "add", "--all")
+    project.run("git", "commit", "--quiet", "--message", "a study")
+    return project
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> Iterator[Project]:
+    project = clone_of_working_tree(tmp_path_factory.mktemp("study") / "project")
+    assert project.repro()
+    yield project
+
+
+def test_the_report_holds_every_trial(study) -> None:
+    params = load(study.folder / "params.yaml")
+    with (study.folder / "reports" / "trials.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    keys = {(r["run"], r["task"], r["method"], r["label_budget"], r["finetune_seed"]) for r in rows}
+    assert len(keys) == len(rows)
+    trials = [key for key in keys if key[0] in params.pretrain]
+    cells = len(params.pretrain) * len(params.tasks) * len(params.finetune.methods)
+    assert len(trials) == cells * len(params.finetune.seeds) * len(params.finetune.label_budgets)
+    baselines = {(run, task) for run, task, *_ in keys if run not in params.pretrain}
+    assert baselines == {
+        ("majority", "tag"),
+        ("majority", "section"),
+        ("window", "tag"),
+        ("tfidf", "section"),
+    }
+    assert all(0 <= float(row["value"]) <= 1 for row in rows)
+    for name in ("index.html", "comparison.md", "figures/comparison.svg", "metrics.json"):
+        assert (study.folder / "reports" / name).stat().st_size > 500
+
+
+def test_a_second_time_nothing_runs(study) -> None:
+    began = time.monotonic()
+    assert "Data and pipelines are up to date." in study.run("dvc", "repro")
+    assert study.repro() == []
+    assert study.run("git", "status", "--porcelain", "--untracked-files=no", "data") == ""
+    assert time.monotonic() > began
+
+
+def test_test_labels_are_read_by_evaluation_alone(study) -> None:
+    """Fine-tuning depends on the examples, and those of the test split have no label."""
+    lock = YAML(typ="safe").load((study.folder / "dvc.lock").read_text())["stages"]
+    readers = {
+        name.partition("@")[0]
+        for name, stage in lock.items()
+        if any("test_labels" in dep["path"] for dep in stage.get("deps", []))
+    }
+    assert readers == {"evaluate"}
+    for task in ("tag", "section"):
+        text = (study.folder / f"data/tasks/{task}/examples/test.jsonl").read_text()
+        rows = [json.loads(line) for line in text.splitlines()]
+        assert rows and not any({"label", "tags"} & row.keys() for row in rows)
+
+
+def test_a_frozen_backbone_is_not_stored_again(study) -> None:
+    weights = study.folder / "data/finetuned/tag/encoder_mlm/weights"
+    probe = weights / "linear_probe-50-1.safetensors"
+    assert probe.stat().st_size < 10_000 < (weights / "full-50-1.safetensors").stat().st_size
+    assert not (weights / "full-50-2.safetensors").exists()  # keep_weights: first_seed
+
+
+def test_a_clone_that_pulls_runs_nothing_and_shows_the_same(study, tmp_path) -> None:
+    study.run("dvc", "remote", "add", "--default", "--force", "shared", str(tmp_path / "remote"))
+    study.run("dvc", "push", "--quiet")
+    study.run("git", "add", "--all")
+    study.run("git", "commit", "--quiet", "--message", "results")
+    clone = Project(tmp_path / "clone")
+    url = study.folder.as_uri()
+    study.run("git", "clone", "--quiet", "--depth", "1", url, str(clone.folder))
+    write_environment(clone.folder)
+    clone.run("dvc", "pull", "--quiet")
+    assert clone.repro() == []
+    for name in ("index.html", "trials.csv", "comparison.md", "figures/comparison.svg"):
+        ours, theirs = (p.folder / "reports" / name for p in (study, clone))
+        assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_editing_one_run_reruns_it_and_what_follows_from_it(study) -> None:
+    before = study.outputs()
+    study.edit("pretrain", "decoder_causal", "training", "lr", value=0.002)
+    assert study.repro() == [
+        "check_params",
+        "pretrain@decoder_causal",
+        "finetune@decoder_causal-tag",
+        "finetune@decoder_causal-section",
+        "evaluate@tag",
+        "evaluate@section",
+        "report",
+    ]
+    after = study.outputs()
+    changed = {path for path in before if before[path] != after[path]}
+    assert not any("encoder" in path for path in changed)
+    assert "data/pretrained/decoder_causal" in changed
+
+
+def test_an_objective_is_added_by_one_file_and_one_entry(study) -> None:
+    source = (study.folder / "stages/objectives/mlm.py").read_text()
+    (study.folder / "stages/objectives/masked_words.py").write_text(source)
+    params = YAML(typ="safe").load((study.folder / "params.yaml").read_text())
+    run = params["pretrain"]["encoder_mlm"] | {"objective": {"name": "masked_words"}}
+    study.edit("pretrain", "encoder_masked_words", value=run)
+    ran = study.repro("--dry")
+    assert sorted(ran) == sorted(
+        [
+            "check_params",
+            "pretrain@encoder_masked_words",
+            "finetune@encoder_masked_words-tag",
+            "finetune@encoder_masked_words-section",
+            "evaluate@tag",
+            "evaluate@section",
+            "report",
+        ]
+    )
+
+
+def test_a_mistake_stops_everything_before_anything_runs(study) -> None:
+    study.edit("pretrain", "encoder_mlm", "objective", value={"name": "mml"})
+    output = study.run("dvc", "repro", check=False)
+    assert "mml" in output and "Traceback" not in output
+    before = study.outputs()
+    study.edit("pretrain", "encoder_mlm", "objective", value={"name": "mlm", "mask_porb": 0.2})
+    output = study.run("dvc", "repro", check=False)
+    assert "pretrain.encoder_mlm.objective.mask_porb" in output
+    assert "did you mean 'mask_prob'" in output and "Traceback" not in output
+    assert study.outputs() == before
+
+
+def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(tmp_path) -> None:
+    """kill -9 of DVC alone takes its stage along; the weights are those of a run in one go."""
+    project = clone_of_working_tree(tmp_path / "project")
+    project.environment["CHECKPOINT_SECONDS"] = "0"
+    project.edit("pretrain", "encoder_mlm", "training", "num_steps", value=300)
+    stage, model = "pretrain@encoder_mlm", "data/pretrained/encoder_mlm/model.safetensors"
+    project.repro("encode_corpus")
+    running = subprocess.Popen(
+        ["dvc", "repro", stage],
+        cwd=project.folder,
+        env=project.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    saved = project.folder / ".scratch/pretrain/encoder_mlm"
+    while not (saved.is_dir() and any(saved.glob("[!.]*"))):
+        assert running.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    assert not (project.folder / model).exists()
+    assert project.repro(stage) == [stage]
+    assert not saved.exists()
+    resumed = (project.folder / model).read_bytes()
+    assert project.repro("--force", "--single-item", stage) == [stage]
+    assert (project.folder / model).read_bytes() == resumed
+
+
+def test_run_again_by_force_every_result_is_the_same(tmp_path, study) -> None:
+    project = clone_of_working_tree(tmp_path / "project")
+    project.repro()
+    before = project.outputs()
+    assert len(project.repro("--force")) > 20
+    after = project.outputs()
+    for path in before:
+        assert before[path] == after[path] or path.startswith(MEASURED), path

@@ -1,0 +1,42 @@
+"""Encoded corpora keep their text and where its parts begin."""
+
+import numpy as np
+
+from stages.text.corpus import EncodedCorpus, encode
+from stages.text.tokenizer import BOS_ID, EOS_ID
+from tests.small import documents, small_corpus, small_tokenizer
+
+
+def test_every_document_reads_as_it_was() -> None:
+    corpus = small_corpus()
+    assert len(corpus.document_starts) == len(documents())
+    ends = corpus.document_starts + corpus.document_lengths
+    for document, start, end in zip(documents(), corpus.document_starts, ends, strict=True):
+        tokens = corpus.tokens[start:end]
+        assert (tokens[0], tokens[-1]) == (BOS_ID, EOS_ID)
+        assert "".join(small_tokenizer().decode(tokens).split()) == "".join(
+            "".join(document).split()
+        )
+
+
+def test_sentences_begin_where_they_are_said_to() -> None:
+    corpus = small_corpus()
+    bounds = np.append(corpus.sentence_starts, len(corpus.tokens))
+    sentences = [sentence for document in documents() for sentence in document]
+    assert len(sentences) == len(corpus.sentence_starts)
+    for sentence, start, end in list(zip(sentences, bounds, bounds[1:], strict=False))[:50]:
+        assert small_tokenizer().decode(corpus.tokens[start:end]) == sentence
+
+
+def test_max_tokens_keeps_exactly_so_many_from_the_front() -> None:
+    cut = encode(documents(), small_tokenizer(), max_tokens=1_000)
+    assert cut.tokens.tolist() == small_corpus().tokens[:1_000].tolist()
+    assert cut.document_lengths.sum() == 1_000
+    assert (cut.sentence_starts < 1_000).all()
+
+
+def test_saved_and_loaded_is_the_same(tmp_path) -> None:
+    small_corpus().save(tmp_path / "corpus")
+    loaded = EncodedCorpus.load(tmp_path / "corpus")
+    for name, array in vars(small_corpus()).items():
+        assert np.array_equal(array, getattr(loaded, name))

@@ -1,0 +1,66 @@
+"""Packing: every token once an epoch, rows a pure function of their number."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stages.text.corpus import EncodedCorpus
+from stages.text.packing import Packing
+from tests.small import small_corpus
+
+
+def corpus_of(lengths: list[int]) -> EncodedCorpus:
+    """Documents of these lengths whose tokens are all different."""
+    starts = np.cumsum([0, *lengths[:-1]])
+    return EncodedCorpus(np.arange(sum(lengths)), starts, starts)
+
+
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=20),
+    max_tokens=st.integers(1, 16),
+    seed=st.integers(0, 10),
+)
+@settings(max_examples=60, deadline=None)
+def test_an_epoch_shows_each_token_at_most_once_and_almost_all(lengths, max_tokens, seed) -> None:
+    if sum(lengths) < max_tokens:
+        return
+    packing = Packing(corpus_of(lengths), max_tokens, seed=seed)
+    rows = [packing.row(i) for i in range(packing.rows_per_epoch)]
+    assert all(len(row.tokens) == len(row.document_ids) == max_tokens for row in rows)
+    shown = np.concatenate([row.tokens for row in rows])
+    assert len(np.unique(shown)) == len(shown)
+    assert sum(lengths) - len(shown) < max_tokens
+
+
+@given(lengths=st.lists(st.integers(1, 30), min_size=2, max_size=20), seed=st.integers(0, 10))
+@settings(max_examples=60, deadline=None)
+def test_tokens_share_a_document_id_if_and_only_if_they_share_a_document(lengths, seed) -> None:
+    corpus = corpus_of(lengths)
+    packing = Packing(corpus, max_tokens=min(8, sum(lengths)), seed=seed)
+    document = np.repeat(np.arange(len(lengths)), lengths)
+    for i in range(packing.rows_per_epoch):
+        row = packing.row(i)
+        assert row.document_ids[0] == 1
+        same = document[row.tokens][:, None] == document[row.tokens][None, :]
+        assert np.array_equal(row.document_ids[:, None] == row.document_ids[None, :], same)
+
+
+def test_a_row_is_the_same_whatever_was_asked_for_before() -> None:
+    one, other = (Packing(small_corpus(), 32, seed=3) for _ in range(2))
+    wanted = 2 * one.rows_per_epoch + 5
+    for i in range(wanted):
+        one.row(i)
+    assert np.array_equal(one.row(wanted).tokens, other.row(wanted).tokens)
+
+
+def test_epochs_and_seeds_differ_in_order() -> None:
+    packing, other = Packing(small_corpus(), 32, seed=1), Packing(small_corpus(), 32, seed=2)
+    first = packing.row(0).tokens
+    assert not np.array_equal(first, packing.row(packing.rows_per_epoch).tokens)
+    assert not np.array_equal(first, other.row(0).tokens)
+
+
+def test_a_corpus_shorter_than_a_row_is_refused() -> None:
+    with pytest.raises(ValueError, match="5 tokens, fewer than max_tokens 8"):
+        Packing(corpus_of([5]), 8, seed=1)

@@ -1,0 +1,56 @@
+"""Text to ids and back."""
+
+import numpy as np
+import pytest
+
+from stages.text import tokenizer
+from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL, Tokenizer, Vocabulary
+from tests.small import VOCAB_SIZE, documents, small_tokenizer
+
+
+def test_text_survives_encoding_and_decoding() -> None:
+    texts = [line for document in documents()[:5] for line in document]
+    for text, ids in zip(texts, small_tokenizer().encode(texts), strict=True):
+        assert small_tokenizer().decode(ids) == text
+
+
+def test_what_was_not_in_the_training_text_survives_by_its_bytes() -> None:
+    (ids,) = small_tokenizer().encode(["Ωmega 漢字"])
+    assert small_tokenizer().decode(ids) == "Ωmega 漢字"
+
+
+def test_text_has_no_special_ids_and_no_sentinels() -> None:
+    ids = np.concatenate([np.array(i) for i in small_tokenizer().encode(documents()[0])])
+    assert set(ids.tolist()) <= set(small_tokenizer().regular_ids)
+
+
+def test_vocab_size_is_what_was_asked_for_and_ends_with_the_sentinels() -> None:
+    vocabulary = Vocabulary(VOCAB_SIZE)
+    assert small_tokenizer().vocab_size == VOCAB_SIZE
+    assert vocabulary.sentinel_ids[0] == VOCAB_SIZE - 1
+    assert len(vocabulary.sentinel_ids) == NUM_SENTINELS
+    assert list(vocabulary.regular_ids) == list(range(NUM_SPECIAL, VOCAB_SIZE - NUM_SENTINELS))
+
+
+def test_words_begin_where_a_piece_carries_the_blank() -> None:
+    (ids,) = small_tokenizer().encode(["one two three"])
+    assert small_tokenizer().starts_word[ids].sum() == 3
+    assert small_tokenizer().starts_word[ids[0]]
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe", "char"])
+def test_every_algorithm_trains_twice_to_the_same_bytes(tmp_path, algorithm) -> None:
+    lines = [line for document in documents()[:10] for line in document]
+    paths = [tmp_path / "a" / tokenizer.FILE, tmp_path / "b" / tokenizer.FILE]
+    for path in paths:
+        path.parent.mkdir()
+        tokenizer.train(lines, path, algorithm=algorithm, vocab_size=500, threads=2)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert Tokenizer(paths[0]).encode(["the same"]) == Tokenizer(paths[1]).encode(["the same"])
+
+
+def test_a_vocabulary_that_the_text_cannot_fill_is_refused(tmp_path) -> None:
+    with pytest.raises(ValueError, match="vocab_size 50000 does not suit the text"):
+        tokenizer.train(
+            ["few words"], tmp_path / "t.model", algorithm="unigram", vocab_size=50_000, threads=1
+        )

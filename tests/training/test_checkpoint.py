@@ -1,0 +1,87 @@
+"""Checkpoints: interrupted equals uninterrupted, and nothing wrong is loaded."""
+
+import pytest
+import torch
+
+from stages.training.checkpoint import Resumable, fingerprint, load_weights, save_weights
+from stages.training.loop import Step, train
+from tests.small import small_model
+from tests.training.test_loop import CPU, SCHEDULE, data_of, objective_of
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_interrupted_equals_uninterrupted_bit_for_bit(tmp_path, monkeypatch, dropout) -> None:
+    monkeypatch.setattr("stages.training.loop.CHECKPOINT_SECONDS", 0.0)
+
+    def run(name: str, killed_at: int | None) -> tuple[dict[str, torch.Tensor], list]:
+        def after_step(done: Step) -> dict[str, float]:
+            if done.step == killed_at:
+                raise Killed
+            return {}
+
+        model = small_model("encoder", dropout=dropout)
+        history = train(
+            model,
+            objective_of("mlm"),
+            data_of("mlm"),
+            SCHEDULE,
+            num_steps=12,
+            seed=1,
+            device=CPU,
+            after_step=after_step,
+            resumable=Resumable("run", name, scratch=tmp_path / name),
+        )
+        return dict(model.named_parameters()), history
+
+    weights, history = run("uninterrupted", None)
+    with pytest.raises(Killed):
+        run("interrupted", 7)
+    resumed_weights, resumed_history = run("interrupted", None)
+    assert resumed_history == history
+    assert all(torch.equal(weights[name], resumed_weights[name]) for name in weights)
+
+
+def test_another_fingerprint_finds_nothing_and_clears_the_old(tmp_path) -> None:
+    from stages.training.optimizer import AdamW
+
+    model = small_model("encoder")
+    optimizer = AdamW(model, weight_decay=0.0)
+    Resumable("run", "a", scratch=tmp_path).save(5, model, optimizer, [{"loss": 1.0}])
+    assert Resumable("run", "a", scratch=tmp_path).load(model, optimizer) == (5, [{"loss": 1.0}])
+    assert Resumable("run", "b", scratch=tmp_path).load(model, optimizer) == (0, [])
+    assert Resumable("run", "a", scratch=tmp_path).load(model, optimizer) == (0, [])
+
+
+def test_fingerprint_sees_settings_names_and_contents(tmp_path) -> None:
+    folder = tmp_path / "input"
+    folder.mkdir()
+    (folder / "a").write_text("one")
+    first = fingerprint({"lr": 0.1}, [folder])
+    assert fingerprint({"lr": 0.1}, [folder]) == first
+    assert fingerprint({"lr": 0.2}, [folder]) != first
+    (folder / "a").write_text("two")
+    second = fingerprint({"lr": 0.1}, [folder])
+    (folder / "a").rename(folder / "b")
+    assert len({first, second, fingerprint({"lr": 0.1}, [folder])}) == 3
+
+
+def test_weights_of_another_shape_or_name_are_refused(tmp_path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_weights(small_model("encoder"), path)
+    with pytest.raises(ValueError, match="does not fit this model"):
+        load_weights(small_model("encoder", d_model=64), path)
+    with pytest.raises(ValueError, match="does not fit this model"):
+        load_weights(small_model("encoder_decoder"), path)
+
+
+def test_weights_survive_a_round_trip(tmp_path) -> None:
+    path = tmp_path / "model.safetensors"
+    model, other = small_model("decoder", seed=1), small_model("decoder", seed=2)
+    save_weights(model, path)
+    load_weights(other, path)
+    for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(mine, theirs)

@@ -1,0 +1,66 @@
+"""Labelled examples in epochs."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stages.tasks._task import Example
+from stages.text.batch import Batch, pad
+from stages.training.finetuning import FinetuningData, in_order_of_length
+
+
+class Ids:
+    """A task whose batches are the examples' ids."""
+
+    def collate(self, examples, *, rngs) -> Batch:
+        ids = pad([np.array([int(e.id)]) for e in examples], 0)
+        return Batch(input_ids=ids, document_ids=ids, num_targets={})
+
+
+def examples_of(lengths: list[int]) -> list[Example]:
+    return [Example(str(i), np.zeros(n), np.zeros(1)) for i, n in enumerate(lengths)]
+
+
+@given(
+    lengths=st.lists(st.integers(1, 50), min_size=1, max_size=60),
+    batch_examples=st.integers(1, 9),
+    seed=st.integers(0, 5),
+)
+@settings(max_examples=60, deadline=None)
+def test_an_epoch_holds_each_example_once(lengths, batch_examples, seed) -> None:
+    data = FinetuningData(examples_of(lengths), Ids(), batch_examples=batch_examples, seed=seed)
+    orders = []
+    for epoch in range(2):
+        steps = range(epoch * data.steps_per_epoch, (epoch + 1) * data.steps_per_epoch)
+        batches = [data.micro_batches(step)[0].input_ids.flatten().tolist() for step in steps]
+        orders.append([i for batch in batches for i in batch])
+        assert all(len(batch) <= batch_examples for batch in batches)
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(len(lengths)))
+
+
+def test_epochs_differ_in_order_and_a_step_does_not_remember() -> None:
+    data, other = (
+        FinetuningData(examples_of([5] * 40), Ids(), batch_examples=4, seed=1) for _ in range(2)
+    )
+    first = [data.micro_batches(step)[0].input_ids.tolist() for step in range(10)]
+    second = [data.micro_batches(step)[0].input_ids.tolist() for step in range(10, 20)]
+    assert first != second
+    assert other.micro_batches(13)[0].input_ids.tolist() == second[3]
+
+
+def test_batches_are_of_about_one_length() -> None:
+    """Less padding than in batches of a random order."""
+    lengths = np.random.default_rng(0).integers(5, 50, 256).tolist()
+
+    def padded(batches: list[list[int]]) -> int:
+        return sum(len(batch) * max(lengths[i] for i in batch) for batch in batches)
+
+    data = FinetuningData(examples_of(lengths), Ids(), batch_examples=8, seed=1)
+    bucketed = [data.micro_batches(s)[0].input_ids.flatten().tolist() for s in range(32)]
+    order = np.random.default_rng(1).permutation(256).reshape(32, 8).tolist()
+    assert padded(bucketed) < 0.8 * padded(order)
+
+
+def test_prediction_sees_each_example_once_shortest_first() -> None:
+    batches = list(in_order_of_length(examples_of([3, 1, 2, 5, 4]), batch_examples=2))
+    assert [[e.id for e in batch] for batch in batches] == [["1", "2"], ["0", "4"], ["3"]]

@@ -1,0 +1,144 @@
+"""The training loop: accumulation changes nothing, and learning happens."""
+
+import numpy as np
+import pytest
+import torch
+
+from stages.components import build
+from stages.objectives._objective import Objective
+from stages.params import Training
+from stages.seeding import stream
+from stages.text.packing import Packing
+from stages.text.tokenizer import Vocabulary
+from stages.training.device import Device
+from stages.training.loop import accumulate, count_targets, mean_loss, train
+from stages.training.pretraining import PretrainingData, validation_batches
+from tests.small import VOCAB_SIZE, small_corpus, small_model
+
+CPU = Device("cpu", "float32", compile=False, threads=1)
+PAIRS = [
+    ("encoder", "mlm"),
+    ("decoder", "causal"),
+    ("encoder_decoder", "span_corruption"),
+]
+SCHEDULE = Training(
+    num_steps=60,
+    batch_rows=8,
+    micro_batch_rows=8,
+    max_tokens=32,
+    lr=5e-3,
+    warmup_fraction=0.1,
+    decay="linear",
+    weight_decay=0.0,
+    max_grad_norm=1.0,
+    num_validations=1,
+)
+
+
+def objective_of(name: str) -> Objective:
+    return build("objectives", {"name": name}, Vocabulary(VOCAB_SIZE), 32, where="objective")
+
+
+def data_of(name: str, *, micro_batch_rows: int = 8) -> PretrainingData:
+    packing = Packing(small_corpus(), 32, seed=1)
+    return PretrainingData(
+        packing, objective_of(name), batch_rows=8, micro_batch_rows=micro_batch_rows, seed=1
+    )
+
+
+@pytest.mark.parametrize(("architecture", "objective"), PAIRS)
+def test_micro_batches_change_no_gradient(architecture, objective) -> None:
+    """1 x 8, 4 x 2 and 8 x 1 rows: equal losses, and gradients to float tolerance."""
+    gradients, losses = [], []
+    for rows in (8, 2, 1):
+        model = small_model(architecture)
+        batches = data_of(objective, micro_batch_rows=rows).micro_batches(3)
+        assert len(batches) == 8 // rows
+        losses.append(accumulate(model, objective_of(objective), batches, CPU))
+        gradients.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
+    assert losses == pytest.approx([losses[0]] * 3, rel=1e-5)
+    for other in gradients[1:]:
+        assert other.keys() == gradients[0].keys()
+        for name, gradient in gradients[0].items():
+            torch.testing.assert_close(other[name], gradient, atol=1e-5, rtol=1e-3)
+
+
+def test_micro_batches_hold_the_rows_of_the_step() -> None:
+    whole, parts = (data_of("mlm", micro_batch_rows=r).micro_batches(5) for r in (8, 2))
+    assert torch.equal(whole[0].input_ids, torch.cat([part.input_ids for part in parts]))
+    assert count_targets(whole) == count_targets(parts)
+
+
+class Fixed:
+    """The same batch in every step."""
+
+    def __init__(self, objective: str) -> None:
+        self._batches = data_of(objective).micro_batches(0)
+
+    def micro_batches(self, step: int):
+        return self._batches
+
+
+@pytest.mark.parametrize(("architecture", "objective"), PAIRS)
+def test_one_batch_is_learnt_to_near_its_floor(architecture, objective) -> None:
+    model = small_model(architecture, d_model=64)
+    history = train(
+        model,
+        objective_of(objective),
+        Fixed(objective),
+        SCHEDULE,
+        num_steps=150,
+        seed=1,
+        device=CPU,
+    )
+    assert history[0]["loss"] == pytest.approx(np.log(VOCAB_SIZE), abs=0.3)  # chance
+    assert history[-1]["loss"] < 0.5
+
+
+@pytest.mark.parametrize(("architecture", "objective"), PAIRS)
+def test_pretraining_beats_the_unigram_entropy_of_its_targets(architecture, objective) -> None:
+    """On other rows than it was trained on: context has been used, not frequency alone."""
+    criterion = objective_of(objective)
+    model = small_model(architecture, d_model=64)
+    train(model, criterion, data_of(objective), SCHEDULE, num_steps=250, seed=1, device=CPU)
+    packing = Packing(small_corpus(), 32, seed=2)
+    held_out = validation_batches(packing, criterion, batch_rows=32)
+    labels = torch.cat([b.labels[b.labels >= 0] for b in held_out if b.labels is not None])
+    shares = torch.bincount(labels) / len(labels)
+    entropy = -(shares[shares > 0] * shares[shares > 0].log()).sum().item()
+    assert mean_loss(model, criterion, held_out, CPU) < entropy
+
+
+def test_the_loss_over_batches_is_that_over_one() -> None:
+    """A mean over targets, not a mean of means of batches."""
+    model, criterion = small_model("decoder"), objective_of("causal")
+    packing = Packing(small_corpus(), 32, seed=1)
+    rows = [packing.row(i) for i in range(6)]
+    one = criterion.collate(rows, rngs=[])
+    three = [criterion.collate(part, rngs=[]) for part in (rows[:1], rows[1:3], rows[3:])]
+    expected = mean_loss(model, criterion, [one], CPU)
+    assert mean_loss(model, criterion, three, CPU) == pytest.approx(expected, rel=1e-5)
+
+
+def test_masks_are_drawn_anew_in_each_epoch_but_not_by_who_asks() -> None:
+    data = data_of("mlm")
+    again = data_of("mlm").micro_batches(7)[0]
+    assert torch.equal(data.micro_batches(7)[0].input_ids, again.input_ids)
+    assert stream(1, "corruption", 0).random() != stream(1, "corruption", 1).random()
+
+
+def test_training_needs_no_terminal_and_reports_each_step() -> None:
+    seen: list[int] = []
+    history = train(
+        small_model("decoder"),
+        objective_of("causal"),
+        data_of("causal"),
+        SCHEDULE,
+        num_steps=3,
+        seed=1,
+        device=CPU,
+        after_step=lambda done: (seen.append(done.step), {"seen": float(done.step)})[1],
+    )
+    assert seen == [1, 2, 3]
+    assert [row["seen"] for row in history] == [1.0, 2.0, 3.0]
+    assert all(row["flops"] > 0 for row in history)

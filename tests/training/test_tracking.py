@@ -1,0 +1,323 @@
+import csv
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from stages.params import Params, load
+from stages.training import tracking
+from stages.training.tracking import Tracker, reconcile
+
+PROJECT = Path(__file__).parents[2]
+RUNS = ["encoder_mlm", "decoder_causal"]
+SEEDS = [1, 2]
+
+
+@pytest.fixture(scope="module")
+def fresh_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty MLflow database; making one takes seconds."""
+    path = tmp_path_factory.mktemp("store") / "mlflow.db"
+    MlflowClient(f"sqlite:///{path}").search_experiments()
+    return path
+
+
+@pytest.fixture
+def params(tmp_path: Path, fresh_store: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+    """A project folder, whose path has blanks, with the results of two runs and a baseline."""
+    folder = tmp_path / "a study"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.copy(fresh_store, tracking.STORE)
+    for run in RUNS:
+        write_pretraining(run, "a" * 8)  # equal: two entries may say the same
+    for task in ("tag", "section"):
+        write_evaluation(task)
+    write_report("The encoder leads on `tag`.")
+    return load(PROJECT / "studies" / "smoke.yaml")
+
+
+@pytest.fixture
+def another_store(fresh_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Its address; the variable that names it is restored after the test."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
+    return f"sqlite:///{shutil.copy(fresh_store, tmp_path / 'another.db')}"
+
+
+def write_pretraining(run: str, fingerprint: str) -> None:
+    folder = Path("data/pretrained", run)
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {"objective": {"name": run.split("_")[1]}, "training": {"lr": 0.003}, "seed": 1}
+    about = {"architecture": run.split("_")[0], "settings": settings, "fingerprint": fingerprint}
+    (folder / "run.json").write_text(json.dumps(about))
+    (folder / "metrics.json").write_text(json.dumps({"num_params": 100, "validation_loss": 5.5}))
+    write_table(
+        folder / "history.csv",
+        [
+            {"step": step, "tokens": 64 * step, "loss": 7 - step / 8, "lr": 0.003}
+            | {"validation_loss": 5.5 if step == 8 else ""}
+            for step in range(1, 9)
+        ],
+    )
+
+
+def write_evaluation(task: str, shift: float = 0.0) -> None:
+    """Scores of every run and baseline, by seed: 0.41 and 0.42."""
+    amounts = dict.fromkeys(tracking.AMOUNTS, 1.0)
+    groups = [(run, "full") for run in RUNS] + [("tfidf", "classical")]
+    keys = [
+        {"run": run, "method": method, "task": task, "label_budget": "50", "finetune_seed": seed}
+        for run, method in groups
+        for seed in SEEDS
+    ]
+    scores = [{"metric": "macro_f1", "value": (40 + key["finetune_seed"]) / 100} for key in keys]
+    scores[0]["value"] += shift
+    folder = Path("data/evaluated", task)
+    write_table(folder / "trials.csv", [k | amounts | s for k, s in zip(keys, scores, strict=True)])
+    epochs = [
+        key | {"epoch": epoch, "train_loss": 1 / epoch, "validation_metric": epoch / 10}
+        for key in keys
+        for epoch in (1, 2, 3)
+    ]
+    write_table(folder / "history.csv", epochs)
+
+
+def write_report(comparison: str) -> None:
+    Path("reports/figures").mkdir(parents=True, exist_ok=True)
+    Path("reports/comparison.md").write_text(comparison)
+    Path("reports/index.html").write_text("<html>")
+    Path("reports/figures/comparison.svg").write_text("<svg/>")
+    write_table(Path("reports/trials.csv"), [{"run": "encoder_mlm", "value": 0.5}])
+
+
+def write_table(path: Path, rows: list[dict]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def client() -> MlflowClient:
+    return MlflowClient(tracking.address())
+
+
+def shown(study: str = "smoke") -> list[Run]:
+    experiment = client().get_experiment_by_name(study)
+    assert experiment is not None
+    return client().search_runs([experiment.experiment_id])
+
+
+def current() -> dict[str, Run]:
+    return {name_of(run): run for run in shown() if run.data.tags.get("current") == "true"}
+
+
+def name_of(run: Run) -> str:
+    assert run.info.run_name
+    return run.info.run_name
+
+
+def curve(run: Run, key: str) -> list[tuple[int, float]]:
+    return [(m.step, m.value) for m in client().get_metric_history(run.info.run_id, key)]
+
+
+def everything() -> dict[str, object]:
+    """All that MLflow shows, without its own ids and times."""
+    names = {run.info.run_id: run.info.run_name for run in shown()}
+    return {
+        name_of(run): (
+            run.info.status,
+            run.data.params,
+            {key: curve(run, key) for key in run.data.metrics},
+            names.get(run.data.tags.get("mlflow.parentRunId", "")),
+            run.data.tags["fingerprint"],
+            run.data.tags["current"],
+            sorted(file.path for file in client().list_artifacts(run.info.run_id)),
+        )
+        for run in shown()
+    }
+
+
+def test_mlflow_shows_what_the_files_say(params: Params) -> None:
+    assert reconcile(params)
+    runs = current()
+    assert Counter(run.data.tags["kind"] for run in runs.values()) == {
+        "pretraining": 2,
+        "baseline": 1,
+        "trials": 3 * 2,
+        "comparison": 1,
+    }
+    parent, child = runs["encoder_mlm"], runs["encoder_mlm/tag/full/50"]
+    assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    assert curve(parent, "loss") == [(step, 7 - step / 8) for step in range(1, 9)]
+    assert curve(parent, "validation_loss") == [(8, 5.5)]
+    assert child.data.metrics["macro_f1"] == pytest.approx(0.415)
+    assert curve(child, "macro_f1_by_seed") == [(1, 0.41), (2, 0.42)]
+    assert curve(child, "validation_metric") == [(1, 0.1), (2, 0.2), (3, 0.3)]
+    assert child.data.params["finetune.training.lr"] == "0.001"
+    assert parent.data.params["finetune.training.lr"] == "none"
+    keys = {frozenset(run.data.params) for name, run in runs.items() if name != "comparison"}
+    assert len(keys) == 1
+
+
+def test_the_comparison_brings_its_tables_page_and_figures(params: Params) -> None:
+    reconcile(params)
+    run = current()["comparison"]
+    assert run.data.tags["mlflow.note.content"] == "The encoder leads on `tag`."
+    files = {file.path for file in client().list_artifacts(run.info.run_id)}
+    assert {"comparison.md", "index.html", "trials.csv", "figures"} <= files
+    table = client().load_table(run.info.experiment_id, "tables/trials.json", [run.info.run_id])
+    assert table.to_dict("records") == [{"run": "encoder_mlm", "value": 0.5}]
+
+
+def test_nothing_is_logged_twice(params: Params) -> None:
+    reconcile(params)
+    before = everything()
+    assert reconcile(params)
+    assert everything() == before and len(shown()) == len(before)
+
+
+def test_everything_comes_back_in_a_new_store(params: Params, another_store: str) -> None:
+    reconcile(params)
+    first = everything()
+    os.environ["MLFLOW_TRACKING_URI"] = another_store
+    reconcile(params)
+    assert everything() == first
+
+
+def test_an_interrupted_reconciliation_is_completed(
+    params: Params, another_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reconcile(params)
+    whole = everything()
+    os.environ["MLFLOW_TRACKING_URI"] = another_store
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(MlflowClient, "set_terminated", interrupt)
+        reconcile(params)
+    assert not current()
+    reconcile(params)
+    assert everything() == whole
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_superseded_runs_are_kept_but_not_current(params: Params) -> None:
+    reconcile(params)
+    before = current()
+    write_pretraining("encoder_mlm", "another")
+    write_evaluation("tag", shift=0.1)
+    reconcile(params)
+    changed = {name for name, run in current().items() if run.info.run_id != id_of(before[name])}
+    assert changed == {
+        "encoder_mlm",
+        "encoder_mlm/tag/full/50",
+        "encoder_mlm/section/full/50",  # trained anew from it, with equal scores
+    }
+    assert len(shown()) == len(before) + 3
+
+    write_pretraining("encoder_mlm", "a" * 8)  # as DVC's cache brings it back
+    write_evaluation("tag")
+    reconcile(params)
+    assert {name: id_of(run) for name, run in current().items()} == {
+        name: id_of(run) for name, run in before.items()
+    }
+
+
+def id_of(run: Run) -> str:
+    return run.info.run_id
+
+
+def test_a_run_that_params_no_longer_lists_is_not_current(params: Params) -> None:
+    reconcile(params)
+    fewer = {name: run for name, run in params.pretrain.items() if name != "decoder_causal"}
+    reconcile(params.model_copy(update={"pretrain": fewer}))
+    assert not {name for name in current() if name.startswith("decoder_causal")}
+
+
+def test_an_unfinished_study_shows_what_there_is(params: Params) -> None:
+    for folder in ("data/evaluated", "data/pretrained/decoder_causal", "reports"):
+        shutil.rmtree(folder)
+    assert reconcile(params)
+    assert set(current()) == {"encoder_mlm"}
+
+
+def tracker(fingerprint: str = "a" * 8, delay_s: float = 0) -> Tracker:
+    return Tracker(
+        "smoke",
+        "encoder_mlm",
+        params={"training": {"lr": 0.003}},
+        tags={"architecture": "encoder"},
+        fingerprint=fingerprint,
+        delay_s=delay_s,
+    )
+
+
+def test_a_training_is_mirrored_and_reconciled_into_the_same_run(params: Params) -> None:
+    with tracker() as live:
+        for step in range(1, 9):
+            live.log(step, {"loss": 7 - step / 8, "lr": 0.003})
+    (run,) = shown()
+    assert (run.info.status, run.data.tags["current"]) == ("FINISHED", "true")
+    assert curve(run, "loss") == [(step, 7 - step / 8) for step in range(1, 9)]
+    reconcile(params)
+    assert id_of(current()["encoder_mlm"]) == id_of(run)
+    assert curve(run, "loss") == [(step, 7 - step / 8) for step in range(1, 9)]
+
+
+def test_a_resumed_training_goes_on_in_the_same_run(params: Params) -> None:
+    with pytest.raises(ArithmeticError), tracker() as live:
+        live.log(1, {"loss": 3.0})
+        raise ArithmeticError
+    (run,) = shown()
+    assert run.info.status == "FAILED" and "current" not in run.data.tags
+    with tracker() as live:
+        live.log(1, {"loss": 3.0})  # again: the checkpoint was older
+        live.log(2, {"loss": 2.0})
+    (run,) = shown()
+    assert run.info.status == "FINISHED"
+    assert curve(run, "loss") == [(1, 3.0), (2, 2.0)]
+
+
+def test_a_short_training_leaves_mlflow_alone(params: Params) -> None:
+    began = time.monotonic()
+    with tracker(delay_s=60) as live:
+        live.log(1, {"loss": 3.0})
+    assert time.monotonic() - began < 1
+    assert client().get_experiment_by_name("smoke") is None
+
+
+def test_a_broken_store_stops_neither_training_nor_the_report(
+    params: Params, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("broken.db").write_text("This is no database. " * 100)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{Path('broken.db').resolve()}")
+    with tracker() as live:
+        for step in range(3):
+            live.log(step, {"loss": 1.0})
+    assert not reconcile(params)
+    warnings = capsys.readouterr().err.splitlines()
+    assert len(warnings) == 2 and all("file is not a database" in line for line in warnings)
+
+
+def test_two_processes_may_create_the_store_at_once(params: Params) -> None:
+    Path("mlflow.db").unlink()
+    code = "from stages.training.tracking import View, _alone\nwith _alone(): View('smoke')"
+    unmeasured = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE")}
+    environment = unmeasured | {"PYTHONPATH": str(PROJECT)}
+    both = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(2)]
+    assert [process.wait(60) for process in both] == [0, 0]
+    with closing(sqlite3.connect(tracking.STORE)) as database:
+        names = database.execute("SELECT name FROM experiments").fetchall()
+    assert sorted(names) == [("Default",), ("smoke",)]
