@@ -34,7 +34,9 @@ def main(params: Params) -> None:
 def find_faults(params: Params) -> Iterator[str]:
     """One line for each thing that is wrong, with its path in params.yaml."""
     for key, corpus in params.corpora.items():
-        yield from _source_faults(corpus.source, f"corpora.{key}.source")
+        yield from _source_faults(
+            corpus.source, f"corpora.{key}.source", labelled=False
+        )
     for key, tokenizer in params.tokenizers.items():
         where = f"tokenizers.{key}"
         yield from _unlisted(tokenizer.corpus, params.corpora, f"{where}.corpus")
@@ -43,7 +45,7 @@ def find_faults(params: Params) -> Iterator[str]:
             yield f"{where}.vocab_size: must be more than {least}, not {tokenizer.vocab_size}"
     for key, task in params.tasks.items():
         where = f"tasks.{key}"
-        yield from _source_faults(task.source, f"{where}.source")
+        yield from _source_faults(task.source, f"{where}.source", labelled=True)
         yield from _fault_of(lambda t=task, w=where: _check("tasks", t.task, f"{w}.task"))
         for budget in params.finetune.label_budgets:
             if budget != "all" and task.num_train != "all" and int(budget) > int(task.num_train):
@@ -141,8 +143,17 @@ def _baseline_faults(params: Params, baseline: Mapping[str, Any], where: str) ->
             yield f"{where}: fits {', '.join(fits)}, and no task of the study is one"
 
 
-def _source_faults(source: Mapping[str, Any], where: str) -> Iterator[str]:
-    yield from _fault_of(lambda: build("sources", source, where=where))
+def _source_faults(source: Mapping[str, Any], where: str, *, labelled: bool) -> Iterator[str]:
+    """Those of the settings, and those that the beginnings of the files show."""
+    try:
+        built = build("sources", source, where=where)
+    except ValueError as error:
+        yield str(error)
+        return
+    try:
+        built.check(labelled=labelled)
+    except ValueError as error:
+        yield f"{where}: {error}"
 
 
 def _check(folder: str, entry: Mapping[str, Any], where: str) -> None:

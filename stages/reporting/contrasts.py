@@ -126,7 +126,7 @@ def axis_between(a: Group, b: Group) -> Axis | None:
     if not same_model:
         return "size"
     settings = {key.partition(".")[0] for key in _differing(a.settings, b.settings)}
-    return settings.pop() if len(settings) == 1 else None  # type: ignore[return-value]
+    return next(axis for axis in AXES if axis in settings) if len(settings) == 1 else None
 
 
 def pairs(candidates: Sequence[Group]) -> list[tuple[Axis, Group, Group]]:
