@@ -34,9 +34,7 @@ def main(params: Params) -> None:
 def find_faults(params: Params) -> Iterator[str]:
     """One line for each thing that is wrong, with its path in params.yaml."""
     for key, corpus in params.corpora.items():
-        yield from _source_faults(
-            corpus.source, f"corpora.{key}.source", labelled=False
-        )
+        yield from _source_faults(corpus.source, f"corpora.{key}.source", labelled=False)
     for key, tokenizer in params.tokenizers.items():
         where = f"tokenizers.{key}"
         yield from _unlisted(tokenizer.corpus, params.corpora, f"{where}.corpus")
