@@ -29,10 +29,6 @@ from stages.process import run_stage
 ACCURACY = {"classification": "accuracy", "tagging": "word_accuracy"}
 
 
-def repeats(raw: Mapping[str, Any], task: str) -> list[Mapping[str, Any]]:
-    return [raw["evaluation"]]
-
-
 def main(params: Params, task: str) -> None:
     entry(params.tasks, task, where="tasks")
     about = read_json(Path("data/tasks", task, "examples", "task.json"))
@@ -75,4 +71,4 @@ def _answers(folder: Path, kind: type[Prediction]) -> Mapping[tuple[Any, ...], d
 
 
 if __name__ == "__main__":
-    run_stage(main, "task", repeats=repeats)
+    run_stage(main, "task")

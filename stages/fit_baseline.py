@@ -3,10 +3,8 @@
 Each baseline learns from as many labels as the fine-tuned runs and predicts the same test rows.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -16,10 +14,6 @@ from stages.evaluation.metrics import score
 from stages.evaluation.trials import BaselinePrediction, Trial, write
 from stages.params import Params, entry
 from stages.process import run_stage
-
-
-def repeats(raw: Mapping[str, Any], task: str) -> list[Mapping[str, Any]]:
-    return [raw["baselines"], {"label_budgets": raw["finetune"]["label_budgets"]}]
 
 
 def main(params: Params, task: str) -> None:
@@ -83,4 +77,4 @@ def _trial(run: str, architecture: str, task: str, label_budget: str) -> Trial:
 
 
 if __name__ == "__main__":
-    run_stage(main, "task", repeats=repeats)
+    run_stage(main, "task")

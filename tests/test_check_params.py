@@ -80,7 +80,7 @@ def test_the_studies_that_are_shipped_have_no_fault(path) -> None:
             "tokenizers.unigram.vocab_size: must be more than 361",
         ),
         ("corpus: prose, alg", "corpus: pros, alg", "tokenizers.unigram.corpus: unknown 'pros'"),
-        ("path: requirements.lock", "path: nowhere.txt", "there is no 'nowhere.txt'"),
+        ("path: requirements.lock", "path: nowhere.txt", "no such file or folder: nowhere.txt"),
         ("name: installed_docs", "name: installed", "corpora.prose.source.name: unknown"),
         ("{name: tagging", "{name: taging", "tasks.tag.task.name: unknown 'taging'"),
         ("label_subwords: first", "label_subwords: some", "tasks.tag.task.label_subwords: input"),

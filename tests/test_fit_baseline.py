@@ -8,7 +8,6 @@ import pytest
 from stages import fit_baseline
 from stages.artifacts import write_json, write_jsonl
 from stages.params import Params
-from stages.process import flags
 from tests.synthetic_study import raw_params
 
 WORDS = {"fruit": ["apple", "pear"], "tool": ["hammer", "saw"]}
@@ -101,14 +100,3 @@ def test_more_labels_than_there_are_is_refused(params: Params) -> None:
 def test_an_unknown_task_is_refused_with_the_known_ones(params: Params) -> None:
     with pytest.raises(ValueError, match="tasks: unknown 'tipe'; did you mean 'type'"):
         fit_baseline.main(params, "tipe")
-
-
-def test_only_what_a_baseline_uses_is_repeated_to_dvc() -> None:
-    """So editing how runs are fine-tuned fits no baseline anew."""
-    raw = raw_params()
-    before = flags(*fit_baseline.repeats(raw, "type"))
-    raw["finetune"]["methods"]["full"]["training"]["lr"] = 0.5
-    raw["finetune"]["seeds"] = [7]
-    assert flags(*fit_baseline.repeats(raw, "type")) == before
-    raw["finetune"]["label_budgets"] = [7]
-    assert flags(*fit_baseline.repeats(raw, "type")) != before
