@@ -1,0 +1,103 @@
+"""The stages that train, one after the other, on a little text."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stages import encode_corpus, finetune, pretrain, train_tokenizer
+from stages.artifacts import read_json, write_json, write_jsonl
+from stages.evaluation import trials
+from stages.params import Params, load
+from tests.small import documents
+from tests.test_params import edited
+
+SMOKE_EDITS = {"threads: 2": "threads: 1", "vocab_size: 2048": "vocab_size: 600"}
+
+
+@pytest.fixture
+def params(tmp_path, monkeypatch) -> Params:
+    """The smoke study on topics of the language reference; tags are of words in capitals."""
+    path = edited(tmp_path, "num_steps: 40", "num_steps: 6")
+    text = path.read_text()
+    for old, new in SMOKE_EDITS.items():
+        text = text.replace(old, new, 1)
+    path.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    corpus, examples = Path("data/corpora/prose"), Path("data/tasks/tag/examples")
+    for folder in (corpus, examples, Path("data/pretrained"), Path("data/encoded/none")):
+        folder.mkdir(parents=True)
+    rows = [{"id": str(i), "sentences": lines} for i, lines in enumerate(documents())]
+    write_jsonl(corpus / "train.jsonl", rows[8:])
+    write_jsonl(corpus / "validation.jsonl", rows[:8])
+    write_json(corpus / "corpus.json", {"max_tokens": "all"})
+    lines = [line.split()[:12] for document in documents()[:12] for line in document][:90]
+    tagged = [
+        {"id": str(i), "words": words, "tags": ["B-CODE" if w.istitle() else "O" for w in words]}
+        for i, words in enumerate(lines)
+    ]
+    write_jsonl(examples / "train.jsonl", tagged[:60])
+    write_jsonl(examples / "validation.jsonl", tagged[60:75])
+    unlabelled = [{"id": row["id"], "words": row["words"]} for row in tagged[75:]]
+    write_jsonl(examples / "test.jsonl", unlabelled)
+    task = {"task": {"name": "tagging"}, "labels": ["B-CODE", "O"], "metric": "entity_f1"}
+    write_json(examples / "task.json", task)
+    return load(path)
+
+
+def test_from_text_to_predictions(params) -> None:
+    train_tokenizer.main(params, "unigram")
+    encode_corpus.main(params, "prose", "unigram")
+    counts = read_json(Path("data/encoded/prose/unigram/encoded.json"))
+    assert counts["train_documents"] == len(documents()) - 8
+
+    Path("data/encoded/none/unigram").write_text("nothing\n")
+    Path("data/pretrained/none").write_text("nothing\n")
+    for run in ("encoder_mlm", "encoder_scratch"):
+        pretrain.main(params, run)
+    trained, scratch = (
+        read_json(Path("data/pretrained", run, "metrics.json"))
+        for run in ("encoder_mlm", "encoder_scratch")
+    )
+    assert trained["pretrain_tokens"] == 6 * 16 * 64
+    assert scratch["pretrain_tokens"] == scratch["pretrain_flops"] == 0
+    assert trained["num_params"] == scratch["num_params"]
+    history = Path("data/pretrained/encoder_mlm/history.csv").read_text().splitlines()
+    assert len(history) == 1 + 6
+
+    finetune.main(params, "encoder_mlm", "tag")
+    folder = Path("data/finetuned/tag/encoder_mlm")
+    rows = trials.read(folder / "trials.csv", trials.Trial)
+    assert [(row.method, row.finetune_seed) for row in rows] == [
+        ("full", 1),
+        ("full", 2),
+        ("linear_probe", 1),
+        ("linear_probe", 2),
+    ]
+    full, _, probe, _ = rows
+    assert probe.num_trained_params < full.num_trained_params
+    assert probe.finetune_flops < full.finetune_flops
+    predictions = trials.read(folder / "predictions.csv.gz", trials.Prediction)
+    test = Path("data/tasks/tag/examples/test.jsonl").read_text().splitlines()
+    assert len(predictions) == len(rows) * len(test)
+    words = {row["id"]: row["words"] for row in map(json.loads, test)}
+    assert all(len(p.prediction.split()) == len(words[p.id]) for p in predictions)
+    kept = sorted(path.name for path in (folder / "weights").iterdir())
+    assert kept == ["full-50-1.safetensors", "linear_probe-50-1.safetensors"]
+
+
+def test_a_corpus_smaller_than_asked_for_is_refused(params) -> None:
+    train_tokenizer.main(params, "unigram")
+    write_json(Path("data/corpora/prose/corpus.json"), {"max_tokens": 10**9})
+    with pytest.raises(ValueError, match=r"corpora\.prose\.max_tokens: the corpus has only"):
+        encode_corpus.main(params, "prose", "unigram")
+    assert not Path("data/encoded/prose/unigram").exists()
+
+
+def test_a_vocabulary_too_large_for_the_text_is_refused(params) -> None:
+    larger = params.tokenizers["unigram"].model_copy(update={"vocab_size": 90_000})
+    with pytest.raises(ValueError, match=r"tokenizers\.unigram: vocab_size 90000 does not suit"):
+        train_tokenizer.main(
+            params.model_copy(update={"tokenizers": {"unigram": larger}}), "unigram"
+        )
+    assert not Path("data/tokenizers/unigram").exists()
