@@ -67,18 +67,23 @@ class Tokenizer(Strict):
     max_sentences: Positive  # sampled to train on
 
 
-class Training(Strict):
-    """One optimisation: AdamW, linear warm-up, then the decay."""
+class Optimisation(Strict):
+    """AdamW, linear warm-up, then the decay."""
 
-    num_steps: Positive
-    batch_rows: Positive  # rows of max_tokens tokens in a step
-    micro_batch_rows: Positive  # rows in memory at once; changes no result
-    max_tokens: Positive
     lr: Annotated[Real, Field(gt=0)]
     warmup_fraction: Fraction
     decay: Literal["linear", "cosine", "constant"]
     weight_decay: Annotated[Real, Field(ge=0)]
     max_grad_norm: Annotated[Real, Field(gt=0)]
+
+
+class Training(Optimisation):
+    """Of a run, on unlabelled rows."""
+
+    num_steps: Positive
+    batch_rows: Positive  # rows of max_tokens tokens in a step
+    micro_batch_rows: Positive  # rows in memory at once; changes no result
+    max_tokens: Positive
     num_validations: Positive  # evenly spaced over the steps, the last one at the end
 
 
@@ -105,16 +110,11 @@ class Task(Strict):
     seed: int  # of the samples
 
 
-class Adaptation(Strict):
-    """One optimisation on labelled examples."""
+class Adaptation(Optimisation):
+    """Of a trial, on labelled examples."""
 
     num_epochs: Positive
     batch_examples: Positive
-    lr: Annotated[Real, Field(gt=0)]
-    warmup_fraction: Fraction
-    decay: Literal["linear", "cosine", "constant"]
-    weight_decay: Annotated[Real, Field(ge=0)]
-    max_grad_norm: Annotated[Real, Field(gt=0)]
 
 
 class Method(Strict):

@@ -3,7 +3,6 @@
 import csv
 import resource
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,6 @@ History = list[dict[str, float]]
 
 def main(params: Params, key: str) -> None:
     run = entry(params.pretrain, key, where="pretrain")
-    began = time.monotonic()
     device = resolve(params.compute, threads=params.compute.threads)
     inputs = [
         ENCODED / run.corpus / run.tokenizer,
@@ -50,6 +48,7 @@ def main(params: Params, key: str) -> None:
     ]
     settings = run.model_dump() | {"compute": device.describe()}
     identity = fingerprint(settings, [*inputs, *code_of(run)])
+    resumable = Resumable(f"pretrain/{key}", identity)
 
     tokenizer_path = TOKENIZERS / run.tokenizer / TOKENIZER
     tokenizer = Tokenizer(tokenizer_path)
@@ -72,7 +71,6 @@ def main(params: Params, key: str) -> None:
     )
     account = _params(model)
     history: History = []
-    resumable = Resumable(f"pretrain/{key}", identity)
     if objective.trains:
         with Tracker(
             params.study,
@@ -100,8 +98,8 @@ def main(params: Params, key: str) -> None:
                 "fingerprint": identity,
             },
         )
+    _write_timing(TIMINGS / f"{key}.json", resumable.wall_time_s(), account, device)
     resumable.clear()
-    _write_timing(TIMINGS / f"{key}.json", began, account, device)
 
 
 def code_of(run: Run) -> list[Path]:
@@ -219,9 +217,8 @@ def _thinned(history: History, run: Run) -> Iterator[dict[str, Any]]:
             }
 
 
-def _write_timing(path: Path, began: float, account: dict[str, float], device: Device) -> None:
+def _write_timing(path: Path, seconds: float, account: dict[str, float], device: Device) -> None:
     """What was measured about the machine, apart from every artifact that others depend on."""
-    seconds = time.monotonic() - began
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     if device.device == "cuda":
         memory = torch.cuda.max_memory_allocated()

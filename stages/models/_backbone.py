@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.models._blocks import Dimensions, Embedding
+from stages.models._blocks import Block, Dimensions, Embedding
 from stages.text.batch import Batch
 
 Pooling = Literal["mean", "first", "last"]
@@ -59,7 +59,8 @@ class Backbone(nn.Module, ABC):
     @torch.no_grad()
     def initialise(self, *, generator: torch.Generator, std: float = 0.02) -> None:
         """Draw all weights anew: normal with BERT's 0.02, smaller for layers that write into the
-        residual stream (GPT-2: over the root of their number); biases 0, norms 1."""
+        residual stream (GPT-2: over the root of their number); norms 1, biases 0 but for those by
+        which self-attention begins local."""
         writers = 3 if self.architecture == "encoder_decoder" else 2
         residual_std = std / (writers * self.dims.num_layers) ** 0.5
         for name, weight in self.named_parameters():
@@ -68,6 +69,10 @@ class Backbone(nn.Module, ABC):
                 weight.normal_(0, residual_std if writes else std, generator=generator)
             else:
                 weight.fill_(1.0 if name.endswith("weight") else 0.0)
+        if self.dims.positions == "rotary":
+            for block in self.modules():
+                if isinstance(block, Block):
+                    block.attention.initialise_locality(self.dims.locality, generator=generator)
 
 
 def stack_flops(

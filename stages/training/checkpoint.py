@@ -5,6 +5,7 @@ Weights are safetensors beside a JSON of the configuration. Nothing is pickled.
 
 import hashlib
 import json
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,12 +62,19 @@ class Resumable:
     def __init__(self, name: str, fingerprint: str, *, scratch: Path = SCRATCH) -> None:
         self._folder = scratch / name
         self._path = self._folder / f"{fingerprint}.safetensors"
+        self._began, self._earlier_s = time.monotonic(), 0.0
+
+    def wall_time_s(self) -> float:
+        """The time taken so far, that of interrupted processes up to their last state included."""
+        return self._earlier_s + time.monotonic() - self._began
 
     def save(self, step: int, model: nn.Module, optimizer: AdamW, history: list[Any]) -> None:
         tensors = {f"{MODEL}{name}": weight for name, weight in model.named_parameters()}
         for name, state in optimizer.state.items():
             tensors |= {f"{key}:{name}": value for key, value in state.items()}
-        record = json.dumps({"step": step, "history": history})
+        record = json.dumps(
+            {"step": step, "history": history, "wall_time_s": self.wall_time_s()}
+        )
         with replacing(self._path) as temporary:
             cpu = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
             save_file(cpu, temporary, metadata={"record": record})
@@ -87,6 +95,7 @@ class Resumable:
                 else:
                     state.setdefault(name, {})[kind] = file.get_tensor(key)
         optimizer.load(state)
+        self._earlier_s = record["wall_time_s"]
         return record["step"], record["history"]
 
     def clear(self) -> None:

@@ -43,7 +43,7 @@ class Data(Protocol):
 
 @runtime_checkable
 class Schedule(Protocol):
-    """The settings of an optimisation: ``params.Training`` and ``params.Adaptation``."""
+    """The settings of an optimisation: ``params.Optimisation``."""
 
     @property
     def lr(self) -> float: ...

@@ -125,6 +125,7 @@ def test_weights_are_a_function_of_the_seed(architecture) -> None:
     ("settings", "message"),
     [
         ({"num_heads": 3}, "num_heads 3 must divide d_model 32"),
+        ({"locality": -1.0}, "locality must be at least 0, not -1.0"),
         ({"d_model": 6}, "rotary positions need an even"),
         ({"num_layers": 0}, "num_layers must be at least 1"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\)"),

@@ -37,6 +37,43 @@ def test_attention_by_hand() -> None:
     torch.testing.assert_close(out[0, 0], x[0, 0])
 
 
+def weights_of_the_middle(locality: float) -> torch.Tensor:
+    """How much of each of 41 tokens attention mixes into the middle one, contents left out."""
+    dims = Dimensions(d_model=256, num_layers=1, num_heads=1, d_ff=2)
+    attention = Attention(dims)
+    with torch.no_grad():
+        for weight in attention.parameters():
+            weight.zero_()
+        attention.key_value.weight[dims.d_model :] = torch.eye(dims.d_model)
+        attention.output.weight.copy_(torch.eye(dims.d_model))
+    attention.initialise_locality(locality, generator=torch.Generator().manual_seed(0))
+    ids = torch.ones(1, 41, dtype=torch.long)
+    tokens = torch.eye(dims.d_model)[None, :41]
+    return attention(tokens, tokens, attention_mask(ids, ids))[0, 20, :41]
+
+
+def test_attention_begins_local() -> None:
+    """The nearer of two of the next four tokens weighs more, and so on both sides."""
+    weights = weights_of_the_middle(11.0)
+    torch.testing.assert_close(weights, weights.flip(0))
+    assert weights[20:25].diff().max() < 0
+    assert weights[18:23].sum() > 3 * 5 / 41
+
+
+def test_without_locality_every_token_weighs_the_same() -> None:
+    torch.testing.assert_close(weights_of_the_middle(0.0), torch.full((41,), 1 / 41))
+
+
+def test_locality_is_the_logit_of_a_token_for_itself() -> None:
+    """On average over heads: |bias|^2 / root of a head's width."""
+    attention = Attention(Dimensions(d_model=512, num_layers=1, num_heads=16, d_ff=2))
+    attention.initialise_locality(11.0, generator=torch.Generator().manual_seed(0))
+    heads = attention.query.bias.unflatten(0, (16, 32))
+    torch.testing.assert_close(
+        (heads.square().sum(1) / 32**0.5).mean(), torch.tensor(11.0), atol=1.5, rtol=0
+    )
+
+
 def test_mask_of_two_documents_and_padding() -> None:
     ids = torch.tensor([[1, 1, 2, 0]])
     bidirectional = attention_mask(ids, ids)[0, 0]

@@ -5,6 +5,7 @@ import torch
 
 from stages.training.checkpoint import Resumable, fingerprint, load_weights, save_weights
 from stages.training.loop import Step, train
+from stages.training.optimizer import AdamW
 from tests.small import small_model
 from tests.training.test_loop import CPU, SCHEDULE, data_of, objective_of
 
@@ -46,14 +47,26 @@ def test_interrupted_equals_uninterrupted_bit_for_bit(tmp_path, monkeypatch, dro
 
 
 def test_another_fingerprint_finds_nothing_and_clears_the_old(tmp_path) -> None:
-    from stages.training.optimizer import AdamW
-
     model = small_model("encoder")
     optimizer = AdamW(model, weight_decay=0.0)
     Resumable("run", "a", scratch=tmp_path).save(5, model, optimizer, [{"loss": 1.0}])
     assert Resumable("run", "a", scratch=tmp_path).load(model, optimizer) == (5, [{"loss": 1.0}])
     assert Resumable("run", "b", scratch=tmp_path).load(model, optimizer) == (0, [])
     assert Resumable("run", "a", scratch=tmp_path).load(model, optimizer) == (0, [])
+
+
+def test_time_of_an_interrupted_process_counts(tmp_path, monkeypatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("stages.training.checkpoint.time.monotonic", lambda: now)
+    model = small_model("encoder")
+    optimizer = AdamW(model, weight_decay=0.0)
+    first = Resumable("run", "a", scratch=tmp_path)
+    now = 130.0
+    first.save(5, model, optimizer, [])
+    second = Resumable("run", "a", scratch=tmp_path)
+    second.load(model, optimizer)
+    now = 137.0
+    assert second.wall_time_s() == 30 + 7
 
 
 def test_fingerprint_sees_settings_names_and_contents(tmp_path) -> None:
