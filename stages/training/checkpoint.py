@@ -72,9 +72,7 @@ class Resumable:
         tensors = {f"{MODEL}{name}": weight for name, weight in model.named_parameters()}
         for name, state in optimizer.state.items():
             tensors |= {f"{key}:{name}": value for key, value in state.items()}
-        record = json.dumps(
-            {"step": step, "history": history, "wall_time_s": self.wall_time_s()}
-        )
+        record = json.dumps({"step": step, "history": history, "wall_time_s": self.wall_time_s()})
         with replacing(self._path) as temporary:
             cpu = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
             save_file(cpu, temporary, metadata={"record": record})
