@@ -212,7 +212,9 @@ class View:
             self.client.log_artifact(run_id, path)
         for path in (Path(path) for path in record.artifacts if path.endswith(".csv")):
             self.client.log_table(run_id, _table(path), f"tables/{path.stem}.json")
-        self.client.set_terminated(run_id)
+        # What was mirrored live ended with its training, not now.
+        ended = run.info.end_time if run.info.status == "FINISHED" else None
+        self.client.set_terminated(run_id, end_time=ended)
         # The tag "content" comes last: what is interrupted before is logged again.
         self.log(run, points=record.points, costs=record.costs, params=record.params, tags=tags)
 

@@ -209,7 +209,7 @@ def test_an_interrupted_reconciliation_is_completed(
     assert everything() == whole
 
 
-def interrupt(*_: object) -> None:
+def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
@@ -272,7 +272,9 @@ def test_a_training_is_mirrored_and_reconciled_into_the_same_run(params: Params)
     assert (run.info.status, run.data.tags["current"]) == ("FINISHED", "true")
     assert curve(run, "loss") == [(step, 7 - step / 8) for step in range(1, 9)]
     reconcile(params)
-    assert id_of(current()["encoder_mlm"]) == id_of(run)
+    reconciled = current()["encoder_mlm"]
+    assert id_of(reconciled) == id_of(run)
+    assert reconciled.info.end_time == run.info.end_time
     assert curve(run, "loss") == [(step, 7 - step / 8) for step in range(1, 9)]
 
 
