@@ -20,7 +20,7 @@ from stages.components import build
 from stages.evaluation import metrics, trials
 from stages.methods._method import Method
 from stages.models._backbone import Backbone
-from stages.models._heads import Adapted
+from stages.models._heads import Headed, initialise_head
 from stages.params import Params, entry
 from stages.process import die_with_parent, run_stage
 from stages.seeding import torch_stream
@@ -206,7 +206,7 @@ class Bench:
         )
 
     @torch.no_grad()
-    def predict(self, model: Adapted, examples: list[Example]) -> list[str]:
+    def predict(self, model: Headed, examples: list[Example]) -> list[str]:
         """A prediction for each example, in the order of the examples."""
         model.eval()
         found: dict[str, str] = {}
@@ -217,7 +217,7 @@ class Bench:
             found |= {e.id: p for e, p in zip(part, predictions, strict=True)}
         return [found[example.id] for example in examples]
 
-    def score(self, model: Adapted) -> float:
+    def score(self, model: Headed) -> float:
         """The task's metric on the validation examples."""
         gold = [
             " ".join(row["tags"]) if "tags" in row else row["label"]
@@ -225,7 +225,7 @@ class Bench:
         ]
         return metrics.score(self.task_record["metric"], gold, self.predict(model, self.validation))
 
-    def _model(self, cell: Cell, method: Method) -> Adapted:
+    def _model(self, cell: Cell, method: Method) -> Headed:
         settings = self.run_record["settings"]["model"]
         backbone: Backbone = build(
             "models", settings, self.tokenizer.vocab_size, where=f"pretrain.{self.run_key}.model"
@@ -233,8 +233,8 @@ class Bench:
         load_weights(backbone, self.pretrained / WEIGHTS)
         backbone = backbone.for_tokens()
         head = self.task.head(backbone)
-        head.initialise(generator=torch_stream(cell.finetune_seed, "head"))
-        model = Adapted(backbone, head)
+        initialise_head(head, generator=torch_stream(cell.finetune_seed, "head"))
+        model = Headed(backbone, head)
         method.apply(model, generator=torch_stream(cell.finetune_seed, "method"))
         return model.to(self.device.torch)
 
@@ -287,7 +287,7 @@ class Bench:
 class _Watch:
     """Scores a model on the validation examples after each epoch and keeps its best weights."""
 
-    def __init__(self, bench: Bench, cell: Cell, model: Adapted, steps_per_epoch: int) -> None:
+    def __init__(self, bench: Bench, cell: Cell, model: Headed, steps_per_epoch: int) -> None:
         self._bench, self._cell, self._model = bench, cell, model
         self._steps_per_epoch = steps_per_epoch
         self._losses: list[float] = []

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
-from stages.artifacts import replacing, sha256, write_json
+from stages.artifacts import read_json, replacing, sha256, write_json
 from stages.components import STAGES, build
 from stages.models._backbone import Backbone
+from stages.models._heads import Headed, initialise_head
 from stages.objectives._objective import Objective
 from stages.params import NONE, Params, Run, entry
 from stages.process import run_stage
@@ -52,31 +53,34 @@ def main(params: Params, key: str) -> None:
 
     tokenizer_path = TOKENIZERS / run.tokenizer / TOKENIZER
     tokenizer = Tokenizer(tokenizer_path)
-    model: Backbone = build(
-        "models", run.model, tokenizer.vocab_size, where=f"pretrain.{key}.model"
-    )
-    # How to begin: resume if an interrupted process left a state (in train), else the parent's
-    # weights, else scratch.
-    if run.parent == NONE:
-        model.initialise(generator=torch_stream(run.seed, "weights"))
-    else:
-        load_weights(model, PRETRAINED / run.parent / WEIGHTS)
-    model.to(device.torch)
+    where = f"pretrain.{key}"
+    backbone: Backbone = build("models", run.model, tokenizer.vocab_size, where=f"{where}.model")
     objective: Objective = build(
         "objectives",
         run.objective,
         tokenizer,
         run.training.max_tokens,
-        where=f"pretrain.{key}.objective",
+        where=f"{where}.objective",
     )
-    account = _params(model)
+    # How to begin: resume if an interrupted process left a state (in train), else from the parent's
+    # weights or what a teacher gives, else from scratch.
+    if run.parent == NONE or objective.has_teacher:
+        backbone.initialise(generator=torch_stream(run.seed, "weights"))
+    else:
+        load_weights(backbone, PRETRAINED / run.parent / WEIGHTS)
+    if objective.has_teacher:
+        objective.learn_from(_teacher(run, tokenizer.vocab_size).to(device.torch), backbone)
+    model = Headed(backbone, objective.head(backbone))
+    initialise_head(model.head, generator=torch_stream(run.seed, "head"))
+    model.to(device.torch)
+    account = _params(backbone)
     history: History = []
     if objective.trains:
         with Tracker(
             params.study,
             key,
             params=settings,
-            tags={"architecture": model.architecture, "corpus": run.corpus},
+            tags={"architecture": backbone.architecture, "corpus": run.corpus},
             fingerprint=identity,
         ) as tracker:
             history = _train(model, objective, run, key, device, resumable, tracker)
@@ -84,7 +88,7 @@ def main(params: Params, key: str) -> None:
 
     with replacing(PRETRAINED / key) as folder:
         folder.mkdir()
-        save_weights(model, folder / WEIGHTS)
+        save_weights(backbone, folder / WEIGHTS)
         shutil.copyfile(tokenizer_path, folder / TOKENIZER)
         _write_history(history, run, folder / "history.csv")
         write_json(folder / "metrics.json", account)
@@ -92,7 +96,7 @@ def main(params: Params, key: str) -> None:
             folder / "run.json",
             {
                 "run": key,
-                "architecture": model.architecture,
+                "architecture": backbone.architecture,
                 "settings": settings,
                 "tokenizer": sha256(tokenizer_path),
                 "fingerprint": identity,
@@ -100,6 +104,15 @@ def main(params: Params, key: str) -> None:
         )
     _write_timing(TIMINGS / f"{key}.json", resumable.wall_time_s(), account, device)
     resumable.clear()
+
+
+def _teacher(run: Run, vocab_size: int) -> Backbone:
+    """The parent's model with its weights, frozen."""
+    parent = PRETRAINED / run.parent
+    settings = read_json(parent / "run.json")["settings"]["model"]
+    teacher: Backbone = build("models", settings, vocab_size, where=f"pretrain.{run.parent}.model")
+    load_weights(teacher, parent / WEIGHTS)
+    return teacher.requires_grad_(False).eval()
 
 
 def code_of(run: Run) -> list[Path]:
@@ -113,7 +126,7 @@ def code_of(run: Run) -> list[Path]:
 
 
 def _train(
-    model: Backbone,
+    model: Headed,
     objective: Objective,
     run: Run,
     key: str,
@@ -170,10 +183,10 @@ def _is_validation_step(step: int, run: Run) -> bool:
     return step * count // total > (step - 1) * count // total
 
 
-def _params(model: Backbone) -> dict[str, float]:
+def _params(backbone: Backbone) -> dict[str, float]:
     """The size of the model, in parameters, and no work as yet."""
-    total = sum(p.numel() for p in model.parameters())
-    embedding = sum(p.numel() for p in model.embedding.parameters())
+    total = sum(p.numel() for p in backbone.parameters())
+    embedding = sum(p.numel() for p in backbone.embedding.parameters())
     return {
         "num_params": total,
         "num_embedding_params": embedding,

@@ -7,8 +7,11 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
+from torch import nn
+
 from stages.components import build
 from stages.models._backbone import Backbone
+from stages.models._heads import Headed
 from stages.seeding import torch_stream
 from stages.text import tokenizer
 from stages.text.corpus import EncodedCorpus, encode
@@ -41,6 +44,11 @@ def small_tokenizer() -> Tokenizer:
 @cache
 def small_corpus() -> EncodedCorpus:
     return encode(documents(), small_tokenizer())
+
+
+def headless(backbone: Backbone) -> Headed:
+    """The backbone as an objective without a head of its own trains it."""
+    return Headed(backbone, nn.Identity())
 
 
 def small_model(architecture: str, *, seed: int = 1, **settings: Any) -> Any:

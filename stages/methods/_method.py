@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import torch
 
-from stages.models._heads import Adapted
+from stages.models._heads import Headed
 from stages.text.batch import Batch
 
 
@@ -16,10 +16,10 @@ class Method(ABC):
     freezes_backbone: ClassVar[bool]  # then trials of one method share its states
 
     @abstractmethod
-    def apply(self, model: Adapted, *, generator: torch.Generator) -> None:
+    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
         """Prepare the model in place; new weights are drawn from ``generator``."""
 
     def before_training(  # noqa: B027 (most methods have nothing to do)
-        self, model: Adapted, batches: Iterable[Batch]
+        self, model: Headed, batches: Iterable[Batch]
     ) -> None:
         """See every batch that will be trained on or predicted, once, in a fixed order."""

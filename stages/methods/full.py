@@ -3,11 +3,11 @@
 import torch
 
 from stages.methods._method import Method
-from stages.models._heads import Adapted
+from stages.models._heads import Headed
 
 
 class Full(Method):
     freezes_backbone = False
 
-    def apply(self, model: Adapted, *, generator: torch.Generator) -> None:
+    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
         model.requires_grad_(True)

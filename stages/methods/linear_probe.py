@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.methods._method import Method
-from stages.models._heads import Adapted
+from stages.models._heads import Headed
 from stages.text.batch import PADDING, Batch
 
 
@@ -19,12 +19,12 @@ class LinearProbe(Method):
     def __init__(self) -> None:
         self._states: dict[str, Tensor] = {}
 
-    def apply(self, model: Adapted, *, generator: torch.Generator) -> None:
+    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
         model.backbone.requires_grad_(False)
         model.backbone = _Remembered(model.backbone, self._states)
         model.head.requires_grad_(True)
 
-    def before_training(self, model: Adapted, batches: Iterable[Batch]) -> None:
+    def before_training(self, model: Headed, batches: Iterable[Batch]) -> None:
         assert isinstance(model.backbone, _Remembered)
         for batch in batches:
             model.backbone.remember(batch)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.models._blocks import Block, Dimensions, Embedding
+from stages.models._blocks import Attention, Dimensions, Embedding, make_norm
 from stages.text.batch import Batch
 
 Pooling = Literal["mean", "first", "last"]
@@ -30,7 +30,10 @@ class Backbone(nn.Module, ABC):
         self.vocab_size = vocab_size
         self.dims = dims
         self.embedding = Embedding(vocab_size, dims)
+        self.transform = OutputTransform(dims) if dims.output_transform else None
         self.output = None if dims.tied else nn.Linear(dims.d_model, vocab_size, bias=False)
+        # BERT's and XLM's vocabulary has a bias, GPT-2's and T5's has none.
+        self.output_bias = nn.Parameter(torch.zeros(vocab_size)) if dims.output_transform else None
 
     @property
     def d_model(self) -> int:
@@ -47,10 +50,14 @@ class Backbone(nn.Module, ABC):
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Logits over the vocabulary."""
         weight = self.embedding.tokens.weight if self.output is None else self.output.weight
-        return F.linear(states, weight)
+        if self.transform is not None:
+            states = self.transform(states)
+        return F.linear(states, weight, self.output_bias)
 
     def unembed_flops(self, num_positions: int) -> int:
-        return 2 * num_positions * self.dims.d_model * self.vocab_size
+        d = self.dims.d_model
+        transform = d * d if self.dims.output_transform else 0
+        return 2 * num_positions * (d * self.vocab_size + transform)
 
     def for_tokens(self) -> "Backbone":
         """The part that gives the states of input tokens: what a task is fine-tuned on."""
@@ -69,10 +76,23 @@ class Backbone(nn.Module, ABC):
                 weight.normal_(0, residual_std if writes else std, generator=generator)
             else:
                 weight.fill_(1.0 if name.endswith("weight") else 0.0)
-        if self.dims.positions == "rotary":
-            for block in self.modules():
-                if isinstance(block, Block):
-                    block.attention.initialise_locality(self.dims.locality, generator=generator)
+        for module in self.modules():
+            if isinstance(module, Attention):
+                module.initialise_locality(self.dims.locality, generator=generator)
+
+
+class OutputTransform(nn.Module):
+    """A layer, GELU or the blocks' activation, and a norm, before the vocabulary (BERT's masked
+    language model)."""
+
+    def __init__(self, dims: Dimensions) -> None:
+        super().__init__()
+        self.linear = nn.Linear(dims.d_model, dims.d_model, bias=dims.bias)
+        self.norm = make_norm(dims)
+        self.activation = F.relu if dims.activation == "relu" else F.gelu
+
+    def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+        return self.norm(self.activation(self.linear(states)))
 
 
 def stack_flops(

@@ -1,9 +1,11 @@
 """The one family of blocks of which encoder, decoder and encoder_decoder are made.
 
 The three differ in who attends to whom and in nothing else. After Vaswani et al. 2017 and, for
-the pre-norm order and rotary positions, Xiong et al. 2020 and Su et al. 2021.
+the pre-norm order, rotary and relative positions, Xiong et al. 2020, Su et al. 2021 and Raffel et
+al. 2020.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +17,10 @@ from torch import Tensor, nn
 Norm = Literal["layernorm", "rmsnorm"]
 NormPosition = Literal["pre", "post"]
 Activation = Literal["gelu", "relu", "swiglu"]
-Positions = Literal["rotary", "learned", "sinusoidal", "none"]
+Positions = Literal["rotary", "learned", "sinusoidal", "relative", "none"]
+
+NORM_EPS = {"layernorm": 1e-5, "rmsnorm": 1e-6}  # torch's and T5's
+RELATIVE_BUCKETS, RELATIVE_MAX_DISTANCE = 32, 128  # T5's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,16 +37,22 @@ class Dimensions:
     norm: Norm = "layernorm"
     norm_position: NormPosition = "pre"
     activation: Activation = "gelu"
+    bias: bool = True  # of linear layers and norms; T5 has none
     positions: Positions = "rotary"
     max_positions: int = 512  # a learned position embedding has this many
-    dropout: float = 0.0
+    num_segments: int = 0  # BERT tells the texts of a pair apart by an embedding for each
+    embedding_norm: bool = False  # of the sum of embeddings (BERT, BART)
+    output_transform: bool = False  # a layer, activation and norm before the vocabulary (BERT)
     tied: bool = True  # the output embedding is the input embedding
+    dropout: float = 0.0
     locality: float = 11.0  # how much rotary self-attention prefers near tokens before training
 
     def __post_init__(self) -> None:
         for name in ("d_model", "num_layers", "num_heads", "d_ff", "max_positions"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.num_segments < 0:
+            raise ValueError(f"num_segments must be at least 0, not {self.num_segments}")
         if self.d_model % self.num_heads:
             raise ValueError(f"num_heads {self.num_heads} must divide d_model {self.d_model}")
         if self.positions == "rotary" and self.d_model // self.num_heads % 2:
@@ -56,16 +67,21 @@ class Dimensions:
 
 
 def attention_mask(
-    queries: Int[Tensor, "B T"], keys: Int[Tensor, "B S"], *, causal: bool = False
+    queries: Int[Tensor, "B T"],
+    keys: Int[Tensor, "B S"],
+    *,
+    causal: bool = False,
+    visible: Bool[Tensor, "B S"] | None = None,
 ) -> Bool[Tensor, "B 1 T S"]:
     """Who attends to whom, from document ids: a token to those of its own document.
 
-    Padding (document 0) attends to padding, so that no row of the softmax is empty; nothing else
-    attends to it.
+    ``visible`` keys are attended to by earlier tokens too, ``causal`` or not. Padding (document 0)
+    attends to padding, so that no row of the softmax is empty; nothing else attends to it.
     """
     mask = queries[:, :, None] == keys[:, None, :]
     if causal:
-        mask = mask.tril()
+        order = torch.ones_like(mask).tril()
+        mask = mask & (order if visible is None else order | visible[:, None, :])
     return mask[:, None]
 
 
@@ -92,65 +108,111 @@ def rotate(x: Float[Tensor, "B H T d"], angles: Float[Tensor, "T d"]) -> Float[T
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
 
+def relative_buckets(length: int, *, bidirectional: bool) -> Int[Tensor, "T T"]:
+    """T5's bucket of each distance between a query (row) and a key (column).
+
+    Half of the buckets are exact, the others grow with the logarithm of the distance up to
+    RELATIVE_MAX_DISTANCE, beyond which all share the last (Raffel et al. 2020, section 2.1). With
+    ``bidirectional`` keys behind the query have buckets of their own, else they count as 0.
+    """
+    index = torch.arange(length)
+    distance = index[:, None] - index[None, :]
+    buckets = RELATIVE_BUCKETS // 2 if bidirectional else RELATIVE_BUCKETS
+    behind = (distance < 0).long() * buckets if bidirectional else torch.zeros_like(distance)
+    distance = distance.abs() if bidirectional else distance.clamp(min=0)
+    exact = buckets // 2
+    scale = (buckets - exact) / math.log(RELATIVE_MAX_DISTANCE / exact)
+    far = exact + ((distance.clamp(min=1) / exact).log() * scale).long()
+    return behind + torch.where(distance < exact, distance, far.clamp(max=buckets - 1))
+
+
+class RelativeBias(nn.Module):
+    """What is added to the logits of a head for each distance; one table for all blocks (T5)."""
+
+    def __init__(self, dims: Dimensions, *, bidirectional: bool) -> None:
+        super().__init__()
+        self.table = nn.Embedding(RELATIVE_BUCKETS, dims.num_heads)
+        self.bidirectional = bidirectional
+
+    def forward(self, mask: Bool[Tensor, "B 1 T T"]) -> Float[Tensor, "B H T T"]:
+        """The mask as numbers to add: the bias, and minus infinity where nothing is seen."""
+        buckets = relative_buckets(mask.shape[-1], bidirectional=self.bidirectional)
+        bias = self.table(buckets.to(mask.device)).permute(2, 0, 1)
+        return bias.masked_fill(~mask, -torch.inf)
+
+
 class Embedding(nn.Module):
-    """Tokens, with absolute positions if the dimensions ask for them."""
+    """Tokens, with absolute positions and segments if the dimensions ask for them."""
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocab_size, dims.d_model)
-        self.learned = (
+        self.positions = (
             nn.Embedding(dims.max_positions, dims.d_model) if dims.positions == "learned" else None
         )
         self.sinusoidal = dims.positions == "sinusoidal"
+        self.segments = nn.Embedding(dims.num_segments, dims.d_model) if dims.num_segments else None
+        self.norm = make_norm(dims) if dims.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(dims.dropout)
 
     def forward(
-        self, ids: Int[Tensor, "B T"], document_ids: Int[Tensor, "B T"]
+        self,
+        ids: Int[Tensor, "B T"],
+        document_ids: Int[Tensor, "B T"],
+        segment_ids: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
+        """Without ``segment_ids`` every token is of segment 0."""
         x = self.tokens(ids)
-        if self.learned is not None:
-            x = x + self.learned(positions_in_document(document_ids))
+        if self.positions is not None:
+            x = x + self.positions(positions_in_document(document_ids))
         elif self.sinusoidal:
             table = sinusoids(x.shape[1], x.shape[2]).to(x)
             x = x + table[positions_in_document(document_ids)]
-        return self.dropout(x)
+        if self.segments is not None:
+            x = x + self.segments(torch.zeros_like(ids) if segment_ids is None else segment_ids)
+        return self.dropout(self.norm(x))
 
 
 class Attention(nn.Module):
     """Multi-head attention of queries over a memory: the queries' own row, or another's."""
 
-    def __init__(self, dims: Dimensions) -> None:
+    def __init__(self, dims: Dimensions, *, cross: bool = False) -> None:
         super().__init__()
         self.num_heads = dims.num_heads
-        self.rotary = dims.positions == "rotary"
-        self.query = nn.Linear(dims.d_model, dims.d_model)
-        self.key_value = nn.Linear(dims.d_model, 2 * dims.d_model)
-        self.output = nn.Linear(dims.d_model, dims.d_model)
+        # Positions of two rows have no common origin: cross-attention is not rotated.
+        self.rotary = dims.positions == "rotary" and not cross
+        self.query = nn.Linear(dims.d_model, dims.d_model, bias=dims.bias)
+        self.key_value = nn.Linear(dims.d_model, 2 * dims.d_model, bias=dims.bias)
+        self.output = nn.Linear(dims.d_model, dims.d_model, bias=dims.bias)
 
     def forward(
         self,
         x: Float[Tensor, "B T D"],
         memory: Float[Tensor, "B S D"],
-        mask: Bool[Tensor, "B 1 T S"],
+        mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B H T S"],
     ) -> Float[Tensor, "B T D"]:
         q = self._heads(self.query(x))
         k, v = (self._heads(half) for half in self.key_value(memory).chunk(2, dim=-1))
-        # Positions of two rows have no common origin: cross-attention is not rotated.
-        if self.rotary and memory is x:
+        if self.rotary:
             angles = sinusoids(x.shape[1], q.shape[-1]).to(q)
             q, k = rotate(q, angles), rotate(k, angles)
-        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        mixed = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask if mask.dtype == torch.bool else mask.to(q)
+        )
         return self.output(mixed.transpose(1, 2).flatten(2))  # [B H T d] -> [B T D]
 
     @torch.no_grad()
     def initialise_locality(self, locality: float, *, generator: torch.Generator) -> None:
         """Draw the biases of queries and keys, alike, so that a token's logit for itself exceeds
         that for a far token by ``locality`` on average; in between it falls with the distance
-        (the long-term decay of Su et al. 2021, section 3.4.3). 0 leaves them at 0.
+        (the long-term decay of Su et al. 2021, section 3.4.3). 0 leaves them at 0, and attention
+        that is not rotary or has no biases is left as it is.
 
         From biases of 0 a masked token knows nothing of its neighbours until both have grown; small
         models stayed at the frequencies of single tokens for hundreds of steps.
         """
+        if not self.rotary or self.query.bias is None:
+            return
         width = self.query.bias.numel() // self.num_heads
         self.query.bias.normal_(0, (locality / width**0.5) ** 0.5, generator=generator)
         self.key_value.bias[: self.query.bias.numel()] = self.query.bias
@@ -165,8 +227,9 @@ class FeedForward(nn.Module):
     def __init__(self, dims: Dimensions) -> None:
         super().__init__()
         self.activation = dims.activation
-        self.up = nn.Linear(dims.d_model, dims.d_ff * (2 if self.activation == "swiglu" else 1))
-        self.down = nn.Linear(dims.d_ff, dims.d_model)
+        gated = self.activation == "swiglu"
+        self.up = nn.Linear(dims.d_model, dims.d_ff * (2 if gated else 1), bias=dims.bias)
+        self.down = nn.Linear(dims.d_ff, dims.d_model, bias=dims.bias)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         x = self.up(x)
@@ -184,7 +247,7 @@ class Block(nn.Module):
         self.pre = dims.norm_position == "pre"
         self.attention = Attention(dims)
         self.attention_norm = make_norm(dims)
-        self.cross_attention = Attention(dims) if cross else None
+        self.cross_attention = Attention(dims, cross=True) if cross else None
         self.cross_norm = make_norm(dims) if cross else None
         self.feed_forward = FeedForward(dims)
         self.feed_forward_norm = make_norm(dims)
@@ -193,7 +256,7 @@ class Block(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        mask: Bool[Tensor, "B 1 T T"],
+        mask: Bool[Tensor, "B 1 T T"] | Float[Tensor, "B H T T"],
         memory: Float[Tensor, "B S D"] | None = None,
         memory_mask: Bool[Tensor, "B 1 T S"] | None = None,
     ) -> Float[Tensor, "B T D"]:
@@ -213,10 +276,42 @@ class Block(nn.Module):
         return x if self.pre else norm(x)
 
 
+class Stack(nn.Module):
+    """``num_layers`` blocks and the last norm: the body of an encoder or, if ``causal``, of a
+    decoder."""
+
+    def __init__(self, dims: Dimensions, *, causal: bool, cross: bool = False) -> None:
+        super().__init__()
+        self.causal = causal
+        self.relative = (
+            RelativeBias(dims, bidirectional=not causal) if dims.positions == "relative" else None
+        )
+        self.blocks = nn.ModuleList(Block(dims, cross=cross) for _ in range(dims.num_layers))
+        # Pre-norm blocks leave their sum unnormalised; post-norm blocks do not.
+        self.norm = make_norm(dims) if dims.norm_position == "pre" else nn.Identity()
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        document_ids: Int[Tensor, "B T"],
+        *,
+        visible: Bool[Tensor, "B T"] | None = None,
+        memory: Float[Tensor, "B S D"] | None = None,
+        memory_document_ids: Int[Tensor, "B S"] | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        mask = attention_mask(document_ids, document_ids, causal=self.causal, visible=visible)
+        if self.relative is not None:
+            mask = self.relative(mask)
+        memory_mask = None
+        if memory_document_ids is not None:
+            memory_mask = attention_mask(document_ids, memory_document_ids)
+        for block in self.blocks:
+            x = block(x, mask, memory, memory_mask)
+        return self.norm(x)
+
+
 def make_norm(dims: Dimensions) -> nn.Module:
-    return nn.LayerNorm(dims.d_model) if dims.norm == "layernorm" else nn.RMSNorm(dims.d_model)
-
-
-def final_norm(dims: Dimensions) -> nn.Module:
-    """Pre-norm blocks leave their sum unnormalised; post-norm blocks do not."""
-    return make_norm(dims) if dims.norm_position == "pre" else nn.Identity()
+    eps = NORM_EPS[dims.norm]
+    if dims.norm == "layernorm":
+        return nn.LayerNorm(dims.d_model, eps=eps, bias=dims.bias)
+    return nn.RMSNorm(dims.d_model, eps=eps)

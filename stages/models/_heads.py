@@ -10,8 +10,8 @@ from stages.models._backbone import Pooling
 from stages.text.batch import PADDING
 
 
-class Adapted(nn.Module):
-    """A backbone with a head; what is fine-tuned."""
+class Headed(nn.Module):
+    """A backbone with the head of an objective or of a task; what is trained."""
 
     backbone: Any  # a Backbone, or what a method put in its place: batch -> states, "B T D"
     head: Any
@@ -20,6 +20,16 @@ class Adapted(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.head = head
+
+
+@torch.no_grad()
+def initialise_head(head: nn.Module, *, generator: torch.Generator, std: float = 0.02) -> None:
+    """Draw all weights of a head anew: matrices normal, norms 1, biases 0."""
+    for name, weight in head.named_parameters():
+        if weight.dim() >= 2:
+            weight.normal_(0, std, generator=generator)
+        else:
+            weight.fill_(1.0 if name.endswith("weight") else 0.0)
 
 
 class LinearHead(nn.Module):
@@ -35,11 +45,6 @@ class LinearHead(nn.Module):
 
     def flops(self, num_states: int) -> int:
         return 2 * num_states * self.linear.in_features * self.linear.out_features
-
-    @torch.no_grad()
-    def initialise(self, *, generator: torch.Generator, std: float = 0.02) -> None:
-        self.linear.weight.normal_(0, std, generator=generator)
-        self.linear.bias.zero_()
 
 
 class PooledHead(LinearHead):

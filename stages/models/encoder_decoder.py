@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.models._backbone import Backbone, stack_flops
-from stages.models._blocks import Block, Dimensions, attention_mask, final_norm
+from stages.models._blocks import Dimensions, Stack
 from stages.text.batch import Batch
 
 
@@ -18,30 +18,24 @@ class EncoderDecoder(Backbone):
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
         super().__init__(vocab_size, dims)
-        self.encoder_blocks = nn.ModuleList(Block(dims) for _ in range(dims.num_layers))
-        self.encoder_norm = final_norm(dims)
-        self.decoder_blocks = nn.ModuleList(Block(dims, cross=True) for _ in range(dims.num_layers))
-        self.decoder_norm = final_norm(dims)
+        self.encoder = Stack(dims, causal=False)
+        self.decoder: nn.Module = Stack(dims, causal=True, cross=True)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         """The encoder's states."""
-        x = self.embedding(batch.input_ids, batch.document_ids)
-        mask = attention_mask(batch.document_ids, batch.document_ids)
-        for block in self.encoder_blocks:
-            x = block(x, mask)
-        return self.encoder_norm(x)
+        x = self.embedding(batch.input_ids, batch.document_ids, batch.segment_ids)
+        return self.encoder(x, batch.document_ids)
 
     def decode(self, batch: Batch) -> Float[Tensor, "B U D"]:
         """The decoder's states, from the encoder's of the same document."""
         ids, documents = batch.decoder_input_ids, batch.decoder_document_ids
         assert ids is not None and documents is not None
-        memory = self(batch)
-        x = self.embedding(ids, documents)
-        mask = attention_mask(documents, documents, causal=True)
-        memory_mask = attention_mask(documents, batch.document_ids)
-        for block in self.decoder_blocks:
-            x = block(x, mask, memory, memory_mask)
-        return self.decoder_norm(x)
+        return self.decoder(
+            self.embedding(ids, documents),
+            documents,
+            memory=self(batch),
+            memory_document_ids=batch.document_ids,
+        )
 
     def flops(self, batch: Batch) -> int:
         rows, length = batch.input_ids.shape
@@ -54,6 +48,5 @@ class EncoderDecoder(Backbone):
     def for_tokens(self) -> "EncoderDecoder":
         """The encoder alone, as in encoders cut from T5 (Ni et al. 2022): a decoder that has only
         ever filled in spans has nothing to say about the tokens of its input."""
-        self.decoder_blocks = nn.ModuleList()
-        self.decoder_norm = nn.Identity()
+        self.decoder = nn.Identity()
         return self

@@ -1,13 +1,15 @@
 """What an objective is, and how logits become a loss."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
+from stages.models._backbone import Backbone
+from stages.models._heads import Headed
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
@@ -18,27 +20,40 @@ Terms = dict[str, tuple[float, Tensor]]  # {term: (its weight, its loss summed o
 class Objective(ABC):
     """Turns rows of packed documents into a batch and a batch into a loss.
 
+    ``model.backbone`` is what is pretrained and kept; ``model.head`` holds what an objective needs
+    beside it and drops in the end.
+
     A loss is a sum over targets; the training loop divides by ``batch.num_targets`` of the whole
     step, so that the size of a micro-batch changes nothing.
     """
 
     architectures: ClassVar[tuple[str, ...]]  # those it fits
     trains: ClassVar[bool] = True
+    has_teacher: ClassVar[bool] = False  # then the run's parent teaches and is not gone on from
+    compares_documents: ClassVar[bool] = False  # then each row comes with another, ``Row.other``
 
     def __init__(self, vocabulary: Vocabulary, max_tokens: int) -> None:
         self.vocabulary = vocabulary
         self.max_tokens = max_tokens
+
+    def head(self, backbone: Backbone) -> nn.Module:
+        """What is trained beside the backbone, its weights not yet drawn."""
+        return nn.Identity()
+
+    def learn_from(self, teacher: Backbone, student: Backbone) -> None:
+        """Keep the teacher, frozen, and begin the student from it."""
+        raise AssertionError("only an objective that has_teacher learns from one")
 
     @abstractmethod
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
         """A batch of rows; ``rngs[i]`` draws what is random about row i."""
 
     @abstractmethod
-    def loss(self, model: Any, batch: Batch) -> Terms:
+    def loss(self, model: Headed, batch: Batch) -> Terms:
         """The terms of the loss."""
 
     @abstractmethod
-    def flops(self, model: Any, batch: Batch) -> int:
+    def flops(self, model: Headed, batch: Batch) -> int:
         """Floating-point operations of ``loss``, forward."""
 
     def for_validation(self) -> "Objective":

@@ -1,10 +1,9 @@
 """Causal language modelling: each token from those before it (GPT; Radford et al. 2018)."""
 
-from typing import Any
-
 import numpy as np
 import torch
 
+from stages.models._heads import Headed
 from stages.objectives._objective import Objective, Terms, cross_entropy
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
@@ -29,9 +28,14 @@ class Causal(Objective):
             num_targets={"causal": int(same.sum())},
         )
 
-    def loss(self, model: Any, batch: Batch) -> Terms:
+    def loss(self, model: Headed, batch: Batch) -> Terms:
         assert batch.labels is not None
-        return {"causal": (1.0, cross_entropy(model.unembed(model(batch)), batch.labels))}
+        return {
+            "causal": (
+                1.0,
+                cross_entropy(model.backbone.unembed(model.backbone(batch)), batch.labels),
+            )
+        }
 
-    def flops(self, model: Any, batch: Batch) -> int:
-        return model.flops(batch) + model.unembed_flops(batch.input_ids.numel())
+    def flops(self, model: Headed, batch: Batch) -> int:
+        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.input_ids.numel())

@@ -1,12 +1,11 @@
 """Masked language modelling (BERT; Devlin et al. 2019, section 3.1, task 1)."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
 
-from stages.models._heads import gather
+from stages.models._heads import Headed, gather
 from stages.objectives._objective import Objective, Terms, cross_entropy
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.packing import Row
@@ -80,14 +79,14 @@ class MLM(Objective):
         )
         return corrupted
 
-    def loss(self, model: Any, batch: Batch) -> Terms:
+    def loss(self, model: Headed, batch: Batch) -> Terms:
         assert batch.target_positions is not None and batch.labels is not None
-        states = gather(model(batch), batch.target_positions)
-        return {"mlm": (1.0, cross_entropy(model.unembed(states), batch.labels))}
+        states = gather(model.backbone(batch), batch.target_positions)
+        return {"mlm": (1.0, cross_entropy(model.backbone.unembed(states), batch.labels))}
 
-    def flops(self, model: Any, batch: Batch) -> int:
+    def flops(self, model: Headed, batch: Batch) -> int:
         assert batch.labels is not None
-        return model.flops(batch) + model.unembed_flops(batch.labels.numel())
+        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
 
     def for_validation(self) -> "MLM":
         return MLM(self.vocabulary, self.max_tokens)

@@ -1,9 +1,8 @@
 """No objective: the weights stay as drawn, or as the parent's. From scratch, for comparison."""
 
-from typing import Any
-
 import numpy as np
 
+from stages.models._heads import Headed
 from stages.objectives._objective import Objective, Terms
 from stages.text.batch import Batch
 from stages.text.packing import Row
@@ -16,8 +15,8 @@ class NoObjective(Objective):
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
         raise AssertionError("nothing is trained without an objective")
 
-    def loss(self, model: Any, batch: Batch) -> Terms:
+    def loss(self, model: Headed, batch: Batch) -> Terms:
         raise AssertionError("nothing is trained without an objective")
 
-    def flops(self, model: Any, batch: Batch) -> int:
+    def flops(self, model: Headed, batch: Batch) -> int:
         return 0

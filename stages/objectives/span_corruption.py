@@ -1,9 +1,8 @@
 """Span corruption (T5; Raffel et al. 2020, section 3.1.4 and the code's ``random_spans``)."""
 
-from typing import Any
-
 import numpy as np
 
+from stages.models._heads import Headed
 from stages.objectives._objective import Objective, Terms, cross_entropy
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
 from stages.text.packing import Row
@@ -112,14 +111,14 @@ class SpanCorruption(Objective):
         )
         return shown[begins | ~hidden]
 
-    def loss(self, model: Any, batch: Batch) -> Terms:
+    def loss(self, model: Headed, batch: Batch) -> Terms:
         assert batch.labels is not None
-        logits = model.unembed(model.decode(batch))
+        logits = model.backbone.unembed(model.backbone.decode(batch))
         return {"span_corruption": (1.0, cross_entropy(logits, batch.labels))}
 
-    def flops(self, model: Any, batch: Batch) -> int:
+    def flops(self, model: Headed, batch: Batch) -> int:
         assert batch.labels is not None
-        return model.flops(batch) + model.unembed_flops(batch.labels.numel())
+        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
 
 
 def _num_spans(noise: np.ndarray) -> int:

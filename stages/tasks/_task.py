@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stages.models._backbone import Backbone
-from stages.models._heads import Adapted, LinearHead
+from stages.models._heads import Headed, LinearHead
 from stages.text.batch import PADDING, Batch, pad
 from stages.text.tokenizer import PAD_ID, Tokenizer
 
@@ -42,15 +42,15 @@ class Task(ABC):
         """Examples of rows; what is longer than ``max_tokens`` is cut."""
 
     @abstractmethod
-    def loss(self, model: Adapted, batch: Batch) -> dict[str, tuple[float, Any]]:
+    def loss(self, model: Headed, batch: Batch) -> dict[str, tuple[float, Any]]:
         """{term: (weight, loss summed over labels)}, as an objective's."""
 
     @abstractmethod
-    def flops(self, model: Adapted, batch: Batch) -> int:
+    def flops(self, model: Headed, batch: Batch) -> int:
         """Floating-point operations of ``loss``, forward."""
 
     @abstractmethod
-    def predict(self, model: Adapted, batch: Batch, examples: list[Example]) -> list[str]:
+    def predict(self, model: Headed, batch: Batch, examples: list[Example]) -> list[str]:
         """A prediction for each example of the batch, as it is written to a file."""
 
     def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> Batch:

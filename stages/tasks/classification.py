@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from stages.models._backbone import Backbone
-from stages.models._heads import Adapted, PooledHead
+from stages.models._heads import Headed, PooledHead
 from stages.tasks._task import Example, Task
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
@@ -57,15 +57,15 @@ class Classification(Task):
             "num_targets": {"classification": int((labels != IGNORE_INDEX).sum())},
         }
 
-    def loss(self, model: Adapted, batch: Batch) -> dict[str, tuple[float, Any]]:
+    def loss(self, model: Headed, batch: Batch) -> dict[str, tuple[float, Any]]:
         assert batch.labels is not None
         logits = model.head(model.backbone(batch), batch.document_ids).float()
         loss = F.cross_entropy(logits, batch.labels, ignore_index=IGNORE_INDEX, reduction="sum")
         return {"classification": (1.0, loss)}
 
-    def flops(self, model: Adapted, batch: Batch) -> int:
+    def flops(self, model: Headed, batch: Batch) -> int:
         return model.backbone.flops(batch) + model.head.flops(len(batch.input_ids))
 
-    def predict(self, model: Adapted, batch: Batch, examples: list[Example]) -> list[str]:
+    def predict(self, model: Headed, batch: Batch, examples: list[Example]) -> list[str]:
         logits = model.head(model.backbone(batch), batch.document_ids)
         return [self.labels[i] for i in logits.argmax(dim=-1).tolist()]

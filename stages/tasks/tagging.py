@@ -8,7 +8,7 @@ import numpy as np
 import torch.nn.functional as F
 
 from stages.models._backbone import Backbone
-from stages.models._heads import Adapted, LinearHead
+from stages.models._heads import Headed, LinearHead
 from stages.tasks._task import Example, Task
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizer
@@ -65,7 +65,7 @@ class Tagging(Task):
             "num_targets": {"tagging": counted},
         }
 
-    def loss(self, model: Adapted, batch: Batch) -> dict[str, tuple[float, Any]]:
+    def loss(self, model: Headed, batch: Batch) -> dict[str, tuple[float, Any]]:
         assert batch.labels is not None
         logits = model.head(model.backbone(batch)).float()
         loss = F.cross_entropy(
@@ -73,10 +73,10 @@ class Tagging(Task):
         )
         return {"tagging": (1.0, loss)}
 
-    def flops(self, model: Adapted, batch: Batch) -> int:
+    def flops(self, model: Headed, batch: Batch) -> int:
         return model.backbone.flops(batch) + model.head.flops(batch.input_ids.numel())
 
-    def predict(self, model: Adapted, batch: Batch, examples: list[Example]) -> list[str]:
+    def predict(self, model: Headed, batch: Batch, examples: list[Example]) -> list[str]:
         best = model.head(model.backbone(batch)).argmax(dim=-1).cpu().numpy()
         predictions = []
         for row, example in zip(best, examples, strict=True):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 IGNORE_INDEX = -100  # a label that counts in no loss and no metric
@@ -33,6 +33,8 @@ class Batch:
     num_targets: dict[str, int]  # of each term of the loss: what its sum is divided by
     labels: Int[Tensor, "..."] | None = None
     target_positions: Int[Tensor, "B M"] | None = None  # where labels are predicted, if not at all
+    segment_ids: Int[Tensor, "B T"] | None = None  # which text of a pair a token is of
+    visible: Bool[Tensor, "B T"] | None = None  # a prefix, which a decoder sees in both directions
     decoder_input_ids: Int[Tensor, "B U"] | None = None
     decoder_document_ids: Int[Tensor, "B U"] | None = None
     example_ids: list[str] = field(default_factory=list)

@@ -20,6 +20,7 @@ class Row:
 
     tokens: np.ndarray  # int64 [T]
     document_ids: np.ndarray  # int64 [T]
+    other: "Row | None" = None  # drawn from the whole corpus, for objectives that compare documents
 
 
 class Packing:

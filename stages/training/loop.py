@@ -68,7 +68,7 @@ class Step:
 
 
 def train(
-    model: nn.Module,
+    model: Any,
     criterion: Criterion,
     data: Data,
     schedule: Schedule,
@@ -80,7 +80,7 @@ def train(
     resumable: Resumable | None = None,
     description: str | None = None,
 ) -> list[dict[str, float]]:
-    """Train ``model`` in place; returns its history, one row per step.
+    """Train ``model``, a Headed one, in place; returns its history, one row per step.
 
     ``after_step`` may add columns to a row (a validation loss). With ``resumable`` the state is
     saved from time to time and training goes on from what an interrupted process left.
@@ -88,7 +88,7 @@ def train(
     optimizer = AdamW(model, weight_decay=schedule.weight_decay)
     start, history = resumable.load(model, optimizer) if resumable else (0, [])
     if device.compile:
-        model.compile()
+        model.backbone.compile()
     progress = tqdm(
         total=num_steps, initial=start, desc=description, unit="step", disable=_quiet(description)
     )

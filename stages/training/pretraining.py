@@ -1,5 +1,6 @@
 """The batches of pretraining: rows of a packed corpus, masked or corrupted by an objective."""
 
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from stages.seeding import stream
@@ -13,6 +14,9 @@ VALIDATION_SEED = 0
 @runtime_checkable
 class Collator(Protocol):
     """An Objective."""
+
+    @property
+    def compares_documents(self) -> bool: ...
 
     def collate(self, examples: list[Row], *, rngs: list[Any]) -> Batch: ...
 
@@ -48,9 +52,13 @@ def validation_batches(packing: Packing, objective: Collator, *, batch_rows: int
 def _collated(
     packing: Packing, objective: Collator, rows: range, batch_rows: int, seed: int, name: str
 ) -> list[Batch]:
+    def row(i: int) -> Row:
+        if not objective.compares_documents:
+            return packing.row(i)
+        other = int(stream(seed, f"{name} other", i).integers(packing.rows_per_epoch))
+        return replace(packing.row(i), other=packing.row(other))
+
     return [
-        objective.collate(
-            [packing.row(i) for i in part], rngs=[stream(seed, name, i) for i in part]
-        )
+        objective.collate([row(i) for i in part], rngs=[stream(seed, name, i) for i in part])
         for part in (rows[at : at + batch_rows] for at in range(0, len(rows), batch_rows))
     ]

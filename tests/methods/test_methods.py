@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from stages.components import build, names
-from stages.models._heads import Adapted
+from stages.models._heads import Headed, initialise_head
 from stages.tasks.classification import Classification
 from stages.tasks.tagging import Tagging
 from stages.training.device import Device
@@ -37,8 +37,8 @@ def prepared(architecture: str, task_name: str, method_name: str):
     task = cls(labels, small_tokenizer(), 32, dropout=0.0)
     backbone = small_model(architecture).for_tokens()
     head = task.head(backbone)
-    head.initialise(generator=torch.Generator().manual_seed(1))
-    model = Adapted(backbone, head)
+    initialise_head(head, generator=torch.Generator().manual_seed(1))
+    model = Headed(backbone, head)
     method = build("methods", {"name": method_name}, where="method")
     method.apply(model, generator=torch.Generator().manual_seed(2))
     examples = task.encode(ROWS)

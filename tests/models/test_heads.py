@@ -2,7 +2,7 @@
 
 import torch
 
-from stages.models._heads import LinearHead, gather, pool
+from stages.models._heads import LinearHead, gather, initialise_head, pool
 
 STATES = torch.tensor([[[1.0, 1.0], [3.0, 5.0], [9.0, 9.0]], [[2.0, 0.0], [4.0, 2.0], [6.0, 1.0]]])
 DOCUMENTS = torch.tensor([[1, 1, 0], [1, 1, 1]])  # the first row has padding at its end
@@ -22,6 +22,6 @@ def test_gather_takes_the_states_at_positions() -> None:
 def test_a_head_is_a_function_of_its_seed() -> None:
     heads = [LinearHead(4, 3, dropout=0.1) for _ in range(2)]
     for head in heads:
-        head.initialise(generator=torch.Generator().manual_seed(5))
+        initialise_head(head, generator=torch.Generator().manual_seed(5))
     assert torch.equal(heads[0].linear.weight, heads[1].linear.weight)
     assert heads[0].linear.bias.abs().sum() == 0

@@ -7,7 +7,7 @@ from stages.objectives.causal import Causal
 from stages.text.batch import IGNORE_INDEX
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import Vocabulary
-from tests.small import VOCAB_SIZE, small_corpus, small_model
+from tests.small import VOCAB_SIZE, headless, small_corpus, small_model
 
 OBJECTIVE = Causal(Vocabulary(VOCAB_SIZE), 8)
 
@@ -25,7 +25,7 @@ def test_an_untrained_model_is_as_good_as_chance() -> None:
     packing = Packing(small_corpus(), 32, seed=1)
     rows = [packing.row(i) for i in range(8)]
     batch = OBJECTIVE.collate(rows, rngs=[np.random.default_rng(0)] * 8)
-    _, loss_sum = OBJECTIVE.loss(small_model("decoder"), batch)["causal"]
+    _, loss_sum = OBJECTIVE.loss(headless(small_model("decoder")), batch)["causal"]
     loss = loss_sum.item() / batch.num_targets["causal"]
     assert abs(loss - np.log(VOCAB_SIZE)) < 0.2
 
@@ -33,5 +33,5 @@ def test_an_untrained_model_is_as_good_as_chance() -> None:
 def test_flops_hold_the_output_layer() -> None:
     batch = OBJECTIVE.collate([Row(np.arange(5, 13), np.ones(8, int))], rngs=[])
     model = small_model("decoder")
-    assert OBJECTIVE.flops(model, batch) == model.flops(batch) + 2 * 8 * 32 * VOCAB_SIZE
+    assert OBJECTIVE.flops(headless(model), batch) == model.flops(batch) + 2 * 8 * 32 * VOCAB_SIZE
     assert torch.is_tensor(batch.labels)

@@ -11,7 +11,7 @@ from stages.seeding import stream
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
 from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, NUM_SPECIAL, Vocabulary
-from tests.small import VOCAB_SIZE, small_model
+from tests.small import VOCAB_SIZE, headless, small_model
 
 VOCABULARY = Vocabulary(VOCAB_SIZE)
 
@@ -62,7 +62,7 @@ def test_loss_is_over_the_masked_positions_alone() -> None:
     """It equals cross-entropy on full logits at those places."""
     batch = collated(MLM(VOCABULARY, 32), [row_of(30, seed=1), row_of(30, seed=2)])
     model = small_model("encoder").eval()
-    _, loss_sum = MLM(VOCABULARY, 32).loss(model, batch)["mlm"]
+    _, loss_sum = MLM(VOCABULARY, 32).loss(headless(model), batch)["mlm"]
     assert batch.target_positions is not None and batch.labels is not None
     full = torch.full_like(batch.input_ids, IGNORE_INDEX)
     full.scatter_(1, batch.target_positions[:, :4], batch.labels[:, :4])

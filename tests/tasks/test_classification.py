@@ -2,7 +2,7 @@
 
 import torch
 
-from stages.models._heads import Adapted
+from stages.models._heads import Headed, initialise_head
 from stages.tasks.classification import Classification
 from stages.text.batch import IGNORE_INDEX
 from stages.text.tokenizer import BOS_ID, EOS_ID
@@ -15,11 +15,11 @@ def task(max_tokens: int = 16, **settings) -> Classification:
     return Classification(LABELS, small_tokenizer(), max_tokens, **settings)
 
 
-def adapted(architecture: str, of: Classification) -> Adapted:
+def adapted(architecture: str, of: Classification) -> Headed:
     backbone = small_model(architecture).for_tokens()
     head = of.head(backbone)
-    head.initialise(generator=torch.Generator().manual_seed(1))
-    return Adapted(backbone, head).eval()
+    initialise_head(head, generator=torch.Generator().manual_seed(1))
+    return Headed(backbone, head).eval()
 
 
 def test_a_text_stands_between_its_marks() -> None:

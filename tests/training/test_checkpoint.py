@@ -6,7 +6,7 @@ import torch
 from stages.training.checkpoint import Resumable, fingerprint, load_weights, save_weights
 from stages.training.loop import Step, train
 from stages.training.optimizer import AdamW
-from tests.small import small_model
+from tests.small import headless, small_model
 from tests.training.test_loop import CPU, SCHEDULE, data_of, objective_of
 
 
@@ -24,7 +24,7 @@ def test_interrupted_equals_uninterrupted_bit_for_bit(tmp_path, monkeypatch, dro
                 raise Killed
             return {}
 
-        model = small_model("encoder", dropout=dropout)
+        model = headless(small_model("encoder", dropout=dropout))
         history = train(
             model,
             objective_of("mlm"),

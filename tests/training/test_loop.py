@@ -13,7 +13,7 @@ from stages.text.tokenizer import Vocabulary
 from stages.training.device import Device
 from stages.training.loop import accumulate, count_targets, mean_loss, train
 from stages.training.pretraining import PretrainingData, validation_batches
-from tests.small import VOCAB_SIZE, small_corpus, small_model
+from tests.small import VOCAB_SIZE, headless, small_corpus, small_model
 
 CPU = Device("cpu", "float32", compile=False, threads=1)
 PAIRS = [
@@ -51,7 +51,7 @@ def test_micro_batches_change_no_gradient(architecture, objective) -> None:
     """1 x 8, 4 x 2 and 8 x 1 rows: equal losses, and gradients to float tolerance."""
     gradients, losses = [], []
     for rows in (8, 2, 1):
-        model = small_model(architecture)
+        model = headless(small_model(architecture))
         batches = data_of(objective, micro_batch_rows=rows).micro_batches(3)
         assert len(batches) == 8 // rows
         losses.append(accumulate(model, objective_of(objective), batches, CPU))
@@ -81,7 +81,7 @@ class Fixed:
 
 @pytest.mark.parametrize(("architecture", "objective"), PAIRS)
 def test_one_batch_is_learnt_to_near_its_floor(architecture, objective) -> None:
-    model = small_model(architecture, d_model=64)
+    model = headless(small_model(architecture, d_model=64))
     history = train(
         model,
         objective_of(objective),
@@ -99,7 +99,7 @@ def test_one_batch_is_learnt_to_near_its_floor(architecture, objective) -> None:
 def test_pretraining_beats_the_unigram_entropy_of_its_targets(architecture, objective) -> None:
     """On other rows than it was trained on: context has been used, not frequency alone."""
     criterion = objective_of(objective)
-    model = small_model(architecture, d_model=64)
+    model = headless(small_model(architecture, d_model=64))
     train(model, criterion, data_of(objective), SCHEDULE, num_steps=250, seed=1, device=CPU)
     packing = Packing(small_corpus(), 32, seed=2)
     held_out = validation_batches(packing, criterion, batch_rows=32)
@@ -111,7 +111,7 @@ def test_pretraining_beats_the_unigram_entropy_of_its_targets(architecture, obje
 
 def test_the_loss_over_batches_is_that_over_one() -> None:
     """A mean over targets, not a mean of means of batches."""
-    model, criterion = small_model("decoder"), objective_of("causal")
+    model, criterion = headless(small_model("decoder")), objective_of("causal")
     packing = Packing(small_corpus(), 32, seed=1)
     rows = [packing.row(i) for i in range(6)]
     one = criterion.collate(rows, rngs=[])
@@ -130,7 +130,7 @@ def test_masks_are_drawn_anew_in_each_epoch_but_not_by_who_asks() -> None:
 def test_training_needs_no_terminal_and_reports_each_step() -> None:
     seen: list[int] = []
     history = train(
-        small_model("decoder"),
+        headless(small_model("decoder")),
         objective_of("causal"),
         data_of("causal"),
         SCHEDULE,
