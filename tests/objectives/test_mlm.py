@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stages.objectives._masking import MaskedObjective
 from stages.objectives.mlm import MLM
 from stages.seeding import stream
 from stages.text.batch import IGNORE_INDEX, Batch
@@ -21,7 +22,7 @@ def row_of(length: int, *, seed: int) -> Row:
     return Row(np.array([BOS_ID, *text, EOS_ID]), np.ones(length + 2, dtype=int))
 
 
-def collated(objective: MLM, rows: list[Row], *, seed: int = 0) -> Batch:
+def collated(objective: MaskedObjective, rows: list[Row], *, seed: int = 0) -> Batch:
     return objective.collate(rows, rngs=[stream(seed, "mask", i) for i in range(len(rows))])
 
 
