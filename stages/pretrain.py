@@ -85,6 +85,7 @@ def main(params: Params, key: str) -> None:
         ) as tracker:
             history = _train(model, objective, run, key, device, resumable, tracker)
         account |= _work(history, run)
+    account |= _lineage(account, run)
 
     with replacing(PRETRAINED / key) as folder:
         folder.mkdir()
@@ -204,6 +205,17 @@ def _work(history: History, run: Run) -> dict[str, float]:
         "pretrain_flops": sum(row["flops"] for row in history),
         "train_loss": history[-1]["loss"],
         "validation_loss": validated[-1],
+    }
+
+
+def _lineage(account: dict[str, float], run: Run) -> dict[str, float]:
+    """The work of this run and of all that it came from: its parent's, a teacher's too."""
+    earlier = {"lineage_tokens": 0, "lineage_flops": 0}
+    if run.parent != NONE:
+        earlier = read_json(PRETRAINED / run.parent / "metrics.json")
+    return {
+        f"lineage_{amount}": account[f"pretrain_{amount}"] + earlier[f"lineage_{amount}"]
+        for amount in ("tokens", "flops")
     }
 
 
