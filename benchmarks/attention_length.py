@@ -51,8 +51,8 @@ def main() -> None:
             }
         )
     print(
-        f"Attention of d_model {DIMS.d_model}, one row, float32, one thread of a CPU; operations as "
-        f"torch counts\nthem, the median time of {repeats} interleaved forward passes.\n"
+        f"Attention of d_model {DIMS.d_model}, one row, float32, one thread of a CPU: operations "
+        f"as torch counts\nthem, and the median time of {repeats} interleaved forward passes.\n"
     )
     print(pd.DataFrame(rows).to_markdown(index=False, floatfmt=".3g"))
 
