@@ -6,10 +6,11 @@ import numpy as np
 import torch
 
 from stages.models._heads import Headed, gather
+from stages.objectives._masking import check_probs, corrupt
 from stages.objectives._objective import Objective, Terms, cross_entropy
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.packing import Row
-from stages.text.tokenizer import MASK_ID, NUM_SPECIAL, Vocabulary
+from stages.text.tokenizer import NUM_SPECIAL, Vocabulary
 
 PAPER_MASK_PROB = 0.15  # runs that train at other rates are validated at this one
 
@@ -37,10 +38,7 @@ class MLM(Objective):
         super().__init__(vocabulary, max_tokens)
         if not 0 < mask_prob < 1:
             raise ValueError(f"mask_prob must lie between 0 and 1, not {mask_prob}")
-        if min(replace_prob, random_prob) < 0 or replace_prob + random_prob > 1:
-            raise ValueError(
-                f"replace_prob {replace_prob} and random_prob {random_prob} must be parts of 1"
-            )
+        check_probs(replace_prob, random_prob)
         self.mask_prob, self.replace_prob, self.random_prob = mask_prob, replace_prob, random_prob
         self.capacity = math.ceil(mask_prob * max_tokens)
 
@@ -69,15 +67,15 @@ class MLM(Objective):
         self, tokens: np.ndarray, chosen: np.ndarray, *, rng: np.random.Generator
     ) -> np.ndarray:
         """The row with its chosen places masked, replaced or kept."""
-        fate = rng.random(len(chosen))
-        regular = self.vocabulary.regular_ids
-        corrupted = tokens.copy()
-        corrupted[chosen] = np.select(
-            [fate < self.replace_prob, fate < self.replace_prob + self.random_prob],
-            [MASK_ID, rng.integers(regular.start, regular.stop, len(chosen))],
-            tokens[chosen],
+        return corrupt(
+            tokens,
+            chosen,
+            rng.random(len(chosen)),
+            replace_prob=self.replace_prob,
+            random_prob=self.random_prob,
+            regular_ids=self.vocabulary.regular_ids,
+            rng=rng,
         )
-        return corrupted
 
     def loss(self, model: Headed, batch: Batch) -> Terms:
         assert batch.target_positions is not None and batch.labels is not None

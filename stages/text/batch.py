@@ -33,6 +33,7 @@ class Batch:
     num_targets: dict[str, int]  # of each term of the loss: what its sum is divided by
     labels: Int[Tensor, "..."] | None = None
     target_positions: Int[Tensor, "B M"] | None = None  # where labels are predicted, if not at all
+    boundary_positions: Int[Tensor, "B M 2"] | None = None  # just outside the span of each target
     segment_ids: Int[Tensor, "B T"] | None = None  # which text of a pair a token is of
     visible: Bool[Tensor, "B T"] | None = None  # a prefix, which a decoder sees in both directions
     decoder_input_ids: Int[Tensor, "B U"] | None = None
