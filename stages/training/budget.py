@@ -18,7 +18,7 @@ from stages.models._heads import Headed
 from stages.params import Budget, Params, Run
 from stages.seeding import stream
 from stages.text.packing import Row
-from stages.text.tokenizer import Vocabulary
+from stages.text.tokenizer import Tokenizer, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,11 @@ class Plan:
     num_layers: int
 
 
-class AnyWords(Vocabulary):
-    """A vocabulary of which every token is a word: what is drawn changes no count of operations."""
+class AnyWords(Tokenizer):
+    """Every token is a word: which ones are drawn changes no count of operations."""
+
+    def __init__(self, vocab_size: int) -> None:
+        Vocabulary.__init__(self, vocab_size)
 
     @property
     def starts_word(self) -> np.ndarray:
