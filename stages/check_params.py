@@ -115,6 +115,11 @@ def _run_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]
         )
     if objective.trains and run.corpus == NONE:
         yield f"{where}.corpus: {run.objective['name']} needs a corpus, not {NONE}"
+    if run.objective.get("next_sentence", NONE) != NONE and run.model.get("num_segments") == 1:
+        yield (
+            f"{where}.model.num_segments: must be 2 for the pairs of next_sentence, or 0 to not "
+            "tell their texts apart, not 1"
+        )
     if run.model.get("positions") == "learned":
         most = run.model.get("max_positions", model.schema.max_positions)
         for setting, length in (

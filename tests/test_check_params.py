@@ -75,6 +75,16 @@ def test_the_studies_that_are_shipped_have_no_fault(path) -> None:
             "pretrain.encoder_mlm.training.max_tokens: 64 is more than",
         ),
         (
+            "d_ff: 256}\n    objective: {name: mlm}",
+            "d_ff: 256, num_segments: 1}\n    objective: {name: mlm, next_sentence: nsp}",
+            "pretrain.encoder_mlm.model.num_segments: must be 2 for the pairs of next_sentence",
+        ),
+        (
+            "objective: {name: mlm}",
+            "objective: {name: mlm, next_sentence: next}",
+            "pretrain.encoder_mlm.objective.next_sentence: input should be 'nsp', 'sop' or 'none'",
+        ),
+        (
             "micro_batch_rows: 16",
             "micro_batch_rows: 3",
             "micro_batch_rows: 3 must divide batch_rows",
