@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from stages.evaluation import trials
 from stages.models._backbone import Backbone
 from stages.models._heads import gather
 from stages.objectives._objective import Objective
-from stages.params import Params, Run, load
+from stages.params import Budget, Params, Run, load
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
 from stages.text.tokenizer import Vocabulary
+from stages.training.budget import plans
 from stages.training.checkpoint import WEIGHTS, load_weights
 from stages.training.device import resolve
 from stages.training.loop import mean_loss
@@ -42,7 +44,13 @@ def params(tmp_path, monkeypatch) -> Params:
     path.write_text(text)
     monkeypatch.chdir(tmp_path)
     corpus, examples = Path("data/corpora/prose"), Path("data/tasks/tag/examples")
-    for folder in (corpus, examples, Path("data/pretrained"), Path("data/encoded/none")):
+    for folder in (
+        corpus,
+        examples,
+        Path("data/pretrained"),
+        Path("data/encoded/none"),
+        Path("data/plans"),
+    ):
         folder.mkdir(parents=True)
     rows = [{"id": str(i), "sentences": lines} for i, lines in enumerate(documents())]
     write_jsonl(corpus / "train.jsonl", rows[8:])
@@ -59,7 +67,15 @@ def params(tmp_path, monkeypatch) -> Params:
     write_jsonl(examples / "test.jsonl", unlabelled)
     task = {"task": {"name": "tagging"}, "labels": ["B-CODE", "O"], "metric": "entity_f1"}
     write_json(examples / "task.json", task)
-    return load(path)
+    params = load(path)
+    write_plans(params)
+    return params
+
+
+def write_plans(params: Params) -> None:
+    """As check_params does."""
+    for key, plan in plans(params).items():
+        write_json(Path(f"data/plans/{key}.json"), asdict(plan))
 
 
 def test_from_text_to_predictions(params) -> None:
@@ -120,7 +136,9 @@ def changed(run: Run, **settings: Any) -> Run:
 
 def pretrained(params: Params, runs: Mapping[str, Run]) -> dict[str, dict[str, float]]:
     """Pretrain these runs, on a corpus encoded for them; returns their metrics."""
-    params = params.model_copy(update={"pretrain": dict(runs)})
+    budget = Budget(matched="none", reference=next(iter(runs)))
+    params = params.model_copy(update={"pretrain": dict(runs), "budget": budget})
+    write_plans(params)
     train_tokenizer.main(params, "unigram")
     encode_corpus.main(params, "prose", "unigram")
     Path("data/encoded/none/unigram").write_text("nothing\n")

@@ -40,10 +40,7 @@ class MaskedObjective(Objective):
         super().__init__(vocabulary, max_tokens)
         if not 0 < mask_prob < 1:
             raise ValueError(f"mask_prob must lie between 0 and 1, not {mask_prob}")
-        if min(replace_prob, random_prob) < 0 or replace_prob + random_prob > 1:
-            raise ValueError(
-                f"replace_prob {replace_prob} and random_prob {random_prob} must be parts of 1"
-            )
+        check_probs(replace_prob, random_prob)
         self.mask_prob, self.replace_prob, self.random_prob = mask_prob, replace_prob, random_prob
         self.capacity = math.ceil(mask_prob * max_tokens)
 
@@ -54,6 +51,7 @@ class MaskedObjective(Objective):
             corrupted = corrupt(
                 row.tokens,
                 chosen,
+                rng.random(len(chosen)),
                 replace_prob=self.replace_prob,
                 random_prob=self.random_prob,
                 regular_ids=self.vocabulary.regular_ids,
@@ -83,6 +81,14 @@ class MaskedObjective(Objective):
         return MaskedObjective(self.vocabulary, self.max_tokens)
 
 
+def check_probs(replace_prob: float, random_prob: float) -> None:
+    """Raises ValueError if they are no parts of 1."""
+    if min(replace_prob, random_prob) < 0 or replace_prob + random_prob > 1:
+        raise ValueError(
+            f"replace_prob {replace_prob} and random_prob {random_prob} must be parts of 1"
+        )
+
+
 def choose(tokens: np.ndarray, mask_prob: float, *, rng: np.random.Generator) -> np.ndarray:
     """The places to predict, in order."""
     maskable = np.flatnonzero(tokens >= NUM_SPECIAL)
@@ -93,14 +99,19 @@ def choose(tokens: np.ndarray, mask_prob: float, *, rng: np.random.Generator) ->
 def corrupt(
     tokens: np.ndarray,
     chosen: np.ndarray,
+    fate: np.ndarray,
     *,
     replace_prob: float,
     random_prob: float,
     regular_ids: range,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """The row with its chosen places masked, replaced or kept."""
-    fate = rng.random(len(chosen))
+    """The tokens with those at the places ``chosen`` masked, replaced or kept.
+
+    ``fate`` holds a number uniform in [0, 1) for each place: below ``replace_prob`` the token
+    becomes [MASK], in the next ``random_prob`` a token drawn for this place. Places that share
+    their number share their fate.
+    """
     corrupted = tokens.copy()
     corrupted[chosen] = np.select(
         [fate < replace_prob, fate < replace_prob + random_prob],
