@@ -9,6 +9,7 @@ import torch
 
 from stages.artifacts import replacing, write_json
 from stages.components import build, check, component_class, names, unknown
+from stages.models._backbone import Backbone
 from stages.params import NONE, Params, Run
 from stages.process import run_stage
 from stages.tasks._labels import KINDS
@@ -94,10 +95,7 @@ def _run_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]
     if faults or run.tokenizer not in params.tokenizers:
         return
     vocabulary = Vocabulary(params.tokenizers[run.tokenizer].vocab_size)
-    with torch.device("meta"):
-        yield from _fault_of(
-            lambda: build("models", run.model, vocabulary.vocab_size, where=f"{where}.model")
-        )
+    yield from _model_faults(params, run, vocabulary.vocab_size, where)
     yield from _fault_of(
         lambda: build(
             "objectives",
@@ -121,16 +119,29 @@ def _run_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]
             f"{where}.model.num_segments: must be 2 for the pairs of next_sentence, or 0 to not "
             "tell their texts apart, not 1"
         )
-    if run.model.get("positions") == "learned":
-        most = run.model.get("max_positions", model.schema.max_positions)
-        for setting, length in (
-            (f"{where}.training.max_tokens", training.max_tokens),
-            ("finetune.max_tokens", params.finetune.max_tokens),
-        ):
-            if length > most:
-                yield f"{setting}: {length} is more than {where}.model.max_positions, {most}"
     if not circle:
         yield from _parent_faults(params, run, where, objective)
+
+
+def _model_faults(params: Params, run: Run, vocab_size: int, where: str) -> Iterator[str]:
+    """Of its own settings, and of texts that are too long for it."""
+    try:
+        with torch.device("meta"):
+            model: Backbone = build("models", run.model, vocab_size, where=f"{where}.model")
+    except ValueError as error:
+        yield str(error)
+        return
+    if model.max_positions is None:
+        return
+    for setting, length in (
+        (f"{where}.training.max_tokens", run.training.max_tokens),
+        ("finetune.max_tokens", params.finetune.max_tokens),
+    ):
+        if length > model.max_positions:
+            yield (
+                f"{setting}: {length} is more than {where}.model.max_positions, "
+                f"{model.max_positions}"
+            )
 
 
 def _budget_faults(params: Params) -> Iterator[str]:
@@ -206,10 +217,10 @@ def _teacher_faults(params: Params, run: Run, where: str) -> Iterator[str]:
             f"{run.objective['name']} fits {', '.join(objective.architectures)}"
         )
         return
-    if teacher.dims.positions == "learned" and teacher.dims.max_positions < max_tokens:
+    if teacher.max_positions is not None and teacher.max_positions < max_tokens:
         yield (
             f"{where}.training.max_tokens: {max_tokens} is more than "
-            f"pretrain.{run.parent}.model.max_positions, {teacher.dims.max_positions}"
+            f"pretrain.{run.parent}.model.max_positions, {teacher.max_positions}"
         )
     for fault in _fault_of(lambda: objective.learn_from(teacher, student)):
         yield f"{where}.parent: {run.parent} cannot teach this run: {fault}"

@@ -18,8 +18,10 @@ from stages.text.corpus import EncodedCorpus, encode
 from stages.text.tokenizer import Tokenizer
 
 VOCAB_SIZE = 600
-DIMENSIONS = {"d_model": 32, "num_layers": 2, "num_heads": 2, "d_ff": 64}
-ARCHITECTURES = ("encoder", "decoder", "encoder_decoder")
+DIMENSIONS = {"d_model": 32, "num_layers": 2, "num_heads": 2, "d_ff": 64}  # of transformers
+BILSTM = {"d_model": 32, "num_layers": 2, "d_cell": 48}
+TRANSFORMERS = ("encoder", "decoder", "encoder_decoder")
+ARCHITECTURES = (*TRANSFORMERS, "bilstm")
 
 
 @cache
@@ -52,7 +54,8 @@ def headless(backbone: Backbone) -> Headed:
 
 
 def small_model(architecture: str, *, seed: int = 1, **settings: Any) -> Any:
-    entry = {"name": architecture, **DIMENSIONS, **settings}
+    dimensions = DIMENSIONS if architecture in TRANSFORMERS else BILSTM
+    entry = {"name": architecture, **dimensions, **settings}
     model: Backbone = build("models", entry, VOCAB_SIZE, where="model")
     model.initialise(generator=torch_stream(seed, "weights"))
     return model

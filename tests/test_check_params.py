@@ -86,6 +86,16 @@ def test_the_studies_that_are_shipped_have_no_fault(path) -> None:
             "pretrain.encoder_mlm.objective.next_sentence: input should be 'nsp', 'sop' or 'none'",
         ),
         (
+            "encoder, d_model: 64, num_layers: 2, num_heads: 2, d_ff: 256}",
+            "bilstm, d_model: 64, num_layers: 2, d_cell: 256, positions: learned}",
+            "pretrain.encoder_mlm.model.positions: unknown 'positions'",
+        ),
+        (
+            "encoder, d_model: 64, num_layers: 2, num_heads: 2, d_ff: 256}",
+            "bilstm, d_model: 64, num_layers: 2, d_cell: 256}",
+            "mlm does not fit bilstm; it fits encoder",
+        ),
+        (
             "micro_batch_rows: 16",
             "micro_batch_rows: 3",
             "micro_batch_rows: 3 must divide batch_rows",
@@ -119,6 +129,16 @@ def test_a_fault_is_named_with_its_path(tmp_path, old, new, message) -> None:
     except ValueError as error:
         faults = [str(error)]
     assert any(message in fault for fault in faults), faults
+
+
+def test_an_architecture_that_is_no_transformer_has_no_fault(tmp_path) -> None:
+    path = edited(
+        tmp_path,
+        "decoder, d_model: 64, num_layers: 2, num_heads: 2, d_ff: 256}\n"
+        "    objective: {name: causal}",
+        "bilstm, d_model: 64, num_layers: 2, d_cell: 128}\n    objective: {name: bidirectional_lm}",
+    )
+    assert faults_of(load(path)) == []
 
 
 def test_a_baseline_that_fits_no_task_is_refused() -> None:

@@ -1,7 +1,7 @@
 """What every architecture offers to objectives, tasks and methods."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,8 +22,51 @@ class Backbone(nn.Module, ABC):
     """
 
     architecture: ClassVar[str]
-    schema = Dimensions
     pooling: ClassVar[Pooling]  # the state of a text, from those of its tokens, if not told
+    vocab_size: int
+    embedding: Any  # a module, whose parameters are told apart from the others in sizes
+
+    @property
+    @abstractmethod
+    def d_model(self) -> int:
+        """The width of a token's state."""
+
+    @property
+    def max_positions(self) -> int | None:
+        """The tokens of the longest text that it takes; None if there is no longest."""
+        return None
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
+        """The state of each input token."""
+
+    @abstractmethod
+    def flops(self, batch: Batch) -> int:
+        """Floating-point operations of ``forward`` in matrix products, padding included if it is
+        computed."""
+
+    @abstractmethod
+    def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        """Logits over the vocabulary."""
+
+    @abstractmethod
+    def unembed_flops(self, num_positions: int) -> int:
+        """Floating-point operations of ``unembed`` on so many states."""
+
+    @abstractmethod
+    def initialise(self, *, generator: torch.Generator) -> None:
+        """Draw all weights anew."""
+
+    def for_tokens(self) -> "Backbone":
+        """The part that gives the states of input tokens: what a task is fine-tuned on."""
+        return self
+
+
+class TransformerBackbone(Backbone):
+    """What the architectures that are made of blocks share."""
+
+    schema = Dimensions
+    embedding: Embedding
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
         super().__init__()
@@ -39,16 +82,11 @@ class Backbone(nn.Module, ABC):
     def d_model(self) -> int:
         return self.dims.d_model
 
-    @abstractmethod
-    def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
-        """The state of each input token."""
-
-    @abstractmethod
-    def flops(self, batch: Batch) -> int:
-        """Floating-point operations of ``forward`` in matrix products, padding included."""
+    @property
+    def max_positions(self) -> int | None:
+        return self.dims.max_positions if self.dims.positions == "learned" else None
 
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """Logits over the vocabulary."""
         weight = self.embedding.tokens.weight if self.output is None else self.output.weight
         if self.transform is not None:
             states = self.transform(states)
@@ -58,10 +96,6 @@ class Backbone(nn.Module, ABC):
         d = self.dims.d_model
         transform = d * d if self.dims.output_transform else 0
         return 2 * num_positions * (d * self.vocab_size + transform)
-
-    def for_tokens(self) -> "Backbone":
-        """The part that gives the states of input tokens: what a task is fine-tuned on."""
-        return self
 
     @torch.no_grad()
     def initialise(self, *, generator: torch.Generator, std: float = 0.02) -> None:

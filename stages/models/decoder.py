@@ -3,12 +3,12 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from stages.models._backbone import Backbone, stack_flops
+from stages.models._backbone import TransformerBackbone, stack_flops
 from stages.models._blocks import Dimensions, Stack
 from stages.text.batch import Batch
 
 
-class Decoder(Backbone):
+class Decoder(TransformerBackbone):
     """Tokens that a batch says are ``visible`` are attended to by earlier ones too (a prefix)."""
 
     architecture = "decoder"

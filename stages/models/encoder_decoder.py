@@ -7,12 +7,12 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.models._backbone import Backbone, stack_flops
+from stages.models._backbone import TransformerBackbone, stack_flops
 from stages.models._blocks import Dimensions, Stack
 from stages.text.batch import Batch
 
 
-class EncoderDecoder(Backbone):
+class EncoderDecoder(TransformerBackbone):
     architecture = "encoder_decoder"
     pooling = "mean"
 

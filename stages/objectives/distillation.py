@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from stages.models._backbone import Backbone
+from stages.models._backbone import Backbone, TransformerBackbone
 from stages.models._heads import Headed, gather
 from stages.objectives._masking import MASK_PROB, RANDOM_PROB, REPLACE_PROB, MaskedObjective
 from stages.objectives._objective import Terms, cross_entropy
@@ -154,7 +154,7 @@ def cosine_distance(
 def _copy_every_second_layer(teacher: Backbone, student: Backbone) -> None:
     """The student's block i becomes the teacher's block 2 i; all else becomes the teacher's too."""
     hint = "make them equal, or student_init random"
-    if type(teacher) is not type(student):
+    if not isinstance(teacher, TransformerBackbone) or not isinstance(student, type(teacher)):
         raise ValueError(f"student_init copies weights between models of one name; {hint}")
     there, here = asdict(teacher.dims), asdict(student.dims)
     for name in there:

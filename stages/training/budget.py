@@ -13,7 +13,7 @@ import torch
 
 from stages.components import build, component_class
 from stages.models._accounts import num_params
-from stages.models._backbone import Backbone
+from stages.models._backbone import Backbone, TransformerBackbone
 from stages.models._heads import Headed
 from stages.params import Budget, Params, Run
 from stages.seeding import stream
@@ -60,7 +60,9 @@ def _num_layers(params: Params, budget: Budget, run: Run) -> int:
     if budget.matched != "parameters" or run.model["name"] != "encoder_decoder":
         return given
     vocab_size = _vocab_size(params, run)
-    dims = _backbone(params, run).dims
+    backbone = _backbone(params, run)
+    assert isinstance(backbone, TransformerBackbone)
+    dims = backbone.dims
     most = num_params("encoder", vocab_size, dims).total
 
     def excess(layers: int) -> int:
@@ -88,7 +90,8 @@ def step_flops(params: Params, run: Run) -> int:
     training = run.training
     tokens = stream(0, "budget", 0).permutation(np.arange(training.max_tokens) % 64 + 5)
     documents = np.ones(training.max_tokens, dtype=np.int64)
-    row = Row(tokens, documents, other=Row(tokens, documents))
+    begins = np.arange(training.max_tokens) % 16 == 0
+    row = Row(tokens, documents, Row(tokens, documents), starts_sentence=begins)
     rngs = [stream(0, "budget", i) for i in range(training.batch_rows)]
     objective = _objective(params, run)
     batch = objective.collate([row] * training.batch_rows, rngs=rngs)

@@ -46,7 +46,7 @@ def data_of(name: str, *, micro_batch_rows: int = 8) -> PretrainingData:
     )
 
 
-@pytest.mark.parametrize(("architecture", "objective"), PAIRS)
+@pytest.mark.parametrize(("architecture", "objective"), [*PAIRS, ("bilstm", "bidirectional_lm")])
 def test_micro_batches_change_no_gradient(architecture, objective) -> None:
     """1 x 8, 4 x 2 and 8 x 1 rows: equal losses, and gradients to float tolerance."""
     gradients, losses = [], []

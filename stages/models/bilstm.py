@@ -1,0 +1,197 @@
+"""The LSTMs of a bidirectional language model (ELMo; Peters et al. 2018, sections 3.1 and 3.2).
+
+Two stacks of them stand on one token embedding: one reads each document from its beginning and one
+from its end, and neither sees the other's states.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from stages.models._backbone import Backbone
+from stages.text.batch import PADDING, Batch
+
+
+class BiLSTM(Backbone):
+    """A token's state is gamma * sum_j softmax(s)_j h_j: h_0 is its embedding, twice side by side,
+    and h_j the forward state of layer j beside the backward one.
+
+    The embedding and each direction are d_model / 2 wide. A cell is ``d_cell`` wide; if that is
+    more, its output is projected down. Layers after the first add to what they are given. s and
+    gamma begin as the mean of the layers, 0 and 1, and are learnt with a task alone.
+
+    Unlike ELMo's, tokens are subwords with an embedding, not words with convolutions over their
+    characters, so that the vocabulary can be ``tied`` to it; no state is clipped; and the last
+    token of a row does not hand its state on to the next row.
+
+    Raises ValueError for widths that do not go together.
+    """
+
+    architecture = "bilstm"
+    pooling = "mean"
+    embedding: nn.Embedding
+
+    def __init__(
+        self,
+        vocab_size: int,
+        *,
+        d_model: int,
+        num_layers: int,
+        d_cell: int,
+        tied: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if d_model < 2 or d_model % 2:
+            raise ValueError(f"d_model must be even, half for each direction, not {d_model}")
+        if num_layers < 1:
+            raise ValueError(f"num_layers must be at least 1, not {num_layers}")
+        if d_cell < d_model // 2:
+            raise ValueError(f"d_cell must be at least d_model / 2 = {d_model // 2}, not {d_cell}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1), not {dropout}")
+        self.vocab_size = vocab_size
+        width = d_model // 2
+        self.embedding = nn.Embedding(vocab_size, width)
+        self.forward_lm = _stack(width, d_cell, num_layers)
+        self.backward_lm = _stack(width, d_cell, num_layers)
+        self.s = nn.Parameter(torch.zeros(num_layers + 1))
+        self.gamma = nn.Parameter(torch.ones(()))
+        self.output = None if tied else nn.Linear(width, vocab_size, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    @property
+    def d_model(self) -> int:
+        return 2 * self.embedding.embedding_dim
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
+        weights = self.gamma * self.s.softmax(dim=0)
+        return (weights[:, None, None, None] * self.layers(batch)).sum(dim=0)
+
+    def layers(self, batch: Batch) -> Float[Tensor, "J B T D"]:
+        """h_j of each token, J = num_layers + 1; those of padding are its embedding and zeros.
+
+        Dropout is of the input of a layer, what its output is added to included (the authors'
+        code).
+        """
+        order = _Order.of(batch.document_ids)
+        x = self.embedding(batch.input_ids)
+        layers = [torch.cat([x, x], dim=-1)]
+        states = x.flatten(0, 1)[order.tokens]
+        for number, pair in enumerate(zip(self.forward_lm, self.backward_lm, strict=True)):
+            states = self.dropout(states)
+            change = _run(pair, states, order.batch_sizes)
+            states = states + change if number else change
+            rows = [
+                torch.zeros_like(x).flatten(0, 1).index_copy(0, tokens, of_tokens.to(x.dtype))
+                for tokens, of_tokens in zip(order.tokens, states, strict=True)
+            ]
+            layers.append(torch.cat(rows, dim=-1).view_as(layers[0]))
+        return torch.stack(layers)
+
+    def directions(self, batch: Batch) -> tuple[Float[Tensor, "B T d"], Float[Tensor, "B T d"]]:
+        """The last layer's forward and backward states, d = d_model / 2: what the next and the
+        previous token are predicted from."""
+        forward, backward = self.dropout(self.layers(batch)[-1]).chunk(2, dim=-1)
+        return forward, backward
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing: the steps to take are others in each batch, and would be compiled each time."""
+
+    def flops(self, batch: Batch) -> int:
+        tokens = int((batch.document_ids != PADDING).sum())
+        weights = [*self.forward_lm.parameters(), *self.backward_lm.parameters()]
+        return 2 * tokens * sum(weight.numel() for weight in weights if weight.dim() == 2)
+
+    def unembed(self, states: Float[Tensor, "*N d"]) -> Float[Tensor, "*N V"]:
+        """Of states of one direction; both share the weights."""
+        return F.linear(states, (self.embedding if self.output is None else self.output).weight)
+
+    def unembed_flops(self, num_positions: int) -> int:
+        return 2 * num_positions * self.embedding.weight.numel()
+
+    @torch.no_grad()
+    def initialise(self, *, generator: torch.Generator) -> None:
+        """Matrices normal with a variance of 1 over their columns; biases 0, but those of forget
+        gates 1 (Jozefowicz et al. 2015)."""
+        for weight in self.parameters():
+            if weight.dim() == 2:
+                weight.normal_(0, weight.shape[1] ** -0.5, generator=generator)
+            else:
+                weight.zero_()
+        self.gamma.fill_(1.0)
+        for lstm in self.modules():
+            if isinstance(lstm, nn.LSTM):
+                forget = slice(lstm.hidden_size, 2 * lstm.hidden_size)
+                lstm.get_parameter("bias_ih_l0")[forget] = 1.0
+
+
+@dataclass(frozen=True)
+class _Order:
+    """The order in which each direction reads the N tokens of a batch.
+
+    The first tokens of all documents, the longest document's before the others', then their second
+    tokens, and so on, as in a PackedSequence: a step takes one token of each document that has one
+    left. So no state passes from a document to another, and padding is left out. The backward
+    direction begins with the documents' last tokens.
+    """
+
+    batch_sizes: list[int]  # how many tokens each step takes
+    tokens: Int[Tensor, "2 N"]  # forward, backward: indices into the flattened rows
+
+    @classmethod
+    def of(cls, document_ids: Int[Tensor, "B T"]) -> "_Order":
+        real = document_ids != PADDING
+        neighbours = F.pad(document_ids, (1, 1), value=PADDING)
+        first = (real & (document_ids != neighbours[:, :-2])).flatten().nonzero()[:, 0]
+        last = (real & (document_ids != neighbours[:, 2:])).flatten().nonzero()[:, 0]
+        lengths, by_length = (last - first + 1).sort(descending=True, stable=True)
+        steps = torch.arange(int(lengths[0]), device=document_ids.device)[:, None]
+        taken = steps < lengths
+        forward, backward = first[by_length] + steps, last[by_length] - steps
+        return cls(
+            batch_sizes=taken.sum(dim=1).tolist(),
+            tokens=torch.stack([forward[taken], backward[taken]]),
+        )
+
+
+def _stack(width: int, d_cell: int, num_layers: int) -> nn.ModuleList:
+    projected = width if d_cell > width else 0
+    return nn.ModuleList(nn.LSTM(width, d_cell, proj_size=projected) for _ in range(num_layers))
+
+
+def _run(
+    pair: tuple[Any, Any], states: Float[Tensor, "2 N d"], batch_sizes: list[int]
+) -> Float[Tensor, "2 N d"]:
+    """The states that a layer's two LSTMs give for their packed inputs, forward and backward."""
+    if states.is_cuda:
+        sizes = torch.tensor(batch_sizes)
+        packed = [PackedSequence(x, sizes) for x in states]
+        return torch.stack([pair[0](packed[0])[0].data, pair[1](packed[1])[0].data])
+    # The same by hand: on a CPU the time of torch's backward pass over a PackedSequence grows with
+    # the square of the number of steps, and here one step is of both directions.
+    weights = []
+    for lstm in pair:
+        input_weight, recurrent_weight, bias, recurrent_bias, *projection = lstm.all_weights[0]
+        # Added up here: stacked each by itself, the two would be given one gradient in one memory.
+        weights.append([input_weight, recurrent_weight, bias + recurrent_bias, *projection])
+    input_weight, recurrent_weight, bias, *projection = map(torch.stack, zip(*weights, strict=True))
+    inputs = torch.baddbmm(bias.unsqueeze(1), states, input_weight.mT)
+    output = torch.zeros_like(states[:, : batch_sizes[0]])
+    cell = states.new_zeros(2, batch_sizes[0], pair[0].hidden_size, dtype=torch.float32)
+    outputs = []
+    for x in inputs.split(batch_sizes, dim=1):
+        n = x.shape[1]
+        gates = torch.baddbmm(x, output[:, :n], recurrent_weight.mT)
+        write, keep, candidate, read = gates.chunk(4, dim=-1)
+        cell = keep.sigmoid() * cell[:, :n] + write.sigmoid() * candidate.tanh()
+        output = read.sigmoid() * cell.tanh()
+        if projection:
+            output = output @ projection[0].mT
+        outputs.append(output)
+    return torch.cat(outputs, dim=1)

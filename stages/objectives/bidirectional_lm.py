@@ -1,0 +1,54 @@
+"""Bidirectional language modelling (ELMo; Peters et al. 2018, section 3.1)."""
+
+import numpy as np
+import torch
+
+from stages.models._heads import Headed
+from stages.objectives._objective import Objective, Terms, cross_entropy
+from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.packing import Row
+
+
+class BidirectionalLM(Objective):
+    """Each token from those before it and, by other layers, from those after it.
+
+    The last token of a document has no next and the first no previous one; these do not count and
+    get no logits. The paper adds the two log likelihoods up; here, as in the authors' code, the
+    loss is their mean, which is in nats per token like a causal model's.
+    """
+
+    architectures = ("bilstm",)
+
+    def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
+        """Labels are the next tokens and, below them, the previous ones: [B, 2, T]."""
+        input_ids = torch.from_numpy(np.stack([row.tokens for row in examples]))
+        document_ids = torch.from_numpy(np.stack([row.document_ids for row in examples]))
+        labels = torch.full((len(examples), 2, input_ids.shape[1]), IGNORE_INDEX)
+        same = document_ids[:, 1:] == document_ids[:, :-1]
+        labels[:, 0, :-1] = torch.where(same, input_ids[:, 1:], IGNORE_INDEX)
+        labels[:, 1, 1:] = torch.where(same, input_ids[:, :-1], IGNORE_INDEX)
+        number = int(same.sum())
+        return Batch(
+            input_ids=input_ids,
+            document_ids=document_ids,
+            labels=labels,
+            num_targets={"forward": number, "backward": number},
+        )
+
+    def loss(self, model: Headed, batch: Batch) -> Terms:
+        assert batch.labels is not None
+        terms: Terms = {}
+        for name, states, labels in zip(
+            ("forward", "backward"),
+            model.backbone.directions(batch),
+            batch.labels.unbind(dim=1),
+            strict=True,
+        ):
+            counted = labels != IGNORE_INDEX
+            logits = model.backbone.unembed(states[counted])
+            terms[name] = (0.5, cross_entropy(logits, labels[counted]))
+        return terms
+
+    def flops(self, model: Headed, batch: Batch) -> int:
+        vocabulary = model.backbone.unembed_flops(sum(batch.num_targets.values()))
+        return model.backbone.flops(batch) + vocabulary

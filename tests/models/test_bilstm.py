@@ -1,0 +1,153 @@
+"""The LSTMs of a bidirectional language model."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from stages.text.batch import PADDING, Batch
+from tests.small import BILSTM, VOCAB_SIZE, small_model
+
+# Two rows of packed documents, the second padded; each document's row, first and last token.
+DOCUMENTS = torch.tensor([[1] * 5 + [2] * 1 + [3] * 6, [1] * 3 + [2] * 6 + [PADDING] * 3])
+PLACES = [(0, 0, 4), (0, 5, 5), (0, 6, 11), (1, 0, 2), (1, 3, 8)]
+WIDTH = BILSTM["d_model"] // 2
+
+
+def packed_batch(*, changed: tuple[int, int] | None = None) -> Batch:
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(5, VOCAB_SIZE, DOCUMENTS.shape, generator=generator)
+    if changed is not None:
+        ids[changed] = (ids[changed] + 1) % VOCAB_SIZE
+    return Batch(input_ids=ids, document_ids=DOCUMENTS, num_targets={})
+
+
+def read_alone(x: torch.Tensor, lstms: nn.ModuleList) -> list[torch.Tensor]:
+    """The states of each layer for the embedded tokens of one document, by torch's LSTM."""
+    layers: list[torch.Tensor] = []
+    for lstm in lstms:
+        change, _ = lstm(x)
+        x = x + change if layers else change
+        layers.append(x)
+    return layers
+
+
+@pytest.mark.parametrize("d_cell", [WIDTH, 48])  # without a projection and with one
+@pytest.mark.parametrize("num_layers", [1, 3])
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+def test_each_document_is_read_from_both_ends_by_torch_s_lstm(d_cell, num_layers) -> None:
+    model = small_model("bilstm", d_cell=d_cell, num_layers=num_layers).eval()
+    batch = packed_batch()
+    layers = model.layers(batch)
+    for row, first, last in PLACES:
+        x = model.embedding(batch.input_ids[row, first : last + 1])
+        forward = [x, *read_alone(x, model.forward_lm)]
+        backward = [x, *(h.flip(0) for h in read_alone(x.flip(0), model.backward_lm))]
+        expected = torch.stack([torch.cat(h, dim=-1) for h in zip(forward, backward, strict=True)])
+        torch.testing.assert_close(layers[:, row, first : last + 1], expected)
+
+
+@pytest.mark.parametrize("place", [(0, 8), (1, 1)])
+def test_no_state_sees_what_its_direction_has_not_read(place) -> None:
+    """A changed token changes the forward states from there to its document's end, and the backward
+    states from there to its beginning: these and no others."""
+    model = small_model("bilstm").eval()
+    before, after = model.layers(packed_batch()), model.layers(packed_batch(changed=place))
+    row, position = place
+    document = DOCUMENTS[place] == DOCUMENTS
+    document &= torch.arange(2)[:, None] == row
+    columns = torch.arange(DOCUMENTS.shape[1])
+    seen = [document & (columns >= position), document & (columns <= position)]
+    changed = (before != after)[1:].unflatten(-1, (2, WIDTH)).any(dim=-1)  # [layers, B, T, 2]
+    for layer in changed:
+        assert torch.equal(layer, torch.stack(seen, dim=-1))
+
+
+def test_a_state_is_the_weighted_sum_of_the_layers() -> None:
+    """softmax([0, ln 2, ln 3]) is 1/6, 2/6 and 3/6."""
+    model = small_model("bilstm").eval()
+    batch = packed_batch()
+    h = model.layers(batch)
+    torch.testing.assert_close(model(batch), h.mean(dim=0))
+    with torch.no_grad():
+        model.s.copy_(torch.tensor([1.0, 2.0, 3.0]).log())
+        model.gamma.fill_(4.0)
+    torch.testing.assert_close(model(batch), 4 * (h[0] + 2 * h[1] + 3 * h[2]) / 6)
+    embedded = model.embedding(batch.input_ids)
+    assert torch.equal(h[0], torch.cat([embedded, embedded], dim=-1))
+
+
+def test_a_task_trains_every_weight() -> None:
+    model = small_model("bilstm")
+    real = (DOCUMENTS != PADDING).unsqueeze(-1)
+    (model(packed_batch()) * real).square().sum().backward()
+    for name, weight in model.named_parameters():
+        assert weight.grad is not None and weight.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize("d_cell", [WIDTH, 48])
+def test_flops_are_what_torch_counts(d_cell) -> None:
+    model = small_model("bilstm", d_cell=d_cell)
+    batch = packed_batch()
+    counter = FlopCounterMode(display=False)
+    with counter:
+        model(batch)
+        model.unembed(model.directions(batch)[0][:, 0])
+    assert 2 * model.flops(batch) + model.unembed_flops(2) == counter.get_total_flops()
+
+
+@pytest.mark.parametrize("d_cell", [WIDTH, 48])
+def test_flops_are_those_of_the_formula(d_cell) -> None:
+    """Of 21 tokens, 2 layers and 2 directions: four gates of an input and of a state, and the
+    projection of a cell that is wider."""
+    projection = d_cell * WIDTH if d_cell > WIDTH else 0
+    per_token = 2 * 2 * 2 * (4 * d_cell * (WIDTH + WIDTH) + projection)
+    assert small_model("bilstm", d_cell=d_cell).flops(packed_batch()) == 21 * per_token
+
+
+def test_bfloat16_gives_about_the_same_states() -> None:
+    model = small_model("bilstm").eval()
+    batch = packed_batch()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        states = model(batch)
+    torch.testing.assert_close(states, model(batch), atol=0.02, rtol=0.05)
+
+
+def test_forget_gates_begin_open() -> None:
+    """Of torch's gates input, forget, cell and output, with its two biases added up."""
+    lstm = small_model("bilstm").backward_lm[1]
+    gates = (lstm.bias_ih_l0 + lstm.bias_hh_l0).unflatten(0, (4, BILSTM["d_cell"]))
+    assert gates.mean(dim=1).tolist() == [0, 1, 0, 0]
+
+
+def test_dropout_is_of_training_alone() -> None:
+    model = small_model("bilstm", dropout=0.5)
+    batch = packed_batch()
+    assert not torch.equal(model(batch), model(batch))
+    assert torch.equal(model.eval()(batch), small_model("bilstm").eval()(batch))
+
+
+def test_untied_output_has_its_own_weights() -> None:
+    tied, untied = small_model("bilstm"), small_model("bilstm", tied=False)
+    count = lambda model: sum(p.numel() for p in model.parameters())  # noqa: E731
+    assert count(untied) - count(tied) == VOCAB_SIZE * WIDTH
+    states = torch.ones(3, WIDTH)
+    assert torch.equal(tied.unembed(states), states @ tied.embedding.weight.T)
+    assert torch.equal(untied.unembed(states), states @ untied.output.weight.T)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"d_model": 33}, "model: d_model must be even, half for each direction, not 33"),
+        ({"d_model": 0}, "model: d_model must be even, half for each direction, not 0"),
+        ({"d_cell": 0}, "model: d_cell must be at least d_model / 2 = 16, not 0"),
+        ({"d_cell": 15}, "model: d_cell must be at least d_model / 2 = 16, not 15"),
+        ({"num_layers": 0}, "model: num_layers must be at least 1, not 0"),
+        ({"dropout": 1.0}, r"model: dropout must be in \[0, 1\), not 1.0"),
+        ({"num_heads": 2}, "model.num_heads: unknown 'num_heads'"),
+    ],
+)
+def test_impossible_dimensions_are_refused(settings, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        small_model("bilstm", **settings)
