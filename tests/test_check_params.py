@@ -148,10 +148,10 @@ def test_a_baseline_that_fits_no_task_is_refused() -> None:
 
 
 SMALL = {"name": "encoder", "d_model": 64, "num_heads": 2, "d_ff": 256}
-BY_PARENT = {  # what each model of the smoke study learns, and what may follow it
-    "encoder_mlm": ("mlm", {"mask_prob": 0.4}),
-    "decoder_causal": ("causal", {}),
-    "encoder_decoder_span": ("span_corruption", {"mean_span_length": 1.0}),
+AFTER = {  # what may follow a run of the smoke study, besides its own objective
+    "encoder_mlm": "span_mlm",
+    "decoder_causal": "prefix_lm",
+    "encoder_decoder_span": "denoising",
 }
 
 
@@ -168,13 +168,13 @@ def distilled(parent: str, model: dict[str, Any], **settings: Any) -> Params:
     return with_child(parent, model=SMALL | model, objective=objective)
 
 
-@pytest.mark.parametrize("parent", BY_PARENT)
+@pytest.mark.parametrize("parent", AFTER)
 def test_every_architecture_may_go_on_from_a_parent(parent) -> None:
     """With another objective of its architecture, or none; what is a default may be written out."""
-    name, settings = BY_PARENT[parent]
-    model = with_child(parent).pretrain["child"].model | {"num_segments": 0}
-    for objective in ({"name": name} | settings, {"name": "none"}):
-        assert faults_of(with_child(parent, objective=objective, model=model)) == []
+    child = with_child(parent).pretrain["child"]
+    model = child.model | {"num_segments": 0}
+    for name in (child.objective["name"], AFTER[parent], "none"):
+        assert faults_of(with_child(parent, objective={"name": name}, model=model)) == []
 
 
 @pytest.mark.parametrize(
