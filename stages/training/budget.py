@@ -34,10 +34,7 @@ class AnyWords(Tokenizer):
 
     def __init__(self, vocab_size: int) -> None:
         Vocabulary.__init__(self, vocab_size)
-
-    @property
-    def starts_word(self) -> np.ndarray:
-        return np.ones(self.vocab_size, dtype=bool)
+        self.starts_word = np.ones(vocab_size, dtype=bool)
 
 
 def trains(run: Run) -> bool:

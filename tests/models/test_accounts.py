@@ -11,7 +11,7 @@ from stages.components import build
 from stages.models._accounts import activation_bytes_per_token, flops_per_token, num_params
 from stages.models._blocks import Dimensions
 from stages.text.batch import Batch
-from tests.small import ARCHITECTURES
+from tests.small import TRANSFORMERS
 
 VOCAB_SIZE, ROWS, LENGTH, DECODED = 300, 4, 48, 12
 BASE: dict[str, Any] = {"d_model": 64, "num_layers": 2, "num_heads": 4, "d_ff": 128}
@@ -54,7 +54,7 @@ def loss_of(model: Any, architecture: str, batch: Batch) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", TRANSFORMERS)
 def test_parameters_are_those_of_the_built_model(architecture: Any, options: Any) -> None:
     model = model_of(architecture, options)
     account = num_params(architecture, VOCAB_SIZE, Dimensions(**BASE, **options))
@@ -65,7 +65,7 @@ def test_parameters_are_those_of_the_built_model(architecture: Any, options: Any
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", TRANSFORMERS)
 def test_operations_are_those_that_torch_counts(architecture: Any, options: Any) -> None:
     model, batch = model_of(architecture, options), batch_of(architecture)
     account = flops_per_token(
