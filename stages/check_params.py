@@ -1,18 +1,20 @@
 """Validate the whole of params.yaml before anything runs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from stages.artifacts import replacing
-from stages.components import build, check, component_class, unknown
+from stages.artifacts import replacing, write_json
+from stages.components import build, check, component_class, names, unknown
 from stages.models._backbone import Backbone
 from stages.params import HUB, NONE, Params, Run
 from stages.process import run_stage
 from stages.tasks._labels import KINDS
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL, Vocabulary
+from stages.training.budget import plans, trains
 
 DATA = Path("data")
 NUM_BYTES = 256  # the pieces that byte fallback needs
@@ -30,6 +32,11 @@ def main(params: Params) -> None:
         folder.mkdir()
         for key in (*params.tokenizers, NONE):
             (folder / key).write_text("nothing\n")
+    # A run depends on its own plan, so that it runs anew when the reference changes what it means.
+    with replacing(DATA / "plans") as folder:
+        folder.mkdir()
+        for key, plan in plans(params).items():
+            write_json(folder / f"{key}.json", asdict(plan))
 
 
 def find_faults(params: Params) -> Iterator[str]:
@@ -51,6 +58,7 @@ def find_faults(params: Params) -> Iterator[str]:
                 yield f"finetune.label_budgets: {budget} is more than {where}.num_train"
     for key, run in params.pretrain.items():
         yield from _run_faults(params, run, f"pretrain.{key}", key)
+    yield from _budget_faults(params)
     for key, baseline in params.baselines.items():
         yield from _baseline_faults(params, baseline, f"baselines.{key}")
     for key, method in params.finetune.methods.items():
@@ -108,6 +116,11 @@ def _run_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]
         )
     if objective.trains and run.corpus == NONE:
         yield f"{where}.corpus: {run.objective['name']} needs a corpus, not {NONE}"
+    if run.objective.get("next_sentence", NONE) != NONE and run.model.get("num_segments") == 1:
+        yield (
+            f"{where}.model.num_segments: must be 2 for the pairs of next_sentence, or 0 to not "
+            "tell their texts apart, not 1"
+        )
 
 
 def _public_faults(params: Params, run: Run, where: str) -> Iterator[str]:
@@ -158,6 +171,17 @@ def _model_faults(params: Params, run: Run, vocab_size: int, where: str) -> Iter
                 f"{setting}: {length} is more than {where}.model.max_positions, "
                 f"{model.max_positions}"
             )
+
+
+def _budget_faults(params: Params) -> Iterator[str]:
+    where, reference = "budget.reference", params.budget.reference
+    unlisted = [*_unlisted(reference, params.pretrain, where)]
+    yield from unlisted
+    if not unlisted:
+        run = params.pretrain[reference]
+        named = _name(run.objective) in names("objectives")
+        if named and not trains(run) and params.budget.matched != "none":
+            yield f"{where}: {reference} trains nothing, so that no run can match it"
 
 
 def _ancestry_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]:

@@ -112,6 +112,15 @@ class Run(Strict):
         return self.objective["name"], self.corpus
 
 
+class Budget(Strict):
+    """What every run that trains has in common with the reference: its number of steps is set for
+    that (tokens, flops), or the layers of an encoder-decoder and the number of steps (parameters).
+    With none each run keeps what its entry says."""
+
+    matched: Literal["none", "tokens", "flops", "parameters"]
+    reference: Name  # a run
+
+
 class Task(Strict):
     """One entry of ``tasks:``."""
 
@@ -154,6 +163,7 @@ class Params(Strict):
     tokenizers: dict[Name, Tokenizer]
     tasks: dict[Name, Task]
     pretrain: dict[Name, Run]
+    budget: Budget
     baselines: dict[Name, Component]
     finetune: Finetune
     evaluation: Evaluation

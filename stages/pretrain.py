@@ -33,6 +33,7 @@ from stages.training.pretraining import PretrainingData, validation_batches
 from stages.training.tracking import Tracker
 
 ENCODED, TOKENIZERS = Path("data/encoded"), Path("data/tokenizers")
+PLANS = Path("data/plans")
 PRETRAINED, TIMINGS = Path("data/pretrained"), Path("data/timings/pretrain")
 HISTORY_ROWS = 1000  # at most about as many rows of history are kept
 History = list[dict[str, float]]
@@ -40,7 +41,7 @@ Account = dict[str, float | None]  # None is unknown
 
 
 def main(params: Params, key: str) -> None:
-    run = entry(params.pretrain, key, where="pretrain")
+    run = _planned(entry(params.pretrain, key, where="pretrain"), key)
     device = resolve(params.compute, threads=params.compute.threads)
     inputs = [
         ENCODED / run.corpus / run.tokenizer,
@@ -113,6 +114,14 @@ def main(params: Params, key: str) -> None:
         )
     _write_timing(TIMINGS / f"{key}.json", resumable.wall_time_s(), account, device)
     resumable.clear()
+
+
+def _planned(run: Run, key: str) -> Run:
+    """The run as the matched budget has it (stages/training/budget.py)."""
+    plan = read_json(PLANS / f"{key}.json")
+    training = run.training.model_copy(update={"num_steps": plan["num_steps"]})
+    model = run.model | ({"num_layers": plan["num_layers"]} if plan["num_layers"] else {})
+    return run.model_copy(update={"model": model, "training": training})
 
 
 @contextmanager

@@ -110,6 +110,7 @@ def raw_params(runs: Mapping[str, Any] = RUNS) -> dict[str, Any]:
             for name in METRICS
         },
         "pretrain": deepcopy(dict(runs)),
+        "budget": {"matched": "tokens", "reference": next(iter(runs))},
         "baselines": {
             "majority": {"name": "majority"},
             "tfidf": {"name": "tfidf"},

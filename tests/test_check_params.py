@@ -59,12 +59,32 @@ def test_the_studies_that_are_shipped_have_no_fault(path) -> None:
         ("objective: {name: mlm}", "objective: {name: mml}", "did you mean 'mlm'"),
         ("objective: {name: mlm}", "objective: {}", "pretrain.encoder_mlm.objective.name: unknown"),
         ("objective: {name: none}", "objective: {name: mlm}", "mlm needs a corpus, not none"),
+        (
+            "reference: encoder_mlm",
+            "reference: encoder",
+            "budget.reference: unknown 'encoder'; did you mean",
+        ),
+        (
+            "reference: encoder_mlm",
+            "reference: encoder_scratch",
+            "budget.reference: encoder_scratch trains nothing",
+        ),
         ("num_heads: 2", "num_heads: 5", "model: num_heads 5 must divide d_model 64"),
         ("d_ff: 256", "d_f: 256", "pretrain.encoder_mlm.model.d_f: unknown 'd_f'"),
         (
             "d_ff: 256",
             "d_ff: 256, positions: learned, max_positions: 32",
             "pretrain.encoder_mlm.training.max_tokens: 64 is more than",
+        ),
+        (
+            "d_ff: 256}\n    objective: {name: mlm}",
+            "d_ff: 256, num_segments: 1}\n    objective: {name: mlm, next_sentence: nsp}",
+            "pretrain.encoder_mlm.model.num_segments: must be 2 for the pairs of next_sentence",
+        ),
+        (
+            "objective: {name: mlm}",
+            "objective: {name: mlm, next_sentence: next}",
+            "pretrain.encoder_mlm.objective.next_sentence: input should be 'nsp', 'sop' or 'none'",
         ),
         (
             "encoder, d_model: 64, num_layers: 2, num_heads: 2, d_ff: 256}",
@@ -204,7 +224,8 @@ def test_what_it_writes_is_the_same_whatever_is_valid(tmp_path, monkeypatch) -> 
     monkeypatch.setattr(check_params, "DATA", tmp_path)
     check_params.main(params)
     written = {p.relative_to(tmp_path): p.read_text() for p in tmp_path.rglob("*") if p.is_file()}
-    assert {str(p) for p in written} == {
+    plans = {f"plans/{run}.json" for run in params.pretrain}
+    assert {str(p) for p in written} == plans | {
         "checked",
         "pretrained/none",
         "tokenizers/none",

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from stages import encode_corpus, evaluate, finetune, pretrain, train_tokenizer
 from stages.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.evaluation import trials
 from stages.params import Params, load
+from stages.training.budget import plans
 from tests.small import documents
 from tests.small_hub import checkpoint, revision_of
 from tests.test_params import edited
@@ -27,7 +29,13 @@ def params(tmp_path, monkeypatch) -> Params:
     path.write_text(text)
     monkeypatch.chdir(tmp_path)
     corpus, examples = Path("data/corpora/prose"), Path("data/tasks/tag/examples")
-    for folder in (corpus, examples, Path("data/pretrained"), Path("data/encoded/none")):
+    for folder in (
+        corpus,
+        examples,
+        Path("data/pretrained"),
+        Path("data/encoded/none"),
+        Path("data/plans"),
+    ):
         folder.mkdir(parents=True)
     rows = [{"id": str(i), "sentences": lines} for i, lines in enumerate(documents())]
     write_jsonl(corpus / "train.jsonl", rows[8:])
@@ -44,7 +52,15 @@ def params(tmp_path, monkeypatch) -> Params:
     write_jsonl(examples / "test.jsonl", unlabelled)
     task = {"task": {"name": "tagging"}, "labels": ["B-CODE", "O"], "metric": "entity_f1"}
     write_json(examples / "task.json", task)
-    return load(path)
+    params = load(path)
+    write_plans(params)
+    return params
+
+
+def write_plans(params: Params) -> None:
+    """As check_params does."""
+    for key, plan in plans(params).items():
+        write_json(Path(f"data/plans/{key}.json"), asdict(plan))
 
 
 def test_from_text_to_predictions(params) -> None:
@@ -137,7 +153,10 @@ def public(params: Params, path: Path, revision: str) -> Params:
     entry = params.pretrain["encoder_scratch"].model_copy(
         update={"model": model, "tokenizer": "none"}
     )
-    return params.model_copy(update={"pretrain": {"public": entry}})
+    budget = params.budget.model_copy(update={"matched": "none", "reference": "public"})
+    pinned = params.model_copy(update={"pretrain": {"public": entry}, "budget": budget})
+    write_plans(pinned)
+    return pinned
 
 
 @pytest.mark.parametrize(("family", "architecture"), [("bert", "encoder"), ("gpt2", "decoder")])

@@ -3,6 +3,7 @@
 An answer is one string: a label, or the tags of a text's words joined by blanks.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 
@@ -13,17 +14,19 @@ def score(metric: str, gold: Sequence[str], predicted: Sequence[str]) -> float:
 
 
 def macro_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The mean F1 over the labels that occur in ``gold``."""
-    from sklearn.metrics import f1_score
+    """The mean F1 over the labels that occur in ``gold``.
 
-    labels = sorted(set(gold))
-    return f1_score(gold, predicted, labels=labels, average="macro")
+    scikit-learn's ``f1_score(average="macro")``, which the tests compare it with; importing that
+    takes longer than many a trial does, in every process.
+    """
+    labels = Counter(gold)
+    answers = Counter(predicted)
+    right = Counter(g for g, p in zip(gold, predicted, strict=True) if g == p)
+    return sum(2 * right[x] / (labels[x] + answers[x]) for x in sorted(labels)) / len(labels)
 
 
 def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    from sklearn.metrics import accuracy_score
-
-    return accuracy_score(gold, predicted)
+    return sum(g == p for g, p in zip(gold, predicted, strict=True)) / len(gold)
 
 
 def word_accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:

@@ -30,7 +30,7 @@ class Objective(ABC):
     architectures: ClassVar[tuple[str, ...]]  # those it fits
     trains: ClassVar[bool] = True
     has_teacher: ClassVar[bool] = False  # then the run's parent teaches and is not gone on from
-    compares_documents: ClassVar[bool] = False  # then each row comes with another, ``Row.other``
+    compares_documents: bool = False  # then each row comes with another, ``Row.other``
 
     def __init__(self, vocabulary: Any, max_tokens: int) -> None:
         # Of a public checkpoint, which is not trained further, it is another tokenizer's.

@@ -1,17 +1,27 @@
-"""Masked language modelling (BERT; Devlin et al. 2019, section 3.1, task 1)."""
+"""Masked language modelling, by itself or with a task on pairs of texts (BERT; Devlin et al. 2019,
+section 3.1; ALBERT; Lan et al. 2020, section 3.1)."""
 
 import math
+from dataclasses import replace
+from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import torch
+from torch import nn
 
+from stages.models._backbone import Backbone
 from stages.models._heads import Headed, gather
+from stages.objectives._masking import check_probs, corrupt
 from stages.objectives._objective import Objective, Terms, cross_entropy
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.packing import Row
-from stages.text.tokenizer import MASK_ID, NUM_SPECIAL, Vocabulary
+from stages.text.tokenizer import BOS_ID, EOS_ID, NUM_SPECIAL, Tokenizer, Vocabulary
 
 PAPER_MASK_PROB = 0.15  # runs that train at other rates are validated at this one
+# A document of fewer tokens is no pair: with its three special tokens off, two texts of about six
+# tokens, or three words, are the least that can show whether one goes on from the other.
+LEAST_PAIR = 16
 
 
 class MLM(Objective):
@@ -21,6 +31,19 @@ class MLM(Objective):
     Exactly round(mask_prob * maskable tokens) are chosen in a row, at least one, in a fixed
     capacity of ceil(mask_prob * max_tokens) places, and logits are computed at these alone.
     Special tokens are never chosen.
+
+    With ``next_sentence`` the documents of a row become pairs of texts first, and the state of a
+    pair's <bos> says which of two kinds it is (0 or 1, each drawn half of the time):
+
+        <bos> A <eos> B <eos>        B goes on from A (0)
+        nsp   <bos> A <eos> C <eos>  C is as many tokens of another row's document, 1 (BERT)
+        sop   <bos> B <eos> A <eos>  the texts have changed places, 1 (ALBERT)
+
+    The other row is any of the corpus, so by chance C may be of A's own document. The loss is the
+    sum of both means. A row keeps its length and documents: the last token of a document's text
+    makes room for the inner <eos>, and where the row has cut the document its outermost tokens give
+    way to <bos> and <eos>. Unlike in the papers the texts are not made of whole sentences, since a
+    row may hold a few words of a document; they are split where a word begins.
     """
 
     architectures = ("encoder",)
@@ -33,18 +56,105 @@ class MLM(Objective):
         mask_prob: float = PAPER_MASK_PROB,
         replace_prob: float = 0.8,
         random_prob: float = 0.1,
+        next_sentence: Literal["nsp", "sop", "none"] = "none",
     ) -> None:
         super().__init__(vocabulary, max_tokens)
         if not 0 < mask_prob < 1:
             raise ValueError(f"mask_prob must lie between 0 and 1, not {mask_prob}")
-        if min(replace_prob, random_prob) < 0 or replace_prob + random_prob > 1:
-            raise ValueError(
-                f"replace_prob {replace_prob} and random_prob {random_prob} must be parts of 1"
-            )
+        check_probs(replace_prob, random_prob)
         self.mask_prob, self.replace_prob, self.random_prob = mask_prob, replace_prob, random_prob
         self.capacity = math.ceil(mask_prob * max_tokens)
+        if next_sentence != "none" and max_tokens < LEAST_PAIR:
+            raise ValueError(
+                f"next_sentence {next_sentence} needs max_tokens of at least {LEAST_PAIR}, "
+                f"not {max_tokens}"
+            )
+        self.next_sentence = next_sentence
+        self.compares_documents = next_sentence == "nsp"
+        self.pair_capacity = max_tokens // LEAST_PAIR
+
+    def head(self, backbone: Backbone) -> nn.Module:
+        """BERT's pooler and classifier of pairs."""
+        if self.next_sentence == "none":
+            return super().head(backbone)
+        width = backbone.d_model
+        return nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 2))
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
+        if self.next_sentence == "none":
+            return self._masked(examples, rngs)
+        paired = [self.pair(row, rng=rng) for row, rng in zip(examples, rngs, strict=True)]
+        rows, segment_ids, positions, labels = zip(*paired, strict=True)
+        batch = self._masked(list(rows), rngs)
+        return replace(
+            batch,
+            segment_ids=torch.from_numpy(np.stack(segment_ids)),
+            pair_positions=pad(list(positions), 0, length=self.pair_capacity),
+            pair_labels=pad(list(labels), IGNORE_INDEX, length=self.pair_capacity),
+            num_targets=batch.num_targets | {"next_sentence": sum(map(len, labels))},
+        )
+
+    def pair(
+        self, row: Row, *, rng: np.random.Generator
+    ) -> tuple[Row, np.ndarray, np.ndarray, np.ndarray]:
+        """(the row with its documents as pairs, int64 [T] which text a token is of, where the pairs
+        begin, their labels); documents too short for a pair stay as they are."""
+        tokens, segment_ids = row.tokens.copy(), np.zeros_like(row.tokens)
+        positions, labels = [], []
+        begins = np.flatnonzero(np.diff(row.document_ids, prepend=0))
+        for begin, end in pairwise([*begins, len(tokens)]):
+            texts = self._texts(tokens[begin:end], row.other, rng=rng)
+            if texts is None:
+                continue
+            first, second, label = texts
+            tokens[begin:end] = np.concatenate([[BOS_ID], first, [EOS_ID], second, [EOS_ID]])
+            segment_ids[begin + len(first) + 2 : end] = 1
+            positions.append(begin)
+            labels.append(label)
+        return (
+            replace(row, tokens=tokens),
+            segment_ids,
+            np.array(positions, dtype=np.int64),
+            np.array(labels, dtype=np.int64),
+        )
+
+    def _texts(
+        self, document: np.ndarray, other: Row | None, *, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, int] | None:
+        """(the first text of a pair, the second, the label), or None for no pair.
+
+        The split is the beginning of a word, in the middle half of the text.
+        """
+        assert isinstance(self.vocabulary, Tokenizer)  # where words begin is not in the ids
+        text = document[1:-1]  # its last token will make room for the inner <eos>
+        words = np.flatnonzero(self.vocabulary.starts_word[text])
+        quarter = len(text) // 4
+        splits = [at for at in words[1:-1] if quarter <= at < len(text) - quarter]
+        if len(document) < LEAST_PAIR or not splits:
+            return None
+        split = int(rng.choice(splits))
+        text = text[:-1]
+        first, second, label = text[:split], text[split:], int(rng.integers(2))
+        if label and self.next_sentence == "nsp":
+            assert other is not None
+            run = _run(
+                other,
+                len(second),
+                self.vocabulary.starts_word,
+                to_word_end=bool(document[-1] == EOS_ID),
+                rng=rng,
+            )
+            # Without a run of the length there the continuation stays, and is called one.
+            return (first, second, 0) if run is None else (first, run, 1)
+        if label:
+            # Whole words change places; what may be a part of a word, which only the beginning and
+            # the end of a document cut by the row can be, would tell the order and stays.
+            low, high = words[0], words[-1]
+            first = np.concatenate([text[:low], text[split:high]])
+            second = np.concatenate([text[low:split], text[high:]])
+        return first, second, label
+
+    def _masked(self, examples: list[Row], rngs: list[np.random.Generator]) -> Batch:
         inputs, positions, labels = [], [], []
         for row, rng in zip(examples, rngs, strict=True):
             chosen = self.choose(row.tokens, rng=rng)
@@ -69,24 +179,58 @@ class MLM(Objective):
         self, tokens: np.ndarray, chosen: np.ndarray, *, rng: np.random.Generator
     ) -> np.ndarray:
         """The row with its chosen places masked, replaced or kept."""
-        fate = rng.random(len(chosen))
-        regular = self.vocabulary.regular_ids
-        corrupted = tokens.copy()
-        corrupted[chosen] = np.select(
-            [fate < self.replace_prob, fate < self.replace_prob + self.random_prob],
-            [MASK_ID, rng.integers(regular.start, regular.stop, len(chosen))],
-            tokens[chosen],
+        return corrupt(
+            tokens,
+            chosen,
+            rng.random(len(chosen)),
+            replace_prob=self.replace_prob,
+            random_prob=self.random_prob,
+            regular_ids=self.vocabulary.regular_ids,
+            rng=rng,
         )
-        return corrupted
 
     def loss(self, model: Headed, batch: Batch) -> Terms:
         assert batch.target_positions is not None and batch.labels is not None
-        states = gather(model.backbone(batch), batch.target_positions)
-        return {"mlm": (1.0, cross_entropy(model.backbone.unembed(states), batch.labels))}
+        states = model.backbone(batch)
+        logits = model.backbone.unembed(gather(states, batch.target_positions))
+        terms: Terms = {"mlm": (1.0, cross_entropy(logits, batch.labels))}
+        if batch.pair_positions is not None and batch.pair_labels is not None:
+            kinds = model.head(gather(states, batch.pair_positions))
+            terms["next_sentence"] = (1.0, cross_entropy(kinds, batch.pair_labels))
+        return terms
 
     def flops(self, model: Headed, batch: Batch) -> int:
         assert batch.labels is not None
-        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
+        total = model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
+        if batch.pair_positions is not None:
+            matrices = sum(w.numel() for w in model.head.parameters() if w.dim() == 2)
+            total += 2 * batch.pair_positions.numel() * matrices
+        return total
 
     def for_validation(self) -> "MLM":
         return MLM(self.vocabulary, self.max_tokens)
+
+
+def _run(
+    row: Row,
+    length: int,
+    starts_word: np.ndarray,
+    *,
+    to_word_end: bool,
+    rng: np.random.Generator,
+) -> np.ndarray | None:
+    """So many tokens of the text of one document of a row, each such run as likely; None if no
+    document has as many.
+
+    Like a true continuation a run begins with a word. It ends with one if ``to_word_end``: a text
+    that broke off in a word would give away that it does not end the document.
+    """
+    runs = []
+    for document in np.split(row.tokens, np.flatnonzero(np.diff(row.document_ids)) + 1):
+        ended = bool(document[-1] == EOS_ID)
+        text = document[int(document[0] == BOS_ID) : len(document) - int(ended)]
+        boundaries = np.append(starts_word[text], ended)
+        for begin in range(len(text) - length + 1):
+            if boundaries[begin] and (boundaries[begin + length] or not to_word_end):
+                runs.append(text[begin : begin + length])
+    return runs[rng.integers(len(runs))] if runs else None

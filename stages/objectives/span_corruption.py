@@ -4,9 +4,10 @@ import numpy as np
 
 from stages.models._heads import Headed
 from stages.objectives._objective import Objective, Terms, cross_entropy
-from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
+from stages.objectives._seq2seq import batch_of, documents_of
+from stages.text.batch import Batch
 from stages.text.packing import Row
-from stages.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Vocabulary
+from stages.text.tokenizer import BOS_ID, EOS_ID, Vocabulary
 
 
 class SpanCorruption(Objective):
@@ -16,8 +17,7 @@ class SpanCorruption(Objective):
         inputs   Thank you <s0> me to your party <s1> week
         targets  <s0> for inviting <s1> last <s2>
 
-    Each document of a row is corrupted by itself. The decoder's first input is <bos>; T5 uses
-    padding there, which in our masks would attend to nothing.
+    Each document of a row is corrupted by itself.
     """
 
     architectures = ("encoder_decoder",)
@@ -44,33 +44,13 @@ class SpanCorruption(Objective):
         self.noise_density, self.mean_span_length = noise_density, mean_span_length
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
-        rows = [self._corrupt_row(row, rng) for row, rng in zip(examples, rngs, strict=True)]
-        inputs, input_documents, targets, target_documents, decoder_inputs = zip(*rows, strict=True)
-        return Batch(
-            input_ids=pad(list(inputs), PAD_ID),
-            document_ids=pad(list(input_documents), PADDING),
-            decoder_input_ids=pad(list(decoder_inputs), PAD_ID),
-            decoder_document_ids=pad(list(target_documents), PADDING),
-            labels=pad(list(targets), IGNORE_INDEX),
-            num_targets={"span_corruption": sum(map(len, targets))},
+        return batch_of(
+            [
+                [self.corrupt(row.tokens[places], rng=rng) for places in documents_of(row)]
+                for row, rng in zip(examples, rngs, strict=True)
+            ],
+            term="span_corruption",
         )
-
-    def _corrupt_row(self, row: Row, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-        """(inputs, their documents, targets, their documents, decoder inputs) of one row."""
-        parts: list[tuple[np.ndarray, ...]] = []
-        for document in range(1, int(row.document_ids[-1]) + 1):
-            inputs, targets = self.corrupt(row.tokens[row.document_ids == document], rng=rng)
-            decoder_inputs = np.concatenate([[BOS_ID], targets[:-1]])[: len(targets)]
-            parts.append(
-                (
-                    inputs,
-                    np.full(len(inputs), document),
-                    targets,
-                    np.full(len(targets), document),
-                    decoder_inputs,
-                )
-            )
-        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
 
     def corrupt(
         self, tokens: np.ndarray, *, rng: np.random.Generator

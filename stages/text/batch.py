@@ -6,7 +6,7 @@ Legend of the letters in shapes, here and everywhere in ``stages/``:
     T  input tokens of a row    V  vocab_size
     U  decoder tokens of a row  H  num_heads
     M  predicted positions of   C  classes of a task
-       a row
+       a row                    P  pairs of texts of a row
 """
 
 from dataclasses import dataclass, field, replace
@@ -33,10 +33,13 @@ class Batch:
     num_targets: dict[str, int]  # of each term of the loss: what its sum is divided by
     labels: Int[Tensor, "..."] | None = None
     target_positions: Int[Tensor, "B M"] | None = None  # where labels are predicted, if not at all
+    boundary_positions: Int[Tensor, "B M 2"] | None = None  # just outside the span of each target
     segment_ids: Int[Tensor, "B T"] | None = None  # which text of a pair a token is of
     visible: Bool[Tensor, "B T"] | None = None  # a prefix, which a decoder sees in both directions
     decoder_input_ids: Int[Tensor, "B U"] | None = None
     decoder_document_ids: Int[Tensor, "B U"] | None = None
+    pair_positions: Int[Tensor, "B P"] | None = None  # the first token of each pair
+    pair_labels: Int[Tensor, "B P"] | None = None  # 0 if its texts stand as they did, 1 if not
     example_ids: list[str] = field(default_factory=list)
 
     def to(self, device: torch.device) -> "Batch":

@@ -21,6 +21,7 @@ class Row:
     tokens: np.ndarray  # int64 [T]
     document_ids: np.ndarray  # int64 [T]
     other: "Row | None" = None  # drawn from the whole corpus, for objectives that compare documents
+    starts_sentence: np.ndarray | None = None  # bool [T]
 
 
 class Packing:
@@ -43,14 +44,26 @@ class Packing:
         end = begin + self._max_tokens
         first = int(np.searchsorted(line_starts, begin, side="right")) - 1
         last = int(np.searchsorted(line_starts, end, side="left"))
-        tokens, ids = [], []
+        tokens, ids, starts = [], [], []
         for number, at in enumerate(range(first, last), start=1):
             start = int(self._corpus.document_starts[order[at]]) - int(line_starts[at])
             # the part of this document that lies in [begin, end) of the line
             low, high = max(begin, int(line_starts[at])), min(end, int(line_starts[at + 1]))
-            tokens.append(self._corpus.tokens[start + low : start + high].astype(np.int64))
+            part = slice(start + low, start + high)
+            tokens.append(self._corpus.tokens[part].astype(np.int64))
             ids.append(np.full(high - low, number, dtype=np.int64))
-        return Row(np.concatenate(tokens), np.concatenate(ids))
+            starts.append(self._starts_sentence(part))
+        return Row(
+            np.concatenate(tokens), np.concatenate(ids), starts_sentence=np.concatenate(starts)
+        )
+
+    def _starts_sentence(self, part: slice) -> np.ndarray:
+        """Whether each token of a part of the corpus is the first of a sentence."""
+        sentences = self._corpus.sentence_starts
+        among = slice(*np.searchsorted(sentences, [part.start, part.stop]))
+        starts = np.zeros(part.stop - part.start, dtype=bool)
+        starts[sentences[among] - part.start] = True
+        return starts
 
     def _draw_epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         lengths = self._corpus.document_lengths

@@ -1,4 +1,7 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, f1_score
 
 from stages.evaluation.metrics import entities, score
 
@@ -37,6 +40,15 @@ def test_entity_f1_is_of_the_whole_test_set_and_no_mean_of_rows() -> None:
 def test_macro_f1_by_hand() -> None:
     """a: precision 1/2, recall 1; b: never predicted; the mean of 2/3 and 0."""
     assert score("macro_f1", ["a", "b"], ["a", "a"]) == pytest.approx(1 / 3)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcde")), min_size=1))
+def test_macro_f1_and_accuracy_are_those_of_scikit_learn(pairs: list[tuple[str, str]]) -> None:
+    gold, found = map(list, zip(*pairs, strict=True))
+    of_labels = sorted(set(gold))
+    expected = f1_score(gold, found, labels=of_labels, average="macro")
+    assert score("macro_f1", gold, found) == pytest.approx(expected)
+    assert score("accuracy", gold, found) == pytest.approx(accuracy_score(gold, found))
 
 
 def test_accuracy_of_labels_and_of_words() -> None:

@@ -32,6 +32,28 @@ def test_a_later_token_changes_no_earlier_state_of_a_decoder(positions) -> None:
     assert not torch.allclose(before[:, 7:], after[:, 7:])
 
 
+def states_of_a_prefix(positions: str, *, changed: int | None) -> torch.Tensor:
+    """Of a decoder on two documents of 6 and 8 tokens, whose first 3 and 4 are visible."""
+    ids = random_ids(1, 14)
+    if changed is not None:
+        ids[:, changed] = (ids[:, changed] + 1) % VOCAB_SIZE
+    visible = torch.tensor([[True] * 3 + [False] * 3 + [True] * 4 + [False] * 4])
+    batch = replace(batch_of(ids, torch.tensor([[1] * 6 + [2] * 8])), visible=visible)
+    return small_model("decoder", positions=positions).eval()(batch)[0]
+
+
+@pytest.mark.parametrize("positions", [*POSITIONS, "relative"])
+@pytest.mark.parametrize("changed", range(14))
+def test_a_prefix_is_seen_in_both_directions_and_nothing_behind_it_is(positions, changed) -> None:
+    """A token of a prefix changes all states of its document, another those from itself on."""
+    before, after = (states_of_a_prefix(positions, changed=at) for at in (None, changed))
+    differs = ((before - after).abs().amax(dim=-1) > 0).tolist()
+    end = 6 if changed < 6 else 14
+    prefix, begin = (range(3), 0) if changed < 6 else (range(6, 10), 6)
+    first = begin if changed in prefix else changed
+    assert differs == [first <= at < end for at in range(14)]
+
+
 def test_every_token_changes_every_state_of_an_encoder() -> None:
     model = small_model("encoder").eval()
     ids = random_ids(1, 12)

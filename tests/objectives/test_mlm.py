@@ -1,19 +1,30 @@
-"""Masked language modelling: who is chosen, and what becomes of them."""
+"""Masked language modelling: who is chosen, and what becomes of them; pairs of texts."""
+
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
 
-from stages.objectives.mlm import MLM
-from stages.seeding import stream
+from stages.models._heads import Headed, gather, initialise_head
+from stages.objectives.mlm import LEAST_PAIR, MLM
+from stages.seeding import stream, torch_stream
 from stages.text.batch import IGNORE_INDEX, Batch
-from stages.text.packing import Row
+from stages.text.packing import Packing, Row
 from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, NUM_SPECIAL, Vocabulary
-from tests.small import VOCAB_SIZE, headless, small_model
+from stages.training.device import Device
+from stages.training.loop import accumulate
+from stages.training.optimizer import AdamW
+from stages.training.pretraining import PretrainingData
+from tests.small import VOCAB_SIZE, headless, small_corpus, small_model, small_tokenizer
 
 VOCABULARY = Vocabulary(VOCAB_SIZE)
+# Ids that begin a word.
+WORDS = np.intersect1d(small_tokenizer().starts_word.nonzero()[0], VOCABULARY.regular_ids)
 
 
 def row_of(length: int, *, seed: int) -> Row:
@@ -88,3 +99,273 @@ def test_runs_at_other_rates_are_validated_at_15_percent() -> None:
 def test_impossible_rates_are_refused(settings) -> None:
     with pytest.raises(ValueError, match="_prob"):
         MLM(VOCABULARY, 32, **settings)
+
+
+def pairing(next_sentence: str, *, max_tokens: int = 64) -> Any:
+    return MLM(small_tokenizer(), max_tokens, next_sentence=next_sentence)  # type: ignore[arg-type]
+
+
+def packed_rows(number: int, *, max_tokens: int = 64) -> list[Row]:
+    """Rows of real text with documents cut and whole, each with another row."""
+    packing = Packing(small_corpus(), max_tokens, seed=1)
+    return [replace(packing.row(i), other=packing.row(i + number)) for i in range(number)]
+
+
+def documents_of(row: Row) -> list[np.ndarray]:
+    return [row.tokens[row.document_ids == i] for i in range(1, row.document_ids[-1] + 1)]
+
+
+def whole_document(length: int, *, seed: int, other_length: int) -> Row:
+    """One document of random words, <bos> and <eos> included, and another row like it."""
+
+    def row(length: int, name: str) -> Row:
+        text = stream(seed, name).choice(WORDS, length - 2)
+        return Row(np.array([BOS_ID, *text, EOS_ID]), np.ones(length, dtype=int))
+
+    return replace(row(length, "text"), other=row(other_length, "other"))
+
+
+def pairs_in(objective: MLM, row: Row, *, seed: int) -> list[tuple[np.ndarray, ...]]:
+    """(the document as it was, first text, second text, label) of each pair made of a row."""
+    paired, segment_ids, positions, labels = objective.pair(row, rng=stream(seed, "pairs"))
+    assert len(paired.tokens) == len(row.tokens)
+    assert np.array_equal(paired.document_ids, row.document_ids)
+    untouched = ~np.isin(row.document_ids, row.document_ids[positions])
+    assert np.array_equal(paired.tokens[untouched], row.tokens[untouched])
+    assert not segment_ids[untouched].any()
+    found = []
+    for position, label in zip(positions, labels, strict=True):
+        here = row.document_ids == row.document_ids[position]
+        tokens, second = paired.tokens[here], segment_ids[here].argmax()
+        assert here.argmax() == position and len(tokens) >= LEAST_PAIR
+        assert np.array_equal(segment_ids[here], np.arange(len(tokens)) >= second)
+        specials = np.flatnonzero(tokens < NUM_SPECIAL)
+        assert specials.tolist() == [0, second - 1, len(tokens) - 1]
+        assert tokens[specials].tolist() == [BOS_ID, EOS_ID, EOS_ID]
+        found.append((row.tokens[here], tokens[1 : second - 1], tokens[second:-1], label))
+    return found
+
+
+def test_without_pairs_rows_are_chosen_from_and_corrupted_as_they_are() -> None:
+    """The generator of a row draws the places, then what becomes of them, and nothing before."""
+    objective = MLM(VOCABULARY, 64)
+    row = row_of(62, seed=1)
+    rng = stream(5, "mask", 0)
+    chosen = objective.choose(row.tokens, rng=rng)
+    expected = objective.corrupt(row.tokens, chosen, rng=rng)
+    batch = collated(MLM(VOCABULARY, 64, next_sentence="none"), [row], seed=5)
+    assert np.array_equal(batch.input_ids[0], expected)
+    assert batch.segment_ids is batch.pair_positions is batch.pair_labels is None
+    assert not objective.compares_documents
+    assert not list(objective.head(small_model("encoder")).parameters())
+
+
+def test_only_other_documents_are_asked_for_that_are_used() -> None:
+    assert pairing("nsp").compares_documents and not pairing("sop").compares_documents
+
+
+@pytest.mark.parametrize("next_sentence", ["nsp", "sop"])
+def test_half_of_the_pairs_stand_as_they_did(next_sentence) -> None:
+    """Within 4 standard deviations of 2,000 draws, where a false continuation can be had."""
+    row = whole_document(32, seed=1, other_length=64)
+    objective = pairing(next_sentence)
+    labels = [pairs_in(objective, row, seed=seed)[0][3] for seed in range(2000)]
+    assert abs(np.mean(labels) - 0.5) < 4 * 0.5 / 2000**0.5
+
+
+def test_texts_go_on_from_each_other_or_the_second_is_of_the_other_row() -> None:
+    seen = [0, 0]
+    for seed, row in enumerate(packed_rows(200)):
+        assert row.other is not None
+        for original, first, second, label in pairs_in(pairing("nsp"), row, seed=seed):
+            seen[label] += 1
+            assert small_tokenizer().starts_word[second[0]]
+            assert np.array_equal(first, original[1 : 1 + len(first)])
+            if label == 0:
+                assert np.array_equal(second, original[1 + len(first) : -2])
+            else:
+                windows = [
+                    document[at : at + len(second)]
+                    for document in documents_of(row.other)
+                    for at in range(len(document))
+                ]
+                assert any(np.array_equal(second, window) for window in windows)
+    assert min(seen) > 50
+
+
+def test_a_false_continuation_to_the_end_of_a_document_ends_with_a_word() -> None:
+    """As the true one does; a row cuts words, so that in other places texts end anywhere."""
+    whole = whole_document(32, seed=1, other_length=32)
+    ends_in_word = {True: 0, False: 0}
+    for seed, row in enumerate(packed_rows(100)):
+        for ended in (True, False):
+            cut = Row(whole.tokens[: None if ended else -1], whole.document_ids[: 32 - (not ended)])
+            ((_, _, second, label),) = pairs_in(pairing("nsp"), replace(cut, other=row), seed=seed)
+            if label:
+                at = np.lib.stride_tricks.sliding_window_view(row.tokens[:-1], len(second))
+                (ends, *_) = np.flatnonzero((at == second).all(axis=1)) + len(second)
+                following = row.tokens[ends]
+                starts = small_tokenizer().starts_word[following] or following < NUM_SPECIAL
+                ends_in_word[ended] += not starts
+    assert ends_in_word[True] == 0 < ends_in_word[False]
+
+
+def test_a_true_continuation_stays_where_the_other_row_has_no_text_as_long() -> None:
+    row = whole_document(40, seed=1, other_length=8)
+    for seed in range(50):
+        ((original, first, second, label),) = pairs_in(pairing("nsp"), row, seed=seed)
+        assert label == 0
+        assert np.array_equal(np.concatenate([first, second]), original[1:-2])
+
+
+def test_swapped_texts_put_back_are_the_document_but_for_its_last_token() -> None:
+    """Words that the row may have cut, at its ends, have stayed there."""
+    seen = [0, 0]
+    for seed, row in enumerate(packed_rows(200)):
+        for original, first, second, label in pairs_in(pairing("sop"), row, seed=seed):
+            seen[label] += 1
+            text = original[1:-1]
+            words = np.flatnonzero(small_tokenizer().starts_word[text])
+            begin, tail = words[0], len(text) - 1 - words[-1]  # whole words lie in between
+            if label:
+                assert small_tokenizer().starts_word[[first[begin], second[0]]].all()
+                end = len(second) - tail
+                put_back = [first[:begin], second[:end], first[begin:], second[end:]]
+            else:
+                put_back = [first, second]
+            assert np.array_equal(np.concatenate(put_back), text[:-1])
+    assert min(seen) > 50
+
+
+@given(length=st.integers(2, 64), seed=st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_documents_too_short_for_a_pair_stay_as_they_are(length, seed) -> None:
+    row = whole_document(length, seed=seed, other_length=64)
+    pairs = pairs_in(pairing("nsp"), row, seed=seed)
+    assert len(pairs) == (length >= LEAST_PAIR)
+    for _, first, second, _ in pairs:
+        assert min(len(first), len(second)) >= (length - 3) // 4
+
+
+@pytest.mark.parametrize("next_sentence", ["nsp", "sop"])
+def test_what_is_masked_is_the_text_of_the_pairs(next_sentence) -> None:
+    """Labels at their positions restore the pairs, and one generator gives both."""
+    objective, row = pairing(next_sentence), packed_rows(1)[0]
+    batch = collated(objective, [row], seed=3)
+    paired, *_ = objective.pair(row, rng=stream(3, "mask", 0))
+    assert batch.target_positions is not None and batch.labels is not None
+    restored = batch.input_ids[0].numpy().copy()
+    real = batch.labels[0].numpy() != IGNORE_INDEX
+    restored[batch.target_positions[0].numpy()[real]] = batch.labels[0].numpy()[real]
+    assert np.array_equal(restored, paired.tokens)
+
+
+@pytest.mark.parametrize("next_sentence", ["nsp", "sop"])
+def test_micro_batches_change_no_pair(next_sentence) -> None:
+    def micro_batches(rows: int) -> list[Batch]:
+        packing = Packing(small_corpus(), 64, seed=1)
+        objective = pairing(next_sentence)
+        data = PretrainingData(packing, objective, batch_rows=4, micro_batch_rows=rows, seed=1)
+        return data.micro_batches(2)
+
+    (whole,), parts = micro_batches(4), micro_batches(2)
+    assert whole.num_targets["next_sentence"] > 0
+    for field in fields(Batch):
+        value = getattr(whole, field.name)
+        if isinstance(value, torch.Tensor):
+            assert torch.equal(value, torch.cat([getattr(part, field.name) for part in parts]))
+    for term, number in whole.num_targets.items():
+        assert number == sum(part.num_targets[term] for part in parts)
+
+
+def paired_model(objective: MLM, **settings: Any) -> Headed:
+    backbone = small_model("encoder", **settings)
+    model = Headed(backbone, objective.head(backbone))
+    initialise_head(model.head, generator=torch_stream(1, "head"))
+    return model
+
+
+@pytest.mark.parametrize("next_sentence", ["nsp", "sop"])
+@pytest.mark.parametrize("num_segments", [0, 2])
+def test_each_term_of_an_untrained_model_is_as_good_as_chance(next_sentence, num_segments) -> None:
+    objective = pairing(next_sentence)
+    batch = collated(objective, packed_rows(16))
+    terms = objective.loss(paired_model(objective, num_segments=num_segments), batch)
+    assert terms.keys() == batch.num_targets.keys() == {"mlm", "next_sentence"}
+    for term, chance in (("mlm", np.log(VOCAB_SIZE)), ("next_sentence", np.log(2))):
+        weight, loss_sum = terms[term]
+        assert weight == 1.0
+        assert loss_sum.item() / batch.num_targets[term] == pytest.approx(chance, abs=0.2)
+
+
+def fit_pairs(model: Headed, objective: MLM, batches: list[Batch], *, num_steps: int) -> None:
+    optimizer = AdamW(model, weight_decay=0.0)
+    device = Device("cpu", "float32", compile=False, threads=1)
+    for step in range(num_steps):
+        accumulate(model, objective, [batches[step % len(batches)]], device)
+        optimizer.step(lr=1e-3)
+
+
+@torch.no_grad()
+def share_told(model: Headed, batch: Batch) -> float:
+    """The share of a batch's pairs whose kind is told; each kind is at least a third of them."""
+    assert batch.pair_labels is not None and batch.pair_positions is not None
+    real = batch.pair_labels != IGNORE_INDEX
+    labels = batch.pair_labels[real]
+    assert len(labels) >= 16 and 1 / 3 < labels.double().mean() < 2 / 3
+    logits = model.head(gather(model.backbone(batch), batch.pair_positions))
+    return (logits.argmax(-1)[real] == labels).double().mean().item()
+
+
+@pytest.mark.parametrize("next_sentence", ["nsp", "sop"])
+def test_one_batch_of_pairs_is_learnt(next_sentence) -> None:
+    """Nine in ten are told apart, where the more frequent kind is at most two in three."""
+    objective = pairing(next_sentence)
+    batch = collated(objective, packed_rows(16))
+    model = paired_model(objective, d_model=64, num_segments=2)
+    fit_pairs(model, objective, [batch], num_steps=30)
+    assert share_told(model, batch) > 0.9
+
+
+def test_the_order_of_unseen_texts_is_told_where_there_is_one() -> None:
+    """Documents whose second half uses other words than their first."""
+    objective = pairing("sop", max_tokens=22)
+    earlier, later = np.array_split(WORDS, 2)
+
+    def row(seed: int) -> Row:
+        rng = stream(seed, "text")
+        text = [*rng.choice(earlier, 10), *rng.choice(later, 10)]
+        return Row(np.array([BOS_ID, *text, EOS_ID]), np.ones(22, dtype=int))
+
+    *seen, unseen = [
+        collated(objective, [row(32 * b + i) for i in range(32)], seed=b) for b in range(65)
+    ]
+    model = paired_model(objective, d_model=64, num_segments=2)
+    fit_pairs(model, objective, seen, num_steps=len(seen))
+    assert share_told(model, unseen) > 0.9
+
+
+def test_flops_hold_the_classifier_of_pairs() -> None:
+    objective = pairing("nsp")
+    batch = collated(objective, packed_rows(4))
+    model = paired_model(objective)
+    counter = FlopCounterMode(display=False)
+    with counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        objective.loss(model, batch)
+    assert objective.flops(model, batch) == pytest.approx(counter.get_total_flops(), rel=0.001)
+    plain = MLM(small_tokenizer(), 64)
+    without = plain.flops(headless(model.backbone), collated(plain, packed_rows(4)))
+    places = 4 * (64 // LEAST_PAIR)
+    assert objective.flops(model, batch) == without + 2 * places * (32 * 32 + 32 * 2)
+
+
+def test_runs_with_pairs_are_validated_without() -> None:
+    compared = pairing("nsp").for_validation()
+    batch = collated(compared, packed_rows(2))
+    assert batch.segment_ids is None and batch.num_targets.keys() == {"mlm"}
+    assert not compared.compares_documents
+
+
+def test_rows_too_short_for_any_pair_are_refused() -> None:
+    with pytest.raises(ValueError, match="next_sentence sop needs max_tokens of at least 16"):
+        pairing("sop", max_tokens=LEAST_PAIR - 1)

@@ -46,6 +46,23 @@ def test_tokens_share_a_document_id_if_and_only_if_they_share_a_document(lengths
         assert np.array_equal(row.document_ids[:, None] == row.document_ids[None, :], same)
 
 
+@given(
+    lengths=st.lists(st.integers(1, 6), min_size=3, max_size=40),
+    max_tokens=st.integers(1, 16),
+    seed=st.integers(0, 10),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_row_tells_where_sentences_begin(lengths, max_tokens, seed) -> None:
+    """Every third sentence begins a document."""
+    starts = np.cumsum([0, *lengths[:-1]])
+    corpus = EncodedCorpus(np.arange(sum(lengths)), starts[::3], starts)
+    packing = Packing(corpus, min(max_tokens, sum(lengths)), seed=seed)
+    for i in range(packing.rows_per_epoch):
+        row = packing.row(i)
+        assert row.starts_sentence is not None
+        assert np.array_equal(row.starts_sentence, np.isin(row.tokens, starts))
+
+
 def test_a_row_is_the_same_whatever_was_asked_for_before() -> None:
     one, other = (Packing(small_corpus(), 32, seed=3) for _ in range(2))
     wanted = 2 * one.rows_per_epoch + 5

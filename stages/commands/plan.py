@@ -1,0 +1,62 @@
+"""Show what each run of params.yaml will cost, before anything runs."""
+
+import argparse
+from typing import Any
+
+import torch
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from stages.check_params import find_faults
+from stages.components import build
+from stages.params import Params, Run, load
+from stages.process import exit_on_mistake
+from stages.training.budget import Plan, plans, step_flops, trains
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m stages.commands.plan", description=__doc__)
+    parser.parse_args()
+    exit_on_mistake(lambda: show(load(), Console()))
+
+
+def show(params: Params, console: Console) -> None:
+    """Raises ValueError with every fault of params.yaml."""
+    if faults := list(find_faults(params)):
+        raise ValueError("\n".join(faults))
+    budget = params.budget
+    title = "What runs cost"
+    if budget.matched != "none":
+        title += f", matched in {budget.matched} with {budget.reference}"
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for column in ("run", "objective"):
+        table.add_column(column, overflow="fold")
+    for column in ("layers", "weights", "steps", "tokens", "FLOPs"):
+        table.add_column(column, justify="right", min_width=7)
+    for key, plan in plans(params).items():
+        table.add_row(key, *_row(params, params.pretrain[key], plan))
+    console.print(table)
+
+
+def _row(params: Params, run: Run, plan: Plan) -> list[str]:
+    if run.is_public:
+        return [run.learnt[0], *["–"] * 5]  # what others did; its size is known once it is here
+    num_params = sum(weight.numel() for weight in _model(params, run, plan).parameters())
+    cells = [run.objective["name"], str(plan.num_layers), f"{num_params / 1e6:.2f}M"]
+    if not trains(run):
+        return [*cells, "–", "–", "–"]
+    tokens = plan.num_steps * run.training.batch_rows * run.training.max_tokens
+    operations = plan.num_steps * step_flops(params, run)
+    return [*cells, str(plan.num_steps), f"{tokens / 1e6:.2f}M", f"{operations:.1e}"]
+
+
+def _model(params: Params, run: Run, plan: Plan) -> Any:
+    vocab_size = params.tokenizers[run.tokenizer].vocab_size
+    entry = run.model | {"num_layers": plan.num_layers}
+    with torch.device("meta"):
+        return build("models", entry, vocab_size, where="model")
+
+
+if __name__ == "__main__":
+    main()

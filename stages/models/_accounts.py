@@ -1,0 +1,127 @@
+"""What a transformer costs, from its configuration alone: parameters, operations, memory.
+
+Nothing is built; the tests compare these numbers with built models, with what torch counts and
+with what autograd keeps.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from stages.models._backbone import stack_flops
+from stages.models._blocks import RELATIVE_BUCKETS, Dimensions
+
+Architecture = Literal["encoder", "decoder", "encoder_decoder"]
+FLOAT32 = 4  # bytes
+
+
+@dataclass(frozen=True)
+class NumParams:
+    """Weights of the input embedding, of the blocks, and of what only gives the vocabulary's
+    logits. A tied output is the embedding and counts there."""
+
+    embedding: int
+    body: int
+    head: int
+
+    @property
+    def total(self) -> int:
+        return self.embedding + self.body + self.head
+
+
+@dataclass(frozen=True)
+class FlopsPerToken:
+    """Floating-point operations in matrix products; a product of [n, a] and [a, b] is 2 n a b."""
+
+    forward: float
+
+    @property
+    def backward(self) -> float:
+        """The gradient of each factor is a product as large as the one before."""
+        return 2 * self.forward
+
+
+def num_params(architecture: Architecture, vocab_size: int, dims: Dimensions) -> NumParams:
+    """Without biases and norms, with d_ff = d and one stack: V d + 6 N d^2."""
+    d = dims.d_model
+    norm = d * (2 if dims.norm == "layernorm" and dims.bias else 1)
+    embedding = vocab_size * d + dims.num_segments * d + norm * dims.embedding_norm
+    embedding += dims.max_positions * d if dims.positions == "learned" else 0
+    head = 0 if dims.tied else vocab_size * d
+    head += _linear(dims, d, d) + norm + vocab_size if dims.output_transform else 0
+    body = 0
+    for cross in _stacks(architecture):
+        attention = _linear(dims, d, d) + _linear(dims, d, 2 * d) + _linear(dims, d, d) + norm
+        feed_forward = _linear(dims, d, _up(dims)) + _linear(dims, dims.d_ff, d) + norm
+        body += dims.num_layers * (attention * (2 if cross else 1) + feed_forward)
+        body += norm if dims.norm_position == "pre" else 0
+        body += RELATIVE_BUCKETS * dims.num_heads if dims.positions == "relative" else 0
+    return NumParams(embedding, body, head)
+
+
+def flops_per_token(
+    architecture: Architecture,
+    vocab_size: int,
+    dims: Dimensions,
+    *,
+    length: int,
+    decoder_length: int = 0,
+    predicted: float = 1.0,
+) -> FlopsPerToken:
+    """Of a token of the input, in rows of ``length``, whether attention is masked or not: linear
+    layers cost the same for every token, attention grows with the length n as n^2 d for a row, and
+    attention to a memory of m tokens as n m d.
+
+    Of an encoder-decoder each row has ``decoder_length`` tokens to decode besides, whose cost is
+    shared among the input's. ``predicted`` is the share of tokens (the decoder's, if there is one)
+    whose logits are computed: 1 for causal, the mask rate for mlm.
+    """
+    total = stack_flops(dims, 1, length)
+    targets = length * predicted
+    if architecture == "encoder_decoder":
+        total += stack_flops(dims, 1, decoder_length, memory_length=length)
+        targets = decoder_length * predicted
+    d = dims.d_model
+    transform = d * d if dims.output_transform else 0
+    return FlopsPerToken((total + 2 * targets * (d * vocab_size + transform)) / length)
+
+
+def activation_bytes_per_token(
+    architecture: Architecture,
+    vocab_size: int,
+    dims: Dimensions,
+    *,
+    length: int,
+    predicted: float = 1.0,
+) -> float:
+    """What the backward pass keeps of a token of an encoder or decoder, in rows of ``length``, in
+    float32 on a CPU, without dropout. ``predicted`` as in ``flops_per_token``.
+
+    Fused attention keeps the mask, as numbers, for each block. With relative positions, whose bias
+    is learnt, attention is not fused and keeps the weights of all heads.
+    """
+    assert architecture != "encoder_decoder", "its two kinds of tokens keep different amounts"
+    d, d_ff = dims.d_model, dims.d_ff
+    norm = 2 * d + (2 if dims.norm == "layernorm" else d + 1)  # what comes in, goes out, statistics
+    attention = 4 * d  # queries, keys, values and their mixture
+    attention += d if dims.positions == "rotary" else 0  # the mixture in the order of tokens
+    relative = dims.positions == "relative"
+    attention += dims.num_heads * length if relative else dims.num_heads + length
+    feed_forward = {"gelu": 2, "relu": 1, "swiglu": 4}[dims.activation] * d_ff
+    last = norm if dims.norm_position == "pre" else d
+    transform = d + norm if dims.output_transform else 0
+    first = norm - d if dims.embedding_norm else 0  # what goes out of it counts in the first block
+    floats = first + dims.num_layers * (attention + feed_forward + 2 * norm) + last
+    return FLOAT32 * (floats + predicted * (vocab_size + transform))
+
+
+def _stacks(architecture: Architecture) -> tuple[bool, ...]:
+    """The stacks of blocks, and whether each attends to a memory."""
+    return (False, True) if architecture == "encoder_decoder" else (False,)
+
+
+def _linear(dims: Dimensions, inputs: int, outputs: int) -> int:
+    return inputs * outputs + outputs * dims.bias
+
+
+def _up(dims: Dimensions) -> int:
+    return dims.d_ff * (2 if dims.activation == "swiglu" else 1)

@@ -1,0 +1,185 @@
+"""Denoising of whole documents (BART; Lewis et al. 2020, section 2.2)."""
+
+import numpy as np
+
+from stages.models._heads import Headed
+from stages.objectives._objective import Objective, Terms, cross_entropy
+from stages.objectives._seq2seq import Pair, batch_of, documents_of
+from stages.text.batch import Batch
+from stages.text.packing import Row
+from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, Vocabulary
+
+
+class Denoising(Objective):
+    """A document is made noisy and the decoder writes the whole of it as it was.
+
+        inputs   See you at <mask> week. Thank you <mask> me.
+        targets  Thank you for inviting me. See you at the party next week.
+
+    Each of the paper's noises can be had alone or with others, in this order: sentences are
+    permuted, tokens deleted, tokens masked, spans replaced by a mask, the whole rotated. The
+    defaults are those of the paper's large model (section 5.1).
+
+    Each document of a row is made noisy by itself. <bos> and <eos> at its ends stay; <bos> is no
+    target, since the decoder starts from it (BART's starts from <eos> and writes <bos> first).
+    """
+
+    architectures = ("encoder_decoder",)
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        max_tokens: int,
+        *,
+        infilling: float = 0.3,
+        mean_span_length: float = 3.0,
+        permute_sentences: bool = True,
+        mask_tokens: float = 0.0,
+        delete_tokens: float = 0.0,
+        rotate_documents: bool = False,
+    ) -> None:
+        super().__init__(vocabulary, max_tokens)
+        rates = {
+            "infilling": infilling,
+            "mask_tokens": mask_tokens,
+            "delete_tokens": delete_tokens,
+        }
+        for name, rate in rates.items():
+            if not 0 <= rate < 1:
+                raise ValueError(f"{name} must be in [0, 1), not {rate}")
+        if mean_span_length < 1:
+            raise ValueError(f"mean_span_length must be at least 1, not {mean_span_length}")
+        if not (any(rates.values()) or permute_sentences or rotate_documents):
+            raise ValueError(
+                f"nothing is noisy: switch on {', '.join(rates)}, permute_sentences or "
+                f"rotate_documents"
+            )
+        self.infilling, self.mean_span_length = infilling, mean_span_length
+        self.mask_tokens, self.delete_tokens = mask_tokens, delete_tokens
+        self.permute_sentences, self.rotate_documents = permute_sentences, rotate_documents
+
+    def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
+        return batch_of(
+            [self._pairs(row, rng) for row, rng in zip(examples, rngs, strict=True)],
+            term="denoising",
+        )
+
+    def _pairs(self, row: Row, rng: np.random.Generator) -> list[Pair]:
+        assert row.starts_sentence is not None
+        return [
+            self.corrupt(row.tokens[places], row.starts_sentence[places], rng=rng)
+            for places in documents_of(row)
+        ]
+
+    def corrupt(
+        self, tokens: np.ndarray, starts_sentence: np.ndarray, *, rng: np.random.Generator
+    ) -> Pair:
+        """(inputs, targets) of one document."""
+        begin, end = int(tokens[0] == BOS_ID), len(tokens) - int(tokens[-1] == EOS_ID)
+        text = tokens[begin:end]
+        if len(text):
+            text = self._noisy(text, starts_sentence[begin:end], rng)
+        return np.concatenate([tokens[:begin], text, tokens[end:]]), tokens[begin:]
+
+    def _noisy(
+        self, text: np.ndarray, starts_sentence: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        if self.permute_sentences:
+            text = permute_sentences(text, starts_sentence, rng=rng)
+        if self.delete_tokens:
+            text = delete_tokens(text, self.delete_tokens, rng=rng)
+        if self.mask_tokens:
+            text = mask_tokens(text, self.mask_tokens, rng=rng)
+        if self.infilling:
+            text = infill(text, self.infilling, mean_span_length=self.mean_span_length, rng=rng)
+        if self.rotate_documents:
+            text = rotate(text, rng=rng)
+        return text
+
+    def loss(self, model: Headed, batch: Batch) -> Terms:
+        assert batch.labels is not None
+        logits = model.backbone.unembed(model.backbone.decode(batch))
+        return {"denoising": (1.0, cross_entropy(logits, batch.labels))}
+
+    def flops(self, model: Headed, batch: Batch) -> int:
+        assert batch.labels is not None
+        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
+
+    def for_validation(self) -> "Denoising":
+        """The noise of the paper's large model."""
+        return Denoising(self.vocabulary, self.max_tokens)
+
+
+# The noises, each of a text of at least one token, without <bos> and <eos>.
+
+
+def permute_sentences(
+    text: np.ndarray, starts_sentence: np.ndarray, *, rng: np.random.Generator
+) -> np.ndarray:
+    """The sentences in random order, each order as likely (section 2.2, "Sentence Permutation").
+
+    Sentences are the corpus's; the paper takes full stops for their ends. What a cut document
+    begins with counts as one.
+    """
+    sentences = np.split(text, np.flatnonzero(starts_sentence[1:]) + 1)
+    return np.concatenate([sentences[i] for i in rng.permutation(len(sentences))])
+
+
+def delete_tokens(text: np.ndarray, rate: float, *, rng: np.random.Generator) -> np.ndarray:
+    """Without a random part of its tokens (section 2.2, "Token Deletion"); one stays at least."""
+    number = min(_part(text, rate), len(text) - 1)
+    return np.delete(text, rng.choice(len(text), number, replace=False))
+
+
+def mask_tokens(text: np.ndarray, rate: float, *, rng: np.random.Generator) -> np.ndarray:
+    """A random part of its tokens masked, each by itself (section 2.2, "Token Masking")."""
+    masked = text.copy()
+    masked[rng.choice(len(text), _part(text, rate), replace=False)] = MASK_ID
+    return masked
+
+
+def infill(
+    text: np.ndarray, rate: float, *, mean_span_length: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Spans that hold a part of its tokens, each replaced by one mask (section 2.2, "Text
+    Infilling").
+
+    A span of length 0 inserts a mask. Spans do not overlap; every arrangement of them among the
+    tokens that stay is as likely.
+    """
+    lengths = span_lengths(_part(text, rate), mean_span_length, rng=rng)
+    kept = len(text) - lengths.sum()
+    is_span = np.zeros(kept + len(lengths), dtype=bool)
+    is_span[rng.choice(len(is_span), len(lengths), replace=False)] = True
+    widths = np.ones(len(is_span), dtype=int)  # what each span and each token that stays covers
+    widths[is_span] = rng.permutation(lengths)  # else the last, which was cut, came last
+    begins = np.minimum(widths.cumsum() - widths, len(text) - 1)  # a last span may be empty
+    return np.where(is_span, MASK_ID, text[begins])
+
+
+def span_lengths(
+    num_tokens: int, mean_span_length: float, *, rng: np.random.Generator
+) -> np.ndarray:
+    """Poisson lengths, drawn until they hold ``num_tokens``, the last cut to fit.
+
+    At most ``num_tokens`` of them: inserted masks beyond are left out, so that a text never
+    becomes longer than a model's positions.
+    """
+    lengths: list[int] = []
+    missing = num_tokens
+    while missing:
+        lengths.append(min(int(rng.poisson(mean_span_length)), missing))
+        missing -= lengths[-1]
+    drawn = np.array(lengths, dtype=int)
+    surplus = max(len(drawn) - num_tokens, 0)
+    return np.delete(drawn, np.flatnonzero(drawn == 0)[:surplus])
+
+
+def rotate(text: np.ndarray, *, rng: np.random.Generator) -> np.ndarray:
+    """Begun at a random token, what stood before it put at the end (section 2.2, "Document
+    Rotation")."""
+    return np.roll(text, -int(rng.integers(len(text))))
+
+
+def _part(text: np.ndarray, rate: float) -> int:
+    return max(1, round(rate * len(text)))

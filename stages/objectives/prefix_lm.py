@@ -1,0 +1,58 @@
+"""Prefix language modelling (T5; Raffel et al. 2020, section 3.2, and the code's ``prefix_lm``)."""
+
+import numpy as np
+import torch
+
+from stages.models._heads import Headed
+from stages.objectives._objective import Objective, Terms, cross_entropy
+from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.packing import Row
+
+
+class PrefixLM(Objective):
+    """Each document is split at a random token: what stands before is seen in both directions, and
+    each token behind is predicted from the prefix and the tokens before it.
+
+        document   Thank you for inviting me
+        visible    Thank you
+        targets              for inviting me
+
+    A prefix has 1 to n - 1 of a document's n tokens, each number as likely. Its last token predicts
+    the first target, so about half of a document's tokens are predicted, where ``causal`` predicts
+    all but the first.
+    """
+
+    architectures = ("decoder",)
+
+    def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
+        splits = [_split(row, rng=rng) for row, rng in zip(examples, rngs, strict=True)]
+        visible, labels = map(np.stack, zip(*splits, strict=True))
+        return Batch(
+            input_ids=torch.from_numpy(np.stack([row.tokens for row in examples])),
+            document_ids=torch.from_numpy(np.stack([row.document_ids for row in examples])),
+            visible=torch.from_numpy(visible),
+            labels=torch.from_numpy(labels),
+            num_targets={"prefix_lm": int((labels != IGNORE_INDEX).sum())},
+        )
+
+    def loss(self, model: Headed, batch: Batch) -> Terms:
+        assert batch.labels is not None
+        logits = model.backbone.unembed(model.backbone(batch))
+        return {"prefix_lm": (1.0, cross_entropy(logits, batch.labels))}
+
+    def flops(self, model: Headed, batch: Batch) -> int:
+        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.input_ids.numel())
+
+
+def _split(row: Row, *, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """(bool [T]: whether a token is of a prefix, int64 [T]: the label at it)."""
+    visible = np.zeros(len(row.tokens), dtype=bool)
+    labels = np.full(len(row.tokens), IGNORE_INDEX)
+    for document in range(1, int(row.document_ids[-1]) + 1):
+        begin, end = np.searchsorted(row.document_ids, [document, document + 1])
+        if end - begin < 2:
+            continue  # one token is no prefix of anything
+        split = int(rng.integers(begin + 1, end))
+        visible[begin:split] = True
+        labels[split - 1 : end - 1] = row.tokens[split:end]
+    return visible, labels

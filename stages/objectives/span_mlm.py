@@ -1,0 +1,213 @@
+"""Masked spans, told from their boundaries too (SpanBERT; Joshi et al. 2020, section 3)."""
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from stages.models._backbone import Backbone
+from stages.models._heads import Headed, gather
+from stages.objectives._masking import check_probs, corrupt
+from stages.objectives._objective import Objective, Terms, cross_entropy
+from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
+from stages.text.packing import Row
+from stages.text.tokenizer import BOS_ID, EOS_ID, NUM_SPECIAL, Tokenizer, Vocabulary
+
+POSITION_WIDTH = 200  # of the boundary objective's position embedding
+
+
+class SpanMLM(Objective):
+    """Spans of whole words are chosen, and masked, replaced or kept as one; the model gives back
+    what their tokens were, each from its own state ("span_mlm") and again from the states just
+    outside its span and its position in it ("boundary").
+
+    The number of a span's words is geometric, cut off at ``max_span_words``. Spans are drawn until
+    ceil(mask_prob * maskable tokens) of a row are chosen; the paper's code cuts the last word
+    there, we leave out words that do not fit. Two spans never touch, so that a boundary is never
+    hidden itself, and a word whose neighbour in its document lies outside the row is not chosen.
+    The spans are the same with and without ``boundary_objective``.
+    """
+
+    architectures = ("encoder",)
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        max_tokens: int,
+        *,
+        mask_prob: float = 0.15,
+        replace_prob: float = 0.8,
+        random_prob: float = 0.1,
+        geometric_p: float = 0.2,
+        max_span_words: int = 10,
+        boundary_objective: bool = True,
+    ) -> None:
+        super().__init__(vocabulary, max_tokens)
+        if not 0 < mask_prob < 1:
+            raise ValueError(f"mask_prob must lie between 0 and 1, not {mask_prob}")
+        check_probs(replace_prob, random_prob)
+        if not 0 < geometric_p <= 1:
+            raise ValueError(f"geometric_p must be in (0, 1], not {geometric_p}")
+        if max_span_words < 1:
+            raise ValueError(f"max_span_words must be at least 1, not {max_span_words}")
+        self.mask_prob, self.replace_prob, self.random_prob = mask_prob, replace_prob, random_prob
+        self.boundary_objective = boundary_objective
+        weights = (1 - geometric_p) ** np.arange(max_span_words)
+        self.length_probs = weights / weights.sum()  # of 1, 2, ... words
+        self.capacity = math.ceil(mask_prob * max_tokens)
+
+    def head(self, backbone: Backbone) -> nn.Module:
+        if not self.boundary_objective:
+            return super().head(backbone)
+        # A span is of at most as many tokens as a row has targets.
+        return _BoundaryHead(backbone.d_model, self.capacity, backbone.vocab_size)
+
+    def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
+        inputs, positions, labels, lefts, rights = [], [], [], [], []
+        for row, rng in zip(examples, rngs, strict=True):
+            begins, ends = self.choose_spans(row, rng=rng).T
+            lengths = ends - begins
+            chosen = np.concatenate([np.arange(0), *map(np.arange, begins, ends)])
+            inputs.append(
+                corrupt(
+                    row.tokens,
+                    chosen,
+                    np.repeat(rng.random(len(begins)), lengths),  # one fate for each span
+                    replace_prob=self.replace_prob,
+                    random_prob=self.random_prob,
+                    regular_ids=self.vocabulary.regular_ids,
+                    rng=rng,
+                )
+            )
+            positions.append(chosen)
+            labels.append(row.tokens[chosen])
+            lefts.append(np.repeat(begins - 1, lengths))
+            rights.append(np.repeat(ends, lengths))
+        number = sum(map(len, labels))
+        boundaries = [pad(side, 0, length=self.capacity) for side in (lefts, rights)]
+        return Batch(
+            input_ids=torch.from_numpy(np.stack(inputs)),
+            document_ids=torch.from_numpy(np.stack([row.document_ids for row in examples])),
+            target_positions=pad(positions, 0, length=self.capacity),
+            boundary_positions=torch.stack(boundaries, dim=-1) if self.boundary_objective else None,
+            labels=pad(labels, IGNORE_INDEX, length=self.capacity),
+            num_targets=dict.fromkeys(self._terms, number),
+        )
+
+    @property
+    def _terms(self) -> tuple[str, ...]:
+        return ("span_mlm", "boundary") if self.boundary_objective else ("span_mlm",)
+
+    def choose_spans(self, row: Row, *, rng: np.random.Generator) -> np.ndarray:
+        """Where the spans to predict begin and end, int [number of spans, 2], in order."""
+        begins, ends, free = self._words(row)
+        left = math.ceil(self.mask_prob * int((row.tokens >= NUM_SPECIAL).sum()))
+        spans: list[tuple[int, int]] = []
+        while True:
+            free_from = _free_from(free)
+            fits = ends - begins <= left
+            most = free_from[fits].max(initial=0)
+            if most == 0:
+                return np.array(sorted(spans), dtype=np.int64).reshape(-1, 2)
+            # The length comes before the place, so that places do not bend the law of lengths;
+            # where no place is left for so many words, it is as long as it can be.
+            number = min(1 + rng.choice(len(self.length_probs), p=self.length_probs), most)
+            first = int(rng.choice(np.flatnonzero(fits & (free_from >= number))))
+            last = first + int(number) - 1
+            while ends[last] - begins[first] > left:
+                last -= 1
+            spans.append((int(begins[first]), int(ends[last])))
+            left -= int(ends[last] - begins[first])
+            free[first - 1 : last + 2] = False  # and the neighbours, its boundaries
+
+    def _words(self, row: Row) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the words of a row begin and end, and which may be chosen: those that are whole
+        and have a token of their document on each side.
+
+        Special tokens and what is left of a cut word count as words here, and may not be chosen.
+        """
+        assert isinstance(self.vocabulary, Tokenizer)
+        tokens, documents = row.tokens, row.document_ids
+        starts = self.vocabulary.starts_word[tokens]
+        alone = np.isin(tokens, (BOS_ID, EOS_ID))  # an unknown token is part of a word
+        new = documents[1:] != documents[:-1]
+        begins = np.flatnonzero(np.append(True, starts[1:] | alone[1:] | alone[:-1] | new))
+        ends = np.append(begins[1:], len(tokens))
+        whole = starts[begins] & np.logical_and.reduceat(tokens >= NUM_SPECIAL, begins)
+        ids = np.concatenate([[PADDING], documents, [PADDING]])  # nothing lies outside the row
+        neighbours = (ids[begins] == documents[begins]) & (ids[ends + 1] == documents[begins])
+        return begins, ends, whole & neighbours
+
+    def loss(self, model: Headed, batch: Batch) -> Terms:
+        assert batch.target_positions is not None and batch.labels is not None
+        backbone, states = model.backbone, model.backbone(batch)
+        logits = backbone.unembed(gather(states, batch.target_positions))
+        terms: Terms = {"span_mlm": (1.0, cross_entropy(logits, batch.labels))}
+        if self.boundary_objective:
+            assert batch.boundary_positions is not None
+            left, right = batch.boundary_positions.unbind(-1)
+            logits = model.head(
+                gather(states, left),
+                gather(states, right),
+                (batch.target_positions - left - 1).clamp(min=0),  # -1 where nothing is predicted
+                backbone.embedding.tokens.weight,
+            )
+            terms["boundary"] = (1.0, cross_entropy(logits, batch.labels))
+        return terms
+
+    def flops(self, model: Headed, batch: Batch) -> int:
+        assert batch.labels is not None
+        number = batch.labels.numel()
+        total = model.backbone.flops(batch) + model.backbone.unembed_flops(number)
+        return total + (model.head.flops(number) if self.boundary_objective else 0)
+
+    def for_validation(self) -> "SpanMLM":
+        """The paper's spans and rates, and the first term alone, which runs with and without the
+        boundary objective have in common."""
+        return SpanMLM(self.vocabulary, self.max_tokens, boundary_objective=False)
+
+
+class _BoundaryHead(nn.Module):
+    """Logits of a span's tokens from the states just outside it (SpanBERT, section 3.2).
+
+        h = LayerNorm(GELU(W1 [x_left; x_right; p_i]))    y_i = LayerNorm(GELU(W2 h))
+
+    ``p_i`` embeds the place in the span, counted from the left boundary; the paper's code has 20
+    and predicts nothing beyond. ``y_i`` meets the tokens' input embedding, as the paper says, with
+    a bias beside it as in its code.
+    """
+
+    def __init__(self, d_model: int, num_positions: int, vocab_size: int) -> None:
+        super().__init__()
+        self.positions = nn.Embedding(num_positions, POSITION_WIDTH)
+        self.first = nn.Linear(2 * d_model + POSITION_WIDTH, d_model)
+        self.first_norm = nn.LayerNorm(d_model)
+        self.second = nn.Linear(d_model, d_model)
+        self.second_norm = nn.LayerNorm(d_model)
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+
+    def forward(
+        self,
+        left: Float[Tensor, "B M D"],
+        right: Float[Tensor, "B M D"],
+        positions: Int[Tensor, "B M"],
+        embedding: Float[Tensor, "V D"],
+    ) -> Float[Tensor, "B M V"]:
+        x = torch.cat([left, right, self.positions(positions)], dim=-1)
+        h = self.first_norm(F.gelu(self.first(x)))
+        y = self.second_norm(F.gelu(self.second(h)))
+        return F.linear(y, embedding, self.bias)
+
+    def flops(self, num_targets: int) -> int:
+        layers = self.first.weight.numel() + self.second.weight.numel()
+        return 2 * num_targets * (layers + self.second.out_features * len(self.bias))
+
+
+def _free_from(free: np.ndarray) -> np.ndarray:
+    """How many free words there are in a row from each word on, itself included."""
+    blocked = np.append(np.flatnonzero(~free), len(free))
+    index = np.arange(len(free))
+    return blocked[np.searchsorted(blocked, index)] - index

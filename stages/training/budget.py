@@ -1,0 +1,111 @@
+"""Matched budgets: how long each run trains, and how deep its model is, beside the reference run.
+
+Which budget is matched decides comparisons between architectures: at equal dimensions an
+encoder-decoder has about twice the parameters of an encoder and about its operations per token
+(Raffel et al. 2020, section 3.2.2).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from stages.components import build, component_class
+from stages.models._accounts import num_params
+from stages.models._backbone import Backbone, TransformerBackbone
+from stages.models._heads import Headed
+from stages.params import Budget, Params, Run
+from stages.seeding import stream
+from stages.text.packing import Row
+from stages.text.tokenizer import Tokenizer, Vocabulary
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the budget makes of a run's settings."""
+
+    num_steps: int
+    num_layers: int
+
+
+class AnyWords(Tokenizer):
+    """Every token is a word: which ones are drawn changes no count of operations."""
+
+    def __init__(self, vocab_size: int) -> None:
+        Vocabulary.__init__(self, vocab_size)
+        self.starts_word = np.ones(vocab_size, dtype=bool)
+
+
+def trains(run: Run) -> bool:
+    objective: Any = component_class("objectives", run.objective["name"], where="")
+    return objective.trains
+
+
+def plans(params: Params) -> dict[str, Plan]:
+    """The plan of every run; the settings must be valid."""
+    budget, result = params.budget, {}
+    for key, run in params.pretrain.items():
+        result[key] = Plan(_num_steps(params, budget, run), _num_layers(params, budget, run))
+    return result
+
+
+def _num_layers(params: Params, budget: Budget, run: Run) -> int:
+    """With matched parameters both halves of an encoder-decoder together have those of an encoder
+    of its dimensions, as nearly as whole layers allow."""
+    given = run.model.get("num_layers", 0)
+    if budget.matched != "parameters" or run.model["name"] != "encoder_decoder":
+        return given
+    vocab_size = _vocab_size(params, run)
+    backbone = _backbone(params, run)
+    assert isinstance(backbone, TransformerBackbone)
+    dims = backbone.dims
+    most = num_params("encoder", vocab_size, dims).total
+
+    def excess(layers: int) -> int:
+        changed = replace(dims, num_layers=layers)
+        return abs(num_params("encoder_decoder", vocab_size, changed).total - most)
+
+    return min(range(1, given + 1), key=excess)
+
+
+def _num_steps(params: Params, budget: Budget, run: Run) -> int:
+    """So many that the run sees the tokens, or takes the operations, of the reference."""
+    training, reference = run.training, params.pretrain[budget.reference]
+    if budget.matched == "none" or not trains(run):
+        return training.num_steps
+    if budget.matched == "flops":
+        whole = reference.training.num_steps * step_flops(params, reference)
+        return max(1, round(whole / step_flops(params, run)))
+    of_reference = reference.training.batch_rows * reference.training.max_tokens
+    whole = reference.training.num_steps * of_reference
+    return max(1, round(whole / (training.batch_rows * training.max_tokens)))
+
+
+def step_flops(params: Params, run: Run) -> int:
+    """Operations of one step on rows that hold one document each."""
+    training = run.training
+    tokens = stream(0, "budget", 0).permutation(np.arange(training.max_tokens) % 64 + 5)
+    documents = np.ones(training.max_tokens, dtype=np.int64)
+    begins = np.arange(training.max_tokens) % 16 == 0
+    row = Row(tokens, documents, Row(tokens, documents), starts_sentence=begins)
+    rngs = [stream(0, "budget", i) for i in range(training.batch_rows)]
+    objective = _objective(params, run)
+    batch = objective.collate([row] * training.batch_rows, rngs=rngs)
+    with torch.device("meta"):
+        backbone = _backbone(params, run)
+        return 3 * objective.flops(Headed(backbone, objective.head(backbone)), batch)
+
+
+def _objective(params: Params, run: Run) -> Any:
+    vocabulary = AnyWords(_vocab_size(params, run))
+    return build("objectives", run.objective, vocabulary, run.training.max_tokens, where="")
+
+
+def _backbone(params: Params, run: Run) -> Backbone:
+    with torch.device("meta"):
+        return build("models", run.model, _vocab_size(params, run), where="")
+
+
+def _vocab_size(params: Params, run: Run) -> int:
+    return params.tokenizers[run.tokenizer].vocab_size

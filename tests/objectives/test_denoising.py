@@ -1,0 +1,222 @@
+"""Denoising: each noise does what it says, and the targets are the document as it was."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stages.objectives.denoising import (
+    Denoising,
+    delete_tokens,
+    infill,
+    mask_tokens,
+    permute_sentences,
+    rotate,
+    span_lengths,
+)
+from stages.seeding import stream
+from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.packing import Packing, Row
+from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, NUM_SPECIAL, Vocabulary
+from stages.training.optimizer import AdamW
+from tests.small import VOCAB_SIZE, headless, small_corpus, small_model
+
+VOCABULARY = Vocabulary(VOCAB_SIZE)
+OFF: dict[str, Any] = {"infilling": 0.0, "permute_sentences": False}
+NOISES: list[dict[str, Any]] = [
+    {"infilling": 0.3},
+    {"permute_sentences": True},
+    {"mask_tokens": 0.15},
+    {"delete_tokens": 0.15},
+    {"rotate_documents": True},
+]
+
+
+def distinct(length: int) -> np.ndarray:
+    """A text without repetitions, so that each token says where it was."""
+    return np.arange(NUM_SPECIAL, NUM_SPECIAL + length)
+
+
+def rows_of(max_tokens: int, number: int, *, seed: int = 1) -> list[Row]:
+    packing = Packing(small_corpus(), max_tokens, seed=seed)
+    return [packing.row(i) for i in range(number)]
+
+
+def collated(objective: Denoising, rows: list[Row], *, seed: int = 0) -> Batch:
+    return objective.collate(rows, rngs=[stream(seed, "noise", i) for i in range(len(rows))])
+
+
+@pytest.mark.parametrize("noise", [*NOISES, {k: v for each in NOISES for k, v in each.items()}])
+@pytest.mark.parametrize("max_tokens", [5, 100])
+def test_the_decoder_writes_each_document_as_it_was(noise, max_tokens) -> None:
+    """From <bos> and the tokens before; the encoder has something to say about each document."""
+    rows = rows_of(max_tokens, 40)
+    batch = collated(Denoising(VOCABULARY, max_tokens, **OFF | noise), rows)
+    labels, decoder_inputs = batch.labels, batch.decoder_input_ids
+    assert labels is not None and decoder_inputs is not None
+    assert batch.decoder_document_ids is not None
+    noisy = 0
+    for i, row in enumerate(rows):
+        for number in np.unique(row.document_ids):
+            document = row.tokens[row.document_ids == number].tolist()
+            here = batch.decoder_document_ids[i] == number
+            text = document[1:] if document[0] == BOS_ID else document
+            assert labels[i][here].tolist() == text
+            assert decoder_inputs[i][here].tolist() == [BOS_ID, *text][: len(text)]
+            inputs = batch.input_ids[i][batch.document_ids[i] == number].tolist()
+            assert 1 <= len(inputs) <= len(document)
+            for end, special in ((0, BOS_ID), (-1, EOS_ID)):
+                assert (inputs[end] == special) == (document[end] == special)
+            noisy += inputs != document
+    assert noisy
+    assert batch.num_targets == {"denoising": int((labels != IGNORE_INDEX).sum())}
+
+
+@given(
+    length=st.integers(1, 300),
+    rate=st.sampled_from([0.1, 0.3, 0.8]),
+    mean_span_length=st.sampled_from([1.0, 3.0]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=100, deadline=None)
+def test_infilling_hides_as_many_tokens_as_asked(length, rate, mean_span_length, seed) -> None:
+    """What stays stands in order, with a mask where tokens are missing, and is no longer."""
+    text = distinct(length)
+    noisy = infill(text, rate, mean_span_length=mean_span_length, rng=stream(seed, "noise"))
+    kept = noisy[noisy != MASK_ID]
+    assert len(text) - len(kept) == max(1, round(rate * length))
+    assert (np.diff(kept) > 0).all()
+    assert len(noisy) <= len(text)
+    bounded = np.concatenate([text[:1] - 1, noisy, text[-1:] + 1])
+    neighbours = bounded[1:] - bounded[:-1]
+    shown = (bounded[1:] != MASK_ID) & (bounded[:-1] != MASK_ID)
+    assert (neighbours[shown] == 1).all()
+
+
+def test_masks_stand_for_poisson_many_tokens() -> None:
+    """Over 6,000 spans: mean 3, and e^-3 of them insert a mask."""
+    lengths = span_lengths(20_000, 3.0, rng=stream(1, "lengths"))
+    assert lengths.sum() == 20_000
+    number = len(lengths)
+    assert abs(lengths.mean() - 3) < 4 * (3 / number) ** 0.5
+    for length, expected in ((0, np.exp(-3)), (1, 3 * np.exp(-3)), (3, 27 / 6 * np.exp(-3))):
+        observed = (lengths == length).mean()
+        assert abs(observed - expected) < 4 * (expected * (1 - expected) / number) ** 0.5
+
+
+def test_the_spans_of_an_infilled_text_are_anywhere() -> None:
+    """Each token is hidden as often as any other but for those near the ends, which fewer spans
+    can hold; and masks are inserted too."""
+    texts = [
+        infill(distinct(50), 0.3, mean_span_length=3.0, rng=stream(i, "noise")) for i in range(2000)
+    ]
+    stays = np.bincount(np.concatenate(texts), minlength=NUM_SPECIAL + 50)[NUM_SPECIAL:] / 2000
+    inner = stays[10:-10]
+    assert abs(inner - inner.mean()).max() < 4.5 * (0.7 * 0.3 / 2000) ** 0.5
+    assert stays.mean() == pytest.approx(0.7)
+    between_neighbours = [
+        noisy[at + 1] - noisy[at - 1] == 1
+        for noisy in texts
+        for at in np.flatnonzero(noisy[1:-1] == MASK_ID) + 1
+        if MASK_ID not in (noisy[at - 1], noisy[at + 1])
+    ]
+    assert np.mean(between_neighbours) > 0.02
+
+
+def test_each_order_of_the_sentences_is_as_likely() -> None:
+    text, starts = distinct(9), np.isin(np.arange(9), (0, 2, 5))
+    orders = [permute_sentences(text, starts, rng=stream(i, "noise")) for i in range(1200)]
+    found, counts = np.unique(orders, axis=0, return_counts=True)
+    sentences = [text[:2].tolist(), text[2:5].tolist(), text[5:].tolist()]
+    expected = {
+        tuple(sentences[a] + sentences[b] + sentences[c])
+        for a, b, c in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
+    }
+    assert {tuple(order.tolist()) for order in found} == expected
+    assert abs(counts - 200).max() < 4 * (1200 * 1 / 6 * 5 / 6) ** 0.5
+
+
+def test_the_corpus_knows_the_sentences_that_are_permuted() -> None:
+    """The pieces between the starts of sentences are those of the document, in another order."""
+    rows = rows_of(200, 20)
+    batch = collated(Denoising(VOCABULARY, 200, infilling=0.0), rows)
+    for i, row in enumerate(rows):
+        assert row.starts_sentence is not None
+        inputs = " ".join(map(str, batch.input_ids[i].tolist()))
+        assert sorted(batch.input_ids[i].tolist()) == sorted(row.tokens.tolist())
+        for sentence in np.split(row.tokens, np.flatnonzero(row.starts_sentence)):
+            words = [token for token in sentence.tolist() if token not in (BOS_ID, EOS_ID)]
+            assert " ".join(map(str, words)) in inputs
+
+
+@given(length=st.integers(1, 200), rate=st.sampled_from([0.05, 0.15, 0.9]), seed=st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_single_tokens_are_masked_or_deleted_at_the_asked_rate(length, rate, seed) -> None:
+    text, number = distinct(length), max(1, round(rate * length))
+    masked = mask_tokens(text, rate, rng=stream(seed, "noise"))
+    assert (masked == MASK_ID).sum() == number
+    assert ((masked == MASK_ID) | (masked == text)).all()
+    left = delete_tokens(text, rate, rng=stream(seed, "noise"))
+    assert len(left) == max(length - number, 1)
+    assert np.isin(left, text).all() and (np.diff(left) > 0).all()
+
+
+def test_a_rotated_document_begins_anywhere_and_goes_round() -> None:
+    text = distinct(5)
+    rotated = np.array([rotate(text, rng=stream(i, "noise")) for i in range(1000)])
+    assert (np.diff(rotated) % 5 == 1).all()
+    counts = np.bincount(rotated[:, 0] - NUM_SPECIAL, minlength=5)
+    assert abs(counts - 200).max() < 4 * (1000 * 0.2 * 0.8) ** 0.5
+
+
+def test_one_batch_can_be_learnt() -> None:
+    """From chance, to far under what its tokens' frequencies allow."""
+    objective = Denoising(VOCABULARY, 32)
+    batch = collated(objective, rows_of(32, 2))
+    model = headless(small_model("encoder_decoder"))
+    optimizer = AdamW(model, weight_decay=0.0)
+
+    def mean_loss() -> torch.Tensor:
+        return objective.loss(model, batch)["denoising"][1] / batch.num_targets["denoising"]
+
+    assert abs(mean_loss().item() - np.log(VOCAB_SIZE)) < 0.2
+    for _ in range(100):
+        mean_loss().backward()
+        optimizer.step(lr=5e-3)
+    assert batch.labels is not None
+    labels = batch.labels[batch.labels != IGNORE_INDEX]
+    frequencies = labels.unique(return_counts=True)[1] / len(labels)
+    entropy = -(frequencies * frequencies.log()).sum().item()
+    assert mean_loss().item() < 0.05 * entropy
+
+
+def test_runs_with_other_noise_are_validated_by_the_papers() -> None:
+    rows = rows_of(64, 3)
+    paper = collated(Denoising(VOCABULARY, 64), rows)
+    for noise in NOISES:
+        compared = Denoising(VOCABULARY, 64, **OFF | noise).for_validation()
+        assert torch.equal(collated(compared, rows).input_ids, paper.input_ids)
+
+
+def test_flops_hold_the_output_layer() -> None:
+    batch = collated(objective := Denoising(VOCABULARY, 32), rows_of(32, 2))
+    model = small_model("encoder_decoder")
+    assert objective.flops(headless(model), batch) == model.flops(batch) + 2 * 64 * 32 * VOCAB_SIZE
+
+
+@pytest.mark.parametrize(
+    ("noise", "message"),
+    [
+        (OFF, "nothing is noisy: switch on infilling"),
+        ({"infilling": 1.0}, r"infilling must be in \[0, 1\), not 1.0"),
+        ({"mask_tokens": -0.1}, "mask_tokens must be in"),
+        ({"delete_tokens": 1.5}, "delete_tokens must be in"),
+        ({"mean_span_length": 0.5}, "mean_span_length must be at least 1"),
+    ],
+)
+def test_impossible_noise_is_refused(noise, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        Denoising(VOCABULARY, 32, **noise)

@@ -1,0 +1,300 @@
+"""Masked spans: which are chosen, what becomes of them, and what their boundaries are told."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from stages.models._heads import Headed, initialise_head
+from stages.objectives.span_mlm import SpanMLM
+from stages.seeding import stream, torch_stream
+from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.packing import Packing, Row
+from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, NUM_SPECIAL, Vocabulary
+from stages.training.optimizer import AdamW
+from tests.small import VOCAB_SIZE, headless, small_corpus, small_model, small_tokenizer
+
+TOKENIZER = small_tokenizer()
+WORD_BEGINNINGS = np.flatnonzero(TOKENIZER.starts_word[: -len(TOKENIZER.sentinel_ids)])
+
+
+def rows_of(max_tokens: int, number: int, *, seed: int = 1) -> list[Row]:
+    packing = Packing(small_corpus(), max_tokens, seed=seed)
+    return [packing.row(i) for i in range(number)]
+
+
+def row_of_words(length: int, *, seed: int) -> Row:
+    """A document in which each token is a word."""
+    text = stream(seed, "text").choice(WORD_BEGINNINGS, length)
+    return Row(np.array([BOS_ID, *text, EOS_ID]), np.ones(length + 2, dtype=int))
+
+
+def collated(objective: SpanMLM, rows: list[Row], *, seed: int = 0) -> Batch:
+    return objective.collate(rows, rngs=[stream(seed, "mask", i) for i in range(len(rows))])
+
+
+def spans_of(batch: Batch, row: int) -> dict[tuple[int, int], list[int]]:
+    """(left boundary, right boundary) -> the positions predicted between them."""
+    assert batch.target_positions is not None and batch.boundary_positions is not None
+    assert batch.labels is not None
+    real = batch.labels[row] != IGNORE_INDEX
+    spans: dict[tuple[int, int], list[int]] = {}
+    for position, (left, right) in zip(
+        batch.target_positions[row][real].tolist(),
+        batch.boundary_positions[row][real].tolist(),
+        strict=True,
+    ):
+        spans.setdefault((left, right), []).append(position)
+    return spans
+
+
+def label_at(batch: Batch, row: int, position: int) -> int:
+    assert batch.target_positions is not None and batch.labels is not None
+    return int(batch.labels[row][batch.target_positions[row] == position][0])
+
+
+def with_head(objective: SpanMLM, *, seed: int = 1) -> Headed:
+    backbone = small_model("encoder", seed=seed)
+    model = Headed(backbone, objective.head(backbone))
+    initialise_head(model.head, generator=torch_stream(seed, "head"))
+    return model
+
+
+def mean_terms(objective: SpanMLM, model: Headed, batch: Batch) -> dict[str, Tensor]:
+    terms = objective.loss(model, batch)
+    return {name: total / batch.num_targets[name] for name, (_, total) in terms.items()}
+
+
+@given(max_tokens=st.integers(4, 200), seed=st.integers(0, 99))
+@settings(max_examples=80, deadline=None)
+def test_spans_are_whole_words_inside_one_document(max_tokens, seed) -> None:
+    """The token on each side of a span is of the same document and is not chosen itself."""
+    rows = rows_of(max_tokens, 3, seed=seed)
+    batch = collated(SpanMLM(TOKENIZER, max_tokens), rows, seed=seed)
+    for i, row in enumerate(rows):
+        spans = spans_of(batch, i)
+        chosen = [position for positions in spans.values() for position in positions]
+        assert len(set(chosen)) == len(chosen)
+        for (left, right), positions in spans.items():
+            assert positions == list(range(left + 1, right))
+            assert not {left, right} & set(chosen)
+            assert batch.input_ids[i, [left, right]].tolist() == row.tokens[[left, right]].tolist()
+            assert len(set(row.document_ids[left : right + 1])) == 1
+            assert (row.tokens[positions] >= NUM_SPECIAL).all()
+            assert TOKENIZER.starts_word[row.tokens[left + 1]]
+            assert TOKENIZER.starts_word[row.tokens[right]] or row.tokens[right] == EOS_ID
+
+
+@given(max_tokens=st.integers(4, 200), mask_prob=st.sampled_from([0.15, 0.4]))
+@settings(max_examples=40, deadline=None)
+def test_the_original_can_be_put_together_again(max_tokens, mask_prob) -> None:
+    """And no more is chosen than the budget."""
+    objective = SpanMLM(TOKENIZER, max_tokens, mask_prob=mask_prob)
+    rows = rows_of(max_tokens, 3)
+    batch = collated(objective, rows)
+    assert batch.target_positions is not None and batch.labels is not None
+    for i, row in enumerate(rows):
+        real = batch.labels[i] != IGNORE_INDEX
+        restored = batch.input_ids[i].clone()
+        restored[batch.target_positions[i][real]] = batch.labels[i][real]
+        assert restored.tolist() == row.tokens.tolist()
+        assert real.sum() <= math.ceil(mask_prob * (row.tokens >= NUM_SPECIAL).sum())
+    number = int((batch.labels != IGNORE_INDEX).sum())
+    assert batch.num_targets == {"span_mlm": number, "boundary": number}
+
+
+def test_the_budget_is_met_to_the_token() -> None:
+    rows = rows_of(512, 40)
+    batch = collated(SpanMLM(TOKENIZER, 512), rows)
+    assert batch.labels is not None
+    maskable = [int((row.tokens >= NUM_SPECIAL).sum()) for row in rows]
+    chosen = (batch.labels != IGNORE_INDEX).sum(dim=1).tolist()
+    assert chosen == [math.ceil(0.15 * number) for number in maskable]
+
+
+def test_lengths_in_words_are_geometric_cut_off_at_10_and_places_uniform() -> None:
+    """About 3,200 spans, of which one in 160 is cut short by the budget."""
+    rows = [row_of_words(4_000, seed=i) for i in range(20)]
+    batch = collated(SpanMLM(TOKENIZER, 4_002), rows)
+    lengths = np.array(
+        [len(positions) for i in range(20) for positions in spans_of(batch, i).values()]
+    )
+    counts = np.bincount(lengths)[1:]
+    expected = 0.2 * 0.8 ** np.arange(10) / (1 - 0.8**10)
+    assert len(counts) == 10
+    assert lengths.mean() == pytest.approx(3.80, abs=0.2)
+    deviation = (expected * (1 - expected) / len(lengths)) ** 0.5
+    assert (abs(counts / len(lengths) - expected) < 4 * deviation + 1 / 160).all()
+    assert batch.target_positions is not None
+    in_first_half = (batch.target_positions < 2_000).float().mean().item()
+    assert in_first_half == pytest.approx(0.5, abs=0.04)
+
+
+def test_with_p_of_1_single_words_are_masked_whole() -> None:
+    rows = rows_of(128, 10)
+    batch = collated(SpanMLM(TOKENIZER, 128, geometric_p=1.0), rows)
+    for i, row in enumerate(rows):
+        for positions in spans_of(batch, i).values():
+            assert TOKENIZER.starts_word[row.tokens[positions]].sum() == 1
+
+
+def test_a_span_has_one_fate() -> None:
+    """All masked, all kept or all random; 80 and 10 percent of spans within 4 deviations."""
+    rows = [row_of_words(400, seed=i) for i in range(60)]
+    batch = collated(SpanMLM(TOKENIZER, 402), rows)
+    fates = []
+    for i, row in enumerate(rows):
+        for positions in spans_of(batch, i).values():
+            inputs, original = batch.input_ids[i, positions].numpy(), row.tokens[positions]
+            masked, same = inputs == MASK_ID, inputs == original
+            if len(positions) >= 3:  # by chance a random token is the original's
+                assert masked.all() or same.all() or not masked.any() and same.sum() <= 1
+            fates.append("masked" if masked[0] else "kept" if same.all() else "random")
+    for fate, expected in (("masked", 0.8), ("kept", 0.1), ("random", 0.1)):
+        observed = fates.count(fate) / len(fates)
+        assert abs(observed - expected) < 4 * (expected * (1 - expected) / len(fates)) ** 0.5
+
+
+def test_the_boundary_objective_changes_no_span() -> None:
+    rows = rows_of(128, 4)
+    with_it, without = (
+        collated(SpanMLM(TOKENIZER, 128, boundary_objective=on), rows) for on in (True, False)
+    )
+    assert torch.equal(with_it.input_ids, without.input_ids)
+    assert without.boundary_positions is None
+    assert without.num_targets == {"span_mlm": with_it.num_targets["span_mlm"]}
+
+
+class GivenStates(nn.Module):
+    """An encoder whose states are given."""
+
+    def __init__(self, states: Tensor) -> None:
+        super().__init__()
+        self.states, encoder = states, small_model("encoder")
+        self.unembed, self.embedding = encoder.unembed, encoder.embedding
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.states
+
+
+def test_a_boundary_prediction_sees_the_boundaries_and_the_place_alone() -> None:
+    """The formula, token by token, from the two states beside each span."""
+    objective = SpanMLM(TOKENIZER, 64)
+    batch = collated(objective, rows_of(64, 3))
+    states = torch.randn(3, 64, 32, generator=torch_stream(1, "states"))
+    head = with_head(objective).head
+    backbone = GivenStates(states)
+    expected = torch.zeros(())
+    for i in range(3):
+        for (left, right), positions in spans_of(batch, i).items():
+            for place in range(len(positions)):
+                h = torch.cat([states[i, left], states[i, right], head.positions.weight[place]])
+                h = head.first_norm(F.gelu(head.first(h)))
+                y = head.second_norm(F.gelu(head.second(h)))
+                logits = backbone.embedding.tokens.weight @ y + head.bias
+                label = label_at(batch, i, positions[place])
+                expected = expected - logits.log_softmax(0)[label]
+    _, loss_sum = objective.loss(Headed(backbone, head), batch)["boundary"]
+    torch.testing.assert_close(loss_sum, expected)
+
+
+def test_states_inside_a_span_reach_the_first_term_alone() -> None:
+    objective = SpanMLM(TOKENIZER, 64)
+    batch = collated(objective, rows_of(64, 3))
+    assert batch.target_positions is not None and batch.labels is not None
+    head = with_head(objective).head
+    states = torch.randn(3, 64, 32, generator=torch_stream(1, "states"), requires_grad=True)
+    terms = objective.loss(Headed(GivenStates(states), head), batch)
+    reached = {
+        name: torch.autograd.grad(total, states, retain_graph=True)[0].abs().sum(-1) > 0
+        for name, (_, total) in terms.items()
+    }
+    for i in range(3):
+        spans = spans_of(batch, i)
+        inside = {position for positions in spans.values() for position in positions}
+        assert set(reached["span_mlm"][i].nonzero().flatten().tolist()) == inside
+        beside = {position for boundaries in spans for position in boundaries}
+        assert set(reached["boundary"][i].nonzero().flatten().tolist()) == beside
+
+
+def test_both_terms_can_be_learnt() -> None:
+    """One batch by heart; from chance, to far under what its tokens' frequencies allow."""
+    objective = SpanMLM(TOKENIZER, 64)
+    batch = collated(objective, rows_of(64, 2))
+    model = with_head(objective)
+    before = mean_terms(objective, model, batch)
+    for loss in before.values():
+        assert abs(loss.item() - math.log(VOCAB_SIZE)) < 0.5
+    optimizer = AdamW(model, weight_decay=0.0)
+    for _ in range(80):
+        total = sum(mean_terms(objective, model, batch).values())
+        assert isinstance(total, Tensor)
+        total.backward()
+        optimizer.step(lr=5e-3)
+    assert batch.labels is not None
+    labels = batch.labels[batch.labels != IGNORE_INDEX]
+    frequencies = labels.unique(return_counts=True)[1] / len(labels)
+    entropy = -(frequencies * frequencies.log()).sum().item()
+    for name, loss in mean_terms(objective, model, batch).items():
+        assert loss.item() < 0.05 * entropy, name
+
+
+def test_a_row_without_a_span_has_no_targets_and_no_loss() -> None:
+    """Words at the edges of a row, whose neighbours are not there."""
+    first, second = WORD_BEGINNINGS[10:12]
+    row = Row(np.array([first, second]), np.array([1, 1]))
+    objective = SpanMLM(TOKENIZER, 2)
+    batch = collated(objective, [row])
+    assert batch.num_targets == {"span_mlm": 0, "boundary": 0}
+    assert batch.input_ids.tolist() == [[first, second]]
+    for _, total in objective.loss(with_head(objective), batch).values():
+        assert total.item() == 0
+
+
+def test_runs_are_validated_by_the_papers_spans_without_the_boundary_term() -> None:
+    rows = rows_of(64, 4)
+    asked = ({}, {"mask_prob": 0.4}, {"boundary_objective": False, "geometric_p": 0.5})
+    compared = [SpanMLM(TOKENIZER, 64, **each).for_validation() for each in asked]  # type: ignore[arg-type]
+    batches = [collated(objective, rows) for objective in compared]
+    assert all(torch.equal(batch.input_ids, batches[0].input_ids) for batch in batches)
+    model = with_head(SpanMLM(TOKENIZER, 64))
+    assert list(compared[0].loss(model, batches[0])) == ["span_mlm"]
+    paper = collated(SpanMLM(TOKENIZER, 64), rows)
+    assert torch.equal(paper.input_ids, batches[0].input_ids)
+
+
+def test_flops_hold_the_head_and_both_output_layers() -> None:
+    objective = SpanMLM(TOKENIZER, 64)
+    batch = collated(objective, rows_of(64, 2))
+    model = with_head(objective)
+    states = GivenStates(torch.zeros(2, 64, 32))
+    with FlopCounterMode(display=False) as counter:
+        objective.loss(Headed(states, model.head), batch)
+    counted = counter.get_total_flops()
+    assert objective.flops(model, batch) == model.backbone.flops(batch) + counted
+
+    without = SpanMLM(TOKENIZER, 64, boundary_objective=False)
+    less = without.flops(headless(model.backbone), batch)
+    assert batch.labels is not None
+    assert less == model.backbone.flops(batch) + 2 * batch.labels.numel() * 32 * VOCAB_SIZE
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mask_prob": 0.0}, "mask_prob must lie between"),
+        ({"replace_prob": 0.9, "random_prob": 0.2}, "must be parts of 1"),
+        ({"geometric_p": 0.0}, r"geometric_p must be in \(0, 1\]"),
+        ({"max_span_words": 0}, "max_span_words must be at least 1"),
+    ],
+)
+def test_impossible_spans_are_refused(settings, message) -> None:
+    """From a vocabulary that knows no words as yet."""
+    with pytest.raises(ValueError, match=message):
+        SpanMLM(Vocabulary(VOCAB_SIZE), 32, **settings)

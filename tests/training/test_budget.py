@@ -1,0 +1,73 @@
+"""Budgets that runs share."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stages.components import build
+from stages.params import Params, read_yaml
+from stages.text.tokenizer import Vocabulary
+from stages.training.budget import plans, step_flops
+
+SMOKE = read_yaml(Path(__file__).parents[2] / "studies/smoke.yaml")
+
+
+def study(matched: str, **training: Any) -> Params:
+    """The smoke study with other settings of the decoder's training."""
+    runs = SMOKE["pretrain"]
+    decoder = runs["decoder_causal"]
+    changed = runs | {"decoder_causal": decoder | {"training": decoder["training"] | training}}
+    budget = {"matched": matched, "reference": "encoder_mlm"}
+    return Params(**SMOKE | {"pretrain": changed, "budget": budget})
+
+
+def test_none_keeps_what_each_entry_says() -> None:
+    found = plans(study("none", num_steps=7))
+    assert found["decoder_causal"].num_steps == 7
+    assert found["encoder_mlm"].num_steps == 40
+
+
+def test_tokens_are_those_of_the_reference_whatever_a_step_holds() -> None:
+    found = plans(study("tokens", num_steps=7, batch_rows=8, micro_batch_rows=8, max_tokens=32))
+    assert found["decoder_causal"].num_steps * 8 * 32 == 40 * 16 * 64
+
+
+def test_flops_are_those_of_the_reference_to_half_a_step() -> None:
+    params = study("flops")
+    whole = 40 * step_flops(params, params.pretrain["encoder_mlm"])
+    for key in ("decoder_causal", "encoder_decoder_span"):
+        each = step_flops(params, params.pretrain[key])
+        steps = plans(params)[key].num_steps
+        assert abs(steps * each - whole) <= each / 2
+        assert steps != 40
+
+
+def test_parameters_of_both_halves_are_those_of_one_encoder() -> None:
+    """Of 8 layers 3 in each half: a decoder's block has cross-attention besides."""
+    params = study("parameters")
+    run = params.pretrain["encoder_decoder_span"]
+    deep = run.model | {"num_layers": 8}
+    runs = params.pretrain | {"encoder_decoder_span": run.model_copy(update={"model": deep})}
+    plan = plans(params.model_copy(update={"pretrain": runs}))["encoder_decoder_span"]
+    vocab_size = Vocabulary(2048).vocab_size
+
+    def count(name: str, layers: int) -> int:
+        entry = deep | {"name": name, "num_layers": layers}
+        model = build("models", entry, vocab_size, where="model")
+        return sum(p.numel() for p in model.parameters())
+
+    encoder = count("encoder", 8)
+    nearest = abs(count("encoder_decoder", plan.num_layers) - encoder)
+    assert plan.num_layers == 3
+    assert all(nearest <= abs(count("encoder_decoder", n) - encoder) for n in range(1, 9))
+
+
+def test_a_run_that_trains_nothing_keeps_its_entry() -> None:
+    assert plans(study("flops"))["encoder_scratch"].num_steps == 40
+
+
+@pytest.mark.parametrize("matched", ["tokens", "flops", "parameters"])
+def test_the_reference_is_as_its_entry_says(matched: str) -> None:
+    plan = plans(study(matched))["encoder_mlm"]
+    assert (plan.num_steps, plan.num_layers) == (40, 2)
