@@ -52,7 +52,7 @@ def find_faults(params: Params) -> Iterator[str]:
     for key, task in params.tasks.items():
         where = f"tasks.{key}"
         yield from _source_faults(task.source, f"{where}.source", labelled=True)
-        yield from _fault_of(lambda t=task, w=where: _check("tasks", t.task, f"{w}.task"))
+        yield from _fault_of(lambda t=task, w=where: _check_task(t.task, f"{w}.task"))
         for budget in params.finetune.label_budgets:
             if budget != "all" and task.num_train != "all" and int(budget) > int(task.num_train):
                 yield f"finetune.label_budgets: {budget} is more than {where}.num_train"
@@ -85,7 +85,8 @@ def _run_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]
     yield from _unlisted(run.tokenizer, params.tokenizers, f"{where}.tokenizer")
     yield from _unlisted(run.corpus, (*params.corpora, NONE), f"{where}.corpus")
     yield from _unlisted(run.parent, (*params.pretrain, NONE), f"{where}.parent")
-    yield from _ancestry_faults(params, run, where, key)
+    circle = [*_circle_faults(params, run, where, key)]
+    yield from circle
 
     faults = [
         *_fault_of(lambda: component_class("models", _name(run.model), where=f"{where}.model")),
@@ -121,6 +122,8 @@ def _run_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]
             f"{where}.model.num_segments: must be 2 for the pairs of next_sentence, or 0 to not "
             "tell their texts apart, not 1"
         )
+    if not circle:
+        yield from _parent_faults(params, run, where, objective)
 
 
 def _public_faults(params: Params, run: Run, where: str) -> Iterator[str]:
@@ -184,12 +187,8 @@ def _budget_faults(params: Params) -> Iterator[str]:
             yield f"{where}: {reference} trains nothing, so that no run can match it"
 
 
-def _ancestry_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]:
+def _circle_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]:
     parent = params.pretrain.get(run.parent)
-    if parent is None:
-        return
-    if (parent.model, parent.tokenizer) != (run.model, run.tokenizer):
-        yield f"{where}.parent: the weights of {run.parent} are of another model or tokenizer"
     seen = [key]
     while parent is not None:
         if run.parent in seen:
@@ -197,6 +196,73 @@ def _ancestry_faults(params: Params, run: Run, where: str, key: str) -> Iterator
             return
         seen.append(run.parent)
         run, parent = parent, params.pretrain.get(parent.parent)
+
+
+def _parent_faults(params: Params, run: Run, where: str, objective: Any) -> Iterator[str]:
+    """Whether the run can learn from its parent if that is its teacher, else go on from it."""
+    parent, here = params.pretrain.get(run.parent), f"{where}.parent"
+    if parent is None:
+        if objective.has_teacher and run.parent == NONE:
+            yield f"{here}: {run.objective['name']} needs a teacher, not {NONE}"
+    elif parent.tokenizer != run.tokenizer:
+        yield f"{here}: {run.parent} has the tokenizer {parent.tokenizer}, not {run.tokenizer}"
+    elif objective.has_teacher:
+        yield from _teacher_faults(params, run, where)
+    else:
+        for setting, (theirs, ours) in _differences(parent, run).items():
+            yield (
+                f"{here}: the weights of {run.parent} are of another model: {setting} is "
+                f"{theirs} there and {ours} here"
+            )
+
+
+def _differences(parent: Run, run: Run) -> dict[str, tuple[Any, Any]]:
+    """The settings of two models that differ, defaults filled in; none if one is not valid, which
+    is said where it stands."""
+    if _name(parent.model) != _name(run.model):
+        return {"name": (_name(parent.model), _name(run.model))}
+    try:
+        theirs, ours = (_check("models", each.model, "model") for each in (parent, run))
+    except ValueError:
+        return {}
+    return {key: (theirs[key], ours[key]) for key in ours if theirs[key] != ours[key]}
+
+
+def _teacher_faults(params: Params, run: Run, where: str) -> Iterator[str]:
+    parent = params.pretrain[run.parent]
+    vocabulary = Vocabulary(params.tokenizers[run.tokenizer].vocab_size)
+    max_tokens = run.training.max_tokens
+    try:
+        with torch.device("meta"):
+            teacher, student = (
+                build("models", each.model, vocabulary.vocab_size, where="")
+                for each in (parent, run)
+            )
+        objective = build("objectives", run.objective, vocabulary, max_tokens, where="")
+    except ValueError:  # which is said where it stands
+        return
+    if not _is_trained(params, parent):
+        yield f"{where}.parent: {run.parent} is not trained, so that it cannot teach"
+    if teacher.architecture not in objective.architectures:
+        yield (
+            f"{where}.parent: {run.parent} is of architecture {teacher.architecture}; "
+            f"{run.objective['name']} fits {', '.join(objective.architectures)}"
+        )
+        return
+    if teacher.max_positions is not None and teacher.max_positions < max_tokens:
+        yield (
+            f"{where}.training.max_tokens: {max_tokens} is more than "
+            f"pretrain.{run.parent}.model.max_positions, {teacher.max_positions}"
+        )
+    for fault in _fault_of(lambda: objective.learn_from(teacher, student)):
+        yield f"{where}.parent: {run.parent} cannot teach this run: {fault}"
+
+
+def _is_trained(params: Params, run: Run) -> bool:
+    """Whether its weights were learnt, by itself or by what it goes on from."""
+    while _name(run.objective) == NONE and run.parent in params.pretrain:
+        run = params.pretrain[run.parent]
+    return _name(run.objective) != NONE
 
 
 def _baseline_faults(params: Params, baseline: Mapping[str, Any], where: str) -> Iterator[str]:
@@ -221,11 +287,15 @@ def _source_faults(source: Mapping[str, Any], where: str, *, labelled: bool) -> 
         yield f"{where}: {error}"
 
 
-def _check(folder: str, entry: Mapping[str, Any], where: str) -> None:
-    """The entry names a component and fits its schema; for one that cannot be built as yet."""
-    cls = component_class(folder, _name(entry), where=where)
-    check(cls, {k: v for k, v in entry.items() if k != "name"}, where=where)
+def _check_task(entry: Mapping[str, Any], where: str) -> None:
+    _check("tasks", entry, where)
     assert _name(entry) in KINDS
+
+
+def _check(folder: str, entry: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The settings of a component that cannot be built as yet, defaults filled in."""
+    cls = component_class(folder, _name(entry), where=where)
+    return check(cls, {k: v for k, v in entry.items() if k != "name"}, where=where)
 
 
 def _name(entry: Mapping[str, Any]) -> str:

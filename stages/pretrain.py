@@ -37,7 +37,7 @@ PLANS = Path("data/plans")
 PRETRAINED, TIMINGS = Path("data/pretrained"), Path("data/timings/pretrain")
 HISTORY_ROWS = 1000  # at most about as many rows of history are kept
 History = list[dict[str, float]]
-Account = dict[str, float | None]  # None is unknown
+Account = dict[str, Any]  # numbers; None is an unknown one
 
 
 def main(params: Params, key: str) -> None:
@@ -88,6 +88,7 @@ def main(params: Params, key: str) -> None:
         ) as tracker:
             history = _train(model, objective, run, key, device, resumable, tracker)
         account |= _work(history, run)
+    account |= _lineage(account, run)
 
     with replacing(PRETRAINED / key) as folder:
         folder.mkdir()
@@ -232,6 +233,19 @@ def _work(history: History, run: Run) -> Account:
         "pretrain_flops": sum(row["flops"] for row in history),
         "train_loss": history[-1]["loss"],
         "validation_loss": validated[-1],
+    }
+
+
+def _lineage(account: Account, run: Run) -> Account:
+    """The work of this run and of all that it came from: its parent's, a teacher's too."""
+    earlier = {"lineage_tokens": 0, "lineage_flops": 0}
+    if run.is_public:
+        return dict.fromkeys(earlier)
+    if run.parent != NONE:
+        earlier = read_json(PRETRAINED / run.parent / "metrics.json")
+    return {
+        f"lineage_{amount}": account[f"pretrain_{amount}"] + earlier[f"lineage_{amount}"]
+        for amount in ("tokens", "flops")
     }
 
 

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_the_studies_that_are_shipped_have_no_fault(path) -> None:
         (
             "parent: none",
             "parent: decoder_causal",
-            "are of another model or tokenizer",
+            "parent: the weights of decoder_causal are of another model: name is decoder there",
         ),
         (
             "objective: {name: mlm}",
@@ -217,6 +218,134 @@ def test_a_baseline_that_fits_no_task_is_refused() -> None:
     params = load(ROOT / "studies" / "smoke.yaml")
     only = params.model_copy(update={"tasks": {"tag": params.tasks["tag"]}})
     assert any("baselines.tfidf: fits" in fault for fault in faults_of(only))
+
+
+SMALL = {"name": "encoder", "d_model": 64, "num_heads": 2, "d_ff": 256}
+AFTER = {  # what may follow a run of the smoke study, besides its own objective
+    "encoder_mlm": "span_mlm",
+    "decoder_causal": "prefix_lm",
+    "encoder_decoder_span": "denoising",
+}
+
+
+def with_child(parent: str, **settings: Any) -> Params:
+    """The smoke study and a run ``child`` that differs from its parent in ``settings``."""
+    params = load(ROOT / "studies" / "smoke.yaml")
+    child = params.pretrain[parent if parent != "none" else "encoder_mlm"]
+    child = child.model_copy(update={"parent": parent, "seed": 2} | settings)
+    return params.model_copy(update={"pretrain": params.pretrain | {"child": child}})
+
+
+def distilled(parent: str, model: dict[str, Any], **settings: Any) -> Params:
+    objective = {"name": "distillation"} | settings
+    return with_child(parent, model=SMALL | model, objective=objective)
+
+
+@pytest.mark.parametrize("parent", AFTER)
+def test_every_architecture_may_go_on_from_a_parent(parent) -> None:
+    """With another objective of its architecture, or none; what is a default may be written out."""
+    child = with_child(parent).pretrain["child"]
+    model = child.model | {"num_segments": 0}
+    for name in (child.objective["name"], AFTER[parent], "none"):
+        assert faults_of(with_child(parent, objective={"name": name}, model=model)) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("d_ff", 128), ("num_segments", 2), ("positions", "none")]
+)
+def test_the_weights_of_another_model_are_refused(setting, value) -> None:
+    params = with_child("encoder_mlm")
+    model = params.pretrain["child"].model | {setting: value}
+    [fault] = faults_of(with_child("encoder_mlm", model=model))
+    assert fault.startswith(
+        "pretrain.child.parent: the weights of encoder_mlm are of another model"
+    )
+    assert f"{setting} is " in fault and fault.endswith(f" there and {value} here")
+
+
+def test_a_parent_with_another_tokenizer_is_refused() -> None:
+    for objective in ({"name": "mlm"}, {"name": "distillation"}):
+        params = with_child("encoder_mlm", objective=objective, tokenizer="other")
+        tokenizers = params.tokenizers | {"other": params.tokenizers["unigram"]}
+        assert faults_of(params.model_copy(update={"tokenizers": tokenizers})) == [
+            "pretrain.child.parent: encoder_mlm has the tokenizer unigram, not other"
+        ]
+
+
+@pytest.mark.parametrize(
+    ("model", "objective"),
+    [
+        ({"num_layers": 1}, {}),
+        ({"num_layers": 1, "dropout": 0.1}, {}),
+        ({"num_layers": 3}, {"student_init": "random"}),
+        (
+            {"num_layers": 1, "d_model": 32, "positions": "none"},
+            {"student_init": "random", "cosine_weight": 0.0},
+        ),
+    ],
+)
+def test_a_student_need_not_be_its_teacher_in_small(model, objective) -> None:
+    assert faults_of(distilled("encoder_mlm", model, **objective)) == []
+
+
+@pytest.mark.parametrize(
+    ("parent", "model", "objective", "message"),
+    [
+        ("none", {"num_layers": 1}, {}, "parent: distillation needs a teacher, not none"),
+        ("child", {"num_layers": 1}, {}, "parent: child -> child goes round in a circle"),
+        ("encoder_scratch", {"num_layers": 1}, {}, "parent: encoder_scratch is not trained, so"),
+        ("decoder_causal", {"num_layers": 1}, {}, "parent: decoder_causal is of architecture dec"),
+        ("encoder_mlm", {"num_layers": 2}, {}, "every second of 2 layers: num_layers must be 1"),
+        ("encoder_mlm", {"num_layers": 1, "num_heads": 4}, {}, "num_heads is 2 there and 4 here"),
+        (
+            "encoder_mlm",
+            {"num_layers": 1, "d_model": 32},
+            {"student_init": "random"},
+            "parent: encoder_mlm cannot teach this run: cosine_weight compares states: d_model is",
+        ),
+        ("encoder_mlm", {"num_layers": 1}, {"soft_wieght": 1.0}, "objective.soft_wieght: unknown"),
+        (
+            "encoder_mlm",
+            {"num_layers": 1},
+            {"soft_weight": 0.0, "cosine_weight": 0.0},
+            "objective: soft_weight and cosine_weight are 0",
+        ),
+    ],
+)
+def test_a_teacher_that_does_not_fit_is_refused(parent, model, objective, message) -> None:
+    params = distilled("encoder_mlm", model, **objective)
+    child = params.pretrain["child"].model_copy(update={"parent": parent})
+    faults = faults_of(params.model_copy(update={"pretrain": params.pretrain | {"child": child}}))
+    assert len(faults) == 1 and faults[0].startswith("pretrain.child.") and message in faults[0]
+
+
+def test_rows_longer_than_the_teacher_knows_are_refused() -> None:
+    params = distilled("encoder_mlm", {"num_layers": 1}, student_init="random")
+    teacher, child = (params.pretrain[name] for name in ("encoder_mlm", "child"))
+    short = teacher.training.model_copy(update={"max_tokens": 32})
+    model = teacher.model | {"positions": "learned", "max_positions": 32}
+    teacher = teacher.model_copy(update={"model": model, "training": short})
+    params = params.model_copy(update={"pretrain": {"encoder_mlm": teacher, "child": child}})
+    finetune = params.finetune.model_copy(update={"max_tokens": 32})
+    assert faults_of(params.model_copy(update={"finetune": finetune})) == [
+        "pretrain.child.training.max_tokens: 64 is more than "
+        "pretrain.encoder_mlm.model.max_positions, 32"
+    ]
+
+
+def test_an_untrained_run_between_changes_not_whose_weights_they_are() -> None:
+    """``none`` with a parent keeps the parent's weights, so it teaches what the parent knows."""
+    params = with_child("encoder_mlm", objective={"name": "none"}, corpus="none")
+    grandchild = params.pretrain["child"].model_copy(
+        update={
+            "parent": "child",
+            "corpus": "prose",
+            "model": SMALL | {"num_layers": 1},
+            "objective": {"name": "distillation"},
+        }
+    )
+    runs = params.pretrain | {"grandchild": grandchild}
+    assert faults_of(params.model_copy(update={"pretrain": runs})) == []
 
 
 def test_what_it_writes_is_the_same_whatever_is_valid(tmp_path, monkeypatch) -> None:

@@ -1,18 +1,35 @@
 """The stages that train, one after the other, on a little text."""
 
+import csv
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from stages import encode_corpus, evaluate, finetune, pretrain, train_tokenizer
 from stages.artifacts import read_json, read_jsonl, write_json, write_jsonl
+from stages.components import build
 from stages.evaluation import trials
-from stages.params import Params, load
+from stages.models._backbone import Backbone
+from stages.models._heads import gather
+from stages.objectives._objective import Objective
+from stages.params import Budget, Params, Run, load
+from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.corpus import EncodedCorpus
+from stages.text.packing import Packing
+from stages.text.tokenizer import FILE, Tokenizer
 from stages.training.budget import plans
-from tests.small import documents
+from stages.training.checkpoint import WEIGHTS, load_weights
+from stages.training.device import resolve
+from stages.training.loop import mean_loss
+from stages.training.pretraining import PretrainingData, validation_batches
+from tests.small import VOCAB_SIZE, documents, headless
 from tests.small_hub import checkpoint, revision_of
 from tests.test_params import edited
 
@@ -104,6 +121,148 @@ def test_from_text_to_predictions(params) -> None:
     assert kept == ["full-50-1.safetensors", "linear_probe-50-1.safetensors"]
 
 
+MAX_TOKENS = 32
+
+
+def changed(run: Run, **settings: Any) -> Run:
+    """The run with other settings, those of its model and training by their own names."""
+    model = {k: settings.pop(k) for k in ("d_model", "d_ff", "num_layers") if k in settings}
+    training = {k: settings.pop(k) for k in ("num_steps", "lr") if k in settings}
+    training |= {"max_tokens": MAX_TOKENS, "num_validations": 1}
+    settings |= {
+        "model": run.model | model,
+        "training": run.training.model_copy(update=training),
+    }
+    return run.model_copy(update=settings)
+
+
+def pretrained(params: Params, runs: Mapping[str, Run]) -> dict[str, dict[str, float]]:
+    """Pretrain these runs, on a corpus encoded for them; returns their metrics."""
+    budget = Budget(matched="none", reference=next(iter(runs)))
+    params = params.model_copy(update={"pretrain": dict(runs), "budget": budget})
+    write_plans(params)
+    train_tokenizer.main(params, "unigram")
+    encode_corpus.main(params, "prose", "unigram")
+    Path("data/encoded/none/unigram").write_text("nothing\n")
+    Path("data/pretrained/none").write_text("nothing\n")
+    for run in runs:
+        pretrain.main(params, run)
+    return {run: read_json(Path("data/pretrained", run, "metrics.json")) for run in runs}
+
+
+def backbone_of(run: Run) -> Backbone:
+    return build("models", run.model, VOCAB_SIZE, where="model")
+
+
+def trained(run: Run, name: str) -> Backbone:
+    model = backbone_of(run)
+    load_weights(model, Path("data/pretrained", name, WEIGHTS))
+    return model.eval()
+
+
+def objective_of(run: Run) -> Objective:
+    tokenizer = Tokenizer(Path("data/tokenizers/unigram", FILE))
+    return build("objectives", run.objective, tokenizer, MAX_TOKENS, where="objective")
+
+
+def packed(split: str, *, seed: int) -> Packing:
+    corpus = EncodedCorpus.load(Path("data/encoded/prose/unigram") / split)
+    return Packing(corpus, MAX_TOKENS, seed=seed)
+
+
+@torch.no_grad()
+def divergence(teacher: Backbone, student: Backbone, batches: list[Batch]) -> float:
+    """Kullback-Leibler, the mean over masked tokens."""
+
+    def log_probs(model: Backbone, batch: Batch) -> torch.Tensor:
+        assert batch.target_positions is not None
+        return model.unembed(gather(model(batch), batch.target_positions)).log_softmax(dim=-1)
+
+    total = 0.0
+    for batch in batches:
+        theirs, ours = log_probs(teacher, batch), log_probs(student, batch)
+        real = batch.labels != IGNORE_INDEX
+        total += float((theirs.exp() * (theirs - ours)).sum(dim=-1)[real].sum())
+    return total / sum(batch.num_targets["mlm"] for batch in batches)
+
+
+def test_a_student_comes_nearer_to_its_teacher(params) -> None:
+    """By what it learns and not only by where it starts; what it costs is the student's own."""
+    teacher = changed(params.pretrain["encoder_mlm"], d_model=32, d_ff=64, num_steps=40, lr=1e-2)
+    alone = changed(teacher, num_layers=1, num_steps=6, lr=3e-3)
+    student = changed(alone, parent="teacher", objective={"name": "distillation"})
+    runs = {"teacher": teacher, "alone": alone, "student": student}
+    metrics = pretrained(params, runs)
+
+    models = {name: trained(run, name) for name, run in runs.items()}
+    objective = objective_of(student)
+    start = backbone_of(student).eval()
+    objective.learn_from(models["teacher"], start)
+    validation = validation_batches(
+        packed("validation", seed=0), objective.for_validation(), batch_rows=64
+    )
+    distances = {
+        name: divergence(models["teacher"], model, validation)
+        for name, model in (models | {"start": start}).items()
+    }
+    assert distances["teacher"] == 0
+    assert distances["student"] < distances["start"] / 2
+    assert distances["student"] < distances["alone"] / 10
+
+    assert metrics["student"]["num_params"] == metrics["alone"]["num_params"]
+    step = PretrainingData(
+        packed("train", seed=1), objective, batch_rows=16, micro_batch_rows=16, seed=1
+    ).micro_batches(0)
+    own = 3 * objective.flops(headless(start), step[0])
+    assert metrics["alone"]["pretrain_flops"] == 6 * own
+    assert metrics["student"]["pretrain_flops"] == 6 * (own + objective.frozen_flops(step[0]))
+    assert metrics["student"]["pretrain_tokens"] == 6 * 16 * MAX_TOKENS
+    for amount in ("tokens", "flops"):
+        lineage = (
+            metrics["teacher"][f"pretrain_{amount}"] + metrics["student"][f"pretrain_{amount}"]
+        )
+        assert metrics["student"][f"lineage_{amount}"] == lineage
+        assert metrics["alone"][f"lineage_{amount}"] == metrics["alone"][f"pretrain_{amount}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "objective"),
+    [
+        ("encoder_mlm", "mlm"),
+        ("decoder_causal", "prefix_lm"),
+        ("encoder_decoder_span", "denoising"),
+    ],
+)
+def test_training_goes_on_from_the_weights_of_the_parent(params, name, objective) -> None:
+    """Its first loss is what the parent's weights give on its first batch, with an objective of
+    its own; without one the weights stay. Costs add up from parent to child."""
+    parent = changed(params.pretrain[name], d_model=32, d_ff=64, num_steps=4)
+    child = changed(parent, parent="parent", objective={"name": objective}, num_steps=2, seed=2)
+    kept = changed(child, parent="child", objective={"name": "none"}, corpus="none")
+    metrics = pretrained(params, {"parent": parent, "child": child, "kept": kept})
+
+    device = resolve(params.compute, threads=1)
+    batches = PretrainingData(
+        packed("train", seed=2), objective_of(child), batch_rows=16, micro_batch_rows=16, seed=2
+    ).micro_batches(0)
+    before, untrained = trained(parent, "parent"), backbone_of(parent)
+    untrained.initialise(generator=torch.Generator().manual_seed(2))
+    expected, other = (
+        mean_loss(headless(model.to(device.torch)), objective_of(child), batches, device)
+        for model in (before, untrained)
+    )
+    with Path("data/pretrained/child/history.csv").open() as file:
+        first = float(next(csv.DictReader(file))["loss"])
+    assert first == pytest.approx(expected, rel=1e-6)
+    assert first != pytest.approx(other, rel=1e-2)
+
+    weights = [load_file(Path("data/pretrained", name, WEIGHTS)) for name in ("child", "kept")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
+    assert [metrics[name]["pretrain_tokens"] for name in metrics] == [2048, 1024, 0]
+    assert [metrics[name]["lineage_tokens"] for name in metrics] == [2048, 3072, 3072]
+    assert metrics["kept"]["lineage_flops"] == sum(m["pretrain_flops"] for m in metrics.values())
+
+
 def test_a_corpus_smaller_than_asked_for_is_refused(params) -> None:
     train_tokenizer.main(params, "unigram")
     write_json(Path("data/corpora/prose/corpus.json"), {"max_tokens": 10**9})
@@ -172,7 +331,8 @@ def test_a_public_checkpoint_from_its_folder_to_scores(
     pretrain.main(pinned, "public")
     account = read_json(Path("data/pretrained/public/metrics.json"))
     assert account["num_params"] > account["num_embedding_params"] > 0
-    assert account["pretrain_tokens"] is None and account["pretrain_flops"] is None
+    unknown = {key for key, value in account.items() if value is None}
+    assert unknown == {"pretrain_tokens", "pretrain_flops", "lineage_tokens", "lineage_flops"}
     assert len(Path("data/pretrained/public/history.csv").read_text().splitlines()) == 1
 
     shutil.rmtree(origin)  # all that fine-tuning needs stands in data/pretrained/public

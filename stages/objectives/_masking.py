@@ -1,8 +1,84 @@
-"""Chosen tokens masked, replaced by others or kept (BERT; Devlin et al. 2019, section 3.1)."""
+"""Masked language models: some tokens are chosen, corrupted and given back (BERT; Devlin et al.
+2019, section 3.1, task 1)."""
+
+import math
 
 import numpy as np
+import torch
 
-from stages.text.tokenizer import MASK_ID
+from stages.models._heads import Headed, gather
+from stages.objectives._objective import Objective, Terms, cross_entropy
+from stages.text.batch import IGNORE_INDEX, Batch, pad
+from stages.text.packing import Row
+from stages.text.tokenizer import MASK_ID, NUM_SPECIAL, Vocabulary
+
+MASK_PROB, REPLACE_PROB, RANDOM_PROB = 0.15, 0.8, 0.1  # BERT's
+
+
+class MaskedObjective(Objective):
+    """A part of the tokens is chosen; of these ``replace_prob`` become [MASK], ``random_prob`` a
+    random token, and the others stay as they are; the model gives back what they were.
+
+    Exactly round(mask_prob * maskable tokens) are chosen in a row, at least one, in a fixed
+    capacity of ceil(mask_prob * max_tokens) places, and logits are computed at these alone.
+    Special tokens are never chosen.
+
+    Runs that train at other rates are validated at BERT's.
+    """
+
+    architectures = ("encoder",)
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        max_tokens: int,
+        *,
+        mask_prob: float = MASK_PROB,
+        replace_prob: float = REPLACE_PROB,
+        random_prob: float = RANDOM_PROB,
+    ) -> None:
+        super().__init__(vocabulary, max_tokens)
+        if not 0 < mask_prob < 1:
+            raise ValueError(f"mask_prob must lie between 0 and 1, not {mask_prob}")
+        check_probs(replace_prob, random_prob)
+        self.mask_prob, self.replace_prob, self.random_prob = mask_prob, replace_prob, random_prob
+        self.capacity = math.ceil(mask_prob * max_tokens)
+
+    def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
+        inputs, positions, labels = [], [], []
+        for row, rng in zip(examples, rngs, strict=True):
+            chosen = choose(row.tokens, self.mask_prob, rng=rng)
+            corrupted = corrupt(
+                row.tokens,
+                chosen,
+                rng.random(len(chosen)),
+                replace_prob=self.replace_prob,
+                random_prob=self.random_prob,
+                regular_ids=self.vocabulary.regular_ids,
+                rng=rng,
+            )
+            inputs.append(corrupted)
+            positions.append(chosen)
+            labels.append(row.tokens[chosen])
+        return Batch(
+            input_ids=torch.from_numpy(np.stack(inputs)),
+            document_ids=torch.from_numpy(np.stack([row.document_ids for row in examples])),
+            target_positions=pad(positions, 0, length=self.capacity),
+            labels=pad(labels, IGNORE_INDEX, length=self.capacity),
+            num_targets={"mlm": sum(map(len, labels))},
+        )
+
+    def loss(self, model: Headed, batch: Batch) -> Terms:
+        assert batch.target_positions is not None and batch.labels is not None
+        states = gather(model.backbone(batch), batch.target_positions)
+        return {"mlm": (1.0, cross_entropy(model.backbone.unembed(states), batch.labels))}
+
+    def flops(self, model: Headed, batch: Batch) -> int:
+        assert batch.labels is not None
+        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
+
+    def for_validation(self) -> "MaskedObjective":
+        return MaskedObjective(self.vocabulary, self.max_tokens)
 
 
 def check_probs(replace_prob: float, random_prob: float) -> None:
@@ -11,6 +87,13 @@ def check_probs(replace_prob: float, random_prob: float) -> None:
         raise ValueError(
             f"replace_prob {replace_prob} and random_prob {random_prob} must be parts of 1"
         )
+
+
+def choose(tokens: np.ndarray, mask_prob: float, *, rng: np.random.Generator) -> np.ndarray:
+    """The places to predict, in order."""
+    maskable = np.flatnonzero(tokens >= NUM_SPECIAL)
+    number = min(max(1, round(mask_prob * len(maskable))), len(maskable))
+    return np.sort(rng.choice(maskable, number, replace=False))
 
 
 def corrupt(

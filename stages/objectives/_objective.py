@@ -42,7 +42,11 @@ class Objective(ABC):
         return nn.Identity()
 
     def learn_from(self, teacher: Backbone, student: Backbone) -> None:
-        """Keep the teacher, frozen, and begin the student from it."""
+        """Keep the teacher, frozen, and begin the student from it.
+
+        Raises ValueError if the two do not go together; check_params calls it for that, on models
+        without storage.
+        """
         raise AssertionError("only an objective that has_teacher learns from one")
 
     @abstractmethod
@@ -55,7 +59,11 @@ class Objective(ABC):
 
     @abstractmethod
     def flops(self, model: Headed, batch: Batch) -> int:
-        """Floating-point operations of ``loss``, forward."""
+        """Floating-point operations of ``loss``, forward, of what a backward pass follows."""
+
+    def frozen_flops(self, batch: Batch) -> int:
+        """Those of what no backward pass follows: a teacher's."""
+        return 0
 
     def for_validation(self) -> "Objective":
         """The objective whose loss runs with other settings of this one are compared by."""

@@ -1,7 +1,6 @@
 """Masked language modelling, by itself or with a task on pairs of texts (BERT; Devlin et al. 2019,
 section 3.1; ALBERT; Lan et al. 2020, section 3.1)."""
 
-import math
 from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
@@ -12,25 +11,19 @@ from torch import nn
 
 from stages.models._backbone import Backbone
 from stages.models._heads import Headed, gather
-from stages.objectives._masking import check_probs, corrupt
-from stages.objectives._objective import Objective, Terms, cross_entropy
+from stages.objectives._masking import MASK_PROB, RANDOM_PROB, REPLACE_PROB, MaskedObjective
+from stages.objectives._objective import Terms, cross_entropy
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.packing import Row
-from stages.text.tokenizer import BOS_ID, EOS_ID, NUM_SPECIAL, Tokenizer, Vocabulary
+from stages.text.tokenizer import BOS_ID, EOS_ID, Tokenizer, Vocabulary
 
-PAPER_MASK_PROB = 0.15  # runs that train at other rates are validated at this one
 # A document of fewer tokens is no pair: with its three special tokens off, two texts of about six
 # tokens, or three words, are the least that can show whether one goes on from the other.
 LEAST_PAIR = 16
 
 
-class MLM(Objective):
-    """A part of the tokens is chosen; of these 80 % become [MASK], 10 % a random token, and 10 %
-    stay as they are; the model gives back what they were.
-
-    Exactly round(mask_prob * maskable tokens) are chosen in a row, at least one, in a fixed
-    capacity of ceil(mask_prob * max_tokens) places, and logits are computed at these alone.
-    Special tokens are never chosen.
+class MLM(MaskedObjective):
+    """Of the chosen tokens BERT masks 80 %, replaces 10 % and keeps 10 %.
 
     With ``next_sentence`` the documents of a row become pairs of texts first, and the state of a
     pair's <bos> says which of two kinds it is (0 or 1, each drawn half of the time):
@@ -46,24 +39,23 @@ class MLM(Objective):
     row may hold a few words of a document; they are split where a word begins.
     """
 
-    architectures = ("encoder",)
-
     def __init__(
         self,
         vocabulary: Vocabulary,
         max_tokens: int,
         *,
-        mask_prob: float = PAPER_MASK_PROB,
-        replace_prob: float = 0.8,
-        random_prob: float = 0.1,
+        mask_prob: float = MASK_PROB,
+        replace_prob: float = REPLACE_PROB,
+        random_prob: float = RANDOM_PROB,
         next_sentence: Literal["nsp", "sop", "none"] = "none",
     ) -> None:
-        super().__init__(vocabulary, max_tokens)
-        if not 0 < mask_prob < 1:
-            raise ValueError(f"mask_prob must lie between 0 and 1, not {mask_prob}")
-        check_probs(replace_prob, random_prob)
-        self.mask_prob, self.replace_prob, self.random_prob = mask_prob, replace_prob, random_prob
-        self.capacity = math.ceil(mask_prob * max_tokens)
+        super().__init__(
+            vocabulary,
+            max_tokens,
+            mask_prob=mask_prob,
+            replace_prob=replace_prob,
+            random_prob=random_prob,
+        )
         if next_sentence != "none" and max_tokens < LEAST_PAIR:
             raise ValueError(
                 f"next_sentence {next_sentence} needs max_tokens of at least {LEAST_PAIR}, "
@@ -82,10 +74,10 @@ class MLM(Objective):
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
         if self.next_sentence == "none":
-            return self._masked(examples, rngs)
+            return super().collate(examples, rngs=rngs)
         paired = [self.pair(row, rng=rng) for row, rng in zip(examples, rngs, strict=True)]
         rows, segment_ids, positions, labels = zip(*paired, strict=True)
-        batch = self._masked(list(rows), rngs)
+        batch = super().collate(list(rows), rngs=rngs)
         return replace(
             batch,
             segment_ids=torch.from_numpy(np.stack(segment_ids)),
@@ -154,41 +146,6 @@ class MLM(Objective):
             second = np.concatenate([text[low:split], text[high:]])
         return first, second, label
 
-    def _masked(self, examples: list[Row], rngs: list[np.random.Generator]) -> Batch:
-        inputs, positions, labels = [], [], []
-        for row, rng in zip(examples, rngs, strict=True):
-            chosen = self.choose(row.tokens, rng=rng)
-            inputs.append(self.corrupt(row.tokens, chosen, rng=rng))
-            positions.append(chosen)
-            labels.append(row.tokens[chosen])
-        return Batch(
-            input_ids=torch.from_numpy(np.stack(inputs)),
-            document_ids=torch.from_numpy(np.stack([row.document_ids for row in examples])),
-            target_positions=pad(positions, 0, length=self.capacity),
-            labels=pad(labels, IGNORE_INDEX, length=self.capacity),
-            num_targets={"mlm": sum(map(len, labels))},
-        )
-
-    def choose(self, tokens: np.ndarray, *, rng: np.random.Generator) -> np.ndarray:
-        """The places to predict, in order."""
-        maskable = np.flatnonzero(tokens >= NUM_SPECIAL)
-        number = min(max(1, round(self.mask_prob * len(maskable))), len(maskable))
-        return np.sort(rng.choice(maskable, number, replace=False))
-
-    def corrupt(
-        self, tokens: np.ndarray, chosen: np.ndarray, *, rng: np.random.Generator
-    ) -> np.ndarray:
-        """The row with its chosen places masked, replaced or kept."""
-        return corrupt(
-            tokens,
-            chosen,
-            rng.random(len(chosen)),
-            replace_prob=self.replace_prob,
-            random_prob=self.random_prob,
-            regular_ids=self.vocabulary.regular_ids,
-            rng=rng,
-        )
-
     def loss(self, model: Headed, batch: Batch) -> Terms:
         assert batch.target_positions is not None and batch.labels is not None
         states = model.backbone(batch)
@@ -200,15 +157,11 @@ class MLM(Objective):
         return terms
 
     def flops(self, model: Headed, batch: Batch) -> int:
-        assert batch.labels is not None
-        total = model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
+        total = super().flops(model, batch)
         if batch.pair_positions is not None:
             matrices = sum(w.numel() for w in model.head.parameters() if w.dim() == 2)
             total += 2 * batch.pair_positions.numel() * matrices
         return total
-
-    def for_validation(self) -> "MLM":
-        return MLM(self.vocabulary, self.max_tokens)
 
 
 def _run(

@@ -50,6 +50,10 @@ class Task(ABC):
     def flops(self, model: Headed, batch: Batch) -> int:
         """Floating-point operations of ``loss``, forward."""
 
+    def frozen_flops(self, batch: Batch) -> int:
+        """Those of what no backward pass follows: a task has no teacher."""
+        return 0
+
     @abstractmethod
     def predict(self, model: Headed, batch: Batch, examples: list[Example]) -> list[str]:
         """A prediction for each example of the batch, as it is written to a file."""

@@ -94,7 +94,10 @@ def step_flops(params: Params, run: Run) -> int:
     batch = objective.collate([row] * training.batch_rows, rngs=rngs)
     with torch.device("meta"):
         backbone = _backbone(params, run)
-        return 3 * objective.flops(Headed(backbone, objective.head(backbone)), batch)
+        if objective.has_teacher:
+            objective.learn_from(_backbone(params, params.pretrain[run.parent]), backbone)
+        own = objective.flops(Headed(backbone, objective.head(backbone)), batch)
+        return 3 * own + objective.frozen_flops(batch)
 
 
 def _objective(params: Params, run: Run) -> Any:

@@ -33,6 +33,8 @@ class Criterion(Protocol):
 
     def flops(self, model: Any, batch: Batch) -> int: ...
 
+    def frozen_flops(self, batch: Batch) -> int: ...
+
 
 @runtime_checkable
 class Data(Protocol):
@@ -104,7 +106,10 @@ def train(
         optimizer.step(lr=lr)
 
         # A backward pass takes twice the operations of the forward pass.
-        flops = 3 * sum(criterion.flops(model, batch) for batch in micro_batches)
+        flops = sum(
+            3 * criterion.flops(model, batch) + criterion.frozen_flops(batch)
+            for batch in micro_batches
+        )
         done = Step(step + 1, loss, lr, flops)
         history.append(vars(done) | after_step(done))
         progress.update()

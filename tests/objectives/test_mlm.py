@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from stages.models._heads import Headed, gather, initialise_head
+from stages.objectives._masking import MaskedObjective, choose, corrupt
 from stages.objectives.mlm import LEAST_PAIR, MLM
 from stages.seeding import stream, torch_stream
 from stages.text.batch import IGNORE_INDEX, Batch
@@ -32,7 +33,7 @@ def row_of(length: int, *, seed: int) -> Row:
     return Row(np.array([BOS_ID, *text, EOS_ID]), np.ones(length + 2, dtype=int))
 
 
-def collated(objective: MLM, rows: list[Row], *, seed: int = 0) -> Batch:
+def collated(objective: MaskedObjective, rows: list[Row], *, seed: int = 0) -> Batch:
     return objective.collate(rows, rngs=[stream(seed, "mask", i) for i in range(len(rows))])
 
 
@@ -151,8 +152,16 @@ def test_without_pairs_rows_are_chosen_from_and_corrupted_as_they_are() -> None:
     objective = MLM(VOCABULARY, 64)
     row = row_of(62, seed=1)
     rng = stream(5, "mask", 0)
-    chosen = objective.choose(row.tokens, rng=rng)
-    expected = objective.corrupt(row.tokens, chosen, rng=rng)
+    chosen = choose(row.tokens, objective.mask_prob, rng=rng)
+    expected = corrupt(
+        row.tokens,
+        chosen,
+        rng.random(len(chosen)),
+        replace_prob=objective.replace_prob,
+        random_prob=objective.random_prob,
+        regular_ids=objective.vocabulary.regular_ids,
+        rng=rng,
+    )
     batch = collated(MLM(VOCABULARY, 64, next_sentence="none"), [row], seed=5)
     assert np.array_equal(batch.input_ids[0], expected)
     assert batch.segment_ids is batch.pair_positions is batch.pair_labels is None

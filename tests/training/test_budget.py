@@ -43,6 +43,17 @@ def test_flops_are_those_of_the_reference_to_half_a_step() -> None:
         assert steps != 40
 
 
+def test_a_step_of_a_student_has_a_forward_pass_of_its_teacher_besides() -> None:
+    params = study("flops")
+    teacher = params.pretrain["encoder_mlm"]
+    alone = teacher.model_copy(update={"model": teacher.model | {"num_layers": 1}})
+    student = alone.model_copy(
+        update={"parent": "encoder_mlm", "objective": {"name": "distillation"}}
+    )
+    besides = step_flops(params, student) - step_flops(params, alone)
+    assert 3 * besides == step_flops(params, teacher)
+
+
 def test_parameters_of_both_halves_are_those_of_one_encoder() -> None:
     """Of 8 layers 3 in each half: a decoder's block has cross-attention besides."""
     params = study("parameters")

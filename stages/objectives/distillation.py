@@ -1,0 +1,175 @@
+"""Distillation: a smaller student predicts what its teacher does (DistilBERT; Sanh et al. 2019)."""
+
+import re
+from dataclasses import asdict, replace
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from stages.models._backbone import Backbone, TransformerBackbone
+from stages.models._heads import Headed, gather
+from stages.objectives._masking import MASK_PROB, RANDOM_PROB, REPLACE_PROB, MaskedObjective
+from stages.objectives._objective import Terms, cross_entropy
+from stages.text.batch import IGNORE_INDEX, PADDING, Batch
+from stages.text.packing import Row
+from stages.text.tokenizer import Vocabulary
+
+FREE = ("num_layers", "dropout", "locality")  # dimensions that no copied weight depends on
+
+
+class Distillation(MaskedObjective):
+    """A weighted sum of three terms (section 2 of the paper; the weights are its code's):
+
+        soft    cross-entropy of the student's distribution against the teacher's, both softened
+                by the temperature, at the masked positions
+        mlm     cross-entropy against the tokens that were masked
+        cosine  1 - cosine of the last states of student and teacher, at every token
+
+    The teacher sees the same corrupted row. The paper's code takes the soft term at every token
+    unless told otherwise; here logits are computed at the masked positions alone.
+
+    The student starts from every second layer of the teacher, the first one included, and from
+    its embeddings and norms (section 3); with ``student_init: random`` from its own weights.
+    """
+
+    has_teacher = True
+    teacher: Backbone
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        max_tokens: int,
+        *,
+        temperature: float = 2.0,
+        soft_weight: float = 5.0,
+        mlm_weight: float = 2.0,
+        cosine_weight: float = 1.0,
+        student_init: Literal["every_second_layer", "random"] = "every_second_layer",
+        mask_prob: float = MASK_PROB,
+        replace_prob: float = REPLACE_PROB,
+        random_prob: float = RANDOM_PROB,
+    ) -> None:
+        super().__init__(
+            vocabulary,
+            max_tokens,
+            mask_prob=mask_prob,
+            replace_prob=replace_prob,
+            random_prob=random_prob,
+        )
+        if temperature <= 0:
+            raise ValueError(f"temperature must be more than 0, not {temperature}")
+        weights = {"soft": soft_weight, "mlm": mlm_weight, "cosine": cosine_weight}
+        for term, weight in weights.items():
+            if weight < 0:
+                raise ValueError(f"{term}_weight must be at least 0, not {weight}")
+        if soft_weight == cosine_weight == 0:
+            raise ValueError(
+                "soft_weight and cosine_weight are 0, so that a teacher would teach nothing"
+            )
+        self.temperature, self.student_init = temperature, student_init
+        self.soft_weight, self.mlm_weight, self.cosine_weight = weights.values()
+
+    def learn_from(self, teacher: Backbone, student: Backbone) -> None:
+        if self.cosine_weight and teacher.d_model != student.d_model:
+            raise ValueError(
+                f"cosine_weight compares states: d_model is {teacher.d_model} there and "
+                f"{student.d_model} here; make them equal, or cosine_weight 0"
+            )
+        if self.student_init == "every_second_layer":
+            _copy_every_second_layer(teacher, student)
+        self.teacher = teacher
+
+    def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
+        batch = super().collate(examples, rngs=rngs)
+        masked, real = batch.num_targets["mlm"], int((batch.document_ids != PADDING).sum())
+        return replace(batch, num_targets={"soft": masked, "mlm": masked, "cosine": real})
+
+    def loss(self, model: Headed, batch: Batch) -> Terms:
+        """The terms whose weight is not 0."""
+        assert batch.target_positions is not None and batch.labels is not None
+        states = model.backbone(batch)
+        with torch.no_grad():
+            taught = self.teacher(batch)
+        terms: Terms = {}
+        if self.soft_weight or self.mlm_weight:
+            logits = model.backbone.unembed(gather(states, batch.target_positions))
+            if self.soft_weight:
+                with torch.no_grad():
+                    targets = self.teacher.unembed(gather(taught, batch.target_positions))
+                soft = soft_cross_entropy(
+                    logits, targets, batch.labels != IGNORE_INDEX, temperature=self.temperature
+                )
+                terms["soft"] = (self.soft_weight, soft)
+            if self.mlm_weight:
+                terms["mlm"] = (self.mlm_weight, cross_entropy(logits, batch.labels))
+        if self.cosine_weight:
+            distance = cosine_distance(states, taught, batch.document_ids != PADDING)
+            terms["cosine"] = (self.cosine_weight, distance)
+        return terms
+
+    def flops(self, model: Headed, batch: Batch) -> int:
+        if self.soft_weight or self.mlm_weight:
+            return super().flops(model, batch)
+        return model.backbone.flops(batch)
+
+    def frozen_flops(self, batch: Batch) -> int:
+        assert batch.labels is not None
+        unembed = self.teacher.unembed_flops(batch.labels.numel()) if self.soft_weight else 0
+        return self.teacher.flops(batch) + unembed
+
+
+def soft_cross_entropy(
+    student: Float[Tensor, "B M V"],
+    teacher: Float[Tensor, "B M V"],
+    counted: Bool[Tensor, "B M"],
+    *,
+    temperature: float,
+) -> Float[Tensor, ""]:
+    """T^2 * sum over the counted positions of - softmax(teacher / T) . log softmax(student / T).
+
+    T^2 keeps the gradients' magnitude whatever T is (Hinton et al. 2015, section 2). It exceeds
+    the Kullback-Leibler divergence by the teacher's entropy, which no student changes.
+    """
+    losses = F.cross_entropy(
+        student.flatten(0, 1).float() / temperature,
+        (teacher.flatten(0, 1).float() / temperature).softmax(dim=-1),
+        reduction="none",
+    )
+    return temperature**2 * (losses * counted.flatten()).sum()
+
+
+def cosine_distance(
+    student: Float[Tensor, "B T D"], teacher: Float[Tensor, "B T D"], counted: Bool[Tensor, "B T"]
+) -> Float[Tensor, ""]:
+    """The sum over the counted tokens of 1 - cosine of the two states."""
+    cosines = F.cosine_similarity(student.float(), teacher.float(), dim=-1)
+    return ((1 - cosines) * counted).sum()
+
+
+@torch.no_grad()
+def _copy_every_second_layer(teacher: Backbone, student: Backbone) -> None:
+    """The student's block i becomes the teacher's block 2 i; all else becomes the teacher's too."""
+    hint = "make them equal, or student_init random"
+    if not isinstance(teacher, TransformerBackbone) or not isinstance(student, type(teacher)):
+        raise ValueError(f"student_init copies weights between models of one name; {hint}")
+    there, here = asdict(teacher.dims), asdict(student.dims)
+    for name in there:
+        if name not in FREE and there[name] != here[name]:
+            raise ValueError(
+                f"student_init copies weights: {name} is {there[name]} there and {here[name]} "
+                f"here; {hint}"
+            )
+    kept = len(range(0, there["num_layers"], 2))
+    if here["num_layers"] != kept:
+        raise ValueError(
+            f"student_init takes every second of {there['num_layers']} layers: num_layers must be "
+            f"{kept}, not {here['num_layers']}; or make student_init random"
+        )
+    weights = dict(teacher.named_parameters())
+    for name, weight in student.named_parameters():
+        source = re.sub(r"(?<=blocks\.)\d+", lambda number: str(2 * int(number[0])), name)
+        weight.copy_(weights[source])
