@@ -10,7 +10,7 @@ import torch
 from stages.artifacts import replacing, write_json
 from stages.components import build, check, component_class, names, unknown
 from stages.models._backbone import Backbone
-from stages.params import NONE, Params, Run
+from stages.params import HUB, NONE, Params, Run
 from stages.process import run_stage
 from stages.tasks._labels import KINDS
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL, Vocabulary
@@ -79,6 +79,9 @@ def _run_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]
         )
     if training.num_validations > training.num_steps:
         yield f"{where}.training.num_validations: must be at most num_steps {training.num_steps}"
+    if run.is_public:
+        yield from _public_faults(params, run, where)
+        return
     yield from _unlisted(run.tokenizer, params.tokenizers, f"{where}.tokenizer")
     yield from _unlisted(run.corpus, (*params.corpora, NONE), f"{where}.corpus")
     yield from _unlisted(run.parent, (*params.pretrain, NONE), f"{where}.parent")
@@ -123,6 +126,35 @@ def _run_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]
         yield from _parent_faults(params, run, where, objective)
 
 
+def _public_faults(params: Params, run: Run, where: str) -> Iterator[str]:
+    """Of a public checkpoint; what only the hub knows is found out when it is downloaded."""
+    for setting, given in (
+        ("corpus", run.corpus),
+        ("tokenizer", run.tokenizer),
+        ("parent", run.parent),
+        ("objective.name", _name(run.objective)),
+    ):
+        if given != NONE:
+            yield (
+                f"{where}.{setting}: must be {NONE}, not {given}: a public checkpoint brings its "
+                "own tokenizer and is not pretrained further"
+            )
+    hub: Any = component_class("models", HUB, where=where)
+    settings = {key: value for key, value in run.model.items() if key != "name"}
+    try:
+        checked = check(hub, settings, where=f"{where}.model")
+    except ValueError as error:
+        yield str(error)
+        return
+    try:
+        vocab_size = hub.check(**checked)
+    except ValueError as error:
+        yield f"{where}.model.{error}"
+        return
+    if vocab_size is not None:
+        yield from _model_faults(params, run, vocab_size, where)
+
+
 def _model_faults(params: Params, run: Run, vocab_size: int, where: str) -> Iterator[str]:
     """Of its own settings, and of texts that are too long for it."""
     try:
@@ -133,10 +165,10 @@ def _model_faults(params: Params, run: Run, vocab_size: int, where: str) -> Iter
         return
     if model.max_positions is None:
         return
-    for setting, length in (
-        (f"{where}.training.max_tokens", run.training.max_tokens),
-        ("finetune.max_tokens", params.finetune.max_tokens),
-    ):
+    lengths = {"finetune.max_tokens": params.finetune.max_tokens}
+    if not run.is_public:
+        lengths[f"{where}.training.max_tokens"] = run.training.max_tokens
+    for setting, length in lengths.items():
         if length > model.max_positions:
             yield (
                 f"{setting}: {length} is more than {where}.model.max_positions, "

@@ -16,7 +16,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from stages.artifacts import read_json, read_jsonl, replacing
-from stages.components import build
+from stages.components import build, component_class
 from stages.evaluation import metrics, trials
 from stages.methods._method import Method
 from stages.models._backbone import Backbone
@@ -25,8 +25,6 @@ from stages.params import Params, entry
 from stages.process import die_with_parent, run_stage
 from stages.seeding import torch_stream
 from stages.tasks._task import Example, Task
-from stages.text.tokenizer import FILE as TOKENIZER
-from stages.text.tokenizer import Tokenizer
 from stages.training.checkpoint import WEIGHTS, load_weights, save_weights
 from stages.training.device import Device, resolve
 from stages.training.finetuning import FinetuningData, in_order_of_length
@@ -143,7 +141,9 @@ class Bench:
         self.pretrained = PRETRAINED / run_key
         self.run_record = read_json(self.pretrained / "run.json")
         self.account = read_json(self.pretrained / "metrics.json")
-        self.tokenizer = Tokenizer(self.pretrained / TOKENIZER)
+        model = self.run_record["model"]
+        kind: Any = component_class("models", model["name"], where=f"pretrain.{run_key}.model")
+        self.tokenizer = kind.tokenizer_of(model, self.pretrained)
 
         examples = TASKS / task_key / "examples"
         self.task_record = read_json(examples / "task.json")
@@ -226,10 +226,13 @@ class Bench:
         return metrics.score(self.task_record["metric"], gold, self.predict(model, self.validation))
 
     def _model(self, cell: Cell, method: Method) -> Headed:
-        settings = self.run_record["settings"]["model"]
+        where = f"pretrain.{self.run_key}.model"
         backbone: Backbone = build(
-            "models", settings, self.tokenizer.vocab_size, where=f"pretrain.{self.run_key}.model"
+            "models", self.run_record["model"], self.tokenizer.vocab_size, where=where
         )
+        asked, most = self.params.finetune.max_tokens, backbone.max_positions
+        if most is not None and asked > most:
+            raise ValueError(f"finetune.max_tokens: {asked} is more than {where} takes, {most}")
         load_weights(backbone, self.pretrained / WEIGHTS)
         backbone = backbone.for_tokens()
         head = self.task.head(backbone)
@@ -264,22 +267,22 @@ class Bench:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def _trial(self, cell: Cell, num_trained: int, flops: int, best_epoch: int) -> trials.Trial:
-        run = self.run_record["settings"]
+        record = self.run_record
         return trials.Trial(
             run=self.run_key,
-            architecture=self.run_record["architecture"],
-            objective=run["objective"]["name"],
+            architecture=record["architecture"],
+            objective=record["objective"],
             task=self.task_key,
-            corpus=run["corpus"],
-            pretrain_seed=run["seed"],
+            corpus=record["corpus"],
+            pretrain_seed=record["settings"]["seed"],
             **asdict(cell),
             num_params=self.account["num_params"],
             num_trained_params=num_trained,
             pretrain_tokens=self.account["pretrain_tokens"],
             pretrain_flops=self.account["pretrain_flops"],
             finetune_flops=flops,
-            d_model=run["model"]["d_model"],
-            num_layers=run["model"]["num_layers"],
+            d_model=record["d_model"],
+            num_layers=record["num_layers"],
             best_epoch=best_epoch,
         )
 

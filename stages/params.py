@@ -23,6 +23,7 @@ from stages.components import describe, unknown
 PATH = Path("params.yaml")
 T = TypeVar("T")
 NONE = "none"  # the corpus, tokenizer or parent of a run that has none
+HUB = "hub"  # the model of a run that is a public checkpoint
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 Component = dict[str, Any]
@@ -97,6 +98,18 @@ class Run(Strict):
     objective: Component
     training: Training
     seed: int
+
+    @property
+    def is_public(self) -> bool:
+        """Whether it is a public checkpoint: pretrained by others, who knows on what."""
+        return self.model.get("name") == HUB
+
+    @property
+    def learnt(self) -> tuple[str, str]:
+        """By which objective and on which corpus, as tables say it."""
+        if self.is_public:
+            return HUB, str(self.model["path"])
+        return self.objective["name"], self.corpus
 
 
 class Budget(Strict):

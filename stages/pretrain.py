@@ -4,13 +4,14 @@ import csv
 import resource
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from stages.artifacts import read_json, replacing, sha256, write_json
-from stages.components import STAGES, build
+from stages.components import STAGES, build, component_class
 from stages.models._backbone import Backbone
 from stages.models._heads import Headed, initialise_head
 from stages.objectives._objective import Objective
@@ -19,8 +20,6 @@ from stages.process import run_stage
 from stages.seeding import torch_stream
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
-from stages.text.tokenizer import FILE as TOKENIZER
-from stages.text.tokenizer import Tokenizer
 from stages.training.checkpoint import (
     WEIGHTS,
     Resumable,
@@ -38,6 +37,7 @@ PLANS = Path("data/plans")
 PRETRAINED, TIMINGS = Path("data/pretrained"), Path("data/timings/pretrain")
 HISTORY_ROWS = 1000  # at most about as many rows of history are kept
 History = list[dict[str, float]]
+Account = dict[str, Any]  # numbers; None is an unknown one
 
 
 def main(params: Params, key: str) -> None:
@@ -52,9 +52,10 @@ def main(params: Params, key: str) -> None:
     identity = fingerprint(settings, [*inputs, *code_of(run)])
     resumable = Resumable(f"pretrain/{key}", identity)
 
-    tokenizer_path = TOKENIZERS / run.tokenizer / TOKENIZER
-    tokenizer = Tokenizer(tokenizer_path)
     where = f"pretrain.{key}"
+    kind: Any = component_class("models", str(run.model["name"]), where=f"{where}.model")
+    with _below(f"{where}.model"):
+        tokenizer = kind.tokenizer_of(run.model, TOKENIZERS / run.tokenizer)
     backbone: Backbone = build("models", run.model, tokenizer.vocab_size, where=f"{where}.model")
     objective: Objective = build(
         "objectives",
@@ -64,9 +65,10 @@ def main(params: Params, key: str) -> None:
         where=f"{where}.objective",
     )
     # How to begin: resume if an interrupted process left a state (in train), else from the parent's
-    # weights or what a teacher gives, else from scratch.
+    # weights or what a teacher gives, else from scratch (a public checkpoint, as it was published).
     if run.parent == NONE or objective.has_teacher:
-        backbone.initialise(generator=torch_stream(run.seed, "weights"))
+        with _below(f"{where}.model"):
+            backbone.initialise(generator=torch_stream(run.seed, "weights"))
     else:
         load_weights(backbone, PRETRAINED / run.parent / WEIGHTS)
     if objective.has_teacher:
@@ -74,7 +76,7 @@ def main(params: Params, key: str) -> None:
     model = Headed(backbone, objective.head(backbone))
     initialise_head(model.head, generator=torch_stream(run.seed, "head"))
     model.to(device.torch)
-    account = _params(backbone)
+    account = _params(backbone, run)
     history: History = []
     if objective.trains:
         with Tracker(
@@ -91,7 +93,8 @@ def main(params: Params, key: str) -> None:
     with replacing(PRETRAINED / key) as folder:
         folder.mkdir()
         save_weights(backbone, folder / WEIGHTS)
-        shutil.copyfile(tokenizer_path, folder / TOKENIZER)
+        for file in tokenizer.files:
+            shutil.copyfile(file, folder / file.name)
         _write_history(history, run, folder / "history.csv")
         write_json(folder / "metrics.json", account)
         write_json(
@@ -99,8 +102,14 @@ def main(params: Params, key: str) -> None:
             {
                 "run": key,
                 "architecture": backbone.architecture,
+                "d_model": backbone.d_model,
+                "num_layers": backbone.num_layers,
+                "objective": run.learnt[0],
+                "corpus": run.learnt[1],
+                # A public checkpoint is built anew from this folder, which has all that it needs.
+                "model": run.model | ({"path": str(PRETRAINED / key)} if run.is_public else {}),
                 "settings": settings,
-                "tokenizer": sha256(tokenizer_path),
+                "tokenizer": sha256(*tokenizer.files),
                 "fingerprint": identity,
             },
         )
@@ -114,6 +123,15 @@ def _planned(run: Run, key: str) -> Run:
     training = run.training.model_copy(update={"num_steps": plan["num_steps"]})
     model = run.model | ({"num_layers": plan["num_layers"]} if plan["num_layers"] else {})
     return run.model_copy(update={"model": model, "training": training})
+
+
+@contextmanager
+def _below(where: str) -> Iterator[None]:
+    """A mistake inside is one of the settings below ``where``."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{where}.{error}") from None
 
 
 def _teacher(run: Run, vocab_size: int) -> Backbone:
@@ -193,19 +211,20 @@ def _is_validation_step(step: int, run: Run) -> bool:
     return step * count // total > (step - 1) * count // total
 
 
-def _params(backbone: Backbone) -> dict[str, float]:
-    """The size of the model, in parameters, and no work as yet."""
+def _params(backbone: Backbone, run: Run) -> Account:
+    """The size of the model, in parameters, and no work as yet; what others did is not known."""
     total = sum(p.numel() for p in backbone.parameters())
     embedding = sum(p.numel() for p in backbone.embedding.parameters())
+    done = None if run.is_public else 0
     return {
         "num_params": total,
         "num_embedding_params": embedding,
-        "pretrain_tokens": 0,
-        "pretrain_flops": 0,
+        "pretrain_tokens": done,
+        "pretrain_flops": done,
     }
 
 
-def _work(history: History, run: Run) -> dict[str, float]:
+def _work(history: History, run: Run) -> Account:
     """What was done and what came of it."""
     training = run.training
     validated = [row["validation_loss"] for row in history if "validation_loss" in row]
@@ -217,9 +236,11 @@ def _work(history: History, run: Run) -> dict[str, float]:
     }
 
 
-def _lineage(account: dict[str, float], run: Run) -> dict[str, float]:
+def _lineage(account: Account, run: Run) -> Account:
     """The work of this run and of all that it came from: its parent's, a teacher's too."""
     earlier = {"lineage_tokens": 0, "lineage_flops": 0}
+    if run.is_public:
+        return dict.fromkeys(earlier)
     if run.parent != NONE:
         earlier = read_json(PRETRAINED / run.parent / "metrics.json")
     return {
@@ -251,7 +272,7 @@ def _thinned(history: History, run: Run) -> Iterator[dict[str, Any]]:
             }
 
 
-def _write_timing(path: Path, seconds: float, account: dict[str, float], device: Device) -> None:
+def _write_timing(path: Path, seconds: float, account: Account, device: Device) -> None:
     """What was measured about the machine, apart from every artifact that others depend on."""
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     if device.device == "cuda":
@@ -262,7 +283,7 @@ def _write_timing(path: Path, seconds: float, account: dict[str, float], device:
             {
                 "wall_time_s": round(seconds, 3),
                 "peak_memory_bytes": memory,
-                "tokens_per_s": round(account["pretrain_tokens"] / seconds, 1),
+                "tokens_per_s": round((account["pretrain_tokens"] or 0) / seconds, 1),
                 "device": device.device,
             },
         )

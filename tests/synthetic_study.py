@@ -52,6 +52,11 @@ def run(model: str, objective: str, corpus: str = "all", d_model: int = 192, see
     }
 
 
+def public(path: str, revision: str = "0" * 40, seed: int = 1) -> dict:
+    model = {"name": "hub", "path": path, "revision": revision}
+    return run("hub", "none", "none", seed=seed) | {"model": model, "tokenizer": "none"}
+
+
 RUNS = {
     "encoder_mlm": run("encoder", "mlm"),
     "encoder_scratch": run("encoder", "none", "none"),
@@ -177,29 +182,31 @@ def _trial(
     params: Params, task: str, name: str, method: str, budget: int | str, seed: int
 ) -> Scored:
     entry = params.pretrain[name]
-    pretrained = entry.objective["name"] != "none"
+    objective, corpus = entry.learnt
+    pretrained = objective != "none"
     rng = stream(seed, task, name, method, str(budget))
     more_labels = 0.0 if budget == 200 else 0.05
     value = 0.5 + EFFECTS.get(name, 0.0) + more_labels + rng.normal(0, 0.015)
     value -= 0.05 if method == "linear_probe" else 0.0
-    num_params = {192: 2_563_072, 96: 812_544}[entry.model["d_model"]]
+    d_model = entry.model.get("d_model", 192)
+    num_params = {192: 2_563_072, 96: 812_544}[d_model]
     num_params += 1_000 if entry.model["name"] == "decoder" else 0
     return Scored(
         run=name,
-        architecture=entry.model["name"],
-        objective=entry.objective["name"],
+        architecture="encoder" if entry.is_public else entry.model["name"],
+        objective=objective,
         method=method,
         task=task,
-        corpus=entry.corpus,
+        corpus=corpus,
         pretrain_seed=entry.seed,
         finetune_seed=seed,
         label_budget=str(budget),
         num_params=num_params,
         num_trained_params=num_params if method == "full" else 1544,
-        pretrain_tokens=4_096_000 if pretrained else 0,
-        pretrain_flops=6 * num_params * 4_096_000 if pretrained else 0,
+        pretrain_tokens=None if entry.is_public else 4_096_000 if pretrained else 0,
+        pretrain_flops=None if entry.is_public else 6 * num_params * 4_096_000 * pretrained,
         finetune_flops=6 * num_params * 64_000 if method == "full" else 2 * num_params * 64_000,
-        d_model=entry.model["d_model"],
+        d_model=d_model,
         num_layers=4,
         best_epoch=5,
         metric=METRICS[task],

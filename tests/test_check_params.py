@@ -1,5 +1,6 @@
 """Everything that can be wrong in params.yaml is refused before anything runs."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from stages import check_params
 from stages.params import Params, load
+from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
 from tests.test_params import STUDIES, edited
 
 ROOT = Path(__file__).parents[1]
@@ -139,6 +141,77 @@ def test_an_architecture_that_is_no_transformer_has_no_fault(tmp_path) -> None:
         "bilstm, d_model: 64, num_layers: 2, d_cell: 128}\n    objective: {name: bidirectional_lm}",
     )
     assert faults_of(load(path)) == []
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+BERT = f"{{name: hub, path: google-bert/bert-base-uncased, revision: {COMMIT}}}"
+
+
+def with_public(tmp_path: Path, model: str = BERT, **changed: str) -> Params:
+    """The smoke study, its run from scratch made a public checkpoint."""
+    settings = {"corpus": "none", "tokenizer": "none", "objective": "{name: none}"} | changed
+    old = """corpus: none
+    tokenizer: unigram
+    parent: none
+    model: *encoder
+    objective: {name: none}"""
+    new = f"""corpus: {settings["corpus"]}
+    tokenizer: {settings["tokenizer"]}
+    parent: {settings.get("parent", "none")}
+    model: {model}
+    objective: {settings["objective"]}"""
+    return load(edited(tmp_path, old, new))
+
+
+def test_a_public_checkpoint_pinned_by_its_commit_has_no_fault(tmp_path) -> None:
+    """Without a network: what it holds is not asked for."""
+    assert faults_of(with_public(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"tokenizer": "unigram"}, "tokenizer: must be none, not unigram: a public checkpoint"),
+        ({"corpus": "prose", "objective": "{name: mlm}"}, "objective.name: must be none, not mlm"),
+        ({"corpus": "prose"}, "corpus: must be none, not prose"),
+        ({"parent": "encoder_mlm"}, "parent: must be none, not encoder_mlm"),
+        ({"model": BERT.replace(COMMIT, "main")}, "model.revision: must be the hash of a commit"),
+        ({"model": BERT.replace("google-bert/", "here/or/")}, "model.path: no such folder"),
+        ({"model": "{name: hub, path: gpt2}"}, "model.revision: missing"),
+        ({"model": "{name: hub, path: gpt2, revision: 607}"}, "model.revision: input should be"),
+        ({"model": BERT[:-1] + ", trust_remote_code: true}"}, "model.trust_remote_code: unknown"),
+    ],
+)
+def test_a_fault_of_a_public_checkpoint_is_named_with_its_path(tmp_path, changed, message) -> None:
+    faults = faults_of(with_public(tmp_path, **changed))
+    assert any(f.startswith(f"pretrain.encoder_scratch.{message}") for f in faults), faults
+
+
+def test_of_a_local_checkpoint_everything_is_known_before(tmp_path) -> None:
+    folder = shutil.copytree(checkpoint("bert"), tmp_path / "mine")
+
+    def faults(revision: str, max_tokens: int = MAX_POSITIONS) -> list[str]:
+        model = f"{{name: hub, path: {folder}, revision: {revision!r}}}"
+        params = with_public(tmp_path, model)
+        finetune = params.finetune.model_copy(update={"max_tokens": max_tokens})
+        return faults_of(params.model_copy(update={"finetune": finetune}))
+
+    assert faults(revision_of(folder)) == []
+    (fault,) = faults(revision_of(folder), MAX_POSITIONS + 1)
+    assert fault.startswith(f"finetune.max_tokens: {MAX_POSITIONS + 1} is more than pretrain.enc")
+    (fault,) = faults("0" * 12)
+    where = "pretrain.encoder_scratch.model"
+    assert fault.startswith(f"{where}.revision: the folder's content is '{revision_of(folder)}'")
+    (folder / "config.json").write_text("{}")
+    (fault,) = faults("0" * 12)
+    assert fault.startswith(f"{where}.path: {folder} is no model of transformers")
+
+
+def test_no_run_goes_on_from_a_public_checkpoint(tmp_path) -> None:
+    params = with_public(tmp_path)
+    child = params.pretrain["encoder_mlm"].model_copy(update={"parent": "encoder_scratch"})
+    params = params.model_copy(update={"pretrain": {**params.pretrain, "encoder_mlm": child}})
+    assert any("pretrain.encoder_mlm.parent:" in fault for fault in faults_of(params))
 
 
 def test_a_baseline_that_fits_no_task_is_refused() -> None:

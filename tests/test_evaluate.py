@@ -1,6 +1,6 @@
 import csv
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +88,17 @@ def test_what_was_trained_is_copied_as_it_was(params: Params) -> None:
     evaluate.main(params, "tag")
     trial = asdict(read(Path("data/evaluated/tag/trials.csv"), Scored)[0])
     assert {key: trial[key] for key in TRIAL} == TRIAL
+
+
+def test_what_nobody_knows_is_an_empty_field_and_no_zero(params: Params) -> None:
+    folder = Path("data/finetuned/tag/encoder_mlm")
+    (trial,) = read(folder / "trials.csv", Trial)
+    write(folder / "trials.csv", Trial, [replace(trial, pretrain_tokens=None)])
+    evaluate.main(params, "tag")
+    path = Path("data/evaluated/tag/trials.csv")
+    assert [t.pretrain_tokens for t in read(path, Scored)] == [None, 10, 10]
+    with path.open(newline="") as file:
+        assert [row["pretrain_tokens"] for row in csv.DictReader(file)] == ["", "10", "10"]
 
 
 def test_curves_of_all_runs_stand_in_one_file(params: Params) -> None:

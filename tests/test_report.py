@@ -13,7 +13,9 @@ import pytest
 from stages import report
 from stages.artifacts import read_json
 from stages.evaluation.trials import Scored, read, write
-from tests.synthetic_study import RUNS, raw_params, write_study
+from stages.reporting import figures
+from stages.reporting.results import load
+from tests.synthetic_study import RUNS, public, raw_params, write_study
 
 REPOSITORY = Path(__file__).parents[1]
 COLUMNS = (
@@ -222,6 +224,26 @@ def test_one_run_on_one_task_is_a_study(small: dict[str, Any], tmp_path: Path) -
     report.main(write_study(tmp_path, small))
     assert rows(Path("reports/contrasts.csv")) == []
     assert "encoder_mlm" in Path("reports/comparison.md").read_text()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_what_nobody_knows_of_public_checkpoints_is_said_to_be_unknown(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
+    small["pretrain"] |= {"bert": public("google-bert/bert-base-uncased"), "gpt2": public("gpt2")}
+    params = write_study(tmp_path, small)
+    report.main(params)
+    trials = [row for row in rows(Path("reports/trials.csv")) if row["run"] == "bert"]
+    keys = ("objective", "corpus", "pretrain_tokens", "pretrain_flops")
+    assert {tuple(row[key] for key in keys) for row in trials} == {
+        ("hub", "google-bert/bert-base-uncased", "", "")
+    }
+    page, markdown = (Path("reports", n).read_text() for n in ("index.html", "comparison.md"))
+    assert "unknown" in page and "google-bert/bert-base-uncased" in markdown
+    assert "## Checkpoint" in markdown
+    curves = [draw() for name, draw in figures.pictures(load(params)).items() if "curve" in name]
+    assert curves and "google-bert" not in str(curves)  # beside it no run is from scratch
+    test_no_file_has_a_nan(Path("reports"))
 
 
 def test_a_baseline_and_a_run_of_one_name_are_refused(

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages import encode_corpus, finetune, pretrain, train_tokenizer
-from stages.artifacts import read_json, write_json, write_jsonl
+from stages import encode_corpus, evaluate, finetune, pretrain, train_tokenizer
+from stages.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.components import build
 from stages.evaluation import trials
 from stages.models._backbone import Backbone
@@ -29,6 +30,7 @@ from stages.training.device import resolve
 from stages.training.loop import mean_loss
 from stages.training.pretraining import PretrainingData, validation_batches
 from tests.small import VOCAB_SIZE, documents, headless
+from tests.small_hub import checkpoint, revision_of
 from tests.test_params import edited
 
 SMOKE_EDITS = {"threads: 2": "threads: 1", "vocab_size: 2048": "vocab_size: 600"}
@@ -276,3 +278,85 @@ def test_a_vocabulary_too_large_for_the_text_is_refused(params) -> None:
             params.model_copy(update={"tokenizers": {"unigram": larger}}), "unigram"
         )
     assert not Path("data/tokenizers/unigram").exists()
+
+
+def add_classification() -> None:
+    """Beside the task of the fixture; the test labels of both."""
+    tags, examples = Path("data/tasks/tag/examples"), Path("data/tasks/section/examples")
+    lines = [
+        {"id": row["id"], "text": " ".join(row["words"]), "label": "yes" if i % 3 else "no"}
+        for i, row in enumerate(read_jsonl(tags / "train.jsonl"))
+    ]
+    examples.mkdir(parents=True)
+    write_jsonl(examples / "train.jsonl", lines[:50])
+    write_jsonl(examples / "validation.jsonl", lines[50:55])
+    write_jsonl(examples / "test.jsonl", [{"id": r["id"], "text": r["text"]} for r in lines[55:]])
+    labels = [{"id": row["id"], "label": row["label"]} for row in lines[55:]]
+    write_jsonl(Path("data/tasks/section/test_labels.jsonl"), labels)
+    task = {"task": {"name": "classification"}, "labels": ["no", "yes"], "metric": "macro_f1"}
+    write_json(examples / "task.json", task | {"kind": "classification"})
+
+    test = read_jsonl(tags / "test.jsonl")
+    gold = [{"id": row["id"], "tags": ["O"] * len(row["words"])} for row in test]
+    write_jsonl(Path("data/tasks/tag/test_labels.jsonl"), gold)
+    write_json(tags / "task.json", read_json(tags / "task.json") | {"kind": "tagging"})
+    for name in ("tag", "section"):
+        trials.write(Path(f"data/baselines/{name}/trials.csv"), trials.Trial, [])
+        path = Path(f"data/baselines/{name}/predictions.csv.gz")
+        trials.write(path, trials.BaselinePrediction, [])
+
+
+def public(params: Params, path: Path, revision: str) -> Params:
+    """The params with one run, a public checkpoint."""
+    model = {"name": "hub", "path": str(path), "revision": revision}
+    entry = params.pretrain["encoder_scratch"].model_copy(
+        update={"model": model, "tokenizer": "none"}
+    )
+    budget = params.budget.model_copy(update={"matched": "none", "reference": "public"})
+    pinned = params.model_copy(update={"pretrain": {"public": entry}, "budget": budget})
+    write_plans(pinned)
+    return pinned
+
+
+@pytest.mark.parametrize(("family", "architecture"), [("bert", "encoder"), ("gpt2", "decoder")])
+def test_a_public_checkpoint_from_its_folder_to_scores(
+    params, tmp_path, family, architecture
+) -> None:
+    add_classification()
+    origin = Path(shutil.copytree(checkpoint(family), tmp_path / "origin"))
+    with pytest.raises(ValueError, match=r"pretrain\.public\.model\.revision: the folder's"):
+        pretrain.main(public(params, origin, "0" * 12), "public")
+    assert not Path("data/pretrained/public").exists()
+    pinned = public(params, origin, revision_of(origin))
+    pretrain.main(pinned, "public")
+    account = read_json(Path("data/pretrained/public/metrics.json"))
+    assert account["num_params"] > account["num_embedding_params"] > 0
+    unknown = {key for key, value in account.items() if value is None}
+    assert unknown == {"pretrain_tokens", "pretrain_flops", "lineage_tokens", "lineage_flops"}
+    assert len(Path("data/pretrained/public/history.csv").read_text().splitlines()) == 1
+
+    shutil.rmtree(origin)  # all that fine-tuning needs stands in data/pretrained/public
+    for task, metric in (("tag", "entity_f1"), ("section", "macro_f1")):
+        finetune.main(pinned, "public", task)
+        evaluate.main(pinned, task)
+        scored = trials.read(Path(f"data/evaluated/{task}/trials.csv"), trials.Scored)
+        assert len(scored) == 4 and {trial.metric for trial in scored} == {metric}
+        full, probe = scored[0], scored[-1]
+        assert (full.architecture, full.objective, full.corpus) == (
+            architecture,
+            "hub",
+            str(origin),
+        )
+        assert (full.pretrain_tokens, full.d_model, full.num_layers) == (None, 32, 2)
+        assert full.num_trained_params > full.num_params > probe.num_trained_params
+        assert 0 < probe.finetune_flops < full.finetune_flops
+
+
+def test_texts_longer_than_a_public_checkpoint_takes_are_refused(params, tmp_path) -> None:
+    """What is known when it was downloaded."""
+    add_classification()
+    pinned = public(params, checkpoint("bert"), revision_of(checkpoint("bert")))
+    pretrain.main(pinned, "public")
+    longer = params.finetune.model_copy(update={"max_tokens": 65})
+    with pytest.raises(ValueError, match=r"finetune\.max_tokens: 65 is more than .*64"):
+        finetune.main(pinned.model_copy(update={"finetune": longer}), "public", "tag")

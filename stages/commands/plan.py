@@ -40,6 +40,8 @@ def show(params: Params, console: Console) -> None:
 
 
 def _row(params: Params, run: Run, plan: Plan) -> list[str]:
+    if run.is_public:
+        return [run.learnt[0], *["–"] * 5]  # what others did; its size is known once it is here
     num_params = sum(weight.numel() for weight in _model(params, run, plan).parameters())
     cells = [run.objective["name"], str(plan.num_layers), f"{num_params / 1e6:.2f}M"]
     if not trains(run):

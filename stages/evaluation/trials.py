@@ -1,17 +1,17 @@
 """The table of trials: its columns, and CSV files of them.
 
 A trial is one (run or baseline, task, method, label budget, seed). Everything in a file is text or
-a number; nothing is ever missing.
+a number; a field is empty only where nobody knows the number: ``None`` here.
 """
 
 import csv
 import gzip
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, TypeVar, get_type_hints
+from typing import IO, Any, TypeVar, get_args, get_type_hints
 
 from stages.artifacts import remove, replacing
 
@@ -21,7 +21,8 @@ T = TypeVar("T")
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """What was trained. A baseline has the architecture of its name, method "classical", corpus
-    and objective "none", and zeros."""
+    and objective "none", and zeros. A public checkpoint has objective "hub" and as corpus its path;
+    what its pretraining took is not known."""
 
     run: str
     architecture: str
@@ -34,8 +35,8 @@ class Trial:
     label_budget: str  # a number, or "all"
     num_params: int
     num_trained_params: int
-    pretrain_tokens: int
-    pretrain_flops: int
+    pretrain_tokens: int | None
+    pretrain_flops: int | None
     finetune_flops: int
     d_model: int
     num_layers: int
@@ -99,12 +100,20 @@ def read(path: Path, kind: type[T]) -> list[T]:
     """
     if not path.exists():
         raise ValueError(f"{path}: missing; run `dvc repro`")
-    types = get_type_hints(kind)
+    types = {key: _parser(hint) for key, hint in get_type_hints(kind).items()}
     with _open(path, "r") as file:
         rows = csv.DictReader(file)
         absent = set(types) - set(rows.fieldnames or ())
         assert not absent, f"{path}: no columns {sorted(absent)}"
         return [kind(**{key: cast(row[key]) for key, cast in types.items()}) for row in rows]
+
+
+def _parser(hint: Any) -> Callable[[str], Any]:
+    """What makes a field's text a value."""
+    if not get_args(hint):
+        return hint
+    known = get_args(hint)[0]  # of ``known | None``
+    return lambda text: known(text) if text else None
 
 
 def write(path: Path, kind: type, rows: Iterable[Any]) -> None:

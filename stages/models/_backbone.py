@@ -1,7 +1,9 @@
 """What every architecture offers to objectives, tasks and methods."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +12,7 @@ from torch import Tensor, nn
 
 from stages.models._blocks import Attention, Dimensions, Embedding, make_norm
 from stages.text.batch import Batch
+from stages.text.tokenizer import FILE, TaskTokenizer, Tokenizer
 
 Pooling = Literal["mean", "first", "last"]
 
@@ -21,10 +24,16 @@ class Backbone(nn.Module, ABC):
     vocabulary.
     """
 
-    architecture: ClassVar[str]
-    pooling: ClassVar[Pooling]  # the state of a text, from those of its tokens, if not told
+    architecture: str
+    pooling: Pooling  # the state of a text, from those of its tokens, if not told
     vocab_size: int
+    num_layers: int
     embedding: Any  # a module, whose parameters are told apart from the others in sizes
+
+    @classmethod
+    def tokenizer_of(cls, settings: Mapping[str, Any], folder: Path) -> TaskTokenizer:
+        """The tokenizer that stands in ``folder``, be it that of a tokenizer or that of a run."""
+        return Tokenizer(folder / FILE)
 
     @property
     @abstractmethod
@@ -70,7 +79,7 @@ class TransformerBackbone(Backbone):
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
         super().__init__()
-        self.vocab_size = vocab_size
+        self.vocab_size, self.num_layers = vocab_size, dims.num_layers
         self.dims = dims
         self.embedding = Embedding(vocab_size, dims)
         self.transform = OutputTransform(dims) if dims.output_transform else None

@@ -161,7 +161,7 @@ class Embedding(nn.Module):
         document_ids: Int[Tensor, "B T"],
         segment_ids: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Without ``segment_ids`` every token is of segment 0."""
+        """Without ``segment_ids``, or with but one segment, every token is of segment 0."""
         x = self.tokens(ids)
         if self.positions is not None:
             x = x + self.positions(positions_in_document(document_ids))
@@ -169,7 +169,8 @@ class Embedding(nn.Module):
             table = sinusoids(x.shape[1], x.shape[2]).to(x)
             x = x + table[positions_in_document(document_ids)]
         if self.segments is not None:
-            x = x + self.segments(torch.zeros_like(ids) if segment_ids is None else segment_ids)
+            told = segment_ids is not None and self.segments.num_embeddings > 1
+            x = x + self.segments(segment_ids if told else torch.zeros_like(ids))
         return self.dropout(self.norm(x))
 
 

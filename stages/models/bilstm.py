@@ -55,7 +55,7 @@ class BiLSTM(Backbone):
             raise ValueError(f"d_cell must be at least d_model / 2 = {d_model // 2}, not {d_cell}")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), not {dropout}")
-        self.vocab_size = vocab_size
+        self.vocab_size, self.num_layers = vocab_size, num_layers
         width = d_model // 2
         self.embedding = nn.Embedding(vocab_size, width)
         self.forward_lm = _stack(width, d_cell, num_layers)

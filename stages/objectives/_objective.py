@@ -1,7 +1,7 @@
 """What an objective is, and how logits become a loss."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch.nn.functional as F
@@ -32,8 +32,9 @@ class Objective(ABC):
     has_teacher: ClassVar[bool] = False  # then the run's parent teaches and is not gone on from
     compares_documents: bool = False  # then each row comes with another, ``Row.other``
 
-    def __init__(self, vocabulary: Vocabulary, max_tokens: int) -> None:
-        self.vocabulary = vocabulary
+    def __init__(self, vocabulary: Any, max_tokens: int) -> None:
+        # Of a public checkpoint, which is not trained further, it is another tokenizer's.
+        self.vocabulary: Vocabulary = vocabulary
         self.max_tokens = max_tokens
 
     def head(self, backbone: Backbone) -> nn.Module:

@@ -23,6 +23,7 @@ Axis = Literal[
     "size",
     "training set",
     "pretrained",
+    "checkpoint",
     "tokenizer",
     "parent",
     "training",
@@ -47,23 +48,20 @@ class Group:
     name: str
     runs: tuple[str, ...]
     entry: Run
+    architecture: str
     num_params: int
 
     @property
     def pretrained(self) -> bool:
-        return self.entry.objective["name"] != NONE
-
-    @property
-    def architecture(self) -> str:
-        return self.entry.model["name"]
+        return self.objective != NONE
 
     @property
     def objective(self) -> str:
-        return self.entry.objective["name"]
+        return self.entry.learnt[0]
 
     @property
     def corpus(self) -> str:
-        return self.entry.corpus if self.pretrained else NONE
+        return self.entry.learnt[1] if self.pretrained else NONE
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -88,7 +86,8 @@ def groups(params: Params, trials: Sequence[Scored]) -> list[Group]:
         if name not in params.pretrain:
             return name
         run = params.pretrain[name]
-        return repr(run.model_copy(update={"seed": 0, "parent": kind(run.parent)}))
+        seed = run.seed if run.is_public else 0  # no seed makes another of a public checkpoint
+        return repr(run.model_copy(update={"seed": seed, "parent": kind(run.parent)}))
 
     members: dict[tuple[str, int], list[str]] = defaultdict(list)
     seen: Counter[tuple[str, int]] = Counter()
@@ -96,12 +95,14 @@ def groups(params: Params, trials: Sequence[Scored]) -> list[Group]:
         repetition = kind(name), run.seed
         members[kind(name), seen[repetition]].append(name)  # the same seed again is another group
         seen[repetition] += 1
+    first = {trial.run: trial for trial in reversed(trials)}
     return [
         Group(
             name=names[0],
             runs=tuple(names),
             entry=params.pretrain[names[0]],
-            num_params=min(trial.num_params for trial in trials if trial.run == names[0]),
+            architecture=first[names[0]].architecture,
+            num_params=first[names[0]].num_params,
         )
         for names in members.values()
     ]
@@ -110,8 +111,12 @@ def groups(params: Params, trials: Sequence[Scored]) -> list[Group]:
 def axis_between(a: Group, b: Group) -> Axis | None:
     """The one axis in which two groups differ; None if there is none or more than one.
 
-    Two architectures need not have the same dimensions here: ``pairs`` matches their sizes.
+    Two architectures need not have the same dimensions here: ``pairs`` matches their sizes. Public
+    checkpoints differ in nobody knows what, so as checkpoints alone, and from no run of the study.
     """
+    if a.entry.is_public or b.entry.is_public:
+        both = a.entry.is_public and b.entry.is_public
+        return "checkpoint" if both and a.entry.model != b.entry.model else None
     same_architecture = a.architecture == b.architecture
     same_model = a.entry.model == b.entry.model
     if a.pretrained != b.pretrained:
@@ -213,11 +218,12 @@ class Cell:
         return max(len(by_seed) for by_seed in self.values.values())
 
     @cached_property
-    def amounts(self) -> dict[str, int]:
-        """``AMOUNTS``, averaged over the trials."""
+    def amounts(self) -> dict[str, int | None]:
+        """``AMOUNTS``, averaged over the trials; None is unknown."""
+        found = {key: [getattr(trial, key) for trial in self.trials] for key in AMOUNTS}
         return {
-            key: round(sum(getattr(trial, key) for trial in self.trials) / len(self.trials))
-            for key in AMOUNTS
+            key: None if None in values else round(sum(values) / len(values))
+            for key, values in found.items()
         }
 
 
@@ -283,12 +289,19 @@ class Contrast:
         amounts = [
             f"{AMOUNTS[key]}: {compact(one[key])} v. {compact(other[key])}"
             for key in AMOUNTS
-            if not math.isclose(one[key], other[key], rel_tol=0.01)
+            if not self._agree(one[key], other[key])
         ]
         return [*amounts, *self.settings]
 
+    def _agree(self, one: int | None, other: int | None) -> bool:
+        """Unknown amounts may differ, but for those of one and the same checkpoint."""
+        if one is None or other is None:
+            return self.a.group == self.b.group
+        return math.isclose(one, other, rel_tol=0.01)
+
     def row(self) -> dict[str, Any]:
-        """A row of reports/contrasts.csv; an empty field is a number that does not exist."""
+        """A row of reports/contrasts.csv; an empty field is a number that does not exist, or that
+        nobody knows."""
         amounts = {
             f"{key}_{side}": cell.amounts[key]
             for key in self.a.amounts
@@ -385,6 +398,8 @@ def levels_of(axis: Axis, a: Group, b: Group) -> tuple[str, str]:
                 return ", ".join(_settings(g.entry.model, other.entry.model))
             case "training set":
                 return g.corpus
+            case "checkpoint":
+                return _checkpoint(g, other)
             case "pretrained":
                 return f"{g.objective} on {g.corpus}" if g.pretrained else "from scratch"
             case _:
@@ -393,13 +408,18 @@ def levels_of(axis: Axis, a: Group, b: Group) -> tuple[str, str]:
     return words(a, b), words(b, a)
 
 
+def _checkpoint(group: Group, other: Group) -> str:
+    same_path = group.corpus == other.corpus
+    return group.corpus + (f" at {group.entry.model['revision'][:7]}" if same_path else "")
+
+
 def _settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """The settings of one side that the other has not."""
     return [f"{k}={v}" for k, v in one.items() if k != "name" and other.get(k) != v]
 
 
 def _confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[str, ...]:
-    if axis in ("tokenizer", "parent", "training"):
+    if axis in ("checkpoint", "tokenizer", "parent", "training"):
         return ()
     models = (a.entry.model, b.entry.model) if axis == "architecture" else ({}, {})
     return (
@@ -434,8 +454,10 @@ def significant(value: float | None) -> float | str:
     return "" if value is None else float(f"{value:.3g}")
 
 
-def compact(value: float) -> str:
+def compact(value: float | None) -> str:
     """``2.55M``: three significant digits and a unit."""
+    if value is None:
+        return "unknown"
     power = 0
     while value >= 999.5 and power < 6:
         value, power = value / 1000, power + 1

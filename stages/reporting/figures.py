@@ -114,7 +114,8 @@ def curves(results: Results, task: str, method: str, label_budget: str) -> Spec:
 
 
 def _curves(results: Results, data: alt.NamedData, task: str, scratch: Group) -> Panel:
-    corpora = list(dict.fromkeys(group.corpus for group in results.groups if group.pretrained))
+    own = [group for group in results.groups if group.pretrained and not group.entry.is_public]
+    corpora = list(dict.fromkeys(group.corpus for group in own))
     dashes = [*(DASHES[i % len(DASHES)] for i in range(len(corpora))), DOTTED]
     colour = colours(results)[scratch.architecture]
     base = alt.Chart(data).encode(

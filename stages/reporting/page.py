@@ -20,6 +20,8 @@ INTRODUCTIONS: dict[Axis, str] = {
     "size": "The same architecture with other dimensions.",
     "training set": "The same model, pretrained on another training set.",
     "pretrained": "The same model, pretrained and from scratch.",
+    "checkpoint": "Public checkpoints, each as it was published. They differ in architecture, "
+    "size, training set and more at once: this says which one does better here, and not why.",
     "tokenizer": "The same run with another tokenizer.",
     "parent": "The same run from another starting point.",
     "training": "The same run, optimised in another way.",

@@ -28,7 +28,7 @@ CONTRASTS = [
     *(f"{amount}_{side}" for amount in AMOUNTS for side in "ab"),
     "confounds",
 ]
-MEANS: tuple[Axis, ...] = ("architecture", "objective", "size", "training set")
+MEANS: tuple[Axis, ...] = ("architecture", "objective", "size", "training set", "checkpoint")
 
 
 def trials(results: Results) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import numpy as np
 from stages.models._backbone import Backbone
 from stages.models._heads import Headed, LinearHead
 from stages.text.batch import PADDING, Batch, pad
-from stages.text.tokenizer import PAD_ID, Tokenizer
+from stages.text.tokenizer import TaskTokenizer
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Example:
     id: str
     tokens: np.ndarray  # int64 [T]
     labels: np.ndarray  # int64: one for the text, or one for each token
+    pair_start: int | None = None  # where the second text of a pair begins
     word_starts: np.ndarray | None = None  # int64: where each word that was not cut begins
     num_words: int = 0
 
@@ -27,7 +28,7 @@ class Example:
 class Task(ABC):
     """Turns labelled rows into examples, examples into a batch and a batch into a loss."""
 
-    def __init__(self, labels: list[str], tokenizer: Tokenizer, max_tokens: int) -> None:
+    def __init__(self, labels: list[str], tokenizer: TaskTokenizer, max_tokens: int) -> None:
         self.labels = labels
         self.index = {label: i for i, label in enumerate(labels)}
         self.tokenizer = tokenizer
@@ -60,9 +61,15 @@ class Task(ABC):
     def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> Batch:
         """One padded row per example; nothing about a labelled example is random."""
         ones = [np.ones(len(example.tokens)) for example in examples]
+        segments = [
+            np.arange(len(e.tokens)) >= (len(e.tokens) if e.pair_start is None else e.pair_start)
+            for e in examples
+        ]
+        has_pairs = any(example.pair_start is not None for example in examples)
         return Batch(
-            input_ids=pad([example.tokens for example in examples], PAD_ID),
+            input_ids=pad([example.tokens for example in examples], self.tokenizer.pad_id),
             document_ids=pad(ones, PADDING),
+            segment_ids=pad(segments, 0) if has_pairs else None,
             **self.targets(examples),
             example_ids=[example.id for example in examples],
         )

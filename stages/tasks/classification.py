@@ -11,11 +11,12 @@ from stages.models._backbone import Backbone
 from stages.models._heads import Headed, PooledHead
 from stages.tasks._task import Example, Task
 from stages.text.batch import IGNORE_INDEX, Batch
-from stages.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
+from stages.text.tokenizer import TaskTokenizer
 
 
 class Classification(Task):
-    """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>`` to one state to a label.
+    """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or as the tokenizer wraps them, to
+    one state to a label.
 
     The state is the mean over tokens or, in a decoder, that of the last, which alone has seen all
     of them; ``pooling`` overrides it.
@@ -24,7 +25,7 @@ class Classification(Task):
     def __init__(
         self,
         labels: list[str],
-        tokenizer: Tokenizer,
+        tokenizer: TaskTokenizer,
         max_tokens: int,
         *,
         pooling: Literal["auto", "mean", "first", "last"] = "auto",
@@ -43,11 +44,19 @@ class Classification(Task):
         pairs = self.tokenizer.encode([row.get("text_pair", "") for row in rows])
         examples = []
         for row, text, pair in zip(rows, texts, pairs, strict=True):
-            second = [*pair, EOS_ID] if "text_pair" in row else []
-            room = max(self.max_tokens - len(second) - 2, 0)
-            tokens = [BOS_ID, *text[:room], EOS_ID, *second][: self.max_tokens]
+            second = pair if "text_pair" in row else None
+            room = max(self.max_tokens - len(self.tokenizer.wrap([], second)), 0)
+            tokens = self.tokenizer.wrap(text[:room], second)[: self.max_tokens]
+            first = len(self.tokenizer.before) + len(text[:room]) + len(self.tokenizer.between)
             label = self.index[row["label"]] if "label" in row else IGNORE_INDEX
-            examples.append(Example(row["id"], np.array(tokens), np.array([label])))
+            examples.append(
+                Example(
+                    row["id"],
+                    np.array(tokens),
+                    np.array([label]),
+                    pair_start=None if second is None else first,
+                )
+            )
         return examples
 
     def targets(self, examples: list[Example]) -> dict[str, Any]:

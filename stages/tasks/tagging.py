@@ -1,7 +1,6 @@
 """Tagging: a label for each word of a sentence."""
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -11,13 +10,14 @@ from stages.models._backbone import Backbone
 from stages.models._heads import Headed, LinearHead
 from stages.tasks._task import Example, Task
 from stages.text.batch import IGNORE_INDEX, Batch, pad
-from stages.text.tokenizer import BOS_ID, EOS_ID, UNK_ID, Tokenizer
+from stages.text.tokenizer import TaskTokenizer
 
 OUTSIDE = "O"  # what a word that was cut off is said to be
 
 
 class Tagging(Task):
-    """``<bos> words <eos>``; a word's label is predicted at its first subword.
+    """``<bos> words <eos>``, or as the tokenizer wraps them; a word's label is predicted at its
+    first subword.
 
     ``label_subwords: all`` trains on all subwords of a word, ``first`` on the first alone (BERT).
     """
@@ -25,7 +25,7 @@ class Tagging(Task):
     def __init__(
         self,
         labels: list[str],
-        tokenizer: Tokenizer,
+        tokenizer: TaskTokenizer,
         max_tokens: int,
         *,
         label_subwords: Literal["first", "all"] = "first",
@@ -39,21 +39,23 @@ class Tagging(Task):
         return LinearHead(backbone.d_model, len(self.labels), dropout=self.dropout)
 
     def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
-        words = iter(self.tokenizer.encode([word for row in rows for word in row["words"]]))
-        return [self._example(row, list(islice(words, len(row["words"])))) for row in rows]
+        words = self.tokenizer.encode_words([row["words"] for row in rows])
+        return [self._example(row, ids) for row, ids in zip(rows, words, strict=True)]
 
     def _example(self, row: Mapping[str, Any], words: list[list[int]]) -> Example:
-        words = [ids or [UNK_ID] for ids in words]
+        before, after = self.tokenizer.before, self.tokenizer.after
+        words = [ids or [self.tokenizer.unk_id] for ids in words]
         lengths = np.array([len(ids) for ids in words])
-        starts = 1 + np.cumsum(lengths) - lengths  # behind <bos>
-        room = self.max_tokens - 1
-        tokens = np.array([BOS_ID, *(i for ids in words for i in ids)][:room] + [EOS_ID])
+        starts = len(before) + np.cumsum(lengths) - lengths
+        room = self.max_tokens - len(after)
+        tokens = np.array([*before, *(i for ids in words for i in ids)][:room] + [*after])
         starts = starts[starts < room]
         labels = np.full(len(tokens), IGNORE_INDEX)
         if "tags" in row:
             tags = np.array([self.index[tag] for tag in row["tags"]])
             if self.label_subwords == "all":
-                labels[1:-1] = np.repeat(tags, lengths)[: len(tokens) - 2]
+                inside = np.repeat(tags, lengths)[: room - len(before)]
+                labels[len(before) : len(before) + len(inside)] = inside
             else:
                 labels[starts] = tags[: len(starts)]
         return Example(row["id"], tokens, labels, word_starts=starts, num_words=len(words))

@@ -1,8 +1,10 @@
 """Subword tokenizers by sentencepiece (Kudo and Richardson 2018)."""
 
 import io
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -28,16 +30,52 @@ class Vocabulary:
         return range(NUM_SPECIAL, self.vocab_size - NUM_SENTINELS)
 
 
-class Tokenizer(Vocabulary):
+class TaskTokenizer(ABC):
+    """What tasks ask of a tokenizer: of ours, or of one that a public checkpoint brings along.
+
+    A text stands between ``before`` and ``after``; ``between`` parts it from the text it is paired
+    with.
+    """
+
+    vocab_size: int
+    pad_id: int
+    unk_id: int
+    before: tuple[int, ...]
+    between: tuple[int, ...]
+    after: tuple[int, ...]
+    files: list[Path]  # all that it is read from
+
+    @abstractmethod
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """The ids of each text, without special tokens."""
+
+    @abstractmethod
+    def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        """The ids of each word of each row, which may be none."""
+
+    def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> list[int]:
+        """The ids of a text, or of a pair of texts, between their special tokens."""
+        second = [] if pair is None else [*self.between, *pair]
+        return [*self.before, *text, *second, *self.after]
+
+
+class Tokenizer(Vocabulary, TaskTokenizer):
     """Text to ids and back."""
+
+    pad_id, unk_id = PAD_ID, UNK_ID
+    before, between, after = (BOS_ID,), (EOS_ID,), (EOS_ID,)
 
     def __init__(self, path: Path) -> None:
         self._processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        self.files = [path]
         super().__init__(self._processor.get_piece_size() + NUM_SENTINELS)
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """The ids of each text, without special tokens."""
         return self._processor.encode(texts, num_threads=1)
+
+    def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        words = iter(self.encode([word for row in rows for word in row]))
+        return [list(islice(words, len(row))) for row in rows]
 
     def decode(self, ids: Iterable[int] | np.ndarray) -> str:
         """The text of ids; special tokens and sentinels are left out."""

@@ -46,10 +46,14 @@ def save_weights(model: nn.Module, path: Path, *, trained_only: bool = False) ->
 
 def load_weights(model: nn.Module, path: Path) -> None:
     """Load what ``save_weights`` wrote; raises ValueError unless names and shapes agree."""
-    try:
-        model.load_state_dict(load_file(path), strict=True)
-    except RuntimeError as error:
-        raise ValueError(f"{path} does not fit this model: {error}") from None
+    weights, own = load_file(path), dict(model.named_parameters())
+    for name in sorted(weights.keys() | own.keys()):
+        here, there = (tuple(w[name].shape) if name in w else None for w in (own, weights))
+        if here != there:
+            raise ValueError(f"{path} does not fit this model: {name} is {there}, not {here}")
+    with torch.no_grad():
+        for name, weight in own.items():
+            weight.copy_(weights[name])
 
 
 class Resumable:

@@ -324,7 +324,8 @@ def _trials(group: Group, parent: Record, params: Params) -> Record:
     points = [(metric, fmean(values), 0)]
     points += [(f"{metric}_std", stdev(values), 0)] if len(values) > 1 else []
     points += [(f"{metric}_by_seed", float(t["value"]), int(t["finetune_seed"])) for t in trials]
-    points += [(key, _mean(trials, key), 0) for key in AMOUNTS]
+    known = [key for key in AMOUNTS if all(trial[key] for trial in trials)]
+    points += [(key, _mean(trials, key), 0) for key in known]
     for (epoch,), rows in _grouped(group.epochs, "epoch").items():
         points += [(key, _mean(rows, key), int(epoch)) for key in CURVES]
 

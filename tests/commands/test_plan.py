@@ -32,6 +32,15 @@ def test_each_run_has_a_line_of_its_own(smoke: Params) -> None:
     assert rows["decoder_causal"][-2] == "0.04M"
 
 
+def test_what_a_public_checkpoint_took_is_nobodys_plan(smoke: Params) -> None:
+    model = {"name": "hub", "path": "openai-community/gpt2", "revision": "0" * 40}
+    public = smoke.pretrain["encoder_scratch"].model_copy(
+        update={"model": model, "tokenizer": "none"}
+    )
+    rows = shown(smoke.model_copy(update={"pretrain": {**smoke.pretrain, "gpt2": public}}))
+    assert rows["gpt2"] == ["hub", "–", "–", "–", "–", "–"]
+
+
 def test_matched_operations_are_alike(smoke: Params) -> None:
     budget = smoke.budget.model_copy(update={"matched": "flops"})
     rows = shown(smoke.model_copy(update={"budget": budget}))

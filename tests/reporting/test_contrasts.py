@@ -4,7 +4,7 @@ import pytest
 
 from stages.reporting.contrasts import Axis, Group, compact, groups, pairs
 from stages.reporting.results import Results, load
-from tests.synthetic_study import RUNS, raw_params, run, write_study
+from tests.synthetic_study import RUNS, public, raw_params, run, write_study
 
 
 def results_of(root: Path, monkeypatch: pytest.MonkeyPatch, runs: dict) -> Results:
@@ -145,6 +145,40 @@ def test_another_learning_rate_is_a_confound_unless_nothing_else_differs(
     results = results_of(tmp_path, monkeypatch, {"fast": fast, "other": other})
     assert named(pairs(results.groups)) == {("training set", "fast", "other")}
     assert "training.lr: 0.003 v. 0.001" in results.contrasts[0].confounds
+
+
+def test_a_public_checkpoint_is_compared_with_another_as_a_whole_and_with_no_run_of_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no corpus and no objective in params.yaml, and is not from scratch."""
+    runs = {
+        **{name: RUNS[name] for name in ("encoder_mlm", "encoder_scratch")},
+        "bert": public("google-bert/bert-base-uncased"),
+        "bert_again": public("google-bert/bert-base-uncased", seed=2),
+        "bert_later": public("google-bert/bert-base-uncased", "1" * 40),
+        "gpt2": public("openai-community/gpt2"),
+    }
+    results = results_of(tmp_path, monkeypatch, runs)
+    # Another seed makes no other checkpoint, so no second sample of pretraining either.
+    assert [group.runs for group in results.groups] == [(name,) for name in runs]
+    assert {g.name: (g.pretrained, g.objective, g.corpus) for g in results.groups}["bert"] == (
+        (True, "hub", "google-bert/bert-base-uncased")
+    )
+    assert named(pairs(results.groups)) == {
+        ("pretrained", "encoder_mlm", "encoder_scratch"),
+        ("checkpoint", "bert", "bert_later"),
+        ("checkpoint", "bert_again", "bert_later"),
+        ("checkpoint", "bert", "gpt2"),
+        ("checkpoint", "bert_again", "gpt2"),
+        ("checkpoint", "bert_later", "gpt2"),
+    }
+    found = {(c.a.group, c.b.group): c for c in results.contrasts if c.axis == "checkpoint"}
+    assert found["bert", "bert_later"].level_b == "google-bert/bert-base-uncased at 1111111"
+    assert found["bert", "gpt2"].level_b == "openai-community/gpt2"
+    assert "tokens seen: unknown v. unknown" in found["bert", "gpt2"].confounds
+    assert found["bert", "gpt2"].row()["pretrain_tokens_a"] is None
+    methods = [c for c in results.contrasts if c.axis == "method" and c.a.group == "bert"]
+    assert methods and not any("unknown" in fault for c in methods for fault in c.confounds)
 
 
 def test_confounds_are_what_differs_and_not_the_axis(results: Results) -> None:

@@ -1,5 +1,7 @@
 """Classification: what a model sees of a text or a pair."""
 
+from dataclasses import replace
+
 import torch
 
 from stages.models._heads import Headed, initialise_head
@@ -35,6 +37,25 @@ def test_of_a_pair_the_first_text_is_cut() -> None:
     assert len(example.tokens) == 16
     assert (example.tokens == EOS_ID).sum() == 2
     assert small_tokenizer().decode(example.tokens).endswith("a class")
+
+
+def test_the_texts_of_a_pair_are_told_apart_where_a_model_has_segments() -> None:
+    rows = [
+        {"id": "1", "text": "a class", "text_pair": "a function", "label": "bad"},
+        {"id": "2", "text": "a class of its own", "label": "bad"},
+    ]
+    batch = task().collate(task().encode(rows), rngs=[])
+    assert batch.segment_ids is not None
+    first = batch.input_ids[0].tolist().index(EOS_ID) + 1
+    length = int(batch.document_ids[0].sum())
+    expected = [0] * first + [1] * (length - first)
+    assert batch.segment_ids[0, :length].tolist() == expected
+    assert batch.segment_ids[1].tolist() == [0] * batch.segment_ids.shape[1]
+    assert task().collate(task().encode(rows[1:]), rngs=[]).segment_ids is None
+    for num_segments in (0, 1, 2):
+        model = small_model("encoder", num_segments=num_segments).eval()
+        alike = torch.equal(model(batch), model(replace(batch, segment_ids=None)))
+        assert alike == (num_segments < 2)
 
 
 def test_a_test_row_has_no_label_and_counts_in_no_loss() -> None:

@@ -170,6 +170,16 @@ def test_mlflow_shows_what_the_files_say(params: Params) -> None:
     assert len(keys) == 1
 
 
+def test_an_amount_that_nobody_knows_is_no_point(params: Params) -> None:
+    path = Path("data/evaluated/tag/trials.csv")
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    write_table(path, [row | {"pretrain_tokens": ""} for row in rows])
+    assert reconcile(params)
+    metrics = current()["encoder_mlm/tag/full/50"].data.metrics
+    assert "pretrain_tokens" not in metrics and metrics["num_params"] == 1.0
+
+
 def test_the_comparison_brings_its_tables_page_and_figures(params: Params) -> None:
     reconcile(params)
     run = current()["comparison"]

@@ -1,0 +1,351 @@
+"""A public checkpoint: a model of the Hugging Face hub and its tokenizer, by ``transformers``.
+
+``path`` is a name on the hub (google-bert/bert-base-uncased) or a local folder in that layout. The
+hub's cache is honoured, and so are HF_HOME and HF_HUB_OFFLINE. Only safetensors are loaded and no
+code but that of transformers is run.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import snapshot_download
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+)
+from transformers.utils import logging
+
+from stages.artifacts import sha256
+from stages.models._backbone import Backbone
+from stages.text.batch import PADDING, Batch
+from stages.text.tokenizer import TaskTokenizer
+
+WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
+VOCABULARY = (  # what the configuration and a tokenizer are read from
+    *("config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.*", "merges.txt", "*.model"),
+)
+ON_THE_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+CONTENT_DIGITS = 12
+LOCAL = {"local_files_only": True, "trust_remote_code": False}
+PROBED = (8, 16)  # tokens of the rows whose operations are counted
+
+logging.set_verbosity_error()  # of heads that are left out, and of a tokenizer's lengths
+logging.disable_progress_bar()
+# Texts are few, and trials run in forked processes, which threads do not survive.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+class Hub(Backbone):
+    """The states are those of the last layer; of an encoder-decoder, the encoder's.
+
+    ``revision`` pins what is compared. Of a name on the hub it is the whole hash of a commit, since
+    a branch or a tag can be moved and the hub does not resolve a shorter hash; of a folder, the
+    first 12 hex digits of the hash of its content, which DVC does not watch.
+
+    BERT's pooler, a layer on the first token's state, is left out: all models get the same head.
+    """
+
+    def __init__(self, vocab_size: int, *, path: str, revision: str) -> None:
+        """Raises ValueError for what cannot be found, or is no language model."""
+        super().__init__()
+        self._origin, self._folder = {"path": path, "revision": revision}, _folder(path, revision)
+        self.config = _config(self._folder)
+        self.config.use_cache = False  # of attention, for text that is written token by token
+        self.architecture = _architecture(self.config)
+        self.pooling = "last" if self.architecture == "decoder" else "mean"
+        self.vocab_size = vocab_size
+        self.num_layers = self.config.num_hidden_layers
+        model = AutoModel.from_config(self.config, dtype=torch.float32, trust_remote_code=False)
+        self.model: Any = _without_pooler(model)
+        known = self.model.get_input_embeddings().num_embeddings
+        if vocab_size > known:
+            raise ValueError(f"path: {path} has {vocab_size} tokens, but embeds only {known}")
+
+    @classmethod
+    def tokenizer_of(cls, settings: Mapping[str, Any], folder: Path) -> TaskTokenizer:
+        """The tokenizer that the checkpoint brings along."""
+        return _Tokenizer(_folder(settings["path"], settings["revision"]))
+
+    @classmethod
+    def check(cls, *, path: str, revision: str) -> int | None:
+        """The tokenizer's number of tokens, or None where only the hub knows it.
+
+        Raises ValueError for what is wrong with a name's form, or with the content of a folder.
+        """
+        if not Path(path).is_dir():
+            _refuse_unpinned(path, revision)
+            return None
+        folder = Path(path)
+        _refuse_pickles(folder)
+        _architecture(_config(folder))
+        tokenizer = _Tokenizer(folder)
+        if revision != (content := _content(folder)):
+            raise ValueError(f"revision: the folder's content is {content!r}, not {revision!r}")
+        return tokenizer.vocab_size
+
+    @property
+    def d_model(self) -> int:
+        return self.config.hidden_size
+
+    @cached_property
+    def max_positions(self) -> int | None:  # type: ignore[override]
+        for name, table in self.model.named_modules():
+            if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
+                # RoBERTa's begin behind the id of padding.
+                unused = 0 if table.padding_idx is None else table.padding_idx + 1
+                return table.num_embeddings - unused
+        return getattr(self.config, "max_position_embeddings", None)
+
+    @property
+    def embedding(self) -> nn.ModuleList:  # type: ignore[override]
+        """All tables that are looked up: of tokens, positions and segments."""
+        return nn.ModuleList(m for m in self.model.modules() if isinstance(m, nn.Embedding))
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
+        """By their names in transformers, which so can read the stored weights, too."""
+        return self.model.named_parameters(*args, **kwargs)
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
+        assert batch.document_ids.max() <= 1, "one document in a row"
+        segments = {}
+        if batch.segment_ids is not None and getattr(self.config, "type_vocab_size", 0) > 1:
+            segments["token_type_ids"] = batch.segment_ids
+        return self._reader(
+            input_ids=batch.input_ids,
+            attention_mask=(batch.document_ids != PADDING).long(),
+            return_dict=True,
+            **segments,
+        ).last_hidden_state
+
+    @property
+    def _reader(self) -> Any:
+        """What reads the input: the model, or its encoder."""
+        both = self.architecture == "encoder_decoder"
+        return getattr(self.model, "encoder", self.model) if both else self.model
+
+    def for_tokens(self) -> "Hub":
+        """The encoder alone, as of our own encoder-decoders."""
+        self.model = self._reader
+        return self
+
+    def flops(self, batch: Batch) -> int:
+        """Counted by torch in two short rows; each token adds alike, each pair of tokens too."""
+        rows, length = batch.input_ids.shape
+        per_token, per_pair = self._flops
+        return round(rows * (per_token * length + per_pair * length**2))
+
+    @cached_property
+    def _flops(self) -> tuple[float, float]:
+        short, long = PROBED
+        one, two = self._counted(short), self._counted(long)
+        per_pair = (two / long - one / short) / (long - short)
+        return one / short - per_pair * short, per_pair
+
+    @torch.no_grad()
+    def _counted(self, length: int) -> int:
+        ids = torch.zeros(1, length, dtype=torch.long, device=next(self.parameters()).device)
+        training = self.training
+        self.eval()
+        # Plain matrix products: torch does not count those of every fused attention.
+        with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+            self.forward(Batch(input_ids=ids, document_ids=torch.ones_like(ids), num_targets={}))
+        self.train(training)
+        return counter.get_total_flops()
+
+    def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        raise AssertionError("a public checkpoint is not pretrained further")
+
+    def unembed_flops(self, num_positions: int) -> int:
+        raise AssertionError("a public checkpoint is not pretrained further")
+
+    def initialise(self, *, generator: torch.Generator) -> None:
+        """The published weights; nothing is drawn.
+
+        Raises ValueError if they cannot be read, are not all there, or are others than pinned.
+        """
+        self.check(**self._origin)
+        _refuse_pickles(self._folder)
+        try:
+            model, found = AutoModel.from_pretrained(
+                self._folder,
+                config=self.config,
+                dtype=torch.float32,
+                use_safetensors=True,
+                output_loading_info=True,
+                **LOCAL,
+            )
+        except Exception as error:  # a damaged file raises what its reader likes
+            raise ValueError(f"path: the weights of {self._folder}: {_line(error)}") from None
+        missing = sorted(key for key in found["missing_keys"] if not key.startswith("pooler."))
+        if missing:
+            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            raise ValueError(f"path: the weights of {self._folder} lack {missing[0]}{more}")
+        self.model = _without_pooler(model)
+
+
+class _Tokenizer(TaskTokenizer):
+    """The tokenizer of a checkpoint, as it comes; a text that it would leave unmarked ends with its
+    end-of-text token (GPT-2; Radford et al. 2018)."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises ValueError if it cannot be read, or cannot tell where words begin."""
+        self.files = _files(folder, VOCABULARY)
+        self._texts = _load_tokenizer(folder)
+        # GPT-2's and RoBERTa's words begin with the blank before them.
+        self._words = _load_tokenizer(folder, add_prefix_space=True)
+        self.vocab_size = len(self._texts)
+        self.before, self.between, self.after = self._marks(folder)
+        pad_id, unk_id = self._texts.pad_token_id, self._texts.unk_token_id
+        self.pad_id = 0 if pad_id is None else pad_id  # nothing attends to it
+        self.unk_id = self.after[-1] if unk_id is None else unk_id
+
+    def _marks(self, folder: Path) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Before a text, between the texts of a pair, and after them."""
+        pair = self._texts("a", "a")
+        parts: tuple[list[int], ...] = ([], [], [])
+        text_of = pair.sequence_ids()
+        for place, (token, text) in enumerate(zip(pair["input_ids"], text_of, strict=True)):
+            if text is None:
+                seen = {number for number in text_of[:place] if number is not None}
+                parts[len(seen)].append(token)
+        before, between, after = map(tuple, parts)
+        ends = self._texts.eos_token_id
+        after = after or (() if ends is None else (ends,))
+        if not after:
+            raise ValueError(f"path: the tokenizer of {folder} has no token that ends a text")
+        return before, between or after, after
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        return self._encoded(self._texts, texts)["input_ids"]
+
+    def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        found = self._encoded(self._words, [list(row) for row in rows], is_split_into_words=True)
+        result: list[list[list[int]]] = []
+        for i, row in enumerate(rows):
+            words: list[list[int]] = [[] for _ in row]
+            for token, word in zip(found["input_ids"][i], found.word_ids(i), strict=True):
+                words[word].append(token)
+            result.append(words)
+        return result
+
+    @staticmethod
+    def _encoded(tokenizer: Any, texts: list[Any], **how: Any) -> Any:
+        # "[SEP]" in a text is text.
+        return tokenizer(texts, add_special_tokens=False, split_special_tokens=True, **how)
+
+
+@cache
+def _folder(path: str, revision: str) -> Path:
+    """Where the files are: ``path`` if it is a folder, else the hub's cache, filled if need be.
+
+    Raises ValueError if they cannot be had.
+    """
+    if Path(path).is_dir():
+        return Path(path)
+    _refuse_unpinned(path, revision)
+    try:
+        patterns = [*WEIGHTS, *VOCABULARY]
+        return Path(
+            snapshot_download(
+                path, revision=revision, allow_patterns=patterns, ignore_patterns=["*/*"]
+            )
+        )
+    except Exception as error:  # whatever a network can do
+        raise ValueError(
+            f"path: {path} at revision {revision} is not in the cache nor can be downloaded: "
+            f"{_line(error)}"
+        ) from None
+
+
+def _refuse_unpinned(path: str, revision: str) -> None:
+    if not ON_THE_HUB.fullmatch(path):
+        raise ValueError(
+            f"path: no such folder, nor can it be a name on the hub such as "
+            f"google-bert/bert-base-uncased: {path!r}"
+        )
+    if not COMMIT.fullmatch(revision):
+        raise ValueError(
+            f"revision: must be the hash of a commit of {path} (all 40 digits, since it is no "
+            f"folder here; branches and tags can be moved), not {revision!r}"
+        )
+
+
+def _refuse_pickles(folder: Path) -> None:
+    if not _files(folder, WEIGHTS):
+        raise ValueError(
+            f"path: {folder} has no model.safetensors; weights in other formats, which may hold "
+            "code, are not loaded"
+        )
+
+
+def _files(folder: Path, patterns: Iterable[str]) -> list[Path]:
+    return sorted({path for pattern in patterns for path in folder.glob(pattern)})
+
+
+def _content(folder: Path) -> str:
+    """What is in a folder, of the files that are read."""
+    digest = hashlib.sha256()
+    for file in _files(folder, (*WEIGHTS, *VOCABULARY)):
+        digest.update(file.name.encode())
+        digest.update(sha256(file).encode())
+    return digest.hexdigest()[:CONTENT_DIGITS]
+
+
+def _config(folder: Path) -> Any:
+    try:
+        return AutoConfig.from_pretrained(folder, **LOCAL)
+    except Exception as error:  # transformers raises many kinds
+        raise ValueError(f"path: {folder} is no model of transformers: {_line(error)}") from None
+
+
+def _architecture(config: Any) -> str:
+    """Raises ValueError for what is no language model."""
+    kind = config.model_type
+    if config.is_encoder_decoder and kind in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES:
+        return "encoder_decoder"
+    # BERT can be run as a decoder too, but was not published as one.
+    if kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False):
+        return "encoder"
+    if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        return "decoder"
+    raise ValueError(f"path: a {kind!r} (config.json) is no language model of transformers")
+
+
+def _without_pooler(model: Any) -> Any:
+    if hasattr(model, "pooler"):
+        model.pooler = None
+    return model
+
+
+def _load_tokenizer(folder: Path, **settings: Any) -> Any:
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, **LOCAL, **settings)
+    except Exception as error:  # readers of vocabularies raise many kinds
+        raise ValueError(f"path: the tokenizer of {folder}: {_line(error)}") from None
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise ValueError(f"path: {folder} has no tokenizer")
+    if not tokenizer.is_fast:
+        raise ValueError(
+            f"path: the tokenizer of {folder} has no fast form (tokenizer.json), which alone "
+            "tells where words begin"
+        )
+    return tokenizer
+
+
+def _line(error: Exception) -> str:
+    """What an error says, in one line."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
