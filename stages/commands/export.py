@@ -1,0 +1,334 @@
+"""Write a pretrained run, or a fine-tuned trial of it, as a model that `transformers` loads.
+
+What is written computes what this study's model computes: it is loaded again and compared before
+it takes its place. What `transformers` cannot compute is refused.
+"""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from stages.artifacts import read_json, replacing, write_json
+from stages.commands import _fast_tokenizer
+from stages.commands._correspondence import Weights
+from stages.commands._counterparts import (
+    Counterpart,
+    Goal,
+    check_architecture,
+    counterpart,
+    without_head_bias,
+)
+from stages.components import build, unknown
+from stages.models._backbone import Backbone
+from stages.models._heads import Headed, PooledHead
+from stages.process import exit_on_mistake
+from stages.seeding import torch_stream
+from stages.tasks._task import Task
+from stages.text.batch import PADDING, Batch
+from stages.text.tokenizer import BOS_ID, EOS_ID, FILE, NUM_SPECIAL, PAD_ID, Tokenizer
+from stages.training.checkpoint import WEIGHTS, load_weights
+
+PRETRAINED, FINETUNED = Path("data/pretrained"), Path("data/finetuned")
+TASKS = Path("data/tasks")
+RECORD = "export.json"  # what a folder holds, and the sign that it is an export
+TOLERANCE = 1e-3  # of outputs, relative to the largest; a wrong weight differs by far more
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m stages.commands.export",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", help="the run, by its name in params.yaml")
+    parser.add_argument("--out", type=Path, required=True, help="the folder to write")
+    parser.add_argument("--task", help="export a trial on this task, not the run itself")
+    parser.add_argument("--method", help="of the trial, if weights of several are kept")
+    parser.add_argument("--label-budget", help="of the trial: a number, or all")
+    parser.add_argument("--seed", help="of the trial's fine-tuning")
+    parser.add_argument("--force", action="store_true", help="replace an earlier export")
+    options = parser.parse_args()
+
+    def checked() -> None:
+        wanted = (options.method, options.label_budget, options.seed)
+        if options.task is None and any(wanted):
+            raise ValueError("--method, --label-budget and --seed are of a trial; add --task")
+        trial = None if options.task is None else find_trial(options.run, options.task, *wanted)
+        print(export(options.run, trial, options.out, force=options.force))
+
+    exit_on_mistake(checked)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A fine-tuning whose weights were kept."""
+
+    task: str
+    method: str
+    label_budget: str
+    seed: str
+
+    @property
+    def file(self) -> str:
+        return f"{self.method}-{self.label_budget}-{self.seed}.safetensors"
+
+
+def find_trial(
+    run: str, task: str, method: str | None, label_budget: str | None, seed: str | None
+) -> Trial:
+    """The one kept trial of this run and task that fits what is given.
+
+    Raises ValueError if there is none, or more than one.
+    """
+    folder = FINETUNED / task / run / "weights"
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: no such folder; `dvc repro` writes it")
+    kept = [Trial(task, *path.stem.split("-", 2)) for path in sorted(folder.glob("*.safetensors"))]
+    fitting = [
+        trial
+        for trial in kept
+        if method in (None, trial.method)
+        and label_budget in (None, trial.label_budget)
+        and seed in (None, trial.seed)
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    if not kept:
+        raise ValueError(f"{folder}: no weights were kept; set finetune.keep_weights and rerun")
+    listed = "; ".join(
+        f"--method {t.method} --label-budget {t.label_budget} --seed {t.seed}"
+        for t in fitting or kept
+    )
+    how_many = "several trials" if fitting else "none of the trials"
+    raise ValueError(f"{how_many} whose weights were kept fit this; there are {listed}")
+
+
+def export(run: str, trial: Trial | None, out: Path, *, force: bool = False) -> str:
+    """Write the folder; returns where it is and how to load it.
+
+    Raises ValueError for what does not exist or has no counterpart.
+    """
+    out = out.absolute()
+    _check_place(out, force=force)
+    record = _record(run)
+    tokenizer_path = PRETRAINED / run / FILE
+    backbone, settings = _backbone(run, record, Tokenizer(tokenizer_path).vocab_size)
+    model, labels = Headed(backbone, torch.nn.Identity()), []
+    goal: Goal = "pretrained"
+    if trial is not None:
+        model, labels = _finetuned(run, trial, backbone, tokenizer_path)
+        goal = "classification" if isinstance(model.head, PooledHead) else "tagging"
+    found = counterpart(
+        backbone.architecture,
+        backbone.dims,
+        vocab_size=backbone.vocab_size,
+        max_tokens=settings["training"]["max_tokens"],
+        goal=goal,
+    )
+    if goal == "classification" and model.head.pooling != "last":
+        raise ValueError(
+            f"transformers' {found.model_class} looks at the state of the last token; this "
+            f"trial's pooling is {model.head.pooling}"
+        )
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    with replacing(out) as folder:
+        folder.mkdir()
+        _write_model(folder, found, _weights(model, goal), labels)
+        _fast_tokenizer.save(
+            tokenizer_path,
+            folder,
+            ends="begin" if found.auto_class == "AutoModelForCausalLM" else "both",
+            specials_in_text=found.auto_class in ("AutoModelForMaskedLM", "AutoModelForSeq2SeqLM"),
+            max_tokens=found.config.max_position_embeddings
+            if backbone.dims.positions == "learned"
+            else settings["training"]["max_tokens"],
+        )
+        write_json(
+            folder / RECORD,
+            {
+                "run": run,
+                "fingerprint": record["fingerprint"],
+                "trial": None if trial is None else vars(trial),
+                "model_class": found.model_class,
+            },
+        )
+        _check(folder, found, model, goal)
+    return _told(out, run, trial, found)
+
+
+def _check_place(out: Path, *, force: bool) -> None:
+    """Raises ValueError unless the folder is free, or an earlier export that may go."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not (out / RECORD).is_file():
+        raise ValueError(f"{out}: holds something else than an export; choose another folder")
+    if not force:
+        raise ValueError(f"{out}: is there already; --force replaces it")
+
+
+def _record(run: str) -> dict[str, Any]:
+    path = PRETRAINED / run / "run.json"
+    if not path.is_file():
+        runs = sorted(found.parent.name for found in PRETRAINED.glob("*/run.json"))
+        if not runs:
+            raise ValueError(f"{PRETRAINED}: no run is there; `dvc repro` trains them")
+        raise ValueError(f"{PRETRAINED}: {unknown(run, runs)}")
+    return read_json(path)
+
+
+def _backbone(
+    run: str, record: Mapping[str, Any], vocab_size: int
+) -> tuple[Backbone, dict[str, Any]]:
+    """The pretrained model with its weights, and the settings of its run."""
+    settings = record["settings"]
+    check_architecture(settings["model"]["name"])
+    backbone: Backbone = build(
+        "models", settings["model"], vocab_size, where=f"pretrain.{run}.model"
+    )
+    try:
+        load_weights(backbone, PRETRAINED / run / WEIGHTS)
+    except ValueError:  # which would name every weight
+        raise ValueError(
+            f"{PRETRAINED / run}: is of another version of this code; run `dvc repro`"
+        ) from None
+    return backbone, settings
+
+
+def _finetuned(
+    run: str, trial: Trial, backbone: Backbone, tokenizer_path: Path
+) -> tuple[Headed, list[str]]:
+    """The trial's model with its weights, and its labels.
+
+    Raises ValueError if its method or task has added what a plain model has not.
+    """
+    about = read_json(TASKS / trial.task / "examples" / "task.json")
+    task: Task = build(
+        "tasks",
+        about["task"],
+        about["labels"],
+        Tokenizer(tokenizer_path),
+        NUM_SPECIAL,  # no text is encoded here
+        where=f"tasks.{trial.task}.task",
+    )
+    if about["task"]["name"] not in ("classification", "tagging"):
+        raise ValueError(f"tasks.{trial.task}: {about['task']['name']} cannot be exported")
+    model = Headed(backbone.for_tokens(), task.head(backbone))
+    trained = load_file(FINETUNED / trial.task / run / "weights" / trial.file)
+    shapes = {name: weight.shape for name, weight in model.state_dict().items()}
+    if odd := [name for name, w in trained.items() if shapes.get(name) != w.shape]:
+        raise ValueError(
+            f"finetune.methods.{trial.method}: transformers has no counterpart of what this "
+            f"method adds to a model ({odd[0]})"
+        )
+    model.load_state_dict(trained, strict=False)  # what was frozen is as it was pretrained
+    return model, about["labels"]
+
+
+def _weights(model: Headed, goal: Goal) -> Weights:
+    """All weights by the names that counterparts give them."""
+    weights = dict(model.backbone.state_dict())
+    weights |= {f"head.{name}": weight for name, weight in model.head.state_dict().items()}
+    return without_head_bias(weights) if goal == "classification" else weights
+
+
+def _write_model(folder: Path, found: Counterpart, weights: Weights, labels: list[str]) -> None:
+    config = found.config
+    config.architectures = [found.model_class]
+    config.dtype = "float32"
+    if labels:
+        config.id2label = dict(enumerate(labels))
+        config.label2id = {label: i for i, label in enumerate(labels)}
+    config.save_pretrained(folder)
+    if found.auto_class in ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM"):
+        start = {"decoder_start_token_id": BOS_ID} if config.is_encoder_decoder else {}
+        transformers.GenerationConfig(
+            bos_token_id=BOS_ID, eos_token_id=EOS_ID, pad_token_id=PAD_ID, **start
+        ).save_pretrained(folder)
+    save_file(found.to_theirs(weights), folder / WEIGHTS, metadata={"format": "pt"})
+
+
+@torch.no_grad()
+def _check(folder: Path, found: Counterpart, model: Headed, goal: Goal) -> None:
+    """Raises ValueError unless what was written gives the outputs of the model."""
+    loaded, report = getattr(transformers, found.auto_class).from_pretrained(
+        folder,
+        dtype=torch.float32,
+        local_files_only=True,
+        output_loading_info=True,
+        **found.load_options,
+    )
+    odd = sorted({*report["missing_keys"], *report["unexpected_keys"], *report["mismatched_keys"]})
+    batch = _sample(model.backbone, goal)
+    ours = outputs(model.eval(), batch, goal)
+    error = (ours - their_outputs(loaded.eval(), batch)).abs()
+    if ours.dim() == 3 and batch.decoder_input_ids is None:
+        error = error[batch.document_ids != PADDING]  # states of padding mean nothing
+    if odd or not error.max() <= TOLERANCE * ours.abs().max():
+        raise ValueError(
+            f"transformers {transformers.__version__} computes something else than this run "
+            f"({', '.join(odd) or f'outputs differ by {error.max():.2g}'}); nothing was written"
+        )
+
+
+def _sample(backbone: Backbone, goal: Goal) -> Batch:
+    """Two rows of random text, the second with padding, and what a decoder is given."""
+    length = min(12, backbone.dims.max_positions)
+    generator = torch_stream(0, "export")
+    ids = torch.randint(NUM_SPECIAL, backbone.vocab_size, (2, length), generator=generator)
+    documents = torch.ones_like(ids)
+    documents[1, length // 2 :] = PADDING
+    ids[documents == PADDING] = PAD_ID
+    decoder: dict[str, Any] = {}
+    if backbone.architecture == "encoder_decoder" and goal == "pretrained":
+        decoder = {"decoder_input_ids": ids[:1].expand(2, -1)}
+        decoder["decoder_document_ids"] = torch.ones_like(ids)
+    return Batch(input_ids=ids, document_ids=documents, num_targets={}, **decoder)
+
+
+def outputs(model: Headed, batch: Batch, goal: Goal) -> Tensor:
+    """What our model says: logits of labels or of the vocabulary, or else states."""
+    backbone = model.backbone
+    if goal == "classification":
+        return model.head(backbone(batch), batch.document_ids)
+    if goal == "tagging":
+        return model.head(backbone(batch))
+    if batch.decoder_input_ids is not None:
+        return backbone.unembed(backbone.decode(batch))
+    states = backbone(batch)
+    gives_states = backbone.architecture == "encoder" and not backbone.dims.output_transform
+    return states if gives_states else backbone.unembed(states)
+
+
+def their_outputs(model: Any, batch: Batch) -> Tensor:
+    """The same of a model of transformers."""
+    inputs = {
+        "input_ids": batch.input_ids,
+        "attention_mask": (batch.document_ids != PADDING).long(),
+    }
+    if batch.decoder_input_ids is not None:
+        inputs["decoder_input_ids"] = batch.decoder_input_ids
+    found = model(**inputs)
+    return found.logits if "logits" in found else found.last_hidden_state
+
+
+def _told(out: Path, run: str, trial: Trial | None, found: Counterpart) -> str:
+    what = run if trial is None else f"{run}, fine-tuned on {trial.task},"
+    options = "".join(f", {name}={value}" for name, value in found.load_options.items())
+    lines = [
+        f"{what} is in {out} as {found.model_class}:",
+        f"  model = transformers.{found.auto_class}.from_pretrained({str(out)!r}{options})",
+        f"  tokenizer = transformers.AutoTokenizer.from_pretrained({str(out)!r})",
+    ]
+    return "\n".join([*lines, found.note] if found.note else lines)
+
+
+if __name__ == "__main__":
+    main()
