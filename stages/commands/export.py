@@ -26,7 +26,7 @@ from stages.commands._counterparts import (
     without_head_bias,
 )
 from stages.components import build, unknown
-from stages.models._backbone import Backbone
+from stages.models._backbone import TransformerBackbone
 from stages.models._heads import Headed, PooledHead
 from stages.process import exit_on_mistake
 from stages.seeding import torch_stream
@@ -186,11 +186,11 @@ def _record(run: str) -> dict[str, Any]:
 
 def _backbone(
     run: str, record: Mapping[str, Any], vocab_size: int
-) -> tuple[Backbone, dict[str, Any]]:
+) -> tuple[TransformerBackbone, dict[str, Any]]:
     """The pretrained model with its weights, and the settings of its run."""
     settings = record["settings"]
     check_architecture(settings["model"]["name"])
-    backbone: Backbone = build(
+    backbone: TransformerBackbone = build(
         "models", settings["model"], vocab_size, where=f"pretrain.{run}.model"
     )
     try:
@@ -203,7 +203,7 @@ def _backbone(
 
 
 def _finetuned(
-    run: str, trial: Trial, backbone: Backbone, tokenizer_path: Path
+    run: str, trial: Trial, backbone: TransformerBackbone, tokenizer_path: Path
 ) -> tuple[Headed, list[str]]:
     """The trial's model with its weights, and its labels.
 
@@ -278,7 +278,7 @@ def _check(folder: Path, found: Counterpart, model: Headed, goal: Goal) -> None:
         )
 
 
-def _sample(backbone: Backbone, goal: Goal) -> Batch:
+def _sample(backbone: TransformerBackbone, goal: Goal) -> Batch:
     """Two rows of random text, the second with padding, and what a decoder is given."""
     length = min(12, backbone.dims.max_positions)
     generator = torch_stream(0, "export")
