@@ -4,8 +4,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 Row = Mapping[str, Any]  # {"text", "label"} or {"words", "tags"}; no label or tags when predicting
@@ -37,6 +35,10 @@ def logistic(features: Any, targets: Sequence[str], C: float) -> Any:
     One thread: on vectors this short several wait for each other ten times longer than they work,
     and how many there are would show in the last digits.
     """
+    # scikit-learn is imported where something is fitted: to check settings it takes two seconds.
+    from sklearn.dummy import DummyClassifier
+    from sklearn.linear_model import LogisticRegression
+
     one_class = len(set(targets)) == 1
     model = DummyClassifier() if one_class else LogisticRegression(C=C, max_iter=2000)
     with threadpool_limits(1):

@@ -1,7 +1,5 @@
 from collections.abc import Sequence
 
-from sklearn.feature_extraction.text import TfidfVectorizer
-
 from stages.baselines._baseline import Baseline, Row, Score, answer, logistic
 
 
@@ -19,12 +17,14 @@ class Tfidf(Baseline):
     ) -> None:
         if max_ngram < 1 or not C or min(C) <= 0:
             raise ValueError("max_ngram must be at least 1 and every C above 0")
-        self.C = C
-        self.vectorizer = TfidfVectorizer(
-            ngram_range=(1, max_ngram), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]"
-        )
+        self.max_ngram, self.C = max_ngram, C
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        self.vectorizer = TfidfVectorizer(
+            ngram_range=(1, self.max_ngram), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]"
+        )
         targets = [answer(row) for row in train]
         features = self.vectorizer.fit_transform(map(_text, train))
         held_out = self.vectorizer.transform(map(_text, validation))

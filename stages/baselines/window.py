@@ -3,7 +3,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.feature_extraction.text import CountVectorizer
 
 from stages.baselines._baseline import Baseline, Row, Score, answer, logistic
 
@@ -29,10 +28,12 @@ class Window(Baseline):
         if window < 0 or affix_length < 0 or not C or min(C) <= 0:
             raise ValueError("window and affix_length must be at least 0 and every C above 0")
         self.window, self.affix_length, self.C = window, affix_length, C
-        analyzer: Any = list  # a word's features are taken as they are
-        self.vectorizer = CountVectorizer(analyzer=analyzer, binary=True)
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        analyzer: Any = list  # a word's features are taken as they are
+        self.vectorizer = CountVectorizer(analyzer=analyzer, binary=True)
         targets = [tag for row in train for tag in row["tags"]]
         features = self.vectorizer.fit_transform(self._words(train))
         held_out = self.vectorizer.transform(self._words(validation))

@@ -126,12 +126,18 @@ def relative_buckets(length: int, *, bidirectional: bool) -> Int[Tensor, "T T"]:
     return behind + torch.where(distance < exact, distance, far.clamp(max=buckets - 1))
 
 
+def embedding_table(num_rows: int, width: int) -> nn.Embedding:
+    """A table whose weights are not yet drawn: an architecture draws all of its weights itself, and
+    torch's own drawing loads its compiler where a model is only described (device meta)."""
+    return nn.Embedding.from_pretrained(torch.empty(num_rows, width), freeze=False)
+
+
 class RelativeBias(nn.Module):
     """What is added to the logits of a head for each distance; one table for all blocks (T5)."""
 
     def __init__(self, dims: Dimensions, *, bidirectional: bool) -> None:
         super().__init__()
-        self.table = nn.Embedding(RELATIVE_BUCKETS, dims.num_heads)
+        self.table = embedding_table(RELATIVE_BUCKETS, dims.num_heads)
         self.bidirectional = bidirectional
 
     def forward(self, mask: Bool[Tensor, "B 1 T T"]) -> Float[Tensor, "B H T T"]:
@@ -146,12 +152,16 @@ class Embedding(nn.Module):
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(vocab_size, dims.d_model)
+        self.tokens = embedding_table(vocab_size, dims.d_model)
         self.positions = (
-            nn.Embedding(dims.max_positions, dims.d_model) if dims.positions == "learned" else None
+            embedding_table(dims.max_positions, dims.d_model)
+            if dims.positions == "learned"
+            else None
         )
         self.sinusoidal = dims.positions == "sinusoidal"
-        self.segments = nn.Embedding(dims.num_segments, dims.d_model) if dims.num_segments else None
+        self.segments = (
+            embedding_table(dims.num_segments, dims.d_model) if dims.num_segments else None
+        )
         self.norm = make_norm(dims) if dims.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(dims.dropout)
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from stages.models._backbone import Backbone
+from stages.models._blocks import embedding_table
 from stages.text.batch import PADDING, Batch
 
 
@@ -57,7 +58,7 @@ class BiLSTM(Backbone):
             raise ValueError(f"dropout must be in [0, 1), not {dropout}")
         self.vocab_size, self.num_layers = vocab_size, num_layers
         width = d_model // 2
-        self.embedding = nn.Embedding(vocab_size, width)
+        self.embedding = embedding_table(vocab_size, width)
         self.forward_lm = _stack(width, d_cell, num_layers)
         self.backward_lm = _stack(width, d_cell, num_layers)
         self.s = nn.Parameter(torch.zeros(num_layers + 1))

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from stages.models._backbone import Backbone
+from stages.models._blocks import embedding_table
 from stages.models._heads import Headed, gather
 from stages.objectives._masking import check_probs, corrupt
 from stages.objectives._objective import Objective, Terms, cross_entropy
@@ -182,7 +183,7 @@ class _BoundaryHead(nn.Module):
 
     def __init__(self, d_model: int, num_positions: int, vocab_size: int) -> None:
         super().__init__()
-        self.positions = nn.Embedding(num_positions, POSITION_WIDTH)
+        self.positions = embedding_table(num_positions, POSITION_WIDTH)
         self.first = nn.Linear(2 * d_model + POSITION_WIDTH, d_model)
         self.first_norm = nn.LayerNorm(d_model)
         self.second = nn.Linear(d_model, d_model)

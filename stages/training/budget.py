@@ -12,13 +12,13 @@ import numpy as np
 import torch
 
 from stages.components import build, component_class
-from stages.models._accounts import num_params
 from stages.models._backbone import Backbone, TransformerBackbone
 from stages.models._heads import Headed
 from stages.params import Budget, Params, Run
 from stages.seeding import stream
 from stages.text.packing import Row
 from stages.text.tokenizer import Tokenizer, Vocabulary
+from stages.training.accounts import num_params
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from stages.components import build
-from stages.models._accounts import activation_bytes_per_token, flops_per_token, num_params
 from stages.models._blocks import Dimensions
 from stages.text.batch import Batch
+from stages.training.accounts import activation_bytes_per_token, flops_per_token, num_params
 from tests.small import TRANSFORMERS
 
 VOCAB_SIZE, ROWS, LENGTH, DECODED = 300, 4, 48, 12
