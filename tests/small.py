@@ -12,6 +12,7 @@ from torch import nn
 from stages.components import build
 from stages.models._backbone import Backbone
 from stages.models._heads import Headed
+from stages.params import Params
 from stages.seeding import torch_stream
 from stages.text import tokenizer
 from stages.text.corpus import EncodedCorpus, encode
@@ -46,6 +47,15 @@ def small_tokenizer() -> Tokenizer:
 @cache
 def small_corpus() -> EncodedCorpus:
     return encode(documents(), small_tokenizer())
+
+
+def with_encoder_decoder(smoke: Params) -> Params:
+    """The smoke study with a run of the architecture that it leaves out."""
+    decoder = smoke.pretrain["decoder_causal"]
+    settings = {"model": decoder.model | {"name": "encoder_decoder"}}
+    run = decoder.model_copy(update=settings | {"objective": {"name": "span_corruption"}})
+    runs = smoke.pretrain | {"encoder_decoder_span": run}
+    return smoke.model_copy(update={"pretrain": runs})
 
 
 def headless(backbone: Backbone) -> Headed:

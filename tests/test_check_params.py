@@ -9,6 +9,7 @@ import pytest
 
 from stages import check_params
 from stages.params import Params, load
+from tests.small import with_encoder_decoder
 from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
 from tests.test_params import STUDIES, edited
 
@@ -230,7 +231,7 @@ AFTER = {  # what may follow a run of the smoke study, besides its own objective
 
 def with_child(parent: str, **settings: Any) -> Params:
     """The smoke study and a run ``child`` that differs from its parent in ``settings``."""
-    params = load(ROOT / "studies" / "smoke.yaml")
+    params = with_encoder_decoder(load(ROOT / "studies" / "smoke.yaml"))
     child = params.pretrain[parent if parent != "none" else "encoder_mlm"]
     child = child.model_copy(update={"parent": parent, "seed": 2} | settings)
     return params.model_copy(update={"pretrain": params.pretrain | {"child": child}})

@@ -29,7 +29,7 @@ from stages.training.checkpoint import WEIGHTS, load_weights
 from stages.training.device import resolve
 from stages.training.loop import mean_loss
 from stages.training.pretraining import PretrainingData, validation_batches
-from tests.small import VOCAB_SIZE, documents, headless
+from tests.small import VOCAB_SIZE, documents, headless, with_encoder_decoder
 from tests.small_hub import checkpoint, revision_of
 from tests.test_params import edited
 
@@ -69,7 +69,7 @@ def params(tmp_path, monkeypatch) -> Params:
     write_jsonl(examples / "test.jsonl", unlabelled)
     task = {"task": {"name": "tagging"}, "labels": ["B-CODE", "O"], "metric": "entity_f1"}
     write_json(examples / "task.json", task)
-    params = load(path)
+    params = with_encoder_decoder(load(path))
     write_plans(params)
     return params
 

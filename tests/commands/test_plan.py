@@ -6,6 +6,7 @@ from rich.console import Console
 
 from stages.commands import plan
 from stages.params import Params, load
+from tests.small import with_encoder_decoder
 
 ROOT = Path(__file__).parents[2]
 
@@ -13,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def smoke(monkeypatch: pytest.MonkeyPatch) -> Params:
     monkeypatch.chdir(ROOT)  # a source's path is relative to the project
-    return load(ROOT / "studies" / "smoke.yaml")
+    return with_encoder_decoder(load(ROOT / "studies" / "smoke.yaml"))
 
 
 def shown(params: Params) -> dict[str, list[str]]:

@@ -9,6 +9,7 @@ from stages.components import build
 from stages.params import Params, read_yaml
 from stages.text.tokenizer import Vocabulary
 from stages.training.budget import plans, step_flops
+from tests.small import with_encoder_decoder
 
 SMOKE = read_yaml(Path(__file__).parents[2] / "studies/smoke.yaml")
 
@@ -19,7 +20,7 @@ def study(matched: str, **training: Any) -> Params:
     decoder = runs["decoder_causal"]
     changed = runs | {"decoder_causal": decoder | {"training": decoder["training"] | training}}
     budget = {"matched": matched, "reference": "encoder_mlm"}
-    return Params(**SMOKE | {"pretrain": changed, "budget": budget})
+    return with_encoder_decoder(Params(**SMOKE | {"pretrain": changed, "budget": budget}))
 
 
 def test_none_keeps_what_each_entry_says() -> None:

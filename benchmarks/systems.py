@@ -1,0 +1,143 @@
+"""Does every system learn? The validation loss of each run of studies/systems.yaml against tokens
+seen, at two sizes, beside the entropy of the frequencies of its own targets, which a model reaches
+that has learnt nothing but how often each token is. Run by hand on the corpus of the default study:
+
+    dvc repro encode_corpus && python benchmarks/systems.py > benchmarks/systems.md
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from stages.components import build
+from stages.models._heads import Headed, initialise_head
+from stages.params import Params, Run, load
+from stages.seeding import torch_stream
+from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.corpus import EncodedCorpus
+from stages.text.packing import Packing
+from stages.text.tokenizer import FILE, Tokenizer
+from stages.training.budget import trains
+from stages.training.device import Device, resolve
+from stages.training.loop import Step, mean_loss, train
+from stages.training.pretraining import PretrainingData, validation_batches
+
+STUDY, DATA = Path("studies/systems.yaml"), Path("data")
+SIZES = {  # of transformers; a biLSTM has the width, and cells of twice that
+    "2 x 64": {"d_model": 64, "num_layers": 2, "num_heads": 2, "d_ff": 256, "d_cell": 128},
+    "4 x 128": {"d_model": 128, "num_layers": 4, "num_heads": 4, "d_ff": 512, "d_cell": 256},
+}
+POINTS = 3  # of each curve
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=300, help="of each system at each size")
+    num_steps = parser.parse_args().steps
+    params = load(STUDY)
+    device = resolve(params.compute, threads=params.compute.threads)
+    rows = []
+    for size, dims in SIZES.items():
+        trained: dict[str, Any] = {}  # teachers
+        for key, run in params.pretrain.items():
+            if trains(run):
+                rows.append(measure(params, key, run, size, dims, num_steps, device, trained))
+                print(*rows[-1].values(), sep="  ", file=sys.stderr, flush=True)
+    first = next(iter(params.pretrain.values())).training
+    print(
+        f"Validation loss (nats per target) of each system of {STUDY} on the default study's\n"
+        f"corpus; {num_steps} steps of {first.batch_rows} rows of {first.max_tokens} tokens, one "
+        f"seed, on {device.threads} threads of a CPU in\n{device.precision}. `entropy` is that of "
+        "the frequencies of the system's own targets.\n"
+    )
+    print(pd.DataFrame(rows).to_markdown(index=False))
+
+
+def measure(
+    params: Params,
+    key: str,
+    run: Run,
+    size: str,
+    dims: dict[str, int],
+    num_steps: int,
+    device: Device,
+    trained: dict[str, Any],
+) -> dict[str, Any]:
+    """Train one system; the row of the table."""
+    corpus, training = DATA / "encoded" / run.corpus / run.tokenizer, run.training
+    tokenizer = Tokenizer(DATA / "tokenizers" / run.tokenizer / FILE)
+    entry = run.model | {k: v for k, v in dims.items() if k in run.model}
+    if entry["name"] == "bilstm":
+        entry["num_layers"] = run.model["num_layers"]
+    elif params.pretrain.get(run.parent):  # a student has half of its teacher's layers
+        entry["num_layers"] = dims["num_layers"] // 2
+    backbone = build("models", entry, tokenizer.vocab_size, where=key)
+    backbone.initialise(generator=torch_stream(run.seed, "weights"))
+    objective = build("objectives", run.objective, tokenizer, training.max_tokens, where=key)
+    if objective.has_teacher:
+        objective.learn_from(trained[run.parent], backbone)
+    model = Headed(backbone, objective.head(backbone))
+    initialise_head(model.head, generator=torch_stream(run.seed, "head"))
+    data = PretrainingData(
+        Packing(EncodedCorpus.load(corpus / "train"), training.max_tokens, seed=run.seed),
+        objective,
+        batch_rows=training.batch_rows,
+        micro_batch_rows=training.micro_batch_rows,
+        seed=run.seed,
+    )
+    compared = objective.for_validation()
+    validation = validation_batches(
+        Packing(EncodedCorpus.load(corpus / "validation"), training.max_tokens, seed=0),
+        compared,
+        batch_rows=training.micro_batch_rows,
+    )
+    losses: dict[int, float] = {}
+
+    def after_step(done: Step) -> dict[str, float]:
+        if done.step * POINTS % num_steps < POINTS:
+            losses[done.step] = mean_loss(model, compared, validation, device)
+        return {}
+
+    began = time.monotonic()
+    train(
+        model,
+        objective,
+        data,
+        training,
+        num_steps=num_steps,
+        seed=run.seed,
+        device=device,
+        after_step=after_step,
+    )
+    seconds = time.monotonic() - began
+    trained[key] = backbone.requires_grad_(False).eval()
+    step_tokens = training.batch_rows * training.max_tokens
+    entropy = entropy_of_targets(validation)
+    return {
+        "size": size,
+        "system": key,
+        "parameters": f"{sum(p.numel() for p in backbone.parameters()) / 1e6:.2f}M",
+        "entropy": f"{entropy:.2f}",
+        **{f"{n * step_tokens / 1e6:.2f}M tokens": f"{loss:.2f}" for n, loss in losses.items()},
+        "below": f"{entropy - losses[max(losses)]:.2f}",
+        "tokens/s": round(num_steps * step_tokens / seconds),
+    }
+
+
+def entropy_of_targets(batches: list[Batch]) -> float:
+    """Of the distribution of labels over the vocabulary, in nats."""
+    labels = torch.cat([batch.labels.flatten() for batch in batches if batch.labels is not None])
+    counts = torch.bincount(labels[labels != IGNORE_INDEX]).double()
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * shares.log()).sum())
+
+
+if __name__ == "__main__":
+    main()
