@@ -115,7 +115,6 @@ def export(run: str, trial: Trial | None, out: Path, *, force: bool = False) -> 
 
     Raises ValueError for what does not exist or has no counterpart.
     """
-    out = out.absolute()
     _check_place(out, force=force)
     record = _record(run)
     tokenizer_path = PRETRAINED / run / FILE
