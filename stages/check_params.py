@@ -204,6 +204,8 @@ def _parent_faults(params: Params, run: Run, where: str, objective: Any) -> Iter
     if parent is None:
         if objective.has_teacher and run.parent == NONE:
             yield f"{here}: {run.objective['name']} needs a teacher, not {NONE}"
+    elif not objective.trains:
+        yield f"{where}.objective: none leaves {run.parent} as it is; give the run an objective"
     elif parent.tokenizer != run.tokenizer:
         yield f"{here}: {run.parent} has the tokenizer {parent.tokenizer}, not {run.tokenizer}"
     elif objective.has_teacher:
@@ -241,7 +243,7 @@ def _teacher_faults(params: Params, run: Run, where: str) -> Iterator[str]:
         objective = build("objectives", run.objective, vocabulary, max_tokens, where="")
     except ValueError:  # which is said where it stands
         return
-    if not _is_trained(params, parent):
+    if _name(parent.objective) == NONE:
         yield f"{where}.parent: {run.parent} is not trained, so that it cannot teach"
     if teacher.architecture not in objective.architectures:
         yield (
@@ -256,13 +258,6 @@ def _teacher_faults(params: Params, run: Run, where: str) -> Iterator[str]:
         )
     for fault in _fault_of(lambda: objective.learn_from(teacher, student)):
         yield f"{where}.parent: {run.parent} cannot teach this run: {fault}"
-
-
-def _is_trained(params: Params, run: Run) -> bool:
-    """Whether its weights were learnt, by itself or by what it goes on from."""
-    while _name(run.objective) == NONE and run.parent in params.pretrain:
-        run = params.pretrain[run.parent]
-    return _name(run.objective) != NONE
 
 
 def _baseline_faults(params: Params, baseline: Mapping[str, Any], where: str) -> Iterator[str]:

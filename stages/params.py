@@ -83,7 +83,7 @@ class Training(Optimisation):
 
     num_steps: Positive
     batch_rows: Positive  # rows of max_tokens tokens in a step
-    micro_batch_rows: Positive  # rows in memory at once; changes no result
+    micro_batch_rows: Positive  # rows in memory at once; no weight depends on it
     max_tokens: Positive
     num_validations: Positive  # evenly spaced over the steps, the last one at the end
 
@@ -110,6 +110,12 @@ class Run(Strict):
         if self.is_public:
             return HUB, str(self.model["path"])
         return self.objective["name"], self.corpus
+
+    def planned(self, plan: Mapping[str, int]) -> "Run":
+        """The run as the matched budget has it: what ``data/plans/`` holds in place of its own."""
+        training = self.training.model_copy(update={"num_steps": plan["num_steps"]})
+        layers = {"num_layers": plan["num_layers"]} if plan["num_layers"] else {}
+        return self.model_copy(update={"model": self.model | layers, "training": training})
 
 
 class Budget(Strict):

@@ -7,14 +7,16 @@ five seeds and the baselines, on three tasks.
 import json
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from stages.artifacts import replacing, write_json
 from stages.evaluation.trials import Cost, Epoch, Scored, write
 from stages.params import Params
 from stages.seeding import stream
+from stages.training.budget import plans
 
 TRAINING = {
     "num_steps": 1000,
@@ -175,6 +177,10 @@ def write_study(root: Path, raw: Mapping[str, Any], *, score: float | None = Non
             "device": "cpu",
         }
         path.write_text(json.dumps(cost))
+    with replacing(root / "data/plans") as folder:
+        folder.mkdir()
+        for name, plan in plans(params).items():
+            write_json(folder / f"{name}.json", asdict(plan))
     return params
 
 

@@ -33,7 +33,15 @@ BPE = 2  # its type of a model
 Ends = Literal["begin", "both"]
 
 
-def save(path: Path, folder: Path, *, ends: Ends, specials_in_text: bool, max_tokens: int) -> None:
+def save(
+    path: Path,
+    folder: Path,
+    *,
+    ends: Ends,
+    specials_in_text: bool,
+    num_segments: int,
+    max_tokens: int,
+) -> None:
     """Write the sentencepiece model of ``path`` as files that AutoTokenizer loads.
 
     ``<s> text </s>`` if ``ends`` is both, ``<s> text`` for a text that a model goes on with. With
@@ -46,6 +54,7 @@ def save(path: Path, folder: Path, *, ends: Ends, specials_in_text: bool, max_to
     fast = _convert(model)
     special = [piece.piece for piece in model.pieces[: MASK_ID + 1]]
     _add_special(fast, special, ends)
+    segments = ["token_type_ids"] if num_segments > 1 else []  # they tell texts of a pair apart
     text_ids = [i for i, piece in enumerate(model.pieces) if piece.type == NORMAL]
     _check(fast, Tokenizer(path), text_ids)
     fast.save(str(folder / "tokenizer.json"))
@@ -55,8 +64,7 @@ def save(path: Path, folder: Path, *, ends: Ends, specials_in_text: bool, max_to
         {
             "tokenizer_class": "PreTrainedTokenizerFast",
             **{f"{name}_token": special[i] for name, i in named.items()},
-            # No task of ours tells the texts of a pair apart by segments.
-            "model_input_names": ["input_ids", "attention_mask"],
+            "model_input_names": ["input_ids", *segments, "attention_mask"],
             "model_max_length": max_tokens,
             "padding_side": "right",
             "split_special_tokens": not specials_in_text,
@@ -136,7 +144,7 @@ def _add_special(fast: FastTokenizer, special: list[str], ends: Ends) -> None:
     end = f" {eos}" if ends == "both" else ""
     fast.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
         single=f"{bos} $A{end}",
-        pair=f"{bos} $A{end} $B{end}",
+        pair=f"{bos} $A{end} $B:1{end}:1" if end else f"{bos} $A $B:1",
         special_tokens=[(bos, BOS_ID), (eos, EOS_ID)],
     )
 

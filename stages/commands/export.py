@@ -117,6 +117,7 @@ def export(run: str, trial: Trial | None, out: Path, *, force: bool = False) -> 
     """
     _check_place(out, force=force)
     record = _record(run)
+    check_architecture(record["settings"]["model"]["name"])
     tokenizer_path = PRETRAINED / run / FILE
     backbone, settings = _backbone(run, record, Tokenizer(tokenizer_path).vocab_size)
     model, labels = Headed(backbone, torch.nn.Identity()), []
@@ -146,6 +147,7 @@ def export(run: str, trial: Trial | None, out: Path, *, force: bool = False) -> 
             folder,
             ends="begin" if found.auto_class == "AutoModelForCausalLM" else "both",
             specials_in_text=found.auto_class in ("AutoModelForMaskedLM", "AutoModelForSeq2SeqLM"),
+            num_segments=backbone.dims.num_segments,
             max_tokens=found.config.max_position_embeddings
             if backbone.dims.positions == "learned"
             else settings["training"]["max_tokens"],
@@ -188,7 +190,6 @@ def _backbone(
 ) -> tuple[TransformerBackbone, dict[str, Any]]:
     """The pretrained model with its weights, and the settings of its run."""
     settings = record["settings"]
-    check_architecture(settings["model"]["name"])
     backbone: TransformerBackbone = build(
         "models", settings["model"], vocab_size, where=f"pretrain.{run}.model"
     )

@@ -1,6 +1,7 @@
 """Show what each run of params.yaml will cost, before anything runs."""
 
 import argparse
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from stages.check_params import find_faults
 from stages.components import build
 from stages.params import Params, Run, load
 from stages.process import exit_on_mistake
-from stages.training.budget import Plan, plans, step_flops, trains
+from stages.training.budget import plans, step_flops, trains
 
 
 def main() -> None:
@@ -35,27 +36,27 @@ def show(params: Params, console: Console) -> None:
     for column in ("layers", "weights", "steps", "tokens", "FLOPs"):
         table.add_column(column, justify="right", min_width=7)
     for key, plan in plans(params).items():
-        table.add_row(key, *_row(params, params.pretrain[key], plan))
+        run = params.pretrain[key].planned(asdict(plan))
+        table.add_row(key, *_row(params, run))
     console.print(table)
 
 
-def _row(params: Params, run: Run, plan: Plan) -> list[str]:
+def _row(params: Params, run: Run) -> list[str]:
     if run.is_public:
         return [run.learnt[0], *["–"] * 5]  # what others did; its size is known once it is here
-    num_params = sum(weight.numel() for weight in _model(params, run, plan).parameters())
-    cells = [run.objective["name"], str(plan.num_layers), f"{num_params / 1e6:.2f}M"]
+    num_params = sum(weight.numel() for weight in _model(params, run).parameters())
+    cells = [run.objective["name"], str(run.model["num_layers"]), f"{num_params / 1e6:.2f}M"]
     if not trains(run):
         return [*cells, "–", "–", "–"]
-    tokens = plan.num_steps * run.training.batch_rows * run.training.max_tokens
-    operations = plan.num_steps * step_flops(params, run)
-    return [*cells, str(plan.num_steps), f"{tokens / 1e6:.2f}M", f"{operations:.1e}"]
+    tokens = run.training.num_steps * run.training.batch_rows * run.training.max_tokens
+    operations = run.training.num_steps * step_flops(params, run)
+    return [*cells, str(run.training.num_steps), f"{tokens / 1e6:.2f}M", f"{operations:.1e}"]
 
 
-def _model(params: Params, run: Run, plan: Plan) -> Any:
+def _model(params: Params, run: Run) -> Any:
     vocab_size = params.tokenizers[run.tokenizer].vocab_size
-    entry = run.model | {"num_layers": plan.num_layers}
     with torch.device("meta"):
-        return build("models", entry, vocab_size, where="model")
+        return build("models", run.model, vocab_size, where="model")
 
 
 if __name__ == "__main__":

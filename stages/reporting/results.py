@@ -14,6 +14,7 @@ from stages.reporting.contrasts import Cell, Contrast, Group, budget_order, cell
 
 EVALUATED = Path("data/evaluated")
 TIMINGS = Path("data/timings")
+PLANS = Path("data/plans")
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,9 @@ def load(params: Params) -> Results:
     for name in params.baselines.keys() & params.pretrain.keys():
         raise ValueError(f"baselines.{name}: is also the name of a run; rename one of them")
     _discard_leftovers(params)
+    # What a matched budget made of a run is what was done, whatever its entry says.
+    runs = {key: run.planned(_json(PLANS / f"{key}.json")) for key, run in params.pretrain.items()}
+    params = params.model_copy(update={"pretrain": runs})
     trials: list[Scored] = []
     curves: list[Epoch] = []
     finetuning: dict[tuple[str, str, str, str, int], Cost] = {}

@@ -4,7 +4,7 @@ import pytest
 
 from stages.reporting.contrasts import Axis, Group, compact, groups, pairs
 from stages.reporting.results import Results, load
-from tests.synthetic_study import RUNS, public, raw_params, run, write_study
+from tests.synthetic_study import RUNS, TRAINING, public, raw_params, run, write_study
 
 
 def results_of(root: Path, monkeypatch: pytest.MonkeyPatch, runs: dict) -> Results:
@@ -74,6 +74,19 @@ def test_seeds_of_a_run_make_one_group_and_a_claim_beyond_the_checkpoint(
     contrast = results.contrasts[0]
     assert (contrast.axis, contrast.seeds) == ("architecture", "2 x 5")
     assert (contrast.effect.basis, contrast.effect.test) == ("pretraining seeds", "paired t")
+
+
+def test_what_the_budget_made_of_a_run_is_compared_and_not_its_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Matched in tokens, a run that asks for more steps trains no longer than the others."""
+    longer = run("encoder", "mlm")
+    longer["training"]["num_steps"] *= 4
+    runs = {"encoder_mlm": RUNS["encoder_mlm"], "longer": longer}
+    results = results_of(tmp_path, monkeypatch, runs)
+    steps = [group.entry.training.num_steps for group in results.groups]
+    assert steps == [TRAINING["num_steps"]] * 2
+    assert pairs(results.groups) == []
 
 
 def test_seeds_of_a_parent_are_seeds_of_its_children(
