@@ -11,6 +11,8 @@ from stages.commands._correspondence import (
     SPECIAL_IDS,
     Counterpart,
     Goal,
+    Pair,
+    Weights,
     blocks,
     modules,
     same,
@@ -32,12 +34,7 @@ def bert(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Coun
     if goal == "classification":
         return None
     masked = goal == "pretrained" and dims.output_transform
-    model_class, auto_class, prefix = "BertModel", "AutoModel", ""
-    if masked:
-        model_class, auto_class, prefix = "BertForMaskedLM", "AutoModelForMaskedLM", "bert."
-    elif goal == "tagging":
-        model_class, auto_class = "BertForTokenClassification", "AutoModelForTokenClassification"
-        prefix = "bert."
+    prefix = "bert." if masked or goal == "tagging" else ""
     config = transformers.BertConfig(
         **_encoder_settings(dims, vocab_size),
         hidden_act=dims.activation,
@@ -76,15 +73,7 @@ def bert(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Coun
                 same("output.weight", f"{head}decoder.weight"),
                 same("output_bias", f"{head}decoder.bias"),
             ]
-    return Counterpart(
-        model_class=model_class,
-        auto_class=auto_class,
-        config=config,
-        pairs=pairs,
-        constants=constants,
-        head="classifier" if goal == "tagging" else None,
-        **({} if prefix else STATES_ONLY),
-    )
+    return _encoder("Bert", config, pairs, constants, masked=masked, goal=goal)
 
 
 def esm(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Counterpart | None:
@@ -92,12 +81,7 @@ def esm(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Count
     if goal == "classification":
         return None
     masked = goal == "pretrained" and dims.output_transform
-    model_class, auto_class, prefix = "EsmModel", "AutoModel", ""
-    if masked:
-        model_class, auto_class, prefix = "EsmForMaskedLM", "AutoModelForMaskedLM", "esm."
-    elif goal == "tagging":
-        model_class, auto_class = "EsmForTokenClassification", "AutoModelForTokenClassification"
-        prefix = "esm."
+    prefix = "esm." if masked or goal == "tagging" else ""
     config = transformers.EsmConfig(
         **_encoder_settings(dims, vocab_size),
         position_embedding_type="rotary",
@@ -134,15 +118,7 @@ def esm(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Count
         f"{prefix}contact_head.regression.weight": torch.zeros(1, dims.num_layers * dims.num_heads),
         f"{prefix}contact_head.regression.bias": torch.zeros(1),
     }
-    return Counterpart(
-        model_class=model_class,
-        auto_class=auto_class,
-        config=config,
-        pairs=pairs,
-        constants=constants,
-        head="classifier" if goal == "tagging" else None,
-        **({} if prefix else STATES_ONLY),
-    )
+    return _encoder("Esm", config, pairs, constants, masked=masked, goal=goal)
 
 
 def _encoder_settings(dims: Dimensions, vocab_size: int) -> dict[str, Any]:
@@ -158,3 +134,19 @@ def _encoder_settings(dims: Dimensions, vocab_size: int) -> dict[str, Any]:
         "attention_probs_dropout_prob": 0.0,
         **SPECIAL_IDS,
     }
+
+
+def _encoder(
+    name: str, config: Any, pairs: list[Pair], constants: Weights, *, masked: bool, goal: Goal
+) -> Counterpart:
+    """An encoder with the head that the goal asks for, or its states alone."""
+    kind = "ForTokenClassification" if goal == "tagging" else "ForMaskedLM" if masked else ""
+    return Counterpart(
+        model_class=f"{name}{kind or 'Model'}",
+        auto_class=f"AutoModel{kind}",
+        config=config,
+        pairs=pairs,
+        constants=constants,
+        head="classifier" if goal == "tagging" else None,
+        **({} if kind else STATES_ONLY),
+    )

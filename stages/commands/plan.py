@@ -2,18 +2,15 @@
 
 import argparse
 from dataclasses import asdict
-from typing import Any
 
-import torch
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from stages.check_params import find_faults
-from stages.components import build
 from stages.params import Params, Run, load
 from stages.process import exit_on_mistake
-from stages.training.budget import plans, step_flops, trains
+from stages.training.budget import outline, plans, step_flops, trains
 
 
 def main() -> None:
@@ -44,19 +41,13 @@ def show(params: Params, console: Console) -> None:
 def _row(params: Params, run: Run) -> list[str]:
     if run.is_public:
         return [run.learnt[0], *["–"] * 5]  # what others did; its size is known once it is here
-    num_params = sum(weight.numel() for weight in _model(params, run).parameters())
+    num_params = sum(weight.numel() for weight in outline(params, run).parameters())
     cells = [run.objective["name"], str(run.model["num_layers"]), f"{num_params / 1e6:.2f}M"]
     if not trains(run):
         return [*cells, "–", "–", "–"]
     tokens = run.training.num_steps * run.training.batch_rows * run.training.max_tokens
     operations = run.training.num_steps * step_flops(params, run)
     return [*cells, str(run.training.num_steps), f"{tokens / 1e6:.2f}M", f"{operations:.1e}"]
-
-
-def _model(params: Params, run: Run) -> Any:
-    vocab_size = params.tokenizers[run.tokenizer].vocab_size
-    with torch.device("meta"):
-        return build("models", run.model, vocab_size, where="model")
 
 
 if __name__ == "__main__":

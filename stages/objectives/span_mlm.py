@@ -11,8 +11,14 @@ from torch import Tensor, nn
 from stages.models._backbone import Backbone
 from stages.models._blocks import embedding_table
 from stages.models._heads import Headed, gather
-from stages.objectives._masking import check_probs, corrupt
-from stages.objectives._objective import Objective, Terms, cross_entropy
+from stages.objectives._masking import (
+    MASK_PROB,
+    RANDOM_PROB,
+    REPLACE_PROB,
+    MaskedObjective,
+    corrupt,
+)
+from stages.objectives._objective import Terms, cross_entropy
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
 from stages.text.packing import Row
 from stages.text.tokenizer import BOS_ID, EOS_ID, NUM_SPECIAL, Tokenizer, Vocabulary
@@ -20,7 +26,7 @@ from stages.text.tokenizer import BOS_ID, EOS_ID, NUM_SPECIAL, Tokenizer, Vocabu
 POSITION_WIDTH = 200  # of the boundary objective's position embedding
 
 
-class SpanMLM(Objective):
+class SpanMLM(MaskedObjective):
     """Spans of whole words are chosen, and masked, replaced or kept as one; the model gives back
     what their tokens were, each from its own state ("span_mlm") and again from the states just
     outside its span and its position in it ("boundary").
@@ -32,33 +38,32 @@ class SpanMLM(Objective):
     The spans are the same with and without ``boundary_objective``.
     """
 
-    architectures = ("encoder",)
-
     def __init__(
         self,
         vocabulary: Vocabulary,
         max_tokens: int,
         *,
-        mask_prob: float = 0.15,
-        replace_prob: float = 0.8,
-        random_prob: float = 0.1,
+        mask_prob: float = MASK_PROB,
+        replace_prob: float = REPLACE_PROB,
+        random_prob: float = RANDOM_PROB,
         geometric_p: float = 0.2,
         max_span_words: int = 10,
         boundary_objective: bool = True,
     ) -> None:
-        super().__init__(vocabulary, max_tokens)
-        if not 0 < mask_prob < 1:
-            raise ValueError(f"mask_prob must lie between 0 and 1, not {mask_prob}")
-        check_probs(replace_prob, random_prob)
+        super().__init__(
+            vocabulary,
+            max_tokens,
+            mask_prob=mask_prob,
+            replace_prob=replace_prob,
+            random_prob=random_prob,
+        )
         if not 0 < geometric_p <= 1:
             raise ValueError(f"geometric_p must be in (0, 1], not {geometric_p}")
         if max_span_words < 1:
             raise ValueError(f"max_span_words must be at least 1, not {max_span_words}")
-        self.mask_prob, self.replace_prob, self.random_prob = mask_prob, replace_prob, random_prob
         self.boundary_objective = boundary_objective
         weights = (1 - geometric_p) ** np.arange(max_span_words)
         self.length_probs = weights / weights.sum()  # of 1, 2, ... words
-        self.capacity = math.ceil(mask_prob * max_tokens)
 
     def head(self, backbone: Backbone) -> nn.Module:
         if not self.boundary_objective:
@@ -160,10 +165,11 @@ class SpanMLM(Objective):
         return terms
 
     def flops(self, model: Headed, batch: Batch) -> int:
-        assert batch.labels is not None
-        number = batch.labels.numel()
-        total = model.backbone.flops(batch) + model.backbone.unembed_flops(number)
-        return total + (model.head.flops(number) if self.boundary_objective else 0)
+        total = super().flops(model, batch)
+        if self.boundary_objective:
+            assert batch.labels is not None
+            total += model.head.flops(batch.labels.numel())
+        return total
 
     def for_validation(self) -> "SpanMLM":
         """The paper's spans and rates, and the first term alone, which runs with and without the

@@ -14,7 +14,7 @@ import torch
 from stages.components import build, component_class
 from stages.models._backbone import Backbone, TransformerBackbone
 from stages.models._heads import Headed
-from stages.params import Budget, Params, Run
+from stages.params import Params, Run
 from stages.seeding import stream
 from stages.text.packing import Row
 from stages.text.tokenizer import Tokenizer, Vocabulary
@@ -44,22 +44,29 @@ def trains(run: Run) -> bool:
 
 def plans(params: Params) -> dict[str, Plan]:
     """The plan of every run; the settings must be valid."""
-    budget, result = params.budget, {}
-    for key, run in params.pretrain.items():
-        result[key] = Plan(_num_steps(params, budget, run), _num_layers(params, budget, run))
-    return result
+    cost = step_flops if params.budget.matched == "flops" else _step_tokens
+    reference = params.pretrain[params.budget.reference]
+    whole = reference.training.num_steps * cost(params, reference)
+
+    def num_steps(run: Run) -> int:
+        if params.budget.matched == "none" or not trains(run):
+            return run.training.num_steps
+        return max(1, round(whole / cost(params, run)))
+
+    return {
+        key: Plan(num_steps(run), _num_layers(params, run)) for key, run in params.pretrain.items()
+    }
 
 
-def _num_layers(params: Params, budget: Budget, run: Run) -> int:
+def _num_layers(params: Params, run: Run) -> int:
     """With matched parameters both halves of an encoder-decoder together have those of an encoder
     of its dimensions, as nearly as whole layers allow."""
     given = run.model.get("num_layers", 0)
-    if budget.matched != "parameters" or run.model["name"] != "encoder_decoder":
+    if params.budget.matched != "parameters" or run.model["name"] != "encoder_decoder":
         return given
-    vocab_size = _vocab_size(params, run)
-    backbone = _backbone(params, run)
+    backbone = outline(params, run)
     assert isinstance(backbone, TransformerBackbone)
-    dims = backbone.dims
+    dims, vocab_size = backbone.dims, backbone.vocab_size
     most = num_params("encoder", vocab_size, dims).total
 
     def excess(layers: int) -> int:
@@ -69,17 +76,8 @@ def _num_layers(params: Params, budget: Budget, run: Run) -> int:
     return min(range(1, given + 1), key=excess)
 
 
-def _num_steps(params: Params, budget: Budget, run: Run) -> int:
-    """So many that the run sees the tokens, or takes the operations, of the reference."""
-    training, reference = run.training, params.pretrain[budget.reference]
-    if budget.matched == "none" or not trains(run):
-        return training.num_steps
-    if budget.matched == "flops":
-        whole = reference.training.num_steps * step_flops(params, reference)
-        return max(1, round(whole / step_flops(params, run)))
-    of_reference = reference.training.batch_rows * reference.training.max_tokens
-    whole = reference.training.num_steps * of_reference
-    return max(1, round(whole / (training.batch_rows * training.max_tokens)))
+def _step_tokens(params: Params, run: Run) -> int:
+    return run.training.batch_rows * run.training.max_tokens
 
 
 def step_flops(params: Params, run: Run) -> int:
@@ -90,25 +88,19 @@ def step_flops(params: Params, run: Run) -> int:
     begins = np.arange(training.max_tokens) % 16 == 0
     row = Row(tokens, documents, Row(tokens, documents), starts_sentence=begins)
     rngs = [stream(0, "budget", i) for i in range(training.batch_rows)]
-    objective = _objective(params, run)
+    vocabulary = AnyWords(params.tokenizers[run.tokenizer].vocab_size)
+    objective = build("objectives", run.objective, vocabulary, training.max_tokens, where="")
     batch = objective.collate([row] * training.batch_rows, rngs=rngs)
+    backbone = outline(params, run)
     with torch.device("meta"):
-        backbone = _backbone(params, run)
         if objective.has_teacher:
-            objective.learn_from(_backbone(params, params.pretrain[run.parent]), backbone)
+            objective.learn_from(outline(params, params.pretrain[run.parent]), backbone)
         own = objective.flops(Headed(backbone, objective.head(backbone)), batch)
         return 3 * own + objective.frozen_flops(batch)
 
 
-def _objective(params: Params, run: Run) -> Any:
-    vocabulary = AnyWords(_vocab_size(params, run))
-    return build("objectives", run.objective, vocabulary, run.training.max_tokens, where="")
-
-
-def _backbone(params: Params, run: Run) -> Backbone:
+def outline(params: Params, run: Run) -> Backbone:
+    """The run's model without storage for its weights."""
+    vocab_size = params.tokenizers[run.tokenizer].vocab_size
     with torch.device("meta"):
-        return build("models", run.model, _vocab_size(params, run), where="")
-
-
-def _vocab_size(params: Params, run: Run) -> int:
-    return params.tokenizers[run.tokenizer].vocab_size
+        return build("models", run.model, vocab_size, where="model")
