@@ -12,7 +12,7 @@ from stages.components import build, check, component_class, names, unknown
 from stages.models._backbone import Backbone
 from stages.params import HUB, NONE, Params, Run
 from stages.process import run_stage
-from stages.tasks._labels import KINDS
+from stages.text.labelled import KINDS
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL, Vocabulary
 from stages.training.budget import plans, trains
 

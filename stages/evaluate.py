@@ -25,15 +25,14 @@ from stages.evaluation.trials import (
 )
 from stages.params import Params, entry
 from stages.process import run_stage
-
-ACCURACY = {"classification": "accuracy", "tagging": "word_accuracy"}
+from stages.text.labelled import answer
 
 
 def main(params: Params, task: str) -> None:
     entry(params.tasks, task, where="tasks")
     about = read_json(Path("data/tasks", task, "examples", "task.json"))
     labels = read_jsonl(Path("data/tasks", task, "test_labels.jsonl"))
-    gold = {row["id"]: row["label"] if "label" in row else " ".join(row["tags"]) for row in labels}
+    gold = {row["id"]: answer(row) for row in labels}
 
     discard_unlisted(Path("data/finetuned", task), params.pretrain)
     runs = [Path("data/finetuned", task, run) for run in params.pretrain]
@@ -51,7 +50,8 @@ def main(params: Params, task: str) -> None:
                 **asdict(trial),
                 metric=about["metric"],
                 value=score(about["metric"], *pair),
-                accuracy=score(ACCURACY[about["kind"]], *pair),
+                other_metric=about["other_metric"],
+                other_value=score(about["other_metric"], *pair),
             )
             trials.append(scored)
 

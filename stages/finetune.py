@@ -4,7 +4,8 @@ import multiprocessing
 import resource
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -25,6 +26,7 @@ from stages.params import Params, entry
 from stages.process import die_with_parent, run_stage
 from stages.seeding import torch_stream
 from stages.tasks._task import Example, Task
+from stages.text.labelled import answer
 from stages.training.checkpoint import WEIGHTS, load_weights, save_weights
 from stages.training.device import Device, resolve
 from stages.training.finetuning import FinetuningData, in_order_of_length
@@ -164,7 +166,7 @@ class Bench:
         """One trial: train, keep the weights of the best epoch, predict the test inputs."""
         began = time.monotonic()
         settings = self.params.finetune.methods[cell.method].training
-        examples = self.train[: self._budget(cell.label_budget)]
+        examples = self._first(self._budget(cell.label_budget))
         model = self._model(cell, method)
         method.before_training(model, self._batches(self.train + self.validation + self.test))
         num_trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
@@ -183,7 +185,7 @@ class Bench:
             after_step=watch.after_step,
         )
         watch.restore_best()
-        predictions = self.predict(model, self.test)
+        predictions = self.predict(model, self.rows["test"], self.test)
         if self._keeps(cell):
             name = f"{cell.method}-{cell.label_budget}-{cell.finetune_seed}.safetensors"
             save_weights(model, weights / name, trained_only=True)
@@ -206,24 +208,28 @@ class Bench:
         )
 
     @torch.no_grad()
-    def predict(self, model: Headed, examples: list[Example]) -> list[str]:
-        """A prediction for each example, in the order of the examples."""
+    def predict(
+        self, model: Headed, rows: Sequence[Mapping[str, Any]], examples: list[Example]
+    ) -> list[str]:
+        """A prediction for each row, in their order, from those for its examples."""
         model.eval()
-        found: dict[str, str] = {}
+        found: dict[str, dict[int, Any]] = defaultdict(dict)
         for part in in_order_of_length(examples, batch_examples=PREDICTED_AT_ONCE):
             batch = self.task.collate(part, rngs=[]).to(self.device.torch)
             with self.device.autocast():
                 predictions = self.task.predict(model, batch, part)
-            found |= {e.id: p for e, p in zip(part, predictions, strict=True)}
-        return [found[example.id] for example in examples]
+            for example, prediction in zip(part, predictions, strict=True):
+                found[example.id][example.window] = prediction
+        return [
+            self.task.combine(row, [found[row["id"]][i] for i in sorted(found[row["id"]])])
+            for row in rows
+        ]
 
     def score(self, model: Headed) -> float:
-        """The task's metric on the validation examples."""
-        gold = [
-            " ".join(row["tags"]) if "tags" in row else row["label"]
-            for row in self.rows["validation"]
-        ]
-        return metrics.score(self.task_record["metric"], gold, self.predict(model, self.validation))
+        """The task's metric on the validation rows."""
+        rows = self.rows["validation"]
+        predicted = self.predict(model, rows, self.validation)
+        return metrics.score(self.task_record["metric"], [*map(answer, rows)], predicted)
 
     def _model(self, cell: Cell, method: Method) -> Headed:
         where = f"pretrain.{self.run_key}.model"
@@ -252,6 +258,11 @@ class Bench:
         """The number of labels; 'all' and more than there are is all of them."""
         here = len(self.rows["train"])
         return here if label_budget == "all" else min(int(label_budget), here)
+
+    def _first(self, num_labels: int) -> list[Example]:
+        """The examples of the first rows of train."""
+        ids = {row["id"] for row in self.rows["train"][:num_labels]}
+        return [example for example in self.train if example.id in ids]
 
     def _largest_budget(self) -> int:
         return max(self._budget(str(b)) for b in self.params.finetune.label_budgets)

@@ -12,7 +12,7 @@ from stages.params import Params, Task, entry
 from stages.process import run_stage
 from stages.seeding import stream
 from stages.sources._source import SPLITS, Labelled, Source, Split, same_input
-from stages.tasks._labels import KINDS, METRICS
+from stages.text.labelled import KINDS, metrics_of
 
 FOLDER = Path("data/tasks")
 COMPONENTS = Path(__file__).parent / "tasks"
@@ -36,14 +36,16 @@ def main(params: Params, key: str) -> None:
     check_kind(found, name, where=where)
     examples, removed = without_duplicates(found)
     examples = sampled(examples, task, name, where=where)
-    check_labels(examples, name, where=where)
+    if KINDS[name].has_classes:
+        check_labels(examples, name, where=where)
 
-    target = KINDS[name][1]
+    target, metrics = KINDS[name].target, metrics_of(task.task)
     about = {
         "task": task.task,
         "kind": name,
-        "labels": sorted({label for e in examples["train"] for label in labels_of(e)}),
-        "metric": METRICS[name],
+        "labels": sorted(count_labels(examples["train"])),
+        "metric": metrics[0],
+        "other_metric": metrics[1],
         "code": sha256(COMPONENTS / f"{name}.py"),
         "num_examples": {split: len(examples[split]) for split in SPLITS},
         "num_labels": {split: count_labels(examples[split]) for split in SPLITS},
@@ -67,7 +69,9 @@ def main(params: Params, key: str) -> None:
 
 
 def labels_of(example: Labelled) -> list[str]:
-    return example.row["tags"] if "tags" in example.row else [example.row["label"]]
+    """The classes that a row is an example of; none if its answer is free text."""
+    row = example.row
+    return row["tags"] if "tags" in row else [row["label"]] if "label" in row else []
 
 
 def count_labels(examples: Iterable[Labelled]) -> dict[str, int]:
@@ -78,7 +82,7 @@ def check_kind(examples: list[Labelled], name: str, *, where: str) -> None:
     """Raises ValueError unless the source's examples are of the task's kind."""
     if not examples:
         raise ValueError(f"{where}.source: no labelled example was found")
-    needed = KINDS[name]
+    needed = (*KINDS[name].inputs, KINDS[name].target)
     for example in examples:
         if not set(needed) <= example.row.keys():
             given = ", ".join(example.row)

@@ -45,7 +45,9 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     raw = raw_params({name: RUNS[name] for name in RUN_NAMES})
     task = Path("data/tasks/tag")
     (task / "examples").mkdir(parents=True)
-    write_json(task / "examples/task.json", {"kind": "tagging", "metric": "entity_f1"})
+    write_json(
+        task / "examples/task.json", {"metric": "entity_f1", "other_metric": "word_accuracy"}
+    )
     gold = [{"id": f"id{i}", "tags": tags.split()} for i, tags in enumerate(GOLD)]
     write_jsonl(task / "test_labels.jsonl", gold)
     for name, answers in zip(RUN_NAMES, (GOLD, ["O O O", "B-Y O", "B-X"]), strict=True):
@@ -76,7 +78,7 @@ def write_run(folder: Path, answers: list[str]) -> None:
 def test_scores_are_those_of_the_predictions_whatever_their_order(params: Params) -> None:
     evaluate.main(params, "tag")
     trials = read(Path("data/evaluated/tag/trials.csv"), Scored)
-    assert [(trial.run, trial.value, trial.accuracy) for trial in trials] == [
+    assert [(trial.run, trial.value, trial.other_value) for trial in trials] == [
         ("encoder_mlm", 1.0, 1.0),
         ("decoder_causal", 0.0, pytest.approx(1 / 6)),
         ("window", pytest.approx(2 / 3), pytest.approx(5 / 6)),
@@ -133,7 +135,7 @@ def test_predictions_that_do_not_match_the_test_set_cannot_happen(
 def test_labels_that_look_like_missing_values_are_labels(params: Params) -> None:
     labels = ["None", "NA", "null", "", 'a "quoted", label']
     task = Path("data/tasks/tag")
-    write_json(task / "examples/task.json", {"kind": "classification", "metric": "accuracy"})
+    write_json(task / "examples/task.json", {"metric": "accuracy", "other_metric": "macro_f1"})
     rows = [{"id": f"id{i}", "label": label} for i, label in enumerate(labels)]
     write_jsonl(task / "test_labels.jsonl", rows)
     for run in RUN_NAMES:

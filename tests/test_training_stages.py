@@ -67,8 +67,9 @@ def params(tmp_path, monkeypatch) -> Params:
     write_jsonl(examples / "validation.jsonl", tagged[60:75])
     unlabelled = [{"id": row["id"], "words": row["words"]} for row in tagged[75:]]
     write_jsonl(examples / "test.jsonl", unlabelled)
-    task = {"task": {"name": "tagging"}, "labels": ["B-CODE", "O"], "metric": "entity_f1"}
-    write_json(examples / "task.json", task)
+    task = {"task": {"name": "tagging"}, "labels": ["B-CODE", "O"]}
+    metrics = {"metric": "entity_f1", "other_metric": "word_accuracy"}
+    write_json(examples / "task.json", task | metrics)
     params = with_encoder_decoder(load(path))
     write_plans(params)
     return params
@@ -293,13 +294,13 @@ def add_classification() -> None:
     write_jsonl(examples / "test.jsonl", [{"id": r["id"], "text": r["text"]} for r in lines[55:]])
     labels = [{"id": row["id"], "label": row["label"]} for row in lines[55:]]
     write_jsonl(Path("data/tasks/section/test_labels.jsonl"), labels)
-    task = {"task": {"name": "classification"}, "labels": ["no", "yes"], "metric": "macro_f1"}
-    write_json(examples / "task.json", task | {"kind": "classification"})
+    task = {"task": {"name": "classification"}, "labels": ["no", "yes"]}
+    metrics = {"metric": "macro_f1", "other_metric": "accuracy"}
+    write_json(examples / "task.json", task | metrics)
 
     test = read_jsonl(tags / "test.jsonl")
     gold = [{"id": row["id"], "tags": ["O"] * len(row["words"])} for row in test]
     write_jsonl(Path("data/tasks/tag/test_labels.jsonl"), gold)
-    write_json(tags / "task.json", read_json(tags / "task.json") | {"kind": "tagging"})
     for name in ("tag", "section"):
         trials.write(Path(f"data/baselines/{name}/trials.csv"), trials.Trial, [])
         path = Path(f"data/baselines/{name}/predictions.csv.gz")

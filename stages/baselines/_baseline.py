@@ -24,11 +24,6 @@ class Baseline(ABC):
         """An answer for each row: the label, or its words' tags joined by blanks."""
 
 
-def answer(row: Row) -> str:
-    """The right answer of a labelled row, written as ``predict`` writes it."""
-    return " ".join(row["tags"]) if "tags" in row else row["label"]
-
-
 def logistic(features: Any, targets: Sequence[str], C: float) -> Any:
     """A fitted logistic regression; a constant where the few labels are all the same.
 

@@ -1,7 +1,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from stages.baselines._baseline import Baseline, Row, Score, answer
+from stages.baselines._baseline import Baseline, Row, Score
+from stages.text.labelled import answer
 
 
 class Majority(Baseline):

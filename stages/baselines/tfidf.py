@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 
-from stages.baselines._baseline import Baseline, Row, Score, answer, logistic
+from stages.baselines._baseline import Baseline, Row, Score, logistic
+from stages.text.labelled import answer
 
 
 class Tfidf(Baseline):

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from stages.baselines._baseline import Baseline, Row, Score, answer, logistic
+from stages.baselines._baseline import Baseline, Row, Score, logistic
+from stages.text.labelled import answer
 
 
 class Window(Baseline):

@@ -49,7 +49,8 @@ class Scored(Trial):
 
     metric: str
     value: float
-    accuracy: float
+    other_metric: str
+    other_value: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, Protocol
 
+from stages.text.labelled import inputs_of
+
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
@@ -49,5 +51,5 @@ def split_of(key: str) -> Split:
 
 def same_input(row: dict[str, Any]) -> str:
     """Equal for rows with the same input, but for case and blanks; labels play no part."""
-    parts = row["words"] if "words" in row else [row["text"], row.get("text_pair", "")]
+    parts = row["words"] if "words" in row else [*inputs_of(row).values()]
     return "\0".join(" ".join(part.split()).casefold() for part in parts)

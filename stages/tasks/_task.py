@@ -17,12 +17,18 @@ from stages.text.tokenizer import TaskTokenizer
 class Example:
     """An encoded example; labels are IGNORE_INDEX where they are not known or do not count."""
 
-    id: str
+    id: str  # of the row that it is of
     tokens: np.ndarray  # int64 [T]
     labels: np.ndarray  # int64: one for the text, or one for each token
     pair_start: int | None = None  # where the second text of a pair begins
     word_starts: np.ndarray | None = None  # int64: where each word that was not cut begins
     num_words: int = 0
+    window: int = 0  # which of the row's, if a row is more than one example
+
+    @property
+    def key(self) -> str:
+        """No two examples have the same."""
+        return f"{self.id} {self.window}"
 
 
 class Task(ABC):
@@ -40,7 +46,8 @@ class Task(ABC):
 
     @abstractmethod
     def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
-        """Examples of rows; what is longer than ``max_tokens`` is cut."""
+        """Examples of rows, in their order; what is longer than ``max_tokens`` is cut, or is
+        more than one example (windows)."""
 
     @abstractmethod
     def loss(self, model: Headed, batch: Batch) -> dict[str, tuple[float, Any]]:
@@ -55,8 +62,14 @@ class Task(ABC):
         return 0
 
     @abstractmethod
-    def predict(self, model: Headed, batch: Batch, examples: list[Example]) -> list[str]:
-        """A prediction for each example of the batch, as it is written to a file."""
+    def predict(self, model: Headed, batch: Batch, examples: list[Example]) -> list[Any]:
+        """A prediction for each example of the batch: as it is written to a file, unless
+        ``combine`` makes that of it."""
+
+    def combine(self, row: Mapping[str, Any], predictions: list[Any]) -> str:
+        """The prediction of a row from those of its examples, in their order."""
+        (prediction,) = predictions
+        return prediction
 
     def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> Batch:
         """One padded row per example; nothing about a labelled example is random."""
@@ -71,7 +84,7 @@ class Task(ABC):
             document_ids=pad(ones, PADDING),
             segment_ids=pad(segments, 0) if has_pairs else None,
             **self.targets(examples),
-            example_ids=[example.id for example in examples],
+            example_ids=[example.key for example in examples],
         )
 
     @abstractmethod

@@ -30,6 +30,7 @@ class Classification(Task):
         *,
         pooling: Literal["auto", "mean", "first", "last"] = "auto",
         dropout: float = 0.1,
+        metric: Literal["macro_f1", "accuracy"] = "macro_f1",
     ) -> None:
         super().__init__(labels, tokenizer, max_tokens)
         self.pooling: Literal["auto", "mean", "first", "last"] = pooling

@@ -30,6 +30,7 @@ class Tagging(Task):
         *,
         label_subwords: Literal["first", "all"] = "first",
         dropout: float = 0.1,
+        metric: Literal["entity_f1", "word_accuracy"] = "entity_f1",
     ) -> None:
         super().__init__(labels, tokenizer, max_tokens)
         self.label_subwords = label_subwords

@@ -51,7 +51,7 @@ Point = tuple[str, float, int]  # key, value, step
 Row = dict[str, str]
 
 AMOUNTS = (
-    *("accuracy", "best_epoch", "num_params", "num_trained_params"),
+    *("best_epoch", "num_params", "num_trained_params"),
     *("pretrain_tokens", "pretrain_flops", "finetune_flops"),
 )
 CURVES = ("train_loss", "validation_metric")
@@ -324,6 +324,7 @@ def _trials(group: Group, parent: Record, params: Params) -> Record:
     points = [(metric, fmean(values), 0)]
     points += [(f"{metric}_std", stdev(values), 0)] if len(values) > 1 else []
     points += [(f"{metric}_by_seed", float(t["value"]), int(t["finetune_seed"])) for t in trials]
+    points += [(trials[0]["other_metric"], _mean(trials, "other_value"), 0)]
     known = [key for key in AMOUNTS if all(trial[key] for trial in trials)]
     points += [(key, _mean(trials, key), 0) for key in known]
     for (epoch,), rows in _grouped(group.epochs, "epoch").items():

@@ -64,7 +64,7 @@ def test_a_test_row_has_no_label_and_counts_in_no_loss() -> None:
     assert batch.labels is not None
     assert batch.labels.tolist() == [IGNORE_INDEX, 0]
     assert batch.num_targets == {"classification": 1}
-    assert batch.example_ids == ["1", "2"]
+    assert batch.example_ids == [example.key for example in examples]
 
 
 def test_an_empty_text_and_a_long_one_are_predicted() -> None:
