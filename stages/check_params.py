@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from stages.artifacts import replacing, write_json
+from stages.code import hashes
 from stages.components import build, check, component_class, names, unknown
 from stages.models._backbone import Backbone
 from stages.params import HUB, NONE, Params, Run
@@ -24,7 +25,6 @@ def main(params: Params) -> None:
     faults = list(find_faults(params))
     if faults:
         raise ValueError("\n".join(faults))
-    _write(DATA / "checked", "params.yaml is valid\n")
     # What a run without a parent, a corpus or a tokenizer depends on: there, and always the same.
     _write(DATA / "pretrained" / NONE, "nothing\n")
     _write(DATA / "tokenizers" / NONE, "nothing\n")
@@ -37,6 +37,42 @@ def main(params: Params) -> None:
         folder.mkdir()
         for key, plan in plans(params).items():
             write_json(folder / f"{key}.json", asdict(plan))
+    # And each stage on the code that it runs.
+    with replacing(DATA / "code") as folder:
+        for stage, modules in code_by_stage(params).items():
+            file = folder / f"{stage}.json"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_json(file, hashes(stage.partition("/")[0], *modules))
+
+
+def code_by_stage(params: Params) -> dict[str, list[str]]:
+    """The components that each stage of dvc.yaml (``stage`` or ``stage/key``) looks up by name.
+
+    A checkpoint and a prepared task hold the hashes of the code of their model and of their task,
+    so that fine-tuning, which depends on both, need not name them.
+    """
+    sources = [f"sources/{corpus.source['name']}" for corpus in params.corpora.values()]
+    found = {
+        f"prepare_corpus/{key}": [source]
+        for key, source in zip(params.corpora, sources, strict=True)
+    }
+    for key, task in params.tasks.items():
+        components = [f"sources/{task.source['name']}", f"tasks/{task.task['name']}"]
+        found[f"prepare_task/{key}"] = components
+    for key, run in params.pretrain.items():
+        components = [f"models/{run.model['name']}", f"objectives/{run.objective['name']}"]
+        found[f"pretrain/{key}"] = components
+    baselines = {f"baselines/{baseline['name']}" for baseline in params.baselines.values()}
+    methods = {f"methods/{entry.method['name']}" for entry in params.finetune.methods.values()}
+    alone = ("train_tokenizer", "encode_corpus", "evaluate", "report")
+    return (
+        found
+        | dict.fromkeys(alone, [])
+        | {
+            "fit_baseline": sorted(baselines),
+            "finetune": sorted(methods),
+        }
+    )
 
 
 def find_faults(params: Params) -> Iterator[str]:

@@ -157,6 +157,7 @@ class Bench:
             params.finetune.max_tokens,
             where=f"tasks.{task_key}.task",
         )
+        self.task.has_prefix = self.run_record["has_prefix"]
         self.rows = {split: read_jsonl(examples / f"{split}.jsonl") for split in SPLITS}
         self.train = self._encode("train", limit=self._largest_budget())
         self.validation = self._encode("validation")
@@ -291,6 +292,8 @@ class Bench:
             num_trained_params=num_trained,
             pretrain_tokens=self.account["pretrain_tokens"],
             pretrain_flops=self.account["pretrain_flops"],
+            lineage_tokens=self.account["lineage_tokens"],
+            lineage_flops=self.account["lineage_flops"],
             finetune_flops=flops,
             d_model=record["d_model"],
             num_layers=record["num_layers"],

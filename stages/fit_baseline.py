@@ -69,6 +69,8 @@ def _trial(run: str, architecture: str, task: str, label_budget: str) -> Trial:
         num_trained_params=0,
         pretrain_tokens=0,
         pretrain_flops=0,
+        lineage_tokens=0,
+        lineage_flops=0,
         finetune_flops=0,
         d_model=0,
         num_layers=0,

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from stages.artifacts import replacing, sha256, write_json, write_jsonl
+from stages.code import code_of
 from stages.components import build, unknown
 from stages.params import Params, Task, entry
 from stages.process import run_stage
@@ -15,7 +16,6 @@ from stages.sources._source import SPLITS, Labelled, Source, Split, same_input
 from stages.text.labelled import KINDS, metrics_of
 
 FOLDER = Path("data/tasks")
-COMPONENTS = Path(__file__).parent / "tasks"
 
 
 def main(params: Params, key: str) -> None:
@@ -46,7 +46,7 @@ def main(params: Params, key: str) -> None:
         "labels": sorted(count_labels(examples["train"])),
         "metric": metrics[0],
         "other_metric": metrics[1],
-        "code": sha256(COMPONENTS / f"{name}.py"),
+        "code": sha256(*code_of(f"tasks/{name}")),
         "num_examples": {split: len(examples[split]) for split in SPLITS},
         "num_labels": {split: count_labels(examples[split]) for split in SPLITS},
         "duplicates_removed": removed,

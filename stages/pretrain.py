@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from stages.artifacts import read_json, replacing, sha256, write_json
-from stages.components import STAGES, build, component_class
+from stages.code import code_of
+from stages.components import build, component_class
 from stages.models._backbone import Backbone
 from stages.models._heads import Headed, initialise_head
 from stages.objectives._objective import Objective
@@ -41,7 +42,7 @@ Account = dict[str, Any]  # numbers; None is an unknown one
 
 
 def main(params: Params, key: str) -> None:
-    run = _planned(entry(params.pretrain, key, where="pretrain"), key)
+    run = entry(params.pretrain, key, where="pretrain").planned(read_json(PLANS / f"{key}.json"))
     device = resolve(params.compute, threads=params.compute.threads)
     inputs = [
         ENCODED / run.corpus / run.tokenizer,
@@ -49,7 +50,8 @@ def main(params: Params, key: str) -> None:
         PRETRAINED / run.parent,
     ]
     settings = run.model_dump() | {"compute": device.describe()}
-    identity = fingerprint(settings, [*inputs, *code_of(run)])
+    components = (f"models/{run.model['name']}", f"objectives/{run.objective['name']}")
+    identity = fingerprint(settings, [*inputs, *code_of("pretrain", *components)])
     resumable = Resumable(f"pretrain/{key}", identity)
 
     where = f"pretrain.{key}"
@@ -106,6 +108,7 @@ def main(params: Params, key: str) -> None:
                 "num_layers": backbone.num_layers,
                 "objective": run.learnt[0],
                 "corpus": run.learnt[1],
+                "has_prefix": objective.has_prefix,
                 # A public checkpoint is built anew from this folder, which has all that it needs.
                 "model": run.model | ({"path": str(PRETRAINED / key)} if run.is_public else {}),
                 "settings": settings,
@@ -115,14 +118,6 @@ def main(params: Params, key: str) -> None:
         )
     _write_timing(TIMINGS / f"{key}.json", resumable.wall_time_s(), account, device)
     resumable.clear()
-
-
-def _planned(run: Run, key: str) -> Run:
-    """The run as the matched budget has it (stages/training/budget.py)."""
-    plan = read_json(PLANS / f"{key}.json")
-    training = run.training.model_copy(update={"num_steps": plan["num_steps"]})
-    model = run.model | ({"num_layers": plan["num_layers"]} if plan["num_layers"] else {})
-    return run.model_copy(update={"model": model, "training": training})
 
 
 @contextmanager
@@ -141,16 +136,6 @@ def _teacher(run: Run, vocab_size: int) -> Backbone:
     teacher: Backbone = build("models", settings, vocab_size, where=f"pretrain.{run.parent}.model")
     load_weights(teacher, parent / WEIGHTS)
     return teacher.requires_grad_(False).eval()
-
-
-def code_of(run: Run) -> list[Path]:
-    """The code that makes this run; dvc.yaml lists the same files."""
-    components = [("models", run.model["name"]), ("objectives", run.objective["name"])]
-    files = [STAGES / "pretrain.py", STAGES / "seeding.py", STAGES / "artifacts.py"]
-    for folder, name in components:
-        files += [*sorted((STAGES / folder).glob("_*.py")), STAGES / folder / f"{name}.py"]
-    files += sorted((STAGES / "text").glob("*.py"))
-    return files + [f for f in sorted((STAGES / "training").glob("*.py")) if f.stem != "tracking"]
 
 
 def _train(

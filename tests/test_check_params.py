@@ -342,8 +342,8 @@ def test_what_it_writes_is_the_same_whatever_is_valid(tmp_path, monkeypatch) -> 
     check_params.main(params)
     written = {p.relative_to(tmp_path): p.read_text() for p in tmp_path.rglob("*") if p.is_file()}
     plans = {f"plans/{run}.json" for run in params.pretrain}
-    assert {str(p) for p in written} == plans | {
-        "checked",
+    code = {f"code/{stage}.json" for stage in check_params.code_by_stage(params)}
+    assert {str(p) for p in written} == plans | code | {
         "pretrained/none",
         "tokenizers/none",
         "encoded/none/unigram",

@@ -31,6 +31,8 @@ TRIAL = {
     "num_trained_params": 10,
     "pretrain_tokens": 10,
     "pretrain_flops": 10**13,
+    "lineage_tokens": 20,
+    "lineage_flops": 10**13,
     "finetune_flops": 10,
     "d_model": 4,
     "num_layers": 1,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from stages import prepare_task
 from stages.artifacts import read_json, read_jsonl, sha256
+from stages.code import code_of
 from stages.params import Params, Task
 from stages.prepare_task import stratified_order, without_duplicates
 from stages.seeding import stream
@@ -65,7 +66,7 @@ def test_the_task_describes_itself() -> None:
     about = read_json(EXAMPLES / "task.json")
     assert about["kind"] == "classification" and about["metric"] == "macro_f1"
     assert about["labels"] == sorted(LABELS)
-    assert about["code"] == sha256(Path(prepare_task.__file__).parent / "tasks/classification.py")
+    assert about["code"] == sha256(*code_of("tasks/classification"))
     for split in ("train", "validation"):
         rows = read_jsonl(EXAMPLES / f"{split}.jsonl")
         assert about["num_examples"][split] == len(rows)

@@ -20,7 +20,8 @@ from tests.synthetic_study import RUNS, public, raw_params, write_study
 REPOSITORY = Path(__file__).parents[1]
 COLUMNS = (
     "study,run,architecture,objective,method,task,corpus,pretrain_seed,finetune_seed,"
-    "label_budget,num_params,num_trained_params,pretrain_tokens,pretrain_flops,finetune_flops,"
+    "label_budget,num_params,num_trained_params,pretrain_tokens,pretrain_flops,"
+    "lineage_tokens,lineage_flops,finetune_flops,"
     "metric,value"
 )
 SOME = {name: RUNS[name] for name in ("encoder_mlm", "encoder_scratch")}

@@ -218,6 +218,11 @@ def _finetuned(
         NUM_SPECIAL,  # no text is encoded here
         where=f"tasks.{trial.task}.task",
     )
+    if read_json(PRETRAINED / run / "run.json")["has_prefix"]:
+        raise ValueError(
+            f"pretrain.{run}.objective: a fine-tuned model that sees its input in both directions "
+            "has no counterpart in transformers, whose decoders are causal"
+        )
     if about["task"]["name"] not in ("classification", "tagging"):
         raise ValueError(f"tasks.{trial.task}: {about['task']['name']} cannot be exported")
     model = Headed(backbone.for_tokens(), task.head(backbone))

@@ -22,7 +22,8 @@ T = TypeVar("T")
 class Trial:
     """What was trained. A baseline has the architecture of its name, method "classical", corpus
     and objective "none", and zeros. A public checkpoint has objective "hub" and as corpus its path;
-    what its pretraining took is not known."""
+    what its pretraining took is not known. A lineage is a run with all that it came from: its
+    parents and teachers."""
 
     run: str
     architecture: str
@@ -37,6 +38,8 @@ class Trial:
     num_trained_params: int
     pretrain_tokens: int | None
     pretrain_flops: int | None
+    lineage_tokens: int | None
+    lineage_flops: int | None
     finetune_flops: int
     d_model: int
     num_layers: int

@@ -30,6 +30,7 @@ class Objective(ABC):
     architectures: ClassVar[tuple[str, ...]]  # those it fits
     trains: ClassVar[bool] = True
     has_teacher: ClassVar[bool] = False  # then the run's parent teaches and is not gone on from
+    has_prefix: ClassVar[bool] = False  # then a decoder sees what comes before in both directions
     compares_documents: bool = False  # then each row comes with another, ``Row.other``
 
     def __init__(self, vocabulary: Any, max_tokens: int) -> None:

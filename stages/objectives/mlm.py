@@ -32,11 +32,12 @@ class MLM(MaskedObjective):
         nsp   <bos> A <eos> C <eos>  C is as many tokens of another row's document, 1 (BERT)
         sop   <bos> B <eos> A <eos>  the texts have changed places, 1 (ALBERT)
 
-    The other row is any of the corpus, so by chance C may be of A's own document. The loss is the
-    sum of both means. A row keeps its length and documents: the last token of a document's text
-    makes room for the inner <eos>, and where the row has cut the document its outermost tokens give
-    way to <bos> and <eos>. Unlike in the papers the texts are not made of whole sentences, since a
-    row may hold a few words of a document; they are split where a word begins.
+    The other row is any of the corpus, so by chance C may be of A's own document; where that row
+    has no text that could be C, the document stays as it is. The loss is the sum of both means. A
+    row keeps its length and documents: the last token of a document's text makes room for the inner
+    <eos>, and where the row has cut the document its outermost tokens give way to <bos> and <eos>.
+    Unlike in the papers the texts are not made of whole sentences, since a row may hold a few words
+    of a document; they are split where a word begins.
     """
 
     def __init__(
@@ -121,23 +122,22 @@ class MLM(MaskedObjective):
         text = document[1:-1]  # its last token will make room for the inner <eos>
         words = np.flatnonzero(self.vocabulary.starts_word[text])
         quarter = len(text) // 4
-        splits = [at for at in words[1:-1] if quarter <= at < len(text) - quarter]
+        splits = [at for at in words[1:-1].tolist() if quarter <= at < len(text) - quarter]
+        text = text[:-1]
         if len(document) < LEAST_PAIR or not splits:
             return None
+        if self.next_sentence == "nsp":
+            assert other is not None
+            runs = _Runs(other, self.vocabulary.starts_word, whole=bool(document[-1] == EOS_ID))
+            # A split is possible, be the label what it may, only where a false text can be had.
+            splits = [at for at in splits if runs.of_length(len(text) - at)]
+            if not splits:
+                return None
         split = int(rng.choice(splits))
-        text = text[:-1]
         first, second, label = text[:split], text[split:], int(rng.integers(2))
         if label and self.next_sentence == "nsp":
-            assert other is not None
-            run = _run(
-                other,
-                len(second),
-                self.vocabulary.starts_word,
-                to_word_end=bool(document[-1] == EOS_ID),
-                rng=rng,
-            )
-            # Without a run of the length there the continuation stays, and is called one.
-            return (first, second, 0) if run is None else (first, run, 1)
+            possible = runs.of_length(len(second))
+            return first, possible[rng.integers(len(possible))], 1
         if label:
             # Whole words change places; what may be a part of a word, which only the beginning and
             # the end of a document cut by the row can be, would tell the order and stays.
@@ -164,26 +164,28 @@ class MLM(MaskedObjective):
         return total
 
 
-def _run(
-    row: Row,
-    length: int,
-    starts_word: np.ndarray,
-    *,
-    to_word_end: bool,
-    rng: np.random.Generator,
-) -> np.ndarray | None:
-    """So many tokens of the text of one document of a row, each such run as likely; None if no
-    document has as many.
+class _Runs:
+    """The texts of another row that may stand in for a true continuation: each begins with a word
+    and ends as the true one does.
 
-    Like a true continuation a run begins with a word. It ends with one if ``to_word_end``: a text
-    that broke off in a word would give away that it does not end the document.
+    That of a ``whole`` document lacks the last token of the document's text; where the row has cut
+    a document its text breaks off anywhere. What ended otherwise would give itself away.
     """
-    runs = []
-    for document in np.split(row.tokens, np.flatnonzero(np.diff(row.document_ids)) + 1):
-        ended = bool(document[-1] == EOS_ID)
-        text = document[int(document[0] == BOS_ID) : len(document) - int(ended)]
-        boundaries = np.append(starts_word[text], ended)
-        for begin in range(len(text) - length + 1):
-            if boundaries[begin] and (boundaries[begin + length] or not to_word_end):
-                runs.append(text[begin : begin + length])
-    return runs[rng.integers(len(runs))] if runs else None
+
+    def __init__(self, row: Row, starts_word: np.ndarray, *, whole: bool) -> None:
+        self._whole = whole
+        self._texts = []
+        for document in np.split(row.tokens, np.flatnonzero(np.diff(row.document_ids)) + 1):
+            ended = bool(document[-1] == EOS_ID)
+            if ended or not whole:
+                begin, end = int(document[0] == BOS_ID), len(document) - ended - whole
+                self._texts.append((document[begin:end], starts_word[document[begin:end]]))
+
+    def of_length(self, length: int) -> list[np.ndarray]:
+        """All that have so many tokens."""
+        found = []
+        for text, is_begin in self._texts:
+            last = len(text) - length
+            begins = np.flatnonzero(is_begin[: max(last + 1, 0)])
+            found += [text[at : at + length] for at in begins if at == last or not self._whole]
+        return found

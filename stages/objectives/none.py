@@ -1,4 +1,4 @@
-"""No objective: the weights stay as drawn, or as the parent's. From scratch, for comparison."""
+"""No objective: the weights stay as drawn. From scratch, for comparison; or a public checkpoint."""
 
 import numpy as np
 

@@ -31,11 +31,13 @@ Axis = Literal[
     "label budget",
 ]
 AXES: tuple[Axis, ...] = get_args(Axis)
-AMOUNTS = {  # of a trial, which no machine decides: the confounds that every contrast shows
+# Of a trial, which no machine decides: the confounds that every contrast shows. What a run's
+# parents and teachers took counts as its own.
+AMOUNTS = {
     "num_params": "parameters",
     "num_trained_params": "trained parameters",
-    "pretrain_tokens": "tokens seen",
-    "pretrain_flops": "pretraining FLOPs",
+    "lineage_tokens": "tokens seen",
+    "lineage_flops": "pretraining FLOPs",
     "finetune_flops": "fine-tuning FLOPs",
 }
 MAX_SIZE_RATIO = 2.0  # of the parameters of two architectures that are compared as one size

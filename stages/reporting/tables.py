@@ -14,7 +14,8 @@ KEYS = [
 ]
 TRIALS = [
     *KEYS,
-    *("num_params", "num_trained_params", "pretrain_tokens", "pretrain_flops", "finetune_flops"),
+    *("num_params", "num_trained_params", "pretrain_tokens", "pretrain_flops"),
+    *("lineage_tokens", "lineage_flops", "finetune_flops"),
     *("metric", "value"),
 ]
 COSTS = [

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from stages.models._backbone import Backbone
 from stages.models._heads import Headed, LinearHead
@@ -32,7 +33,12 @@ class Example:
 
 
 class Task(ABC):
-    """Turns labelled rows into examples, examples into a batch and a batch into a loss."""
+    """Turns labelled rows into examples, examples into a batch and a batch into a loss.
+
+    To a model that was pretrained with a prefix (``has_prefix``) the whole input is one.
+    """
+
+    has_prefix: bool = False
 
     def __init__(self, labels: list[str], tokenizer: TaskTokenizer, max_tokens: int) -> None:
         self.labels = labels
@@ -78,11 +84,13 @@ class Task(ABC):
             np.arange(len(e.tokens)) >= (len(e.tokens) if e.pair_start is None else e.pair_start)
             for e in examples
         ]
+        input_ids = pad([example.tokens for example in examples], self.tokenizer.pad_id)
         has_pairs = any(example.pair_start is not None for example in examples)
         return Batch(
-            input_ids=pad([example.tokens for example in examples], self.tokenizer.pad_id),
+            input_ids=input_ids,
             document_ids=pad(ones, PADDING),
             segment_ids=pad(segments, 0) if has_pairs else None,
+            visible=torch.ones_like(input_ids, dtype=torch.bool) if self.has_prefix else None,
             **self.targets(examples),
             example_ids=[example.key for example in examples],
         )

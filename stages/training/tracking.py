@@ -52,7 +52,7 @@ Row = dict[str, str]
 
 AMOUNTS = (
     *("best_epoch", "num_params", "num_trained_params"),
-    *("pretrain_tokens", "pretrain_flops", "finetune_flops"),
+    *("pretrain_tokens", "pretrain_flops", "lineage_tokens", "lineage_flops", "finetune_flops"),
 )
 CURVES = ("train_loss", "validation_metric")
 NOTE = "mlflow.note.content"

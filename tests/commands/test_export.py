@@ -97,7 +97,12 @@ def write_run(tmp_path, monkeypatch, unigram) -> Callable[..., Any]:
             "model": {"name": architecture, **DIMENSIONS, **options},
             "training": {"max_tokens": 64},
         }
-        about = {"architecture": architecture, "settings": settings, "fingerprint": "f"}
+        about = {
+            "architecture": architecture,
+            "settings": settings,
+            "fingerprint": "f",
+            "has_prefix": False,
+        }
         write_json(folder / "run.json", about)
         return model
 
@@ -375,7 +380,10 @@ def test_a_model_of_no_family_is_refused(write_run) -> None:
     write_run("encoder", {})
     record = Path("data/pretrained/run/run.json")
     settings = {"model": {"name": "bilstm", "d_model": 32}, "training": {"max_tokens": 64}}
-    write_json(record, {"architecture": "bilstm", "settings": settings, "fingerprint": "f"})
+    write_json(
+        record,
+        {"architecture": "bilstm", "settings": settings, "fingerprint": "f", "has_prefix": False},
+    )
     with pytest.raises(ValueError, match="bilstm models have no counterpart in transformers"):
         export.export("run", None, Path("out"))
 

@@ -189,7 +189,7 @@ def test_a_public_checkpoint_is_compared_with_another_as_a_whole_and_with_no_run
     assert found["bert", "bert_later"].level_b == "google-bert/bert-base-uncased at 1111111"
     assert found["bert", "gpt2"].level_b == "openai-community/gpt2"
     assert "tokens seen: unknown v. unknown" in found["bert", "gpt2"].confounds
-    assert found["bert", "gpt2"].row()["pretrain_tokens_a"] is None
+    assert found["bert", "gpt2"].row()["lineage_tokens_a"] is None
     methods = [c for c in results.contrasts if c.axis == "method" and c.a.group == "bert"]
     assert methods and not any("unknown" in fault for c in methods for fault in c.confounds)
 

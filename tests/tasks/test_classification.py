@@ -91,6 +91,18 @@ def test_prediction_does_not_depend_on_the_batch() -> None:
         torch.testing.assert_close(together, alone[0] + alone[1])
 
 
+def test_a_prefix_is_seen_in_both_directions() -> None:
+    """To a decoder that was pretrained so; else a later word changes no earlier state."""
+    for has_prefix in (False, True):
+        of = task()
+        of.has_prefix = has_prefix
+        rows = [{"id": "1", "text": "a class of it"}, {"id": "2", "text": "a class"}]
+        long, short = (of.collate([example], rngs=[]) for example in of.encode(rows))
+        decoder = small_model("decoder").eval()
+        alike = torch.allclose(decoder(long)[:, :2], decoder(short)[:, :2], atol=1e-5)
+        assert alike != has_prefix
+
+
 def test_pooling_is_the_architectures_or_what_is_asked_for() -> None:
     assert task().head(small_model("encoder")).pooling == "mean"
     assert task().head(small_model("decoder")).pooling == "last"

@@ -1,0 +1,67 @@
+"""The code that a result comes from: a stage's file, all that it imports, and what those import.
+
+``check_params`` writes the hashes of each stage's files into ``data/code/``, and DVC runs a stage
+again when its own record changes. So that which code a stage depends on is derived and not
+declared, and dvc.lock holds one line of it per stage rather than twenty.
+"""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from stages.artifacts import sha256
+from stages.components import STAGES
+
+# Their edit must run nothing again.
+EXEMPT = {
+    "check_params": "refuses what is wrong, and else changes no result",
+    "code": "says what results come from and makes none",
+    "components": "builds what is named from checked values",
+    "params": "checks values, which stand in the commands, and passes them on",
+    "process": "parses a stage's command, and ends it",
+    "training/tracking": "shows results and makes none",
+}
+
+
+def code_of(*modules: str) -> list[Path]:
+    """The files below ``stages/`` that run when ``modules`` do, such as ``pretrain`` and
+    ``models/encoder``: components, being looked up by name, are told."""
+    found: set[str] = set()
+    waiting = set(modules)
+    while waiting:
+        found |= waiting
+        waiting = {name for module in waiting for name in _imports(module)} - found - EXEMPT.keys()
+    return sorted(_file(module) for module in found)
+
+
+def hashes(*modules: str) -> dict[str, str]:
+    """The hash of each of these files, by its path below ``stages/``."""
+    return {file.relative_to(STAGES).as_posix(): _hash(file) for file in code_of(*modules)}
+
+
+@cache
+def _hash(file: Path) -> str:
+    return sha256(file)
+
+
+def _file(module: str) -> Path:
+    return STAGES / f"{module}.py"
+
+
+@cache
+def _imports(module: str) -> frozenset[str]:
+    """The modules below ``stages/`` that one imports, wherever in it the import stands."""
+    tree = ast.parse(_file(module).read_text(encoding="utf-8"))
+    named = {name.removeprefix("stages.").replace(".", "/") for name in _names(tree)}
+    return frozenset(name for name in named if _file(name).is_file())
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """``from stages.text import batch`` may name a module or what is in one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
