@@ -88,7 +88,7 @@ def find_faults(params: Params) -> Iterator[str]:
     for key, task in params.tasks.items():
         where = f"tasks.{key}"
         yield from _source_faults(task.source, f"{where}.source", labelled=True)
-        yield from _fault_of(lambda t=task, w=where: _check_task(t.task, f"{w}.task"))
+        yield from _fault_of(lambda t=task, w=where: _check_task(params, t.task, f"{w}.task"))
         for budget in params.finetune.label_budgets:
             if budget != "all" and task.num_train != "all" and int(budget) > int(task.num_train):
                 yield f"finetune.label_budgets: {budget} is more than {where}.num_train"
@@ -318,9 +318,14 @@ def _source_faults(source: Mapping[str, Any], where: str, *, labelled: bool) -> 
         yield f"{where}: {error}"
 
 
-def _check_task(entry: Mapping[str, Any], where: str) -> None:
-    _check("tasks", entry, where)
+def _check_task(params: Params, entry: Mapping[str, Any], where: str) -> None:
+    settings = _check("tasks", entry, where)
     assert _name(entry) in KINDS
+    task: Any = component_class("tasks", _name(entry), where=where)
+    try:
+        task.check(params.finetune.max_tokens, **settings)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _check(folder: str, entry: Mapping[str, Any], where: str) -> dict[str, Any]:

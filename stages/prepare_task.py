@@ -34,6 +34,8 @@ def main(params: Params, key: str) -> None:
     source: Source = build("sources", task.source, where=f"{where}.source")
     found = list(source.examples())
     check_kind(found, name, where=where)
+    if name == "span_qa":
+        check_answers(found, no_answer=bool(task.task.get("no_answer", False)), where=where)
     examples, removed = without_duplicates(found)
     examples = sampled(examples, task, name, where=where)
     if KINDS[name].has_classes:
@@ -89,6 +91,33 @@ def check_kind(examples: list[Labelled], name: str, *, where: str) -> None:
             raise ValueError(
                 f"{where}.task: {name} needs {' and '.join(needed)}, but {example.id} has {given}"
             )
+
+
+def check_answers(examples: Iterable[Labelled], *, no_answer: bool, where: str) -> None:
+    """Raises ValueError unless every answer stands in its context where it says it does, and
+    questions without an answer are ones that the task may leave open."""
+    for example in examples:
+        context, answers = example.row["context"], example.row["answers"]
+        if not isinstance(answers, list) or not all(
+            isinstance(one, dict) and {"text", "answer_start"} <= one.keys() for one in answers
+        ):
+            raise ValueError(
+                f"{where}.source: the answers of row {example.id} must be a list of text and "
+                f"answer_start, as SQuAD has it, not {answers!r}"
+            )
+        if not answers and not no_answer:
+            raise ValueError(
+                f"{where}.task.no_answer: is false, but the question of row {example.id} has none; "
+                "true lets a prediction be that there is no answer"
+            )
+        for one in answers:
+            text, start = one["text"], one["answer_start"]
+            if not text.strip() or start < 0 or context[start : start + len(text)] != text:
+                raise ValueError(
+                    f"{where}.source: the context of row {example.id} has, where answer_start is "
+                    f"{start}, {context[max(start, 0) : start + len(text)]!r}, not the answer "
+                    f"{text!r}"
+                )
 
 
 def without_duplicates(

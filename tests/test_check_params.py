@@ -117,6 +117,11 @@ def test_the_studies_that_are_shipped_have_no_fault(path) -> None:
         ("path: requirements.lock", "path: nowhere.txt", "no such file or folder: nowhere.txt"),
         ("name: installed_docs", "name: installed", "corpora.prose.source.name: unknown"),
         ("{name: tagging", "{name: taging", "tasks.tag.task.name: unknown 'taging'"),
+        (
+            "{name: tagging, label_subwords: first}",
+            "{name: span_qa, stride: 500}",
+            "tasks.tag.task: stride 500 and max_question_tokens 64 leave no room",
+        ),
         ("label_subwords: first", "label_subwords: some", "tasks.tag.task.label_subwords: input"),
         ("label_budgets: [50]", "label_budgets: [500]", "500 is more than tasks.tag.num_train"),
         ("label_budgets: [50]", "label_budgets: [50, 50]", "label_budgets: must not repeat"),

@@ -1,7 +1,9 @@
 """A task keeps its test labels apart, its test texts out of train, and its samples nested."""
 
 import json
+import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ from stages import prepare_task
 from stages.artifacts import read_json, read_jsonl, sha256
 from stages.code import code_of
 from stages.params import Params, Task
-from stages.prepare_task import stratified_order, without_duplicates
+from stages.prepare_task import check_answers, stratified_order, without_duplicates
 from stages.seeding import stream
-from stages.sources._source import SPLITS, Labelled, same_input
+from stages.sources._source import SPLITS, Document, Labelled, same_input
+from stages.text.labelled import answer
 
 FOLDER = Path("data/tasks/own")
 EXAMPLES = FOLDER / "examples"
@@ -191,3 +194,64 @@ def test_one_label_is_no_task() -> None:
     Path("reviews.csv").write_text("text,label\n")
     with pytest.raises(ValueError, match="tasks.own.source: no labelled example was found"):
         prepare_task.main(params(), "own")
+
+
+ANSWERS = [{"text": "Ada", "answer_start": 7}]
+QUESTIONS = [
+    Labelled(f"q{i}", split, {"question": f"{i}?", "context": "It was Ada.", "answers": ANSWERS})
+    for split, numbers in zip(SPLITS, (range(5), range(5, 7), range(7, 9)), strict=True)
+    for i in numbers
+]
+
+
+class Questions:
+    """A source of them."""
+
+    def check(self, *, labelled: bool) -> None: ...
+
+    def documents(self) -> Iterator[Document]:
+        return iter([])
+
+    def examples(self) -> Iterator[Labelled]:
+        return iter(QUESTIONS)
+
+    def versions(self) -> dict[str, str]:
+        return {}
+
+
+def test_answers_of_test_stand_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare_task, "build", lambda *_, **__: Questions())
+    prepare_task.main(params("span_qa", num_validation=2), "own")
+    about = read_json(EXAMPLES / "task.json")
+    assert about["labels"] == [] and about["kind"] == "span_qa"
+    assert (about["metric"], about["other_metric"]) == ("squad_f1", "exact_match")
+    for split in ("train", "validation"):
+        assert all(row["answers"] == ANSWERS for row in read_jsonl(EXAMPLES / f"{split}.jsonl"))
+    test = read_jsonl(EXAMPLES / "test.jsonl")
+    assert {frozenset(row) for row in test} == {frozenset({"id", "question", "context"})}
+    gold = [(row["id"], answer(row)) for row in read_jsonl(FOLDER / "test_labels.jsonl")]
+    assert gold == [(row["id"], '["Ada"]') for row in test]
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        (
+            [{"text": "Ada", "answer_start": 6}],
+            "own.source: the context of row q has, where answer_start is 6, ' Ad', not the answer",
+        ),
+        ([{"text": "", "answer_start": 2}], "row q has, where answer_start is 2, '', not the"),
+        ([{"text": "Ada", "answer_start": -4}], "row q has, where answer_start is -4"),
+        ("Ada", "own.source: the answers of row q must be a list of text and answer_start"),
+        ([], "own.task.no_answer: is false, but the question of row q has none"),
+    ],
+)
+def test_an_answer_that_is_not_where_it_says_is_named_with_its_row(answers, message) -> None:
+    wrong = Labelled("q", "train", QUESTIONS[0].row | {"answers": answers})
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_answers([*QUESTIONS, wrong], no_answer=False, where="own")
+
+
+def test_a_question_may_have_no_answer_if_the_task_says_so() -> None:
+    none = Labelled("q", "train", QUESTIONS[0].row | {"answers": []})
+    check_answers([*QUESTIONS, none], no_answer=True, where="own")

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages import encode_corpus, evaluate, finetune, pretrain, train_tokenizer
+from stages import encode_corpus, evaluate, finetune, fit_baseline, pretrain, train_tokenizer
 from stages.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.components import build
 from stages.evaluation import trials
@@ -121,6 +121,58 @@ def test_from_text_to_predictions(params) -> None:
     assert all(len(p.prediction.split()) == len(words[p.id]) for p in predictions)
     kept = sorted(path.name for path in (folder / "weights").iterdir())
     assert kept == ["full-50-1.safetensors", "linear_probe-50-1.safetensors"]
+
+
+def add_questions() -> dict[str, str]:
+    """A task of questions about contexts of several windows; returns the contexts by row."""
+    examples = Path("data/tasks/ask/examples")
+    examples.mkdir(parents=True)
+    contexts = [" ".join(document)[:400] for document in documents()[:16]]
+    rows = []
+    for i, context in enumerate(contexts):
+        text = context.split()[i]
+        answers = [{"text": text, "answer_start": context.index(text)}] if i % 4 else []
+        question = f"Which word has the number {i}?"
+        rows.append({"id": str(i), "question": question, "context": context, "answers": answers})
+    write_jsonl(examples / "train.jsonl", rows[:8])
+    write_jsonl(examples / "validation.jsonl", rows[8:12])
+    hidden = [{key: row[key] for key in ("id", "question", "context")} for row in rows[12:]]
+    write_jsonl(examples / "test.jsonl", hidden)
+    labels = [{"id": row["id"], "answers": row["answers"]} for row in rows[12:]]
+    write_jsonl(Path("data/tasks/ask/test_labels.jsonl"), labels)
+    task = {"name": "span_qa", "no_answer": True, "stride": 16, "max_question_tokens": 24}
+    metrics = {"metric": "squad_f1", "other_metric": "exact_match"}
+    about = {"task": task, "kind": "span_qa", "labels": []} | metrics
+    write_json(examples / "task.json", about)
+    return {row["id"]: row["context"] for row in hidden}
+
+
+def test_questions_about_contexts_of_several_windows_from_rows_to_scores(params) -> None:
+    contexts = add_questions()
+    ask = params.tasks["tag"].model_copy(update={"task": {"name": "span_qa", "no_answer": True}})
+    settings = {"label_budgets": ["all"], "seeds": [1], "max_tokens": 64}
+    params = params.model_copy(
+        update={
+            "tasks": {"ask": ask},
+            "pretrain": {"encoder_scratch": params.pretrain["encoder_scratch"]},
+            "finetune": params.finetune.model_copy(update=settings),
+            "baselines": {"sliding_window": {"name": "sliding_window"}},
+        }
+    )
+    train_tokenizer.main(params, "unigram")
+    for folder in ("encoded/none/unigram", "pretrained/none"):
+        Path("data", folder).write_text("nothing\n")
+    pretrain.main(params, "encoder_scratch")
+    finetune.main(params, "encoder_scratch", "ask")
+    fit_baseline.main(params, "ask")
+    evaluate.main(params, "ask")
+    scored = trials.read(Path("data/evaluated/ask/trials.csv"), trials.Scored)
+    assert [trial.method for trial in scored] == ["full", "linear_probe", "classical"]
+    assert all(0 <= trial.other_value <= trial.value <= 1 for trial in scored)
+    path = Path("data/finetuned/ask/encoder_scratch/predictions.csv.gz")
+    predictions = trials.read(path, trials.Prediction)
+    assert [p.id for p in predictions] == [*contexts, *contexts]
+    assert all(p.prediction in contexts[p.id] for p in predictions)
 
 
 MAX_TOKENS = 32

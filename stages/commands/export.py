@@ -210,6 +210,8 @@ def _finetuned(
     Raises ValueError if its method or task has added what a plain model has not.
     """
     about = read_json(TASKS / trial.task / "examples" / "task.json")
+    if about["task"]["name"] not in ("classification", "tagging"):
+        raise ValueError(f"tasks.{trial.task}: {about['task']['name']} cannot be exported")
     task: Task = build(
         "tasks",
         about["task"],
@@ -223,8 +225,6 @@ def _finetuned(
             f"pretrain.{run}.objective: a fine-tuned model that sees its input in both directions "
             "has no counterpart in transformers, whose decoders are causal"
         )
-    if about["task"]["name"] not in ("classification", "tagging"):
-        raise ValueError(f"tasks.{trial.task}: {about['task']['name']} cannot be exported")
     model = Headed(backbone.for_tokens(), task.head(backbone))
     trained = load_file(FINETUNED / trial.task / run / "weights" / trial.file)
     shapes = {name: weight.shape for name, weight in model.state_dict().items()}

@@ -1,14 +1,20 @@
 """Scores of predictions in 0..1, each computed once over the whole test set.
 
-An answer is one string: a label, or the tags of a text's words joined by blanks.
+An answer is one string: a label, the tags of a text's words joined by blanks, or the text that
+answers a question, of which the right ones are a JSON list.
 """
 
+import json
+import re
+import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def score(metric: str, gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The value of ``macro_f1``, ``accuracy``, ``entity_f1`` or ``word_accuracy``."""
+    """The value of the metric of this name, one of METRICS."""
     assert len(gold) == len(predicted) > 0, "one prediction for each example"
     return float(METRICS[metric](gold, predicted))
 
@@ -64,10 +70,54 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     return found
 
 
+def exact_match(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """The share of questions whose predicted text is that of a right answer, but for case,
+    punctuation, articles and blanks (the script of SQuAD 2.0; Rajpurkar et al. 2016, 2018)."""
+    return _mean_of_questions(lambda right, found: right == found, gold, predicted)
+
+
+def squad_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """The F1 of the words of the predicted text and of the right answer nearest to it, mean over
+    questions; but for the same things as ``exact_match``. Where one of the two is empty both
+    must be.
+
+    Our own, since torchmetrics needs torch, ``evaluate`` loads its code from a hub, and
+    transformers 5 has it no more.
+    """
+    return _mean_of_questions(_overlap, gold, predicted)
+
+
+def _mean_of_questions(
+    of: Callable[[list[str], list[str]], float], gold: Sequence[str], predicted: Sequence[str]
+) -> float:
+    """The mean over questions of the best that the right answers give."""
+    total = 0.0
+    for answers, prediction in zip(gold, predicted, strict=True):
+        right = [words for text in json.loads(answers) if (words := normalised_words(text))]
+        found = normalised_words(prediction)
+        total += max(float(of(words, found)) for words in right or [[]])
+    return total / len(gold)
+
+
+def _overlap(right: list[str], found: list[str]) -> float:
+    if not right or not found:
+        return float(right == found)
+    num_same = (Counter(right) & Counter(found)).total()
+    return 2 * num_same / (len(right) + len(found))
+
+
+def normalised_words(text: str) -> list[str]:
+    """In lower case, without punctuation and without English articles, in this order."""
+    letters = text.lower().translate(WITHOUT_PUNCTUATION)
+    return re.sub(r"\b(a|an|the)\b", " ", letters).split()
+
+
 def _words(gold: str, predicted: str) -> list[tuple[str, str]]:
     pairs = list(zip(gold.split(), predicted.split(), strict=False))
     assert len(pairs) == len(gold.split()) == len(predicted.split()), "one tag for each word"
     return pairs
 
 
-METRICS = {f.__name__: f for f in (macro_f1, accuracy, entity_f1, word_accuracy)}
+METRICS = {
+    f.__name__: f for f in (macro_f1, accuracy, entity_f1, word_accuracy, squad_f1, exact_match)
+}

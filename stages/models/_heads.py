@@ -3,7 +3,8 @@
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from stages.models._backbone import Pooling
@@ -58,6 +59,122 @@ class PooledHead(LinearHead):
         self, states: Float[Tensor, "B T D"], document_ids: Int[Tensor, "B T"]
     ) -> Float[Tensor, "B C"]:
         return super().forward(pool(states, document_ids, self.pooling))
+
+
+class StartEndHead(LinearHead):
+    """Each token's logit for being the first of the answer, and for being its last (BERT; Devlin
+    et al. 2019, sections 4.2 and 4.3).
+
+    Class 0 of both is that there is no answer, read off the first token or, where that has seen
+    nothing else (``no_answer``), off the last; class 1 + t is token t.
+    """
+
+    def __init__(
+        self, d_model: int, max_length: int, *, dropout: float, no_answer: Pooling
+    ) -> None:
+        super().__init__(d_model, 2, dropout=dropout)
+        self.max_length = max_length
+        self.no_answer: Pooling = no_answer
+
+    def forward(  # type: ignore[override]
+        self,
+        states: Float[Tensor, "B T D"],
+        document_ids: Int[Tensor, "B T"],
+        candidates: Bool[Tensor, "B T"],
+    ) -> dict[str, Float[Tensor, "B 1+T"]]:
+        logits = super().forward(states).float()
+        no_answer = pool(logits, document_ids, self.no_answer).unsqueeze(1)
+        tokens = logits.masked_fill(~candidates.unsqueeze(-1), -torch.inf)
+        start, end = torch.cat([no_answer, tokens], dim=1).unbind(dim=-1)
+        return {"start": start, "end": end}
+
+    def classes(self, ends: Int[Tensor, "B 2"], length: int) -> dict[str, Int[Tensor, " B"]]:
+        """The right class of each term, from those of the first and of the last token."""
+        return {"start": ends[:, 0], "end": ends[:, 1]}
+
+    def scores(
+        self, logits: dict[str, Float[Tensor, "B C"]], length: int
+    ) -> tuple[Float[Tensor, " B"], Float[Tensor, "B T L"]]:
+        """Of no answer, and of each span of 1 + l tokens that begins with token t: the logits of
+        its ends, added."""
+        start, end = logits["start"], logits["end"]
+        longest = min(self.max_length, length)
+        spans = start[:, 1:, None] + following(end[:, 1:], longest, beyond=-torch.inf)
+        return start[:, 0] + end[:, 0], spans
+
+    def flops(self, num_rows: int, length: int) -> int:  # type: ignore[override]
+        return super().flops(num_rows * length)
+
+
+class SpanHead(nn.Module):
+    """A logit of each span of at most ``max_length`` tokens, from the states of its two ends and
+    the mean of its states, by a hidden layer of ReLUs (after Lee et al. 2016, who have the ends
+    alone).
+
+    Class 0 is that there is no answer, from the state of the first token or, where that has seen
+    nothing else (``no_answer``), from that of the last; class 1 + t L + l is the span of 1 + l
+    tokens that begins with token t.
+    """
+
+    def __init__(
+        self, d_model: int, max_length: int, *, d_span: int, dropout: float, no_answer: Pooling
+    ) -> None:
+        super().__init__()
+        self.max_length = max_length
+        self.no_answer: Pooling = no_answer
+        self.dropout = nn.Dropout(dropout)
+        # The layer on [start; end; mean], as a sum of one on each: spans share most of the work.
+        self.start = nn.Linear(d_model, d_span)
+        self.end = nn.Linear(d_model, d_span, bias=False)
+        self.mean = nn.Linear(d_model, d_span, bias=False)
+        self.score = nn.Linear(d_span, 1, bias=False)
+
+    def forward(
+        self,
+        states: Float[Tensor, "B T D"],
+        document_ids: Int[Tensor, "B T"],
+        candidates: Bool[Tensor, "B T"],
+    ) -> dict[str, Float[Tensor, "B C"]]:
+        states = self.dropout(states)
+        longest = min(self.max_length, states.shape[1])
+        lengths = torch.arange(1, longest + 1, device=states.device)[:, None]
+        before = F.pad(self.mean(states).float().cumsum(dim=1), (0, 0, 1, 0))
+        sums = following(before[:, 1:], longest) - before[:, :-1, None]
+        ends = following(self.end(states), longest)
+        hidden = F.relu(self.start(states).unsqueeze(2) + ends + sums / lengths)
+        inside = candidates.unsqueeze(2) & following(candidates, longest)
+        spans = self.score(hidden).squeeze(-1).float().masked_fill(~inside, -torch.inf)
+        # A span of the one token; itself its start, its end and its mean.
+        one = pool(states, document_ids, self.no_answer)
+        no_answer = self.score(F.relu(self.start(one) + self.end(one) + self.mean(one))).float()
+        return {"span": torch.cat([no_answer, spans.flatten(1)], dim=1)}
+
+    def classes(self, ends: Int[Tensor, "B 2"], length: int) -> dict[str, Int[Tensor, " B"]]:
+        """The right class, from those that a ``StartEndHead`` gives to the span's first and last
+        token in rows of ``length`` tokens."""
+        first, last = ends.unbind(dim=1)
+        spans = 1 + (first - 1) * min(self.max_length, length) + last - first
+        return {"span": torch.where(first > 0, spans, first)}
+
+    def scores(
+        self, logits: dict[str, Float[Tensor, "B C"]], length: int
+    ) -> tuple[Float[Tensor, " B"], Float[Tensor, "B T L"]]:
+        """Of no answer, and of each span of 1 + l tokens that begins with token t."""
+        no_answer, spans = logits["span"][:, 0], logits["span"][:, 1:]
+        return no_answer, spans.unflatten(1, (length, -1))
+
+    def flops(self, num_rows: int, length: int) -> int:
+        d_model, d_span = self.start.in_features, self.start.out_features
+        spans = length * min(self.max_length, length) + 1
+        return 2 * num_rows * d_span * (3 * (length + 1) * d_model + spans)
+
+
+def following(
+    values: Shaped[Tensor, "B T *D"], longest: int, *, beyond: float = 0
+) -> Shaped[Tensor, "B T L *D"]:
+    """The value of each token and of the ``longest`` - 1 after it; ``beyond`` behind the row."""
+    room = (0, 0) * (values.dim() - 2) + (0, longest - 1)
+    return F.pad(values, room, value=beyond).unfold(1, longest, 1).movedim(-1, 2)
 
 
 def pool(

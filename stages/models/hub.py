@@ -30,7 +30,7 @@ from transformers.utils import logging
 from stages.artifacts import sha256
 from stages.models._backbone import Backbone
 from stages.text.batch import PADDING, Batch
-from stages.text.tokenizer import TaskTokenizer
+from stages.text.tokenizer import TaskTokenizer, without_blanks
 
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
 VOCABULARY = (  # what the configuration and a tokenizer are read from
@@ -231,6 +231,17 @@ class _Tokenizer(TaskTokenizer):
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         return self._encoded(self._texts, texts)["input_ids"]
+
+    def encode_with_offsets(
+        self, texts: list[str]
+    ) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        found = self._encoded(self._texts, texts, return_offsets_mapping=True)
+        return [
+            (ids, without_blanks(text, offsets))
+            for text, ids, offsets in zip(
+                texts, found["input_ids"], found["offset_mapping"], strict=True
+            )
+        ]
 
     def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         found = self._encoded(self._words, [list(row) for row in rows], is_split_into_words=True)

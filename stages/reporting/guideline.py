@@ -151,7 +151,7 @@ def _bound(value: float) -> str:
 
 
 def metric_name(metric: str) -> str:
-    return metric.replace("_", " ").replace("f1", "F1")
+    return metric.replace("_", " ").replace("f1", "F1").replace("squad", "SQuAD")
 
 
 def _count(cell: Cell) -> str:

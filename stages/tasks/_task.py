@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from stages.models._backbone import Backbone
-from stages.models._heads import Headed, LinearHead
+from stages.models._heads import Headed
 from stages.text.batch import PADDING, Batch, pad
 from stages.text.tokenizer import TaskTokenizer
 
@@ -24,6 +25,7 @@ class Example:
     pair_start: int | None = None  # where the second text of a pair begins
     word_starts: np.ndarray | None = None  # int64: where each word that was not cut begins
     num_words: int = 0
+    offsets: np.ndarray | None = None  # int64 [T, 2]: the context's characters of each token
     window: int = 0  # which of the row's, if a row is more than one example
 
     @property
@@ -46,8 +48,13 @@ class Task(ABC):
         self.tokenizer = tokenizer
         self.max_tokens = max_tokens
 
+    @classmethod  # noqa: B027 (most settings go together)
+    def check(cls, max_tokens: int, **settings: Any) -> None:
+        """Raises ValueError for settings of params.yaml that do not go together, or not with
+        texts of ``max_tokens``; before there is a tokenizer."""
+
     @abstractmethod
-    def head(self, backbone: Backbone) -> LinearHead:
+    def head(self, backbone: Backbone) -> nn.Module:
         """A head for the states of ``backbone``, its weights not yet drawn."""
 
     @abstractmethod

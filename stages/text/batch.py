@@ -7,6 +7,7 @@ Legend of the letters in shapes, here and everywhere in ``stages/``:
     U  decoder tokens of a row  H  num_heads
     M  predicted positions of   C  classes of a task
        a row                    P  pairs of texts of a row
+                                L  tokens of the longest span
 """
 
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,7 @@ class Batch:
     visible: Bool[Tensor, "B T"] | None = None  # a prefix, which a decoder sees in both directions
     decoder_input_ids: Int[Tensor, "B U"] | None = None
     decoder_document_ids: Int[Tensor, "B U"] | None = None
+    candidates: Bool[Tensor, "B T"] | None = None  # the tokens that an answer may be made of
     pair_positions: Int[Tensor, "B P"] | None = None  # the first token of each pair
     pair_labels: Int[Tensor, "B P"] | None = None  # 0 if its texts stand as they did, 1 if not
     example_ids: list[str] = field(default_factory=list)

@@ -3,6 +3,7 @@
 Readable without torch, since what prepares, scores and fits a baseline has no need of it.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,9 @@ class Kind:
 KINDS = {
     "classification": Kind(("text",), "label", ("macro_f1", "accuracy"), optional=("text_pair",)),
     "tagging": Kind(("words",), "tags", ("entity_f1", "word_accuracy")),
+    "span_qa": Kind(
+        ("question", "context"), "answers", ("squad_f1", "exact_match"), has_classes=False
+    ),
 }
 
 
@@ -39,5 +43,11 @@ def inputs_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answer(row: Mapping[str, Any]) -> str:
-    """The right answer, written as a prediction is: a label, or words' tags joined by blanks."""
+    """The right answer, written as a prediction is: a label, or words' tags joined by blanks.
+
+    Of a question it is a JSON list of the texts that are right, and a prediction is one of them;
+    "[]" where there is no answer, which is predicted as "".
+    """
+    if "answers" in row:
+        return json.dumps([one["text"] for one in row["answers"]], ensure_ascii=False)
     return " ".join(row["tags"]) if "tags" in row else row["label"]

@@ -50,6 +50,17 @@ class TaskTokenizer(ABC):
         """The ids of each text, without special tokens."""
 
     @abstractmethod
+    def encode_with_offsets(
+        self, texts: list[str]
+    ) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """The ids of each text, and which of its characters each id stands for: from the first
+        number to before the second, blanks around them left out.
+
+        They count in the text as it was given, whatever the tokenizer makes of it. Ids that are
+        parts of one character all stand for it; an id of blanks stands for none.
+        """
+
+    @abstractmethod
     def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         """The ids of each word of each row, which may be none."""
 
@@ -73,6 +84,15 @@ class Tokenizer(Vocabulary, TaskTokenizer):
     def encode(self, texts: list[str]) -> list[list[int]]:
         return self._processor.encode(texts, num_threads=1)
 
+    def encode_with_offsets(
+        self, texts: list[str]
+    ) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        found = self._processor.encode(texts, return_type="offset_mapping", num_threads=1)
+        return [
+            (one["ids"], without_blanks(text, _whole_characters(one["offsets"])))
+            for text, one in zip(texts, found, strict=True)
+        ]
+
     def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         words = iter(self.encode([word for row in rows for word in row]))
         return [list(islice(words, len(row))) for row in rows]
@@ -87,6 +107,26 @@ class Tokenizer(Vocabulary, TaskTokenizer):
         """Bool [V]: whether the piece begins a word (carries sentencepiece's blank)."""
         pieces = [self._processor.id_to_piece(i) for i in range(self._processor.get_piece_size())]
         return np.array([p.startswith("▁") for p in pieces] + [True] * NUM_SENTINELS)
+
+
+def without_blanks(text: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same parts of a text, less the blanks at their ends; of blanks alone nothing is left."""
+    parts = []
+    for begin, end in offsets:
+        begin += len(text[begin:end]) - len(text[begin:end].lstrip())
+        parts.append((begin, begin + len(text[begin:end].rstrip())))
+    return parts
+
+
+def _whole_characters(offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The pieces of one character (its bytes, the letters of a ligature) stand for it;
+    sentencepiece gives it to the last of them and nothing to the others."""
+    widened: list[tuple[int, int]] = []
+    following = -1, -1
+    for begin, end in reversed(offsets):
+        following = (begin, following[1] if begin == end == following[0] else end)
+        widened.append(following)
+    return widened[::-1]
 
 
 def train(

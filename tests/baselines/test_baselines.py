@@ -4,15 +4,18 @@ from functools import partial
 import pytest
 
 from stages.baselines.majority import Majority
+from stages.baselines.sliding_window import SlidingWindow
 from stages.baselines.tfidf import Tfidf
 from stages.baselines.window import Window, repair, shape
 from stages.components import build, names
 from stages.evaluation.metrics import entities, score
 from stages.seeding import stream
+from stages.text.labelled import KINDS, answer
 
 FRUIT = ["apple", "pear", "plum", "cherry"]
 TOOLS = ["hammer", "saw", "drill", "wrench"]
 macro_f1, entity_f1 = partial(score, "macro_f1"), partial(score, "entity_f1")
+squad_f1 = partial(score, "squad_f1")
 
 
 def texts(num: int, seed: int) -> list[dict]:
@@ -41,7 +44,7 @@ def unlabelled(rows: list[dict]) -> list[dict]:
 def test_every_baseline_says_what_it_fits_and_builds_without_settings() -> None:
     for name in names("baselines"):
         baseline = build("baselines", {"name": name}, where=f"baselines.{name}")
-        assert set(baseline.fits) <= {"classification", "tagging"} and baseline.fits
+        assert set(baseline.fits) <= set(KINDS) and baseline.fits
 
 
 def test_majority_gives_the_commonest_label_and_the_commonest_tag_for_each_word() -> None:
@@ -132,8 +135,68 @@ def test_regularisation_is_chosen_by_validation_alone() -> None:
 
 @pytest.mark.parametrize(
     "entry",
-    [{"name": "tfidf", "C": [0.0]}, {"name": "window", "window": -1}, {"name": "tfidf", "c": 1}],
+    [
+        {"name": "tfidf", "C": [0.0]},
+        {"name": "window", "window": -1},
+        {"name": "tfidf", "c": 1},
+        {"name": "sliding_window", "windows": []},
+    ],
 )
 def test_a_wrong_setting_is_refused_with_its_place(entry: dict) -> None:
     with pytest.raises(ValueError, match=r"baselines\.mine"):
         build("baselines", entry, where="baselines.mine")
+
+
+NAMES = ["Ada", "Bela", "Cleo", "Dora", "Ezra", "Finn"]
+MADE = ["a kite", "a boat", "a lamp", "a drum", "a coat", "a book"]
+
+
+def questions(num: int, seed: int, *, none: float = 0.0) -> list[dict]:
+    """Who made a thing, of a text of six; or of a thing that is not in it."""
+    rng = stream(seed, "questions")
+    rows = []
+    for i in range(num):
+        names, things = rng.permutation(NAMES), rng.permutation(MADE)
+        context = " ".join(
+            f"Long ago in {1900 + year} the clever {name} made {thing} for all of us to see."
+            for year, (name, thing) in enumerate(zip(names, things, strict=True))
+        )
+        place = int(rng.integers(6))
+        answers = [{"text": str(names[place]), "answer_start": context.index(names[place])}]
+        question = f"Who made {things[place]}?"
+        if rng.random() < none:
+            answers, question = [], "Who cooked soup?"
+        rows.append({"id": str(i), "question": question, "context": context, "answers": answers})
+    return rows
+
+
+def test_sliding_window_finds_a_name_beside_the_words_of_the_question() -> None:
+    baseline, test = SlidingWindow(), questions(30, seed=3)
+    baseline.fit(questions(30, seed=1), questions(10, seed=2), squad_f1)
+    found = baseline.predict([{k: v for k, v in row.items() if k != "answers"} for row in test])
+    assert squad_f1([*map(answer, test)], found) > 0.9
+    for row, text in zip(test, found, strict=True):
+        assert text and text in row["context"]
+
+
+def test_sliding_window_says_where_there_is_no_answer_if_some_have_none() -> None:
+    baseline, test = SlidingWindow(), questions(40, seed=3, none=0.5)
+    baseline.fit(questions(40, seed=1, none=0.5), questions(20, seed=2, none=0.5), squad_f1)
+    assert squad_f1([*map(answer, test)], baseline.predict(test)) > 0.9
+    baseline.fit(questions(40, seed=1), questions(20, seed=2, none=0.5), squad_f1)
+    assert all(baseline.predict(test))
+
+
+def test_sliding_window_of_an_empty_context_is_no_answer() -> None:
+    baseline = SlidingWindow()
+    baseline.fit(questions(4, seed=1), questions(4, seed=2), squad_f1)
+    assert baseline.predict([{"question": "Who?", "context": ""}]) == [""]
+
+
+def test_majority_of_answers_may_be_that_there_is_none() -> None:
+    majority = Majority()
+    rows = questions(30, seed=1, none=0.7)
+    majority.fit(rows, [], squad_f1)
+    assert set(majority.predict(rows)) == {""}
+    majority.fit([{"answers": [{"text": text}]} for text in "abb"], [], squad_f1)
+    assert majority.predict([{"question": "x"}, {"question": "y"}]) == ["b", "b"]

@@ -1,9 +1,12 @@
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
 from stages.evaluation.metrics import entities, score
+from stages.text.labelled import answer
 
 
 def test_entities_of_bio_tags() -> None:
@@ -62,3 +65,40 @@ def test_a_prediction_of_another_length_cannot_happen(metric: str) -> None:
         score(metric, ["O O"], ["O"])
     with pytest.raises(AssertionError):
         score(metric, ["O", "O"], ["O"])
+
+
+@pytest.mark.parametrize(
+    ("right", "found", "f1", "exact"),
+    [
+        (["Denver Broncos"], "the denver  broncos!", 1, 1),
+        (["Denver Broncos"], "Broncos", 2 / 3, 0),  # precision 1, recall 1/2
+        (["Denver Broncos", "Broncos"], "Broncos", 1, 1),  # the nearest of the right ones
+        (["two cats", "one cat and two dogs"], "two dogs", 4 / 7, 0),  # 1/2 and 4/7
+        (["a a b b c"], "b b b", 2 * 2 / (3 + 3), 0),  # repeated words count; articles do not
+        (["308"], "", 0, 0),
+        ([], "", 1, 1),  # no answer, and none given
+        ([], "308", 0, 0),
+        ([], "the", 1, 1),  # nothing is left of it
+        (["the"], "", 1, 1),
+        (["the", "308"], "", 0, 0),  # but one that leaves something is there
+        (["U.S."], "us", 1, 1),
+        (["well-known"], "well known", 0, 0),
+        (["“tea”"], "tea", 0, 0),  # ASCII punctuation alone
+    ],
+)
+def test_scores_of_a_question_by_hand(right, found, f1, exact) -> None:
+    assert score("squad_f1", [json.dumps(right)], [found]) == pytest.approx(f1)
+    assert score("exact_match", [json.dumps(right)], [found]) == exact
+
+
+def test_scores_of_questions_are_means_over_them() -> None:
+    gold, found = ['["one two"]', '["three"]', "[]"], ["one", "three", "four"]
+    assert score("squad_f1", gold, found) == pytest.approx((2 / 3 + 1) / 3)
+    assert score("exact_match", gold, found) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("row", [{"answers": []}, {"answers": [{"text": "é", "answer_start": 3}]}])
+def test_a_right_answer_scores_as_such(row) -> None:
+    texts = [one["text"] for one in row["answers"]] or [""]
+    for metric in ("squad_f1", "exact_match"):
+        assert score(metric, [answer(row)], texts) == 1

@@ -342,3 +342,17 @@ def test_the_cache_of_the_hub_is_used_without_a_network(tmp_path, monkeypatch) -
     other = {**settings, "revision": COMMIT[::-1]}
     with pytest.raises(ValueError, match=f"^path: someone/small-bert at revision {COMMIT[::-1]}"):
         Hub.tokenizer_of(other, tmp_path)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_offsets_of_tokens_count_in_the_text_as_it_was_given(family) -> None:
+    tokenizer = tokenizer_of(checkpoint(family))
+    texts = [*LINES, "  The caf\u00e9, ﬁne ", ""]
+    found = tokenizer.encode_with_offsets(texts)
+    assert [ids for ids, _ in found] == tokenizer.encode(texts)
+    for text, (ids, offsets) in zip(texts, found, strict=True):
+        assert len(ids) == len(offsets)
+        parts = [text[begin:end] for begin, end in offsets]
+        assert parts == [part.strip() for part in parts]
+        covered = {place for begin, end in offsets for place in range(begin, end)}
+        assert covered == {i for i, letter in enumerate(text) if not letter.isspace()}

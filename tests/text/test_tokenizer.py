@@ -1,7 +1,11 @@
 """Text to ids and back."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stages.text import tokenizer
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL, Tokenizer, Vocabulary
@@ -54,3 +58,41 @@ def test_a_vocabulary_that_the_text_cannot_fill_is_refused(tmp_path) -> None:
         tokenizer.train(
             ["few words"], tmp_path / "t.model", algorithm="unigram", vocab_size=50_000, threads=1
         )
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("a class", ["a", "class"]),
+        ("  a\u00a0class ", ["a", "class"]),
+        ("Ⅷ", ["Ⅷ"]),  # several letters in NFKC
+        ("漢e\u0301", ["漢", "e\u0301"]),  # several bytes; one letter in NFKC
+        ("", []),
+        (" \t ", []),
+    ],
+)
+def test_offsets_count_in_the_text_as_it_was_given(text, parts) -> None:
+    ((ids, offsets),) = small_tokenizer().encode_with_offsets([text])
+    assert [ids] == small_tokenizer().encode([text])
+    found = [text[begin:end] for begin, end in offsets]
+    assert [part for part in dict.fromkeys(found) if part] == parts
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=30), max_size=5))
+@settings(max_examples=100, deadline=None)
+def test_offsets_of_any_text_are_in_order_and_leave_blanks_out(texts) -> None:
+    found = small_tokenizer().encode_with_offsets(texts)
+    assert [ids for ids, _ in found] == small_tokenizer().encode(texts)
+    for text, (ids, offsets) in zip(texts, found, strict=True):
+        assert len(ids) == len(offsets)
+        assert all(0 <= begin <= end <= len(text) for begin, end in offsets)
+        assert all(a <= b for a, b in pairwise(begin for begin, _ in offsets))
+        parts = [text[begin:end] for begin, end in offsets]
+        assert parts == [part.strip() for part in parts]
+
+
+def test_every_letter_is_of_some_token() -> None:
+    texts = [line for document in documents()[:3] for line in document]
+    for text, (_, offsets) in zip(texts, small_tokenizer().encode_with_offsets(texts), strict=True):
+        covered = {place for begin, end in offsets for place in range(begin, end)}
+        assert {i for i, letter in enumerate(text) if not letter.isspace()} <= covered

@@ -1,0 +1,215 @@
+"""Extractive question answering: the span of a context that answers a question, if any does."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from stages.models._backbone import Backbone
+from stages.models._heads import Headed, SpanHead, StartEndHead
+from stages.tasks._task import Example, Task
+from stages.text.batch import IGNORE_INDEX, Batch, pad
+from stages.text.tokenizer import TaskTokenizer
+
+NO_ANSWER = 0  # the class of both ends; 1 + t is the token t
+FEWEST_MARKS = 2  # around a question and a context: GPT-2's
+WEIGHTS = {"start_end": {"start": 0.5, "end": 0.5}, "span": {"span": 1.0}}  # of the terms of a loss
+
+
+class SpanQA(Task):
+    """``<bos> question <eos> context <eos>``, or as the tokenizer wraps them, to the first and the
+    last token of the answer (BERT; Devlin et al. 2019, sections 4.2 and 4.3).
+
+    A context that is too long is read in windows, of which neighbours share ``stride`` tokens; a
+    window without the whole answer is taught that it has none. Of several right answers the first
+    is taught, and one of more than ``max_answer_tokens`` is not. ``head: start_end`` scores both
+    ends by themselves, ``head: span`` each span, by a hidden layer of ``d_span``.
+
+    A span's score is what it is more than that of no answer in its window, since a window's softmax
+    says nothing about the level of its logits; the best of all windows is the prediction (Alberti
+    et al. 2019). If ``no_answer``, nothing is predicted where that is below 0.
+
+    Raises ValueError for lengths that leave no room for the context.
+    """
+
+    def __init__(
+        self,
+        labels: list[str],
+        tokenizer: TaskTokenizer,
+        max_tokens: int,
+        *,
+        head: Literal["start_end", "span"] = "start_end",
+        no_answer: bool = False,
+        stride: int = 32,
+        max_question_tokens: int = 64,
+        max_answer_tokens: int = 30,
+        d_span: int = 64,
+        dropout: float = 0.1,
+        metric: Literal["squad_f1", "exact_match"] = "squad_f1",
+    ) -> None:
+        super().__init__(labels, tokenizer, max_tokens)
+        _check_room(max_tokens, stride, max_question_tokens, len(tokenizer.wrap([], [])))
+        self.head_name: Literal["start_end", "span"] = head
+        self.no_answer, self.stride = no_answer, stride
+        self.max_question_tokens, self.max_answer_tokens = max_question_tokens, max_answer_tokens
+        self.d_span, self.dropout = d_span, dropout
+
+    @classmethod
+    def check(
+        cls,
+        max_tokens: int,
+        *,
+        stride: int,
+        max_question_tokens: int,
+        max_answer_tokens: int,
+        d_span: int,
+        **others: Any,
+    ) -> None:
+        for name, least, given in (
+            ("stride", 0, stride),
+            ("max_question_tokens", 1, max_question_tokens),
+            ("max_answer_tokens", 1, max_answer_tokens),
+            ("d_span", 1, d_span),
+        ):
+            if given < least:
+                raise ValueError(f"{name} must be at least {least}, not {given}")
+        _check_room(max_tokens, stride, max_question_tokens, FEWEST_MARKS)
+
+    def head(self, backbone: Backbone) -> StartEndHead | SpanHead:
+        # BERT's first token; in a decoder the last, which alone has seen the question.
+        no_answer = "last" if backbone.pooling == "last" else "first"
+        settings: Any = {"dropout": self.dropout, "no_answer": no_answer}
+        if self.head_name == "start_end":
+            return StartEndHead(backbone.d_model, self.max_answer_tokens, **settings)
+        return SpanHead(backbone.d_model, self.max_answer_tokens, d_span=self.d_span, **settings)
+
+    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
+        questions = self.tokenizer.encode([row["question"] for row in rows])
+        contexts = list(dict.fromkeys(row["context"] for row in rows))  # each has many questions
+        encoded = self.tokenizer.encode_with_offsets(contexts)
+        found = dict(zip(contexts, encoded, strict=True))
+        return [
+            window
+            for row, question in zip(rows, questions, strict=True)
+            for window in self._windows(
+                row, question[: self.max_question_tokens], *found[row["context"]]
+            )
+        ]
+
+    def _windows(
+        self,
+        row: Mapping[str, Any],
+        question: list[int],
+        context: list[int],
+        offsets: list[tuple[int, int]],
+    ) -> list[Example]:
+        characters = np.array(offsets, dtype=np.int64).reshape(-1, 2)
+        answers = [
+            covering(characters, one["answer_start"], one["answer_start"] + len(one["text"]))
+            for one in row.get("answers", [])
+        ]
+        pair_start = len(self.tokenizer.wrap(question, [])) - len(self.tokenizer.after)
+        room = self.max_tokens - pair_start - len(self.tokenizer.after)
+        windows = []
+        for start in range(0, max(len(context) - self.stride, 1), room - self.stride):
+            tokens = self.tokenizer.wrap(question, context[start : start + room])
+            here = characters[start : start + room]
+            inside = np.zeros((len(tokens), 2), dtype=np.int64)
+            inside[pair_start : pair_start + len(here)] = here
+            labels = np.array([IGNORE_INDEX, IGNORE_INDEX])
+            if "answers" in row:
+                labels = self._labels(answers, range(start, start + len(here)), pair_start - start)
+            windows.append(
+                Example(
+                    row["id"],
+                    np.array(tokens),
+                    labels,
+                    pair_start=pair_start,
+                    offsets=inside,
+                    window=len(windows),
+                )
+            )
+        return windows
+
+    def _labels(self, answers: list[range], window: range, shift: int) -> np.ndarray:
+        """The classes of the ends of the first answer that the window holds whole."""
+        whole = [one for one in answers if one and one[0] in window and one[-1] in window]
+        short = [one for one in whole if len(one) <= self.max_answer_tokens]
+        if short:
+            return 1 + shift + np.array([short[0][0], short[0][-1]])
+        return np.full(2, IGNORE_INDEX if whole else NO_ANSWER)
+
+    def targets(self, examples: list[Example]) -> dict[str, Any]:
+        labels = torch.from_numpy(np.stack([example.labels for example in examples]))
+        counted = int((labels[:, 0] != IGNORE_INDEX).sum())
+        return {
+            "labels": labels,
+            "candidates": pad([_has_characters(example) for example in examples], 0).bool(),
+            "num_targets": dict.fromkeys(WEIGHTS[self.head_name], counted),
+        }
+
+    def loss(self, model: Headed, batch: Batch) -> dict[str, tuple[float, Any]]:
+        assert batch.labels is not None
+        logits = self._logits(model, batch)
+        classes = model.head.classes(batch.labels, batch.input_ids.shape[1])
+        return {
+            term: (
+                weight,
+                F.cross_entropy(
+                    logits[term], classes[term], ignore_index=IGNORE_INDEX, reduction="sum"
+                ),
+            )
+            for term, weight in WEIGHTS[self.head_name].items()
+        }
+
+    def flops(self, model: Headed, batch: Batch) -> int:
+        return model.backbone.flops(batch) + model.head.flops(*batch.input_ids.shape)
+
+    def predict(
+        self, model: Headed, batch: Batch, examples: list[Example]
+    ) -> list[tuple[float, int, int]]:
+        """Of each window the score of its best span, and the characters of the context where that
+        begins and ends. Of equal spans it is the one that begins first, then the shortest."""
+        no_answer, spans = model.head.scores(self._logits(model, batch), batch.input_ids.shape[1])
+        scores = (spans - no_answer[:, None, None]).cpu().numpy()
+        predictions = []
+        for score, example in zip(scores, examples, strict=True):
+            assert example.offsets is not None
+            first, more = np.unravel_index(score.argmax(), score.shape)
+            best = float(score[first, more])  # minus infinity where nothing is a candidate
+            begin, end = (0, 0)
+            if np.isfinite(best):
+                begin, end = example.offsets[first, 0], example.offsets[first + more, 1]
+            predictions.append((best, int(begin), int(end)))
+        return predictions
+
+    def combine(self, row: Mapping[str, Any], predictions: list[Any]) -> str:
+        """The best span of all windows, of equal ones that of the first."""
+        score, begin, end = max(predictions, key=lambda prediction: prediction[0])
+        return "" if self.no_answer and score < 0 else row["context"][begin:end]
+
+    @staticmethod
+    def _logits(model: Headed, batch: Batch) -> dict[str, Any]:
+        return model.head(model.backbone(batch), batch.document_ids, batch.candidates)
+
+
+def covering(offsets: np.ndarray, begin: int, end: int) -> range:
+    """The tokens from the first to the last that stand for a character of ``begin`` to ``end``."""
+    touched = (offsets[:, 0] < end) & (offsets[:, 1] > begin) & (offsets[:, 0] < offsets[:, 1])
+    found = np.flatnonzero(touched).tolist()
+    return range(found[0], found[-1] + 1) if found else range(0)
+
+
+def _check_room(max_tokens: int, stride: int, max_question_tokens: int, marks: int) -> None:
+    if max_tokens <= stride + max_question_tokens + marks:
+        raise ValueError(
+            f"stride {stride} and max_question_tokens {max_question_tokens} leave no room for the "
+            f"context: with {marks} marks they must be less than finetune.max_tokens, {max_tokens}"
+        )
+
+
+def _has_characters(example: Example) -> np.ndarray:
+    assert example.offsets is not None
+    return example.offsets[:, 0] < example.offsets[:, 1]

@@ -1,0 +1,316 @@
+"""Span question answering: windows of a context, the span that is taught and the one predicted."""
+
+import json
+from collections import defaultdict
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from stages.baselines.majority import Majority
+from stages.baselines.sliding_window import SlidingWindow
+from stages.components import build
+from stages.evaluation.metrics import score
+from stages.models._heads import Headed, initialise_head
+from stages.models.hub import Hub
+from stages.tasks._task import Example
+from stages.tasks.span_qa import NO_ANSWER, SpanQA, covering
+from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.labelled import answer
+from stages.text.tokenizer import EOS_ID
+from tests.small import ARCHITECTURES, small_model, small_tokenizer
+from tests.small_hub import checkpoint, revision_of
+
+DATASETS = Path(__file__).parents[2].parent / "shared" / "datasets"
+needs_datasets = pytest.mark.skipif(not DATASETS.exists(), reason="shared/datasets is not here")
+HEADS = ("start_end", "span")
+CONTEXT = (
+    "A class is made by a statement. The ﬁrst café has a name, “tea”, of e\u0301tudes in Ⅷ acts."
+)
+SMALL: dict[str, Any] = {"stride": 4, "max_question_tokens": 8, "max_answer_tokens": 12}
+
+
+def task(max_tokens: int = 24, **given: Any) -> SpanQA:
+    return SpanQA([], small_tokenizer(), max_tokens, **SMALL | given)
+
+
+def row(
+    text: str | None, *, context: str = CONTEXT, question: str = "what?", id: str = "1"
+) -> dict:
+    """A question with one answer, or with none."""
+    answers = [] if text is None else [{"text": text, "answer_start": context.index(text)}]
+    return {"id": id, "question": question, "context": context, "answers": answers}
+
+
+def adapted(of: SpanQA, backbone: Any) -> Headed:
+    backbone = backbone.for_tokens()
+    head = of.head(backbone)
+    initialise_head(head, generator=torch.Generator().manual_seed(1))
+    return Headed(backbone, head).eval()
+
+
+@torch.no_grad()
+def predicted(of: SpanQA, model: Headed, rows: list[dict]) -> list[str]:
+    """As the stage predicts: windows in batches, then rows from their windows."""
+    found: dict[str, list] = defaultdict(list)
+    examples = of.encode(rows)
+    for example, one in zip(
+        examples, of.predict(model, of.collate(examples, rngs=[]), examples), strict=True
+    ):
+        found[example.id].append(one)
+    return [of.combine(each, found[each["id"]]) for each in rows]
+
+
+class Oracle(nn.Module):
+    """A head whose logits are what the labels ask for."""
+
+    def __init__(self, head: Any) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self, states, document_ids, candidates) -> dict[str, torch.Tensor]:
+        labels, like = states
+        with torch.no_grad():
+            logits = self.head(like, document_ids, candidates)
+        for term, classes in self.head.classes(labels, document_ids.shape[1]).items():
+            logits[term][logits[term].isfinite()] = 0.0
+            logits[term][torch.arange(len(labels)), classes.clamp(min=0)] = 9.0
+        return logits
+
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(name) if name == "head" else getattr(self.head, name)
+
+
+class Labels(nn.Module):
+    """What the oracle reads in place of states."""
+
+    def forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        assert batch.labels is not None
+        return batch.labels, torch.zeros(*batch.input_ids.shape, 32)
+
+
+def oracle(of: SpanQA) -> Headed:
+    return Headed(Labels(), Oracle(of.head(small_model("encoder"))))
+
+
+def context_ids(example: Example) -> list[int]:
+    assert example.pair_start is not None
+    return example.tokens[example.pair_start : -1].tolist()
+
+
+@given(
+    words=st.lists(st.sampled_from(["class", "a", "ﬁne", "Ⅷ", "x.y()", "漢字"]), max_size=60),
+    max_tokens=st.integers(17, 40),
+    stride=st.integers(0, 5),
+    question=st.sampled_from(["", "what?", "which statement makes a class of its own?"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_windows_cover_every_token_and_share_the_stride(words, max_tokens, stride, question):
+    context = " ".join(words)
+    of = task(max_tokens, stride=stride)
+    examples = of.encode([row(None, context=context, question=question)])
+    ids, offsets = small_tokenizer().encode_with_offsets([context])[0]
+    asked = small_tokenizer().encode([question])[0][:8]
+    read = context_ids(examples[0])
+    for before, example in zip(examples, examples[1:], strict=False):
+        assert stride == 0 or context_ids(before)[-stride:] == context_ids(example)[:stride]
+        assert len(before.tokens) == max_tokens, "every window but the last is full"
+        read += context_ids(example)[stride:]
+        assert len(context_ids(example)) > stride, "the last window has something new"
+    assert read == ids
+    assert [example.window for example in examples] == [*range(len(examples))]
+    assert len({example.key for example in examples}) == len(examples)
+    for example in examples:
+        assert len(example.tokens) <= max_tokens
+        assert example.tokens[1 : 1 + len(asked)].tolist() == asked
+        assert example.tokens[1 + len(asked)] == example.tokens[-1] == EOS_ID
+        assert example.pair_start == len(asked) + 2
+        assert example.offsets is not None and not example.offsets[: example.pair_start].any()
+        assert all(tuple(offset) in {*offsets, (0, 0)} for offset in example.offsets.tolist())
+
+
+@pytest.mark.parametrize("text", ["A class", "ﬁrst café", "“tea”", "e\u0301tudes", "Ⅷ", "Ⅷ acts"])
+def test_the_target_is_the_answer_in_the_text_as_it_was_given(text) -> None:
+    """An answer of no more tokens than the windows share is whole in at least one of them."""
+    windows = task(stride=7).encode([row(text)])
+    holding = [window for window in windows if window.labels[0] != NO_ANSWER]
+    assert holding and len(windows) > 1
+    for window in holding:
+        assert window.offsets is not None
+        first, last = window.labels - 1
+        assert CONTEXT[window.offsets[first, 0] : window.offsets[last, 1]] == text
+
+
+def test_what_a_window_is_taught() -> None:
+    of = task(64, max_answer_tokens=5)
+    unknown = {key: value for key, value in row("class").items() if key != "answers"}
+    long = CONTEXT[:40]
+    both = row("class") | {
+        "answers": [{"text": long, "answer_start": 0}, {"text": "class", "answer_start": 2}]
+    }
+    rows = [row(None), unknown, row(long), both]
+    examples = of.encode([{**one, "id": str(i)} for i, one in enumerate(rows)])
+    labels = [example.labels.tolist() for example in examples]
+    assert len(labels) == len(rows)
+    assert labels[0] == [NO_ANSWER, NO_ANSWER]
+    assert labels[1] == labels[2] == [IGNORE_INDEX, IGNORE_INDEX]
+    assert labels[3] == of.encode([row("class")])[0].labels.tolist(), "the first that is not long"
+    assert of.collate(examples, rngs=[]).num_targets == {"start": 2, "end": 2}
+    assert task(64, head="span").collate(examples, rngs=[]).num_targets == {"span": 2}
+
+
+def test_an_answer_is_of_the_context_alone() -> None:
+    of = task()
+    batch = of.collate(of.encode([row("class")]), rngs=[])
+    assert batch.candidates is not None and batch.segment_ids is not None
+    assert not batch.candidates[batch.segment_ids == 0].any()
+    assert not batch.candidates[batch.input_ids == EOS_ID].any()
+    assert not batch.candidates[batch.document_ids == 0].any()
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_model_that_knows_the_answers_predicts_them(head) -> None:
+    """Whichever window they stand in, and that there is none."""
+    texts = ["A class", "statement", "ﬁrst café", "“tea”", "Ⅷ acts", None]
+    rows = [row(text, id=str(i)) for i, text in enumerate(texts)]
+    of = task(head=head, no_answer=True)
+    assert predicted(of, oracle(of), rows) == [text or "" for text in texts]
+    batch = of.collate(of.encode(rows), rngs=[])
+    for weight, loss in of.loss(oracle(of), batch).values():
+        assert weight in (0.5, 1.0) and loss / len(batch.input_ids) < 0.2
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("architecture", [*ARCHITECTURES, "bert"])
+def test_every_architecture_predicts_a_part_of_the_context(architecture, head) -> None:
+    of, backbone = task(head=head), None
+    if architecture == "bert":
+        folder = checkpoint("bert")
+        entry = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
+        tokenizer = Hub.tokenizer_of(entry, folder)
+        backbone = build("models", entry, tokenizer.vocab_size, where="model")
+        backbone.initialise(generator=torch.Generator())
+        of = SpanQA([], tokenizer, 24, head=head, **SMALL)
+    model = adapted(of, backbone or small_model(architecture))
+    assert model.head.no_answer == ("last" if architecture == "decoder" else "first")
+    rows = [row("class", id="1"), row("tea", id="2"), row(None, id="3", context="one")]
+    found = predicted(of, model, [*rows, row(None, id="4", context="")])
+    assert found[3] == "" and all(found[:3])
+    for one, text in zip(rows, found, strict=False):
+        assert text in one["context"] and text == text.strip()
+
+    examples = of.encode(rows)
+    together = of.loss(model, of.collate(examples, rngs=[]))
+    alone = [of.loss(model, of.collate([example], rngs=[])) for example in examples]
+    for term, (_, loss) in together.items():  # padding beside a longer text changes no loss
+        torch.testing.assert_close(loss, sum(terms[term][1] for terms in alone))
+    assert of.flops(model, of.collate(examples, rngs=[])) > 0
+
+
+def test_the_best_span_of_all_windows_and_of_equal_ones_the_first() -> None:
+    one = row(None, context="one two three")
+    windows = [(1.0, 0, 3), (2.5, 4, 7), (2.5, 8, 13)]
+    assert task().combine(one, windows) == task(no_answer=True).combine(one, windows) == "two"
+    below = [(level - 9, begin, end) for level, begin, end in windows]
+    assert task().combine(one, below) == "two"
+    assert task(no_answer=True).combine(one, below) == ""
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_tiny_model_learns_a_tiny_set(head) -> None:
+    """All answers of its few rows, some of which have none, where baselines know little."""
+    words = ["cat", "dog", "sun", "sea", "ice", "oak", "elm", "ash"]
+    rows = [
+        row(
+            None if i % 4 == 0 else words[3 * i % 8],
+            context=" ".join(words[5 * i % 8 :] + words[: 5 * i % 8]),
+            question=f"which {words[i]}?",
+            id=str(i),
+        )
+        for i in range(8)
+    ]
+    of = task(48, head=head, no_answer=True, dropout=0.0)
+    model = adapted(of, small_model("encoder", positions="learned"))
+    batch = of.collate(of.encode(rows), rngs=[])
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    model.train()
+    for _ in range(150):
+        optimizer.zero_grad()
+        terms = of.loss(model, batch)
+        torch.stack([weight * loss for weight, loss in terms.values()]).sum().div(8).backward()
+        optimizer.step()
+    gold = [answer(one) for one in rows]
+    assert score("squad_f1", gold, predicted(of, model.eval(), rows)) > 0.8
+    for baseline in (Majority(), SlidingWindow()):
+        baseline.fit(rows, rows, partial(score, "squad_f1"))
+        assert score("squad_f1", gold, baseline.predict(rows)) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"stride": -1}, "stride must be at least 0, not -1"),
+        ({"max_answer_tokens": 0}, "max_answer_tokens must be at least 1, not 0"),
+        ({"stride": 50}, "less than finetune.max_tokens, 32"),
+    ],
+)
+def test_lengths_that_do_not_go_together_are_refused(given, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        SpanQA.check(32, **SMALL | {"d_span": 8} | given)
+
+
+def test_no_window_is_without_room_for_something_new() -> None:
+    with pytest.raises(ValueError, match="leave no room for the context: with 3 marks"):
+        task(15)
+    assert len(task(16).encode([row(None, question="class " * 9, context="a " * 40)])) > 1
+
+
+@cache
+def questions(name: str) -> list[dict]:
+    articles = json.loads((DATASETS / "qa" / name).read_text(encoding="utf-8"))["data"]
+    paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
+    return [
+        {"context": p["context"]} | {key: q[key] for key in ("id", "question", "answers")}
+        for p in paragraphs
+        for q in p["qas"]
+    ]
+
+
+@needs_datasets
+def test_gold_spans_of_squad_give_the_gold_answers() -> None:
+    """All of them by the measure of SQuAD; the text itself but where a token holds more."""
+    rows = questions("xquad.en.json")
+    contexts = list(dict.fromkeys(one["context"] for one in rows))
+    found = dict(zip(contexts, small_tokenizer().encode_with_offsets(contexts), strict=True))
+    gold, recovered = [], []
+    for one in rows:
+        (right,) = one["answers"]
+        offsets = torch.tensor(found[one["context"]][1]).numpy()
+        span = covering(offsets, right["answer_start"], right["answer_start"] + len(right["text"]))
+        recovered.append(one["context"][offsets[span[0], 0] : offsets[span[-1], 1]])
+        gold.append(right["text"])
+    assert score("exact_match", [json.dumps([text]) for text in gold], recovered) == 1
+    same = sum(text == other for text, other in zip(gold, recovered, strict=True))
+    assert same / len(gold) > 0.99
+
+
+@needs_datasets
+@pytest.mark.parametrize("head", HEADS)
+def test_a_model_that_knows_the_answers_of_squad_predicts_them(head) -> None:
+    rows = questions("squad-v2.0-dev-half.json")[:60]
+    lengths: dict[str, Any] = {
+        "stride": 64,
+        "max_question_tokens": 32,
+        "max_answer_tokens": 60,
+        "d_span": 4,
+    }
+    of = SpanQA([], small_tokenizer(), 192, head=head, no_answer=True, **lengths)
+    assert len(of.encode(rows)) > 2 * len(rows)
+    gold = [answer(one) for one in rows]
+    assert 0 < sum(one == "[]" for one in gold) < len(gold)
+    assert score("squad_f1", gold, predicted(of, oracle(of), rows)) > 0.99
