@@ -10,7 +10,7 @@ import torch
 from stages.artifacts import replacing, write_json
 from stages.components import build, check, component_class, names, unknown
 from stages.models._backbone import Backbone
-from stages.params import HUB, NONE, Params, Run
+from stages.params import HUB, NONE, Method, Params, Run
 from stages.process import run_stage
 from stages.text.labelled import KINDS
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL, Vocabulary
@@ -62,8 +62,7 @@ def find_faults(params: Params) -> Iterator[str]:
     for key, baseline in params.baselines.items():
         yield from _baseline_faults(params, baseline, f"baselines.{key}")
     for key, method in params.finetune.methods.items():
-        where = f"finetune.methods.{key}.method"
-        yield from _fault_of(lambda m=method, w=where: build("methods", m.method, where=w))
+        yield from _method_faults(params, method, f"finetune.methods.{key}")
     for name in ("label_budgets", "seeds"):
         values = getattr(params.finetune, name)
         if len(set(values)) < len(values):
@@ -267,6 +266,28 @@ def _baseline_faults(params: Params, baseline: Mapping[str, Any], where: str) ->
         fits = component_class("baselines", baseline["name"], where=where).fits  # type: ignore[attr-defined]
         if not any(_name(task.task) in fits for task in params.tasks.values()):
             yield f"{where}: fits {', '.join(fits)}, and no task of the study is one"
+
+
+def _method_faults(params: Params, entry: Method, where: str) -> Iterator[str]:
+    """Of its settings, and of a ``training:`` that it lacks or has no use for."""
+    try:
+        method = build("methods", entry.method, where=f"{where}.method")
+    except ValueError as error:
+        yield str(error)
+        return
+    name = entry.method["name"]
+    if method.trains and entry.training is None:
+        yield f"{where}.training: missing; say how {name} trains"
+    if not method.trains and entry.training is not None:
+        yield f"{where}.training: {name} trains nothing; leave it out"
+    for key, task in params.tasks.items():
+        if method.fits and _name(task.task) not in method.fits:
+            kinds = ", ".join(method.fits)
+            yield f"{where}.method: {name} fits {kinds}; tasks.{key} is {_name(task.task)}"
+    num_shots = getattr(method, "num_shots", 0)
+    for budget in params.finetune.label_budgets:
+        if budget != "all" and num_shots > int(budget):
+            yield f"{where}.method.num_shots: {num_shots} is more than the label budget {budget}"
 
 
 def _source_faults(source: Mapping[str, Any], where: str, *, labelled: bool) -> Iterator[str]:

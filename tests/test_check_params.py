@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stages import check_params
-from stages.params import Params, load
+from stages.params import Method, Params, load
 from tests.small import with_encoder_decoder
 from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
 from tests.test_params import STUDIES, edited
@@ -219,6 +219,42 @@ def test_a_baseline_that_fits_no_task_is_refused() -> None:
     params = load(ROOT / "studies" / "smoke.yaml")
     only = params.model_copy(update={"tasks": {"tag": params.tasks["tag"]}})
     assert any("baselines.tfidf: fits" in fault for fault in faults_of(only))
+
+
+def with_prompts(**settings: Any) -> Params:
+    """The smoke study without its tagging, one method in place of its own."""
+    params = load(ROOT / "studies" / "smoke.yaml")
+    entry = Method(method={"name": "in_context"} | settings.pop("method", {}), **settings)
+    finetune = params.finetune.model_copy(update={"methods": {"prompted": entry}})
+    tasks, baselines = {"section": params.tasks["section"]}, {"tfidf": params.baselines["tfidf"]}
+    update = {"finetune": finetune, "tasks": tasks, "baselines": baselines}
+    return params.model_copy(update=update)
+
+
+def test_a_method_says_how_it_trains_if_it_does_and_not_if_it_does_not() -> None:
+    smoke = load(ROOT / "studies" / "smoke.yaml")
+    training = smoke.finetune.methods["full"].training
+    assert faults_of(with_prompts(method={"num_shots": 4})) == []
+    assert faults_of(with_prompts(training=training)) == [
+        "finetune.methods.prompted.training: in_context trains nothing; leave it out"
+    ]
+    full = {"full": Method(method={"name": "full"})}
+    finetune = smoke.finetune.model_copy(update={"methods": full})
+    assert faults_of(smoke.model_copy(update={"finetune": finetune})) == [
+        "finetune.methods.full.training: missing; say how full trains"
+    ]
+
+
+def test_prompts_that_cannot_be_written_are_refused() -> None:
+    assert faults_of(with_prompts(method={"num_shots": 60})) == [
+        "finetune.methods.prompted.method.num_shots: 60 is more than the label budget 50"
+    ]
+    [fault] = faults_of(with_prompts(method={"template": "{text}"}))
+    assert fault.startswith("finetune.methods.prompted.method: template: {label} must stand once")
+    tagging = {"tasks": load(ROOT / "studies" / "smoke.yaml").tasks}
+    assert faults_of(with_prompts().model_copy(update=tagging)) == [
+        "finetune.methods.prompted.method: in_context fits classification; tasks.tag is tagging"
+    ]
 
 
 SMALL = {"name": "encoder", "d_model": 64, "num_heads": 2, "d_ff": 256}

@@ -19,7 +19,7 @@ from stages.evaluation import trials
 from stages.models._backbone import Backbone
 from stages.models._heads import gather
 from stages.objectives._objective import Objective
-from stages.params import Budget, Params, Run, load
+from stages.params import Budget, Method, Params, Run, load
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
@@ -351,6 +351,39 @@ def test_a_public_checkpoint_from_its_folder_to_scores(
         assert (full.pretrain_tokens, full.d_model, full.num_layers) == (None, 32, 2)
         assert full.num_trained_params > full.num_params > probe.num_trained_params
         assert 0 < probe.finetune_flops < full.finetune_flops
+
+
+def prompted(params: Params, runs: Mapping[str, Run], **settings: Any) -> Params:
+    """The params with these runs and the one method that trains nothing."""
+    method = Method(method={"name": "in_context"} | settings)
+    finetune = params.finetune.model_copy(update={"methods": {"prompted": method}})
+    budget = Budget(matched="none", reference=next(iter(runs)))
+    update = {"pretrain": dict(runs), "finetune": finetune, "budget": budget}
+    return params.model_copy(update=update)
+
+
+def test_a_method_that_trains_nothing_leaves_predictions_alone(params) -> None:
+    add_classification()
+    decoder = changed(params.pretrain["decoder_causal"], d_model=32, d_ff=64, num_steps=4)
+    runs = {"decoder": decoder, "encoder": changed(params.pretrain["encoder_mlm"], num_steps=4)}
+    pretrained(params, runs)
+    params = prompted(params, runs, num_shots=2)
+    finetune.main(params, "decoder", "section")
+    evaluate.main(prompted(params, {"decoder": decoder}), "section")
+    scored = trials.read(Path("data/evaluated/section/trials.csv"), trials.Scored)
+    assert [trial.finetune_seed for trial in scored] == params.finetune.seeds
+    for trial in scored:
+        assert trial.num_trained_params == trial.finetune_flops == trial.best_epoch == 0
+    folder = Path("data/finetuned/section/decoder")
+    assert trials.read(folder / "history.csv", trials.Epoch) == []
+    assert not list((folder / "weights").iterdir())
+    found = trials.read(folder / "predictions.csv.gz", trials.Prediction)
+    assert {row.prediction for row in found} <= {"yes", "no"}
+
+    with pytest.raises(ValueError, match=r"prompted\.method: fits decoder; pretrain\.encoder is"):
+        finetune.main(params, "encoder", "section")
+    with pytest.raises(ValueError, match=r"finetune\.methods\.prompted\.method\.verbalisers: 'x'"):
+        finetune.main(prompted(params, runs, verbalisers=["x=y"]), "decoder", "section")
 
 
 def test_texts_longer_than_a_public_checkpoint_takes_are_refused(params, tmp_path) -> None:
