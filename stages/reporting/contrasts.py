@@ -429,7 +429,8 @@ def _confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[str, ...]:
 
 
 def _method_settings(params: Params, a: str, b: str) -> tuple[str, ...]:
-    one, other = (params.finetune.methods[m].training.model_dump() for m in (a, b))
+    settings = [params.finetune.methods[m].training for m in (a, b)]
+    one, other = (training.model_dump() if training else {} for training in settings)
     return tuple(f"training.{k}: {one[k]} v. {other[k]}" for k in _differing(one, other))
 
 

@@ -39,10 +39,11 @@ Picture = Callable[[], Spec]
 def pictures(results: Results) -> dict[str, Picture]:
     """Every picture of the report, by the name of its file; ``draw`` draws one."""
     found: dict[str, Picture] = {"comparison": partial(comparison, results)}
+    trained = {epoch.method for epoch in results.curves}  # the others have no curves
     for task, budget in product(results.params.tasks, results.label_budgets):
         found[f"scores_{task}_{budget}"] = partial(scores, results, task, budget)
         if any(not group.pretrained for group in results.groups):
-            for method in results.methods:
+            for method in filter(trained.__contains__, results.methods):
                 name = f"curves_{task}_{method}_{budget}"
                 found[name] = partial(curves, results, task, method, budget)
     return found

@@ -125,6 +125,7 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         context(results),
         costs=tables.cost_rows(results),
         trials=tables.trials(results),
+        drawn=drawn,
         svg=lambda name, label: _inline(drawn[name], name, label),
         forest=forest,
         palette={"ink": figures.INK, "muted": figures.MUTED, "grid": figures.GRID},
