@@ -1,5 +1,6 @@
 """Fine-tune a run on a task: every method, label budget and seed, and predict the test inputs."""
 
+import math
 import multiprocessing
 import resource
 import sys
@@ -351,7 +352,7 @@ class _Watch:
         self._bench, self._cell, self._model = bench, cell, model
         self._steps_per_epoch = steps_per_epoch
         self._losses: list[float] = []
-        self._best: tuple[float, dict[str, Tensor]] = (-1.0, {})
+        self._best: tuple[float, dict[str, Tensor]] = (-math.inf, {})
         self.best_epoch = 0
         self.epochs: list[trials.Epoch] = []
 
@@ -374,8 +375,9 @@ class _Watch:
             )
         )
         self._losses = []
-        if value > self._best[0]:  # of equals the earliest
-            self._best, self.best_epoch = (value, self._trained()), epoch
+        merit = metrics.merit(self._bench.task_record["metric"], value)
+        if merit > self._best[0]:  # of equals the earliest
+            self._best, self.best_epoch = (merit, self._trained()), epoch
 
     def _trained(self) -> dict[str, Tensor]:
         weights = self._model.named_parameters()

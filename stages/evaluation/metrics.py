@@ -1,14 +1,51 @@
-"""Scores of predictions in 0..1, each computed once over the whole test set.
+"""Scores of predictions, each computed once over the whole test set; in 0..1 unless its scale says
+another.
 
-An answer is one string: a label, or the tags of a text's words joined by blanks.
+An answer is one string: a label, the tags of a text's words joined by blanks, or the bits that a
+text takes.
 """
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How the values of a metric are compared and shown."""
+
+    unit: str
+    factor: int  # what is shown is this times the value
+    decimals: int
+    lower_is_better: bool = False
+
+    def shown(self, value: float) -> str:
+        return f"{self.factor * value:.{self.decimals}f}"
+
+    def signed(self, value: float) -> str:
+        """Of a difference; 0 has no sign."""
+        text = f"{self.factor * value:+.{self.decimals}f}"
+        return text.replace("-", "\N{MINUS SIGN}") if float(text) else text[1:]
+
+
+POINTS = Scale("points", factor=100, decimals=1)  # of a share
+SCALES = {  # of the metrics that are no share
+    "bits_per_byte": Scale("bits per byte", factor=1, decimals=3, lower_is_better=True),
+    "word_perplexity": Scale("", factor=1, decimals=1, lower_is_better=True),
+}
+
+
+def scale_of(metric: str) -> Scale:
+    return SCALES.get(metric, POINTS)
+
+
+def merit(metric: str, value: float) -> float:
+    """Larger is better: what every choice of the best goes by."""
+    return -value if scale_of(metric).lower_is_better else value
 
 
 def score(metric: str, gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The value of ``macro_f1``, ``accuracy``, ``entity_f1`` or ``word_accuracy``."""
+    """The value of one of ``METRICS``."""
     assert len(gold) == len(predicted) > 0, "one prediction for each example"
     return float(METRICS[metric](gold, predicted))
 
@@ -47,6 +84,26 @@ def entity_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
     return 2 * num_right / (num_gold + num_predicted) if num_right else 0.0
 
 
+def bits_per_byte(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """What a byte of all texts takes to encode, from ``num_bytes num_words`` and the bits of each
+    text: whatever a tokenizer's tokens are, the bytes are the same."""
+    bits, num_bytes, _ = _bits(gold, predicted)
+    return bits / num_bytes
+
+
+def word_perplexity(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """From the same, 2 to the power of the bits per word; words are parted by blanks."""
+    bits, _, num_words = _bits(gold, predicted)
+    return 2 ** (bits / num_words)
+
+
+def _bits(gold: Sequence[str], predicted: Sequence[str]) -> tuple[float, int, int]:
+    """(bits, bytes, words) of all texts."""
+    lengths = [tuple(map(int, row.split())) for row in gold]
+    num_bytes, num_words = map(sum, zip(*lengths, strict=True))
+    return sum(map(float, predicted)), num_bytes, num_words
+
+
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     """(kind, first word, word after the last) of each entity in BIO tags.
 
@@ -70,4 +127,7 @@ def _words(gold: str, predicted: str) -> list[tuple[str, str]]:
     return pairs
 
 
-METRICS = {f.__name__: f for f in (macro_f1, accuracy, entity_f1, word_accuracy)}
+METRICS = {
+    f.__name__: f
+    for f in (macro_f1, accuracy, entity_f1, word_accuracy, bits_per_byte, word_perplexity)
+}

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any, Literal, get_args
 
+from stages.evaluation.metrics import merit
 from stages.evaluation.statistics import Interval, Values, difference, holm, mean
 from stages.evaluation.trials import Scored
 from stages.params import NONE, Params, Run
@@ -210,6 +211,15 @@ class Cell:
         return mean(self.values, confidence=self.confidence)
 
     @property
+    def metric(self) -> str:
+        return self.trials[0].metric
+
+    @property
+    def merit(self) -> float:
+        """Of the mean: larger is better, whatever the metric."""
+        return merit(self.metric, self.mean.value)
+
+    @property
     def num_pretrain_seeds(self) -> int:
         return len(self.values)
 
@@ -241,7 +251,7 @@ def cells(
 
 @dataclass(frozen=True)
 class Contrast:
-    """``a`` against ``b``; the effect is a's mean score less b's, in 0..1."""
+    """``a`` against ``b``; the effect is a's mean score less b's, whichever sign is better."""
 
     axis: Axis
     task: str
@@ -252,6 +262,10 @@ class Contrast:
     effect: Interval
     p_holm: float | None
     settings: tuple[str, ...]  # confounds that params.yaml knows
+
+    @property
+    def metric(self) -> str:
+        return self.a.metric
 
     @property
     def method(self) -> str:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
-from stages.evaluation.metrics import entities, score
+from stages.evaluation.metrics import METRICS, SCALES, entities, merit, score
 
 
 def test_entities_of_bio_tags() -> None:
@@ -62,3 +62,16 @@ def test_a_prediction_of_another_length_cannot_happen(metric: str) -> None:
         score(metric, ["O O"], ["O"])
     with pytest.raises(AssertionError):
         score(metric, ["O", "O"], ["O"])
+
+
+def test_bits_are_of_all_texts_together_and_no_mean_of_rows() -> None:
+    """30 bits for 4 + 16 bytes and 1 + 4 words."""
+    gold, found = ["4 1", "16 4"], ["20.0", "10.0"]
+    assert score("bits_per_byte", gold, found) == pytest.approx(1.5)
+    assert score("word_perplexity", gold, found) == pytest.approx(2**6)
+
+
+def test_of_two_scores_the_better_has_the_larger_merit() -> None:
+    assert merit("accuracy", 0.9) > merit("accuracy", 0.8)
+    assert merit("bits_per_byte", 0.8) > merit("bits_per_byte", 0.9)
+    assert set(SCALES) <= set(METRICS)
