@@ -53,6 +53,7 @@ def find_faults(params: Params) -> Iterator[str]:
         where = f"tasks.{key}"
         yield from _source_faults(task.source, f"{where}.source", labelled=True)
         yield from _fault_of(lambda t=task, w=where: _check_task(t.task, f"{w}.task"))
+        yield from _misfits(params, _name(task.task), f"{where}.task")
         for budget in params.finetune.label_budgets:
             if budget != "all" and task.num_train != "all" and int(budget) > int(task.num_train):
                 yield f"finetune.label_budgets: {budget} is more than {where}.num_train"
@@ -306,6 +307,26 @@ def _source_faults(source: Mapping[str, Any], where: str, *, labelled: bool) -> 
 def _check_task(entry: Mapping[str, Any], where: str) -> None:
     _check("tasks", entry, where)
     assert _name(entry) in KINDS
+
+
+def _misfits(params: Params, name: str, where: str) -> Iterator[str]:
+    """The runs and methods that a kind of task does not fit; what a public checkpoint is, is found
+    out when it is there."""
+    if name not in names("tasks"):  # which is said where it stands
+        return
+    kind: Any = component_class("tasks", name, where=where)
+    for key, run in params.pretrain.items():
+        if kind.architectures and _name(run.model) in set(names("models")) - {HUB}:
+            model: Any = component_class("models", run.model["name"], where=where)
+            if model.architecture not in kind.architectures:
+                fits = ", ".join(kind.architectures)
+                yield f"{where}: {name} fits {fits}; pretrain.{key} is {model.architecture}"
+    for key, entry in params.finetune.methods.items():
+        if kind.scores_text and _name(entry.method) in names("methods"):
+            method: Any = component_class("methods", entry.method["name"], where=where)
+            if method.trains and method.freezes_backbone:
+                at = f"finetune.methods.{key}.method"
+                yield f"{at}: {entry.method['name']} trains a head alone; {where} has none"
 
 
 def _check(folder: str, entry: Mapping[str, Any], where: str) -> dict[str, Any]:

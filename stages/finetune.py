@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,7 @@ class Bench:
 
     def run(self, cell: Cell, method: Method, weights: Path) -> Outcome:
         """One trial: train, keep the weights of the best epoch, predict the test inputs."""
+        self._check_fits(method, cell.method)
         if not method.trains:
             return self._run_untrained(cell, method)
         began = time.monotonic()
@@ -200,13 +202,32 @@ class Bench:
         trial = self._trial(cell, num_trained, flops, watch.best_epoch)
         return self._outcome(trial, cell, watch.epochs, predictions, began)
 
+    def _check_fits(self, method: Method, key: str) -> None:
+        """Raises ValueError if the method or the task does not fit the run."""
+        run, architecture = f"pretrain.{self.run_key}", self.run_record["architecture"]
+        where = f"finetune.methods.{key}.method"
+        for what, fitted in ((where, method), (f"tasks.{self.task_key}.task", self.task)):
+            if fitted.architectures and architecture not in fitted.architectures:
+                fits = ", ".join(fitted.architectures)
+                raise ValueError(f"{what}: fits {fits}; {run} is {architecture}")
+        if self.task.scores_text and method.trains and method.freezes_backbone:
+            raise ValueError(f"{where}: trains a head alone; tasks.{self.task_key} has none")
+
+    @cached_property
+    def _as_pretrained(self) -> list[str]:
+        """The predictions of a task that needs no head, by the run as it is."""
+        model = Headed(self._backbone(), nn.Identity()).to(self.device.torch)
+        return self.predict(model, self.task, self.rows["test"], self.test)
+
     def _run_untrained(self, cell: Cell, method: Method) -> Outcome:
         """One trial of a method that trains nothing: of no epochs, weights or FLOPs of training."""
-        began, where = time.monotonic(), f"finetune.methods.{cell.method}.method"
-        architecture = self.run_record["architecture"]
-        if method.architectures and architecture not in method.architectures:
-            fits = ", ".join(method.architectures)
-            raise ValueError(f"{where}: fits {fits}; pretrain.{self.run_key} is {architecture}")
+        began = time.monotonic()
+        scores_text = self.task.scores_text
+        predictions = self._as_pretrained if scores_text else self._prompted(cell, method)
+        return self._outcome(self._trial(cell, 0, 0, 0), cell, [], predictions, began)
+
+    def _prompted(self, cell: Cell, method: Method) -> list[str]:
+        """What the method's own predictor makes of the labelled rows of the trial."""
         model = Headed(self._backbone(), nn.Identity()).to(self.device.torch)
         method.apply(model, generator=torch_stream(cell.finetune_seed, "method"))
         rows = self.rows["train"][: self._budget(cell.label_budget)]
@@ -219,10 +240,9 @@ class Bench:
                 rng=stream(cell.finetune_seed, "shots"),
             )
         except ValueError as error:
-            raise ValueError(f"{where}.{error}") from None
+            raise ValueError(f"finetune.methods.{cell.method}.method.{error}") from None
         test = self.rows["test"]
-        predictions = self.predict(model, predictor, test, predictor.encode(test))
-        return self._outcome(self._trial(cell, 0, 0, 0), cell, [], predictions, began)
+        return self.predict(model, predictor, test, predictor.encode(test))
 
     def _outcome(
         self,
@@ -287,7 +307,9 @@ class Bench:
         return backbone
 
     def _model(self, cell: Cell, method: Method) -> Headed:
-        backbone = self._backbone().for_tokens()
+        backbone = self._backbone()
+        if not self.task.scores_text:
+            backbone = backbone.for_tokens()
         head = self.task.head(backbone)
         initialise_head(head, generator=torch_stream(cell.finetune_seed, "head"))
         model = Headed(backbone, head)

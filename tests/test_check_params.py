@@ -253,8 +253,25 @@ def test_prompts_that_cannot_be_written_are_refused() -> None:
     assert fault.startswith("finetune.methods.prompted.method: template: {label} must stand once")
     tagging = {"tasks": load(ROOT / "studies" / "smoke.yaml").tasks}
     assert faults_of(with_prompts().model_copy(update=tagging)) == [
-        "finetune.methods.prompted.method: in_context fits classification; tasks.tag is tagging"
+        "finetune.methods.prompted.method: in_context fits classification, language_modelling; "
+        "tasks.tag is tagging"
     ]
+
+
+def test_a_task_without_a_head_needs_a_model_and_methods_that_need_none() -> None:
+    params = load(ROOT / "studies" / "smoke.yaml")
+    text = params.tasks["section"].model_copy(update={"task": {"name": "language_modelling"}})
+    update = {"tasks": {"text": text}, "baselines": {"ngram": {"name": "ngram"}}}
+    update["budget"] = params.budget.model_copy(update={"reference": "decoder_causal"})
+    assert faults_of(params.model_copy(update=update)) == [
+        "tasks.text.task: language_modelling fits decoder; pretrain.encoder_mlm is encoder",
+        "tasks.text.task: language_modelling fits decoder; pretrain.encoder_scratch is encoder",
+        "finetune.methods.linear_probe.method: linear_probe trains a head alone; tasks.text.task "
+        "has none",
+    ]
+    update["pretrain"] = {"decoder_causal": params.pretrain["decoder_causal"]}
+    update["finetune"] = with_prompts().finetune
+    assert faults_of(params.model_copy(update=update)) == []
 
 
 SMALL = {"name": "encoder", "d_model": 64, "num_heads": 2, "d_ff": 256}

@@ -48,13 +48,16 @@ class InContext(Method):
     by its seed from the rows of its label budget, as many of each label as can be. A tie is the
     prediction ``<tie>``, which is no label.
 
+    Of a task that is itself scored by likelihood (``language_modelling``) nothing is asked: the
+    model as it was pretrained predicts, whatever the settings.
+
     Raises ValueError for a template that cannot be filled in or does not end with the label.
     """
 
     freezes_backbone = True
     trains = False
     architectures = ("decoder",)
-    fits = ("classification",)
+    fits = ("classification", "language_modelling")
 
     def __init__(
         self,

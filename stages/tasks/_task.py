@@ -3,12 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from torch import nn
 
 from stages.models._backbone import Backbone
-from stages.models._heads import Headed, LinearHead
+from stages.models._heads import Headed
 from stages.text.batch import PADDING, Batch, pad
 from stages.text.tokenizer import TaskTokenizer
 
@@ -34,6 +35,9 @@ class Example:
 class Task(ABC):
     """Turns labelled rows into examples, examples into a batch and a batch into a loss."""
 
+    architectures: ClassVar[tuple[str, ...]] = ()  # those it fits; all if it names none
+    scores_text: ClassVar[bool] = False  # by the model's own likelihood: it adds no head
+
     def __init__(self, labels: list[str], tokenizer: TaskTokenizer, max_tokens: int) -> None:
         self.labels = labels
         self.index = {label: i for i, label in enumerate(labels)}
@@ -41,7 +45,7 @@ class Task(ABC):
         self.max_tokens = max_tokens
 
     @abstractmethod
-    def head(self, backbone: Backbone) -> LinearHead:
+    def head(self, backbone: Backbone) -> nn.Module:
         """A head for the states of ``backbone``, its weights not yet drawn."""
 
     @abstractmethod

@@ -3,6 +3,7 @@
 Readable without torch, since what prepares, scores and fits a baseline has no need of it.
 """
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Kind:
-    """What a row of a task holds. A test row lacks the target until it is scored."""
+    """What a row of a task holds. A test row lacks the target until it is scored, unless a text is
+    its own."""
 
     inputs: tuple[str, ...]
     target: str
@@ -22,6 +24,9 @@ class Kind:
 KINDS = {
     "classification": Kind(("text",), "label", ("macro_f1", "accuracy"), optional=("text_pair",)),
     "tagging": Kind(("words",), "tags", ("entity_f1", "word_accuracy")),
+    "language_modelling": Kind(
+        ("text",), "text", ("bits_per_byte", "word_perplexity"), has_classes=False
+    ),
 }
 
 
@@ -39,5 +44,16 @@ def inputs_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answer(row: Mapping[str, Any]) -> str:
-    """The right answer, written as a prediction is: a label, or words' tags joined by blanks."""
-    return " ".join(row["tags"]) if "tags" in row else row["label"]
+    """The right answer, written as a prediction is: a label, or words' tags joined by blanks. Of a
+    text that is its own, how many bytes and words its bits are to be divided by."""
+    if "tags" in row:
+        return " ".join(row["tags"])
+    if "label" in row:
+        return row["label"]
+    return f"{len(row['text'].encode())} {len(row['text'].split())}"
+
+
+def plain_text(text: str) -> str:
+    """The text in NFKC with a blank for all white space: what every tokenizer can tell, so that the
+    bits of one buy no more than those of another."""
+    return " ".join(unicodedata.normalize("NFKC", text).split())

@@ -9,6 +9,7 @@ from stages.baselines.window import Window, repair, shape
 from stages.components import build, names
 from stages.evaluation.metrics import entities, score
 from stages.seeding import stream
+from stages.text.labelled import KINDS
 
 FRUIT = ["apple", "pear", "plum", "cherry"]
 TOOLS = ["hammer", "saw", "drill", "wrench"]
@@ -41,7 +42,7 @@ def unlabelled(rows: list[dict]) -> list[dict]:
 def test_every_baseline_says_what_it_fits_and_builds_without_settings() -> None:
     for name in names("baselines"):
         baseline = build("baselines", {"name": name}, where=f"baselines.{name}")
-        assert set(baseline.fits) <= {"classification", "tagging"} and baseline.fits
+        assert set(baseline.fits) <= set(KINDS) and baseline.fits
 
 
 def test_majority_gives_the_commonest_label_and_the_commonest_tag_for_each_word() -> None:
