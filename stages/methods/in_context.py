@@ -250,7 +250,7 @@ class _Prompts:
         context by itself begin with: the labels', unless one grows together with what precedes."""
         texts = [context.rstrip(), *(context + word for word in self.words.values())]
         alone, *whole = ([*self.start, *ids] for ids in self.tokenizer.encode(texts))
-        first = min(_common(alone, tokens) for tokens in whole)
+        first = min(_shared_prefix(alone, tokens) for tokens in whole)
         return [_Candidate(id, i, np.array(ids), first) for i, ids in enumerate(whole)]
 
     def _cut(self, candidates: list[_Candidate]) -> list[_Candidate]:
@@ -310,7 +310,7 @@ class _Prompts:
         return list(self.words)[leading[0]] if len(leading) == 1 else TIE
 
 
-def _common(a: list[int], b: list[int]) -> int:
+def _shared_prefix(a: list[int], b: list[int]) -> int:
     """How many tokens two lists begin with alike."""
     different = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
     return next(different, min(len(a), len(b)))
