@@ -11,7 +11,7 @@ from stages.artifacts import replacing, write_json
 from stages.code import hashes
 from stages.components import build, check, component_class, names, unknown
 from stages.models._backbone import Backbone
-from stages.params import HUB, NONE, Params, Run
+from stages.params import HUB, NONE, Method, Params, Run
 from stages.process import run_stage
 from stages.text.labelled import KINDS
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL, Vocabulary
@@ -89,6 +89,7 @@ def find_faults(params: Params) -> Iterator[str]:
         where = f"tasks.{key}"
         yield from _source_faults(task.source, f"{where}.source", labelled=True)
         yield from _fault_of(lambda t=task, w=where: _check_task(params, t.task, f"{w}.task"))
+        yield from _misfits(params, _name(task.task), f"{where}.task")
         for budget in params.finetune.label_budgets:
             if budget != "all" and task.num_train != "all" and int(budget) > int(task.num_train):
                 yield f"finetune.label_budgets: {budget} is more than {where}.num_train"
@@ -98,8 +99,7 @@ def find_faults(params: Params) -> Iterator[str]:
     for key, baseline in params.baselines.items():
         yield from _baseline_faults(params, baseline, f"baselines.{key}")
     for key, method in params.finetune.methods.items():
-        where = f"finetune.methods.{key}.method"
-        yield from _fault_of(lambda m=method, w=where: build("methods", m.method, where=w))
+        yield from _method_faults(params, method, f"finetune.methods.{key}")
     for name in ("label_budgets", "seeds"):
         values = getattr(params.finetune, name)
         if len(set(values)) < len(values):
@@ -305,6 +305,28 @@ def _baseline_faults(params: Params, baseline: Mapping[str, Any], where: str) ->
             yield f"{where}: fits {', '.join(fits)}, and no task of the study is one"
 
 
+def _method_faults(params: Params, entry: Method, where: str) -> Iterator[str]:
+    """Of its settings, and of a ``training:`` that it lacks or has no use for."""
+    try:
+        method = build("methods", entry.method, where=f"{where}.method")
+    except ValueError as error:
+        yield str(error)
+        return
+    name = entry.method["name"]
+    if method.trains and entry.training is None:
+        yield f"{where}.training: missing; say how {name} trains"
+    if not method.trains and entry.training is not None:
+        yield f"{where}.training: {name} trains nothing; leave it out"
+    for key, task in params.tasks.items():
+        if method.fits and _name(task.task) not in method.fits:
+            kinds = ", ".join(method.fits)
+            yield f"{where}.method: {name} fits {kinds}; tasks.{key} is {_name(task.task)}"
+    num_shots = getattr(method, "num_shots", 0)
+    for budget in params.finetune.label_budgets:
+        if budget != "all" and num_shots > int(budget):
+            yield f"{where}.method.num_shots: {num_shots} is more than the label budget {budget}"
+
+
 def _source_faults(source: Mapping[str, Any], where: str, *, labelled: bool) -> Iterator[str]:
     """Those of the settings, and those that the beginnings of the files show."""
     try:
@@ -326,6 +348,26 @@ def _check_task(params: Params, entry: Mapping[str, Any], where: str) -> None:
         task.check(params.finetune.max_tokens, **settings)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
+
+
+def _misfits(params: Params, name: str, where: str) -> Iterator[str]:
+    """The runs and methods that a kind of task does not fit; what a public checkpoint is, is found
+    out when it is there."""
+    if name not in names("tasks"):  # which is said where it stands
+        return
+    kind: Any = component_class("tasks", name, where=where)
+    for key, run in params.pretrain.items():
+        if kind.architectures and _name(run.model) in set(names("models")) - {HUB}:
+            model: Any = component_class("models", run.model["name"], where=where)
+            if model.architecture not in kind.architectures:
+                fits = ", ".join(kind.architectures)
+                yield f"{where}: {name} fits {fits}; pretrain.{key} is {model.architecture}"
+    for key, entry in params.finetune.methods.items():
+        if kind.scores_text and _name(entry.method) in names("methods"):
+            method: Any = component_class("methods", entry.method["name"], where=where)
+            if method.trains and method.freezes_backbone:
+                at = f"finetune.methods.{key}.method"
+                yield f"{at}: {entry.method['name']} trains a head alone; {where} has none"
 
 
 def _check(folder: str, entry: Mapping[str, Any], where: str) -> dict[str, Any]:

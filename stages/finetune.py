@@ -1,5 +1,6 @@
 """Fine-tune a run on a task: every method, label budget and seed, and predict the test inputs."""
 
+import math
 import multiprocessing
 import resource
 import sys
@@ -8,23 +9,24 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from stages.artifacts import read_json, read_jsonl, replacing
 from stages.components import build, component_class
 from stages.evaluation import metrics, trials
-from stages.methods._method import Method
+from stages.methods._method import Method, Predictor
 from stages.models._backbone import Backbone
 from stages.models._heads import Headed, initialise_head
 from stages.params import Params, entry
 from stages.process import die_with_parent, run_stage
-from stages.seeding import torch_stream
+from stages.seeding import stream, torch_stream
 from stages.tasks._task import Example, Task
 from stages.text.labelled import answer
 from stages.training.checkpoint import WEIGHTS, load_weights, save_weights
@@ -165,8 +167,12 @@ class Bench:
 
     def run(self, cell: Cell, method: Method, weights: Path) -> Outcome:
         """One trial: train, keep the weights of the best epoch, predict the test inputs."""
+        self._check_fits(method, cell.method)
+        if not method.trains:
+            return self._run_untrained(cell, method)
         began = time.monotonic()
         settings = self.params.finetune.methods[cell.method].training
+        assert settings is not None
         examples = self._first(self._budget(cell.label_budget))
         model = self._model(cell, method)
         method.before_training(model, self._batches(self.train + self.validation + self.test))
@@ -186,7 +192,7 @@ class Bench:
             after_step=watch.after_step,
         )
         watch.restore_best()
-        predictions = self.predict(model, self.rows["test"], self.test)
+        predictions = self.predict(model, self.task, self.rows["test"], self.test)
         if self._keeps(cell):
             name = f"{cell.method}-{cell.label_budget}-{cell.finetune_seed}.safetensors"
             save_weights(model, weights / name, trained_only=True)
@@ -194,9 +200,62 @@ class Bench:
         flops = sum(int(row["flops"]) for row in history)
         if method.freezes_backbone:
             flops += sum(model.backbone.backbone.flops(batch) for batch in self._batches(examples))
+        trial = self._trial(cell, num_trained, flops, watch.best_epoch)
+        return self._outcome(trial, cell, watch.epochs, predictions, began)
+
+    def _check_fits(self, method: Method, key: str) -> None:
+        """Raises ValueError if the method or the task does not fit the run."""
+        run, architecture = f"pretrain.{self.run_key}", self.run_record["architecture"]
+        where = f"finetune.methods.{key}.method"
+        for what, fitted in ((where, method), (f"tasks.{self.task_key}.task", self.task)):
+            if fitted.architectures and architecture not in fitted.architectures:
+                fits = ", ".join(fitted.architectures)
+                raise ValueError(f"{what}: fits {fits}; {run} is {architecture}")
+        if self.task.scores_text and method.trains and method.freezes_backbone:
+            raise ValueError(f"{where}: trains a head alone; tasks.{self.task_key} has none")
+
+    @cached_property
+    def _as_pretrained(self) -> list[str]:
+        """The predictions of a task that needs no head, by the run as it is."""
+        model = Headed(self._backbone(), nn.Identity()).to(self.device.torch)
+        return self.predict(model, self.task, self.rows["test"], self.test)
+
+    def _run_untrained(self, cell: Cell, method: Method) -> Outcome:
+        """One trial of a method that trains nothing: of no epochs, weights or FLOPs of training."""
+        began = time.monotonic()
+        scores_text = self.task.scores_text
+        predictions = self._as_pretrained if scores_text else self._prompted(cell, method)
+        return self._outcome(self._trial(cell, 0, 0, 0), cell, [], predictions, began)
+
+    def _prompted(self, cell: Cell, method: Method) -> list[str]:
+        """What the method's own predictor makes of the labelled rows of the trial."""
+        model = Headed(self._backbone(), nn.Identity()).to(self.device.torch)
+        method.apply(model, generator=torch_stream(cell.finetune_seed, "method"))
+        rows = self.rows["train"][: self._budget(cell.label_budget)]
+        try:
+            predictor = method.predictor(
+                self.task.labels,
+                self.tokenizer,
+                self.task.max_tokens,
+                rows,
+                rng=stream(cell.finetune_seed, "shots"),
+            )
+        except ValueError as error:
+            raise ValueError(f"finetune.methods.{cell.method}.method.{error}") from None
+        test = self.rows["test"]
+        return self.predict(model, predictor, test, predictor.encode(test))
+
+    def _outcome(
+        self,
+        trial: trials.Trial,
+        cell: Cell,
+        epochs: list[trials.Epoch],
+        predictions: list[str],
+        began: float,
+    ) -> Outcome:
         return Outcome(
-            trial=self._trial(cell, num_trained, flops, watch.best_epoch),
-            epochs=watch.epochs,
+            trial=trial,
+            epochs=epochs,
             predictions=[
                 trials.Prediction(**asdict(cell), id=row["id"], prediction=prediction)
                 for row, prediction in zip(self.rows["test"], predictions, strict=True)
@@ -210,29 +269,34 @@ class Bench:
 
     @torch.no_grad()
     def predict(
-        self, model: Headed, rows: Sequence[Mapping[str, Any]], examples: list[Example]
+        self,
+        model: Headed,
+        predictor: Predictor,
+        rows: Sequence[Mapping[str, Any]],
+        examples: list[Any],
     ) -> list[str]:
         """A prediction for each row, in their order, from those for its examples."""
         model.eval()
         found: dict[str, dict[int, Any]] = defaultdict(dict)
         for part in in_order_of_length(examples, batch_examples=PREDICTED_AT_ONCE):
-            batch = self.task.collate(part, rngs=[]).to(self.device.torch)
+            batch = predictor.collate(part, rngs=[]).to(self.device.torch)
             with self.device.autocast():
-                predictions = self.task.predict(model, batch, part)
+                predictions = predictor.predict(model, batch, part)
             for example, prediction in zip(part, predictions, strict=True):
                 found[example.id][example.window] = prediction
         return [
-            self.task.combine(row, [found[row["id"]][i] for i in sorted(found[row["id"]])])
+            predictor.combine(row, [found[row["id"]][i] for i in sorted(found[row["id"]])])
             for row in rows
         ]
 
     def score(self, model: Headed) -> float:
         """The task's metric on the validation rows."""
         rows = self.rows["validation"]
-        predicted = self.predict(model, rows, self.validation)
+        predicted = self.predict(model, self.task, rows, self.validation)
         return metrics.score(self.task_record["metric"], [*map(answer, rows)], predicted)
 
-    def _model(self, cell: Cell, method: Method) -> Headed:
+    def _backbone(self) -> Backbone:
+        """The run's, with its weights."""
         where = f"pretrain.{self.run_key}.model"
         backbone: Backbone = build(
             "models", self.run_record["model"], self.tokenizer.vocab_size, where=where
@@ -241,7 +305,12 @@ class Bench:
         if most is not None and asked > most:
             raise ValueError(f"finetune.max_tokens: {asked} is more than {where} takes, {most}")
         load_weights(backbone, self.pretrained / WEIGHTS)
-        backbone = backbone.for_tokens()
+        return backbone
+
+    def _model(self, cell: Cell, method: Method) -> Headed:
+        backbone = self._backbone()
+        if not self.task.scores_text:
+            backbone = backbone.for_tokens()
         head = self.task.head(backbone)
         initialise_head(head, generator=torch_stream(cell.finetune_seed, "head"))
         model = Headed(backbone, head)
@@ -308,7 +377,7 @@ class _Watch:
         self._bench, self._cell, self._model = bench, cell, model
         self._steps_per_epoch = steps_per_epoch
         self._losses: list[float] = []
-        self._best: tuple[float, dict[str, Tensor]] = (-1.0, {})
+        self._best: tuple[float, dict[str, Tensor]] = (-math.inf, {})
         self.best_epoch = 0
         self.epochs: list[trials.Epoch] = []
 
@@ -331,8 +400,9 @@ class _Watch:
             )
         )
         self._losses = []
-        if value > self._best[0]:  # of equals the earliest
-            self._best, self.best_epoch = (value, self._trained()), epoch
+        merit = metrics.merit(self._bench.task_record["metric"], value)
+        if merit > self._best[0]:  # of equals the earliest
+            self._best, self.best_epoch = (merit, self._trained()), epoch
 
     def _trained(self) -> dict[str, Tensor]:
         weights = self._model.named_parameters()

@@ -6,7 +6,8 @@ against the constructor they name.
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -147,7 +148,7 @@ class Adaptation(Optimisation):
 
 class Method(Strict):
     method: Component
-    training: Adaptation
+    training: Adaptation | None = None  # of a method that trains nothing, and of no other
 
 
 class Finetune(Strict):
@@ -230,6 +231,7 @@ def _fields(loc: tuple[str | int, ...]) -> list[str]:
     for part in loc:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             kind = kind.model_fields[str(part)].annotation
+            kind = next(iter(get_args(kind)), kind) if isinstance(kind, UnionType) else kind
         else:  # dict[Name, Model]: the entry's own name leads to Model
             kind = kind.__args__[1]
     return list(kind.model_fields) if isinstance(kind, type) else []

@@ -13,9 +13,10 @@ from stages.params import Params, Task, entry
 from stages.process import run_stage
 from stages.seeding import stream
 from stages.sources._source import SPLITS, Labelled, Source, Split, same_input
-from stages.text.labelled import KINDS, metrics_of
+from stages.text.labelled import KINDS, metrics_of, plain_text
 
 FOLDER = Path("data/tasks")
+LANGUAGE_MODELLING = "language_modelling"
 
 
 def main(params: Params, key: str) -> None:
@@ -36,12 +37,15 @@ def main(params: Params, key: str) -> None:
     check_kind(found, name, where=where)
     if name == "span_qa":
         check_answers(found, no_answer=bool(task.task.get("no_answer", False)), where=where)
+    if name == LANGUAGE_MODELLING:
+        found = [e._replace(row={"text": plain_text(e.row["text"])}) for e in found]
     examples, removed = without_duplicates(found)
     examples = sampled(examples, task, name, where=where)
     if KINDS[name].has_classes:
         check_labels(examples, name, where=where)
 
     target, metrics = KINDS[name].target, metrics_of(task.task)
+    own_answer = target in KINDS[name].inputs
     about = {
         "task": task.task,
         "kind": name,
@@ -60,7 +64,7 @@ def main(params: Params, key: str) -> None:
     ):
         folder.mkdir()
         for split in SPLITS:
-            hidden = target if split == "test" else ""
+            hidden = target if split == "test" and not own_answer else ""
             rows = (
                 {"id": e.id, **{k: v for k, v in e.row.items() if k != hidden}}
                 for e in examples[split]

@@ -151,7 +151,7 @@ def write_study(root: Path, raw: Mapping[str, Any], *, score: float | None = Non
                 trial = _trial(params, task, name, *key)
                 trial = trial if score is None else replace(trial, value=score)
                 trials.append(trial)
-                curves += _curve(trial)
+                curves += _curve(trial) if params.finetune.methods[key[0]].training else []
                 costs.append(
                     Cost(
                         method=trial.method,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stages import check_params
-from stages.params import Params, load
+from stages.params import Method, Params, load
 from tests.small import with_encoder_decoder
 from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
 from tests.test_params import STUDIES, edited
@@ -224,6 +224,59 @@ def test_a_baseline_that_fits_no_task_is_refused() -> None:
     params = load(ROOT / "studies" / "smoke.yaml")
     only = params.model_copy(update={"tasks": {"tag": params.tasks["tag"]}})
     assert any("baselines.tfidf: fits" in fault for fault in faults_of(only))
+
+
+def with_prompts(**settings: Any) -> Params:
+    """The smoke study without its tagging, one method in place of its own."""
+    params = load(ROOT / "studies" / "smoke.yaml")
+    entry = Method(method={"name": "in_context"} | settings.pop("method", {}), **settings)
+    finetune = params.finetune.model_copy(update={"methods": {"prompted": entry}})
+    tasks, baselines = {"section": params.tasks["section"]}, {"tfidf": params.baselines["tfidf"]}
+    update = {"finetune": finetune, "tasks": tasks, "baselines": baselines}
+    return params.model_copy(update=update)
+
+
+def test_a_method_says_how_it_trains_if_it_does_and_not_if_it_does_not() -> None:
+    smoke = load(ROOT / "studies" / "smoke.yaml")
+    training = smoke.finetune.methods["full"].training
+    assert faults_of(with_prompts(method={"num_shots": 4})) == []
+    assert faults_of(with_prompts(training=training)) == [
+        "finetune.methods.prompted.training: in_context trains nothing; leave it out"
+    ]
+    full = {"full": Method(method={"name": "full"})}
+    finetune = smoke.finetune.model_copy(update={"methods": full})
+    assert faults_of(smoke.model_copy(update={"finetune": finetune})) == [
+        "finetune.methods.full.training: missing; say how full trains"
+    ]
+
+
+def test_prompts_that_cannot_be_written_are_refused() -> None:
+    assert faults_of(with_prompts(method={"num_shots": 60})) == [
+        "finetune.methods.prompted.method.num_shots: 60 is more than the label budget 50"
+    ]
+    [fault] = faults_of(with_prompts(method={"template": "{text}"}))
+    assert fault.startswith("finetune.methods.prompted.method: template: {label} must stand once")
+    tagging = {"tasks": load(ROOT / "studies" / "smoke.yaml").tasks}
+    assert faults_of(with_prompts().model_copy(update=tagging)) == [
+        "finetune.methods.prompted.method: in_context fits classification, language_modelling; "
+        "tasks.tag is tagging"
+    ]
+
+
+def test_a_task_without_a_head_needs_a_model_and_methods_that_need_none() -> None:
+    params = load(ROOT / "studies" / "smoke.yaml")
+    text = params.tasks["section"].model_copy(update={"task": {"name": "language_modelling"}})
+    update = {"tasks": {"text": text}, "baselines": {"ngram": {"name": "ngram"}}}
+    update["budget"] = params.budget.model_copy(update={"reference": "decoder_causal"})
+    assert faults_of(params.model_copy(update=update)) == [
+        "tasks.text.task: language_modelling fits decoder; pretrain.encoder_mlm is encoder",
+        "tasks.text.task: language_modelling fits decoder; pretrain.encoder_scratch is encoder",
+        "finetune.methods.linear_probe.method: linear_probe trains a head alone; tasks.text.task "
+        "has none",
+    ]
+    update["pretrain"] = {"decoder_causal": params.pretrain["decoder_causal"]}
+    update["finetune"] = with_prompts().finetune
+    assert faults_of(params.model_copy(update=update)) == []
 
 
 SMALL = {"name": "encoder", "d_model": 64, "num_heads": 2, "d_ff": 256}

@@ -52,6 +52,11 @@ def test_params_yaml_is_one_of_the_studies() -> None:
         ("label_budgets: [50]", "label_budgets: [some]", "finetune.label_budgets.0"),
         ("seeds: [1, 2]", "seeds: []", "finetune.seeds: must not be empty"),
         ("seeds: [1, 2]", "seeds:", "finetune.seeds: must not be empty"),
+        (
+            "num_epochs: 3",
+            "num_epoch: 3",
+            "methods.full.training.num_epoch: unknown 'num_epoch'; did",
+        ),
         ("study: smoke", "study: my-study", "study: string should match pattern"),
         ("study: smoke", "stduy: smoke", "stduy: unknown 'stduy'; did you mean 'study'"),
         ("study: smoke", "study: smoke\nsize: 1", "size: the key 'size' is invisible to DVC"),

@@ -63,6 +63,25 @@ def test_test_labels_stand_apart() -> None:
         assert lines[int(row["id"].split(":")[1]) - 1] == f"{row['text']},{label['label']}"
 
 
+def test_a_text_that_is_its_own_answer_stands_on_both_sides() -> None:
+    """In one form for all tokenizers."""
+    Path("reviews.csv").write_text(
+        "text,label\n" + "".join(f'"Review\n{i}  of \ufb01ve.",x\n' for i in range(300))
+    )
+    prepare_task.main(params("language_modelling"), "own")
+    test = read_jsonl(EXAMPLES / "test.jsonl")
+    assert test == read_jsonl(FOLDER / "test_labels.jsonl")
+    for row in [*test, *read_jsonl(EXAMPLES / "train.jsonl")]:
+        assert row.keys() == {"id", "text"} and row["text"].endswith(" of five.")
+        assert answer(row) == f"{len(row['text'])} 4"
+    about = read_json(EXAMPLES / "task.json")
+    assert (about["labels"], about["metric"], about["other_metric"]) == (
+        [],
+        "bits_per_byte",
+        "word_perplexity",
+    )
+
+
 def test_the_task_describes_itself() -> None:
     write_csv()
     prepare_task.main(params(), "own")

@@ -247,6 +247,21 @@ def test_what_nobody_knows_of_public_checkpoints_is_said_to_be_unknown(
     test_no_file_has_a_nan(Path("reports"))
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_a_method_that_trains_nothing_has_scores_and_no_curves(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
+    small["finetune"]["methods"]["prompted"] = {"method": {"name": "in_context"}}
+    params = write_study(tmp_path, small)
+    report.main(params)
+    pictures = figures.pictures(load(params))
+    assert any("_full_" in name for name in pictures)
+    assert not any("_prompted_" in name for name in pictures)
+    found = rows(Path("reports/contrasts.csv"))
+    assert any(row["axis"] == "method" and "prompted" in row["method"] for row in found)
+    test_no_file_has_a_nan(Path("reports"))
+
+
 def test_a_baseline_and_a_run_of_one_name_are_refused(
     small: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from stages.evaluation import trials
 from stages.models._backbone import Backbone
 from stages.models._heads import gather
 from stages.objectives._objective import Objective
-from stages.params import Budget, Params, Run, load
+from stages.params import Budget, Method, Params, Run, load
 from stages.seeding import torch_stream
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import EncodedCorpus
@@ -406,6 +406,100 @@ def test_a_public_checkpoint_from_its_folder_to_scores(
         assert (full.pretrain_tokens, full.d_model, full.num_layers) == (None, 32, 2)
         assert full.num_trained_params > full.num_params > probe.num_trained_params
         assert 0 < probe.finetune_flops < full.finetune_flops
+
+
+def prompted(params: Params, runs: Mapping[str, Run], **settings: Any) -> Params:
+    """The params with these runs and the one method that trains nothing."""
+    method = Method(method={"name": "in_context"} | settings)
+    finetune = params.finetune.model_copy(update={"methods": {"prompted": method}})
+    budget = Budget(matched="none", reference=next(iter(runs)))
+    update = {"pretrain": dict(runs), "finetune": finetune, "budget": budget}
+    return params.model_copy(update=update)
+
+
+def test_a_method_that_trains_nothing_leaves_predictions_alone(params) -> None:
+    add_classification()
+    decoder = changed(params.pretrain["decoder_causal"], d_model=32, d_ff=64, num_steps=4)
+    runs = {"decoder": decoder, "encoder": changed(params.pretrain["encoder_mlm"], num_steps=4)}
+    pretrained(params, runs)
+    params = prompted(params, runs, num_shots=2)
+    finetune.main(params, "decoder", "section")
+    evaluate.main(prompted(params, {"decoder": decoder}), "section")
+    scored = trials.read(Path("data/evaluated/section/trials.csv"), trials.Scored)
+    assert [trial.finetune_seed for trial in scored] == params.finetune.seeds
+    for trial in scored:
+        assert trial.num_trained_params == trial.finetune_flops == trial.best_epoch == 0
+    folder = Path("data/finetuned/section/decoder")
+    assert trials.read(folder / "history.csv", trials.Epoch) == []
+    assert not list((folder / "weights").iterdir())
+    found = trials.read(folder / "predictions.csv.gz", trials.Prediction)
+    assert {row.prediction for row in found} <= {"yes", "no"}
+
+    with pytest.raises(ValueError, match=r"prompted\.method: fits decoder; pretrain\.encoder is"):
+        finetune.main(params, "encoder", "section")
+    with pytest.raises(ValueError, match=r"finetune\.methods\.prompted\.method\.verbalisers: 'x'"):
+        finetune.main(prompted(params, runs, verbalisers=["x=y"]), "decoder", "section")
+
+
+def add_text() -> None:
+    """A task of language modelling, of the texts of ``add_classification``."""
+    section, examples = Path("data/tasks/section/examples"), Path("data/tasks/text/examples")
+    examples.mkdir(parents=True)
+    for split in finetune.SPLITS:
+        texts = [{"id": r["id"], "text": r["text"]} for r in read_jsonl(section / f"{split}.jsonl")]
+        write_jsonl(examples / f"{split}.jsonl", texts)
+    write_jsonl(Path("data/tasks/text/test_labels.jsonl"), read_jsonl(examples / "test.jsonl"))
+    task = {"task": {"name": "language_modelling"}, "kind": "language_modelling", "labels": []}
+    metrics = {"metric": "bits_per_byte", "other_metric": "word_perplexity"}
+    write_json(examples / "task.json", task | metrics)
+
+
+def test_the_bits_of_text_before_and_after_training_on_such(params) -> None:
+    add_classification()
+    add_text()
+    decoder = changed(params.pretrain["decoder_causal"], d_model=32, d_ff=64, num_steps=20, lr=1e-2)
+    runs = {"decoder": decoder, "encoder": changed(params.pretrain["encoder_mlm"], num_steps=4)}
+    pretrained(params, runs)
+    full = params.finetune.methods["full"]
+    training = full.training.model_copy(update={"num_epochs": 4, "lr": 5e-3})
+    methods = {
+        "as_pretrained": Method(method={"name": "in_context"}),
+        "full": full.model_copy(update={"training": training}),
+    }
+    tuning = params.finetune.model_copy(update={"methods": methods, "max_tokens": 16})
+    entries = {
+        "text": params.tasks["tag"].model_copy(update={"task": {"name": "language_modelling"}})
+    }
+    update = {"pretrain": {"decoder": decoder}, "finetune": tuning, "tasks": entries}
+    study = params.model_copy(update=update | {"baselines": {"ngram": {"name": "ngram"}}})
+    finetune.main(study, "decoder", "text")
+    fit_baseline.main(study, "text")
+    evaluate.main(study, "text")
+
+    scored = trials.read(Path("data/evaluated/text/trials.csv"), trials.Scored)
+    found = {method: [t.value for t in scored if t.method == method] for method in methods}
+    assert len(set(found["as_pretrained"])) == 1  # no seed plays a part
+    assert 1 < max(found["full"]) < 0.95 * found["as_pretrained"][0] < 12
+    [ngram] = [trial for trial in scored if trial.run == "ngram"]
+    assert 2 < ngram.value < 7 and all(trial.other_value > 1 for trial in scored)
+    best = {(t.finetune_seed, t.best_epoch) for t in scored if t.method == "full"}
+    epochs = trials.read(Path("data/evaluated/text/history.csv"), trials.Epoch)
+    for seed, epoch in best:  # the epoch of the fewest bits
+        curve = {e.epoch: e.validation_metric for e in epochs if e.finetune_seed == seed}
+        assert min(curve, key=lambda each: curve[each]) == epoch
+
+    both = study.model_copy(update={"pretrain": runs})
+    with pytest.raises(ValueError, match=r"tasks\.text\.task: fits decoder; pretrain\.encoder is"):
+        finetune.main(both.model_copy(update={"finetune": only(both, "full")}), "encoder", "text")
+    probe = params.finetune.methods["linear_probe"]
+    study.finetune.methods["linear_probe"] = probe
+    with pytest.raises(ValueError, match=r"methods\.linear_probe\.method: trains a head alone"):
+        finetune.main(study, "decoder", "text")
+
+
+def only(params: Params, method: str) -> Any:
+    methods = {method: params.finetune.methods[method]}
+    return params.finetune.model_copy(update={"methods": methods})
 
 
 def test_texts_longer_than_a_public_checkpoint_takes_are_refused(params, tmp_path) -> None:

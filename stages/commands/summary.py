@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stages.artifacts import read_json
+from stages.evaluation.metrics import POINTS, merit, scale_of
 from stages.process import exit_on_mistake
 
 REPORTS = Path("reports")
@@ -25,14 +26,14 @@ def main() -> None:
 
 def show(console: Console) -> None:
     """Raises ValueError if there is no report."""
-    for name in ("metrics.json", "contrasts.csv"):
+    for name in ("metrics.json", "trials.csv", "contrasts.csv"):
         if not (REPORTS / name).exists():
             raise ValueError(f"{REPORTS / name}: no such file; `dvc repro` writes the report")
+    metrics = {row["task"]: row["metric"] for row in _rows("trials.csv")}
     for task, runs in read_json(REPORTS / "metrics.json").items():
-        console.print(scores(task, runs))
-    with (REPORTS / "contrasts.csv").open(encoding="utf-8", newline="") as file:
-        contrasts = list(csv.DictReader(file))
-    console.print(effects(contrasts))
+        console.print(scores(task, runs, metrics[task]))
+    contrasts = _rows("contrasts.csv")
+    console.print(effects(contrasts, metrics))
     if any(contrast["basis"] == "fine-tuning seeds only" for contrast in contrasts):
         console.print(
             "Intervals cover fine-tuning seeds only where a run was pretrained once: they compare "
@@ -44,8 +45,13 @@ def show(console: Console) -> None:
     )
 
 
-def scores(task: str, runs: Mapping[str, Any]) -> Table:
-    """A task's means in points, with their intervals; a baseline in every column of its budget."""
+def _rows(name: str) -> list[dict[str, str]]:
+    with (REPORTS / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def scores(task: str, runs: Mapping[str, Any], metric: str) -> Table:
+    """A task's means with their intervals; a baseline in every column of its budget."""
     methods = [
         m for m in dict.fromkeys(m for run in runs.values() for m in run) if m != "classical"
     ]
@@ -56,7 +62,7 @@ def scores(task: str, runs: Mapping[str, Any]) -> Table:
         for name, run in runs.items()
     }
     top = [
-        max((cell["mean"] for cell in column if cell), default=None)
+        max((merit(metric, cell["mean"]) for cell in column if cell), default=None)
         for column in zip(*found.values(), strict=True)
     ]
     table = Table(title=task, title_justify="left", title_style="bold")
@@ -64,23 +70,31 @@ def scores(task: str, runs: Mapping[str, Any]) -> Table:
     for method, budget in columns:
         table.add_column(f"{method}, {budget} labels", justify="right", no_wrap=True)
     for name, cells in found.items():
-        shown = [_score(cell, best) for cell, best in zip(cells, top, strict=True)]
+        shown = [_score(cell, best, metric) for cell, best in zip(cells, top, strict=True)]
         table.add_row(name, *shown, style="dim" if "classical" in runs[name] else "")
     return table
 
 
-def _score(cell: Mapping[str, float] | None, best: float | None) -> Text:
+def _score(cell: Mapping[str, float] | None, best: float | None, metric: str) -> Text:
     if cell is None:
         return Text("–")
-    text = Text(f"{100 * cell['mean']:.1f}", style="bold" if cell["mean"] == best else "")
+    is_best = merit(metric, cell["mean"]) == best
+    text = Text(scale_of(metric).shown(cell["mean"]), style="bold" if is_best else "")
     if "low" in cell:
-        text.append(f" ({100 * cell['low']:.1f} to {100 * cell['high']:.1f})", style="not bold dim")
+        low, high = (scale_of(metric).shown(cell[key]) for key in ("low", "high"))
+        text.append(f" ({low} to {high})", style="not bold dim")
     return text
 
 
-def effects(contrasts: list[dict[str, str]]) -> Table:
+def effects(contrasts: list[dict[str, str]], metrics: Mapping[str, str]) -> Table:
     """For each axis, how many of its contrasts are resolved: alone, and after correction for the
-    number of all contrasts of the study."""
+    number of all contrasts of the study. The largest effect is that of a share, if there is one:
+    effects in other units are not to be compared with it."""
+
+    def magnitude(contrast: Mapping[str, str]) -> tuple[bool, float]:
+        is_share = scale_of(metrics[contrast["task"]]) == POINTS
+        return is_share, abs(float(contrast["effect"]))
+
     by_axis: dict[str, list[dict[str, str]]] = defaultdict(list)
     for contrast in contrasts:
         by_axis[contrast["axis"]].append(contrast)
@@ -92,20 +106,19 @@ def effects(contrasts: list[dict[str, str]]) -> Table:
     for axis, members in by_axis.items():
         alone = [contrast for contrast in members if contrast["resolved"] == "yes"]
         corrected = [contrast for contrast in alone if contrast["verdict"] == "resolved"]
-        largest = max(corrected or alone, key=lambda c: abs(float(c["effect"])), default=None)
+        largest = max(corrected or alone, key=magnitude, default=None)
         counts = [str(len(found)) for found in (members, alone, corrected)]
-        table.add_row(axis, *counts, _effect(largest) if largest else "not resolved")
+        shown_effect = _effect(largest, metrics) if largest else "not resolved"
+        table.add_row(axis, *counts, shown_effect)
     return table
 
 
-def _effect(contrast: Mapping[str, str]) -> str:
-    effect, low, high = (100 * float(contrast[key]) for key in ("effect", "low", "high"))
+def _effect(contrast: Mapping[str, str], metrics: Mapping[str, str]) -> str:
+    scale = scale_of(metrics[contrast["task"]])
+    effect, low, high = (scale.signed(float(contrast[key])) for key in ("effect", "low", "high"))
     runs = contrast["run_a"], contrast["run_b"]
     sides = runs if runs[0] != runs[1] else (contrast["level_a"], contrast["level_b"])
-    return (
-        f"{contrast['task']}: {sides[0]} against {sides[1]} "
-        f"{effect:+.1f} ({low:+.1f} to {high:+.1f})"
-    )
+    return f"{contrast['task']}: {sides[0]} against {sides[1]} {effect} ({low} to {high})"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Scores of predictions in 0..1, each computed once over the whole test set.
+"""Scores of predictions, each computed once over the whole test set; in 0..1 unless its scale says
+another.
 
-An answer is one string: a label, the tags of a text's words joined by blanks, or the text that
-answers a question, of which the right ones are a JSON list.
+An answer is one string: a label, the tags of a text's words joined by blanks, the text that answers
+a question, of which the right ones are a JSON list, or the bits that a text takes.
 """
 
 import json
@@ -9,8 +10,43 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How the values of a metric are compared and shown."""
+
+    unit: str
+    factor: int  # what is shown is this times the value
+    decimals: int
+    lower_is_better: bool = False
+
+    def shown(self, value: float) -> str:
+        return f"{self.factor * value:.{self.decimals}f}"
+
+    def signed(self, value: float) -> str:
+        """Of a difference; 0 has no sign."""
+        text = f"{self.factor * value:+.{self.decimals}f}"
+        return text.replace("-", "\N{MINUS SIGN}") if float(text) else text[1:]
+
+
+POINTS = Scale("points", factor=100, decimals=1)  # of a share
+SCALES = {  # of the metrics that are no share
+    "bits_per_byte": Scale("bits per byte", factor=1, decimals=3, lower_is_better=True),
+    "word_perplexity": Scale("", factor=1, decimals=1, lower_is_better=True),
+}
+
+
+def scale_of(metric: str) -> Scale:
+    return SCALES.get(metric, POINTS)
+
+
+def merit(metric: str, value: float) -> float:
+    """Larger is better: what every choice of the best goes by."""
+    return -value if scale_of(metric).lower_is_better else value
 
 
 def score(metric: str, gold: Sequence[str], predicted: Sequence[str]) -> float:
@@ -51,6 +87,26 @@ def entity_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
         num_predicted += len(found)
         num_right += len(expected & found)
     return 2 * num_right / (num_gold + num_predicted) if num_right else 0.0
+
+
+def bits_per_byte(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """What a byte of all texts takes to encode, from ``num_bytes num_words`` and the bits of each
+    text: whatever a tokenizer's tokens are, the bytes are the same."""
+    bits, num_bytes, _ = _bits(gold, predicted)
+    return bits / num_bytes
+
+
+def word_perplexity(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """From the same, 2 to the power of the bits per word; words are parted by blanks."""
+    bits, _, num_words = _bits(gold, predicted)
+    return 2 ** (bits / num_words)
+
+
+def _bits(gold: Sequence[str], predicted: Sequence[str]) -> tuple[float, int, int]:
+    """(bits, bytes, words) of all texts."""
+    lengths = [tuple(map(int, row.split())) for row in gold]
+    num_bytes, num_words = map(sum, zip(*lengths, strict=True))
+    return sum(map(float, predicted)), num_bytes, num_words
 
 
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
@@ -119,5 +175,9 @@ def _words(gold: str, predicted: str) -> list[tuple[str, str]]:
 
 
 METRICS = {
-    f.__name__: f for f in (macro_f1, accuracy, entity_f1, word_accuracy, squad_f1, exact_match)
+    f.__name__: f
+    for f in (
+        *(macro_f1, accuracy, entity_f1, word_accuracy, squad_f1, exact_match),
+        *(bits_per_byte, word_perplexity),
+    )
 }

@@ -48,7 +48,7 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Scored(Trial):
-    """A trial and its score on the test set, in 0..1."""
+    """A trial and its score on the test set."""
 
     metric: str
     value: float
@@ -74,7 +74,7 @@ class BaselinePrediction(Prediction):
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """A point of the curve of one trial; the metric is on validation, in 0..1."""
+    """A point of the curve of one trial; the metric is on validation."""
 
     run: str
     method: str

@@ -1,19 +1,40 @@
 """What a method is."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 
 from stages.models._heads import Headed
 from stages.text.batch import Batch
+from stages.text.tokenizer import TaskTokenizer
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """What turns rows into predictions, with a model: a Task, or what a method puts in its place.
+
+    A row may be several examples, which its prediction combines.
+    """
+
+    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]: ...
+
+    def collate(self, examples: list[Any], *, rngs: list[np.random.Generator]) -> Batch: ...
+
+    def predict(self, model: Headed, batch: Batch, examples: list[Any]) -> list[Any]: ...
+
+    def combine(self, row: Mapping[str, Any], predictions: list[Any]) -> str: ...
 
 
 class Method(ABC):
     """Transforms a model and says, by ``requires_grad``, what of it trains."""
 
     freezes_backbone: ClassVar[bool]  # then trials of one method share its states
+    trains: ClassVar[bool] = True  # else it has a predictor, and its entry no ``training:``
+    architectures: ClassVar[tuple[str, ...]] = ()  # those it fits; all if it names none
+    fits: ClassVar[tuple[str, ...]] = ()  # the kinds of task, likewise
 
     @abstractmethod
     def apply(self, model: Headed, *, generator: torch.Generator) -> None:
@@ -23,3 +44,18 @@ class Method(ABC):
         self, model: Headed, batches: Iterable[Batch]
     ) -> None:
         """See every batch that will be trained on or predicted, once, in a fixed order."""
+
+    def predictor(
+        self,
+        labels: list[str],
+        tokenizer: TaskTokenizer,
+        max_tokens: int,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        rng: np.random.Generator,
+    ) -> Predictor:
+        """What predicts in the task's place, from labelled ``rows`` and without training.
+
+        Raises ValueError, with the setting's name, for what does not go together.
+        """
+        raise AssertionError("a method that trains leaves prediction to the task")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from huggingface_hub import snapshot_download
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -41,6 +42,7 @@ ON_THE_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 CONTENT_DIGITS = 12
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
+SCALED = ("final_logit_softcapping", "logits_scaling", "logit_scale")  # of some families
 PROBED = (8, 16)  # tokens of the rows whose operations are counted
 
 logging.set_verbosity_error()  # of heads that are left out, and of a tokenizer's lengths
@@ -167,10 +169,20 @@ class Hub(Backbone):
         return counter.get_total_flops()
 
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        raise AssertionError("a public checkpoint is not pretrained further")
+        """Of a checkpoint whose output embedding is its input embedding, as GPT-2's.
+
+        Raises ValueError for another, and for logits that are more than a product.
+        """
+        scaled = [key for key in SCALED if getattr(self.config, key, None) not in (None, 1)]
+        if not self.config.tie_word_embeddings or scaled:
+            raise ValueError(
+                f"path: a {self.config.model_type!r} does not give the likelihood of text here: "
+                + (f"its logits have a {scaled[0]}" if scaled else "its embeddings are not tied")
+            )
+        return F.linear(states, self.model.get_input_embeddings().weight)
 
     def unembed_flops(self, num_positions: int) -> int:
-        raise AssertionError("a public checkpoint is not pretrained further")
+        return 2 * num_positions * self.model.get_input_embeddings().weight.numel()
 
     def initialise(self, *, generator: torch.Generator) -> None:
         """The published weights; nothing is drawn.

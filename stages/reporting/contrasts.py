@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any, Literal, get_args
 
+from stages.evaluation.metrics import merit
 from stages.evaluation.statistics import Interval, Values, difference, holm, mean
 from stages.evaluation.trials import Scored
 from stages.params import NONE, Params, Run
@@ -212,6 +213,15 @@ class Cell:
         return mean(self.values, confidence=self.confidence)
 
     @property
+    def metric(self) -> str:
+        return self.trials[0].metric
+
+    @property
+    def merit(self) -> float:
+        """Of the mean: larger is better, whatever the metric."""
+        return merit(self.metric, self.mean.value)
+
+    @property
     def num_pretrain_seeds(self) -> int:
         return len(self.values)
 
@@ -243,7 +253,7 @@ def cells(
 
 @dataclass(frozen=True)
 class Contrast:
-    """``a`` against ``b``; the effect is a's mean score less b's, in 0..1."""
+    """``a`` against ``b``; the effect is a's mean score less b's, whichever sign is better."""
 
     axis: Axis
     task: str
@@ -254,6 +264,10 @@ class Contrast:
     effect: Interval
     p_holm: float | None
     settings: tuple[str, ...]  # confounds that params.yaml knows
+
+    @property
+    def metric(self) -> str:
+        return self.a.metric
 
     @property
     def method(self) -> str:
@@ -431,7 +445,8 @@ def _confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[str, ...]:
 
 
 def _method_settings(params: Params, a: str, b: str) -> tuple[str, ...]:
-    one, other = (params.finetune.methods[m].training.model_dump() for m in (a, b))
+    settings = [params.finetune.methods[m].training for m in (a, b)]
+    one, other = (training.model_dump() if training else {} for training in settings)
     return tuple(f"training.{k}: {one[k]} v. {other[k]}" for k in _differing(one, other))
 
 

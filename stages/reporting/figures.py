@@ -1,8 +1,8 @@
 """The pictures: one look for all, drawn offline.
 
 Colour is the architecture (Okabe and Ito's palette, which survives colour blindness), grey is a
-classical baseline; a hollow mark or a dotted line is from scratch; shape is the method. Scores are
-in points, 0 to 100.
+classical baseline; a hollow mark or a dotted line is from scratch; shape is the method. Scores that
+are shares are in points, 0 to 100.
 """
 
 from collections import defaultdict
@@ -16,6 +16,7 @@ import altair as alt
 import vl_convert
 
 from stages.artifacts import replacing
+from stages.evaluation.metrics import POINTS, scale_of
 from stages.reporting.contrasts import Group
 from stages.reporting.guideline import percent
 from stages.reporting.results import Results
@@ -39,10 +40,11 @@ Picture = Callable[[], Spec]
 def pictures(results: Results) -> dict[str, Picture]:
     """Every picture of the report, by the name of its file; ``draw`` draws one."""
     found: dict[str, Picture] = {"comparison": partial(comparison, results)}
+    trained = {epoch.method for epoch in results.curves}  # the others have no curves
     for task, budget in product(results.params.tasks, results.label_budgets):
         found[f"scores_{task}_{budget}"] = partial(scores, results, task, budget)
         if any(not group.pretrained for group in results.groups):
-            for method in results.methods:
+            for method in filter(trained.__contains__, results.methods):
                 name = f"curves_{task}_{method}_{budget}"
                 found[name] = partial(curves, results, task, method, budget)
     return found
@@ -85,9 +87,10 @@ def curves(results: Results, task: str, method: str, label_budget: str) -> Spec:
     A line is the mean over seeds, its band reaches from the lowest to the highest.
     """
     points: dict[tuple[str, int], list[float]] = defaultdict(list)
+    factor = scale_of(results.metrics[task]).factor
     for epoch in results.curves:
         if (epoch.task, epoch.method, epoch.label_budget) == (task, method, label_budget):
-            points[epoch.run, epoch.epoch].append(100 * epoch.validation_metric)
+            points[epoch.run, epoch.epoch].append(factor * epoch.validation_metric)
     data: dict[str, list[Row]] = {}
     panels = []
     for scratch in (group for group in results.groups if not group.pretrained):
@@ -122,7 +125,7 @@ def _curves(results: Results, data: alt.NamedData, task: str, scratch: Group) ->
         x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, format="d")),
         detail="group:N",
     )
-    title = f"{results.metrics[task]} on validation, points"
+    title = f"{results.metrics[task]} on validation, {_unit(results.metrics[task])}"
     y = alt.Y("mean:Q", title=title, scale=alt.Scale(zero=False))
     band = base.mark_area(opacity=0.1, color=colour).encode(y="low:Q", y2="high:Q")
     line = base.mark_line(color=colour, strokeWidth=2).encode(
@@ -141,7 +144,7 @@ def _curves(results: Results, data: alt.NamedData, task: str, scratch: Group) ->
 def _means(results: Results, task: str, label_budget: str, names: Sequence[str]) -> list[Row]:
     """What ``_dots`` draws."""
     groups = {group.name: group for group in results.groups}
-    palette = colours(results)
+    palette, scale = colours(results), scale_of(results.metrics[task])
     rows: list[Row] = []
     for name in names:
         group = groups.get(name)
@@ -159,9 +162,9 @@ def _means(results: Results, task: str, label_budget: str, names: Sequence[str])
                         "slot": _slot(i, len(results.methods)) if group else 0.0,
                         "architecture": architecture,
                         "fill": PAPER if hollow else palette[architecture],
-                        "score": 100 * cell.mean.value,
-                        "low": 100 * max(low, 0),
-                        "high": 100 * min(high, 1),
+                        "score": scale.factor * cell.mean.value,
+                        "low": scale.factor * max(low, 0),
+                        "high": scale.factor * (min(high, 1) if scale == POINTS else high),
                     }
                 )
     return rows
@@ -197,7 +200,7 @@ def _dots(
     )
     x = alt.X(
         "low:Q",
-        title=f"{results.metrics[task]}, points",
+        title=f"{results.metrics[task]}, {_unit(results.metrics[task])}",
         scale=alt.Scale(zero=False, padding=6),
     )
     whiskers = base.mark_rule(strokeWidth=1.75).encode(x=x, x2="high:Q")
@@ -222,6 +225,10 @@ def _dots(
     return alt.layer(lines, whiskers, marks).properties(
         width=240, height=ROW * len(names), title=f"{task}, {label_budget} labels"
     )
+
+
+def _unit(metric: str) -> str:
+    return "lower is better" if scale_of(metric).lower_is_better else scale_of(metric).unit
 
 
 def _slot(i: int, num: int) -> float:

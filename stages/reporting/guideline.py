@@ -5,6 +5,7 @@ Names stand in backticks, as in Markdown.
 
 from dataclasses import dataclass
 
+from stages.evaluation.metrics import POINTS, scale_of
 from stages.evaluation.statistics import FINETUNING, SINGLE
 from stages.reporting.contrasts import Cell, Contrast, seeds
 from stages.reporting.results import Results
@@ -35,14 +36,14 @@ def _advise(results: Results, task: str, label_budget: str) -> Advice:
         if (cell.task, cell.label_budget) == (task, label_budget)
         and cell.group not in results.baselines
     ]
-    best = max(tried, key=lambda cell: cell.mean.value)
+    best = max(tried, key=lambda cell: cell.merit)
     mean = best.mean
     tied = [c for c in tried if c.mean.value == mean.value]
     ties = f" (a tie of {len(tied)}: this one is listed first)" if len(tied) > 1 else ""
     headline = (
-        f"Highest mean: `{best.group}` with `{best.method}`, "
-        f"{points(mean.value)} {metric_name(results.metrics[task])}"
-        f"{interval(mean.low, mean.high, results.confidence)}, {_count(best)}{ties}."
+        f"{extreme(best.metric).capitalize()} mean: `{best.group}` with `{best.method}`, "
+        f"{scale_of(best.metric).shown(mean.value)} {metric_name(best.metric)}"
+        f"{interval(mean.low, mean.high, results.confidence, best.metric)}, {_count(best)}{ties}."
     )
     found: dict[str, list[Contrast]] = {}
     for contrast in results.contrasts:
@@ -56,7 +57,7 @@ def _advise(results: Results, task: str, label_budget: str) -> Advice:
 def _evidence(results: Results, contrasts: list[Contrast], best: Cell) -> list[str]:
     """The contrasts of the best run or, where it has none, of the best that has."""
     cells = [cell for contrast in contrasts for cell in (contrast.a, contrast.b)]
-    leader = best if best in cells else max(cells, key=lambda c: c.mean.value)
+    leader = best if best in cells else max(cells, key=lambda c: c.merit)
     return [_sentence(c, leader) for c in contrasts if leader in (c.a, c.b)]
 
 
@@ -69,8 +70,12 @@ def _sentence(contrast: Contrast, leader: Cell) -> str:
         low, high = -high, -low
     by_method = contrast.axis == "method"
     names = (leader.method, other.method) if by_method else (leader.group, other.group)
-    bounds = "" if low is None or high is None else f" ({signed(low)} to {signed(high)})"
-    size = f"{signed(effect.value if mine else -effect.value)} points{bounds}"
+    scale = scale_of(contrast.metric)
+    bounds = ""
+    if low is not None and high is not None:
+        bounds = f" ({scale.signed(low)} to {scale.signed(high)})"
+    value = effect.value if mine else -effect.value
+    size = f"{scale.signed(value)} {scale.unit}".strip() + bounds
     return f"`{names[0]}` against `{names[1]}`: {size}, {contrast.verdict}."
 
 
@@ -83,18 +88,24 @@ def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, list[str]
     ]
     if not fitted:
         return []
-    strongest = max(fitted, key=lambda cell: cell.mean.value)
+    strongest = max(fitted, key=lambda cell: cell.merit)
     value = strongest.mean.value
     mean = best.mean
+    beaten = ": no run here beats it" if strongest.merit > best.merit else ""
     if mean.low is None or mean.high is None:
         where = "one trial, so there is no interval to compare it with"
     elif mean.low > value:
-        where = "below the interval of the best run"
+        where = f"below the interval of the best run{beaten}"
     elif mean.high < value:
-        where = "above the interval of the best run: no run here beats it"
+        where = f"above the interval of the best run{beaten}"
     else:
         where = "within the interval of the best run: not resolved"
-    return [("classical", [f"`{strongest.group}` reaches {points(value)}, {where}."])]
+    return [
+        (
+            "classical",
+            [f"`{strongest.group}` reaches {scale_of(best.metric).shown(value)}, {where}."],
+        )
+    ]
 
 
 def caveats(results: Results) -> list[str]:
@@ -126,28 +137,35 @@ def caveats(results: Results) -> list[str]:
     return found
 
 
-def points(value: float) -> str:
-    """A score of 0..1 in points of 0 to 100."""
-    return f"{100 * value:.1f}"
+def extreme(metric: str) -> str:
+    """Where the best mean is."""
+    return "lowest" if scale_of(metric).lower_is_better else "highest"
 
 
-def signed(value: float) -> str:
-    text = f"{100 * value:+.1f}"
-    return text.replace("-", "\N{MINUS SIGN}") if float(text) else "0.0"
+def unit(results: Results) -> str:
+    """What scores are in."""
+    units = {scale_of(metric) for metric in results.metrics.values()}
+    return "points" if units == {POINTS} else "points, or of likelihoods in their own unit"
 
 
-def interval(low: float | None, high: float | None, confidence: float) -> str:
+def best(results: Results) -> str:
+    """Which mean of a column is the best."""
+    found = {extreme(metric) for metric in results.metrics.values()}
+    return found.pop() if len(found) == 1 else "best"
+
+
+def interval(low: float | None, high: float | None, confidence: float, metric: str) -> str:
     if low is None or high is None:
         return ""
-    return f" ({percent(confidence)} interval {_bound(low)} to {_bound(high)})"
+    return f" ({percent(confidence)} interval {_bound(low, metric)} to {_bound(high, metric)})"
 
 
 def percent(share: float) -> str:
     return f"{100 * share:.4g}%"
 
 
-def _bound(value: float) -> str:
-    return points(value).replace("-", "\N{MINUS SIGN}")
+def _bound(value: float, metric: str) -> str:
+    return scale_of(metric).shown(value).replace("-", "\N{MINUS SIGN}")
 
 
 def metric_name(metric: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from stages.evaluation.metrics import scale_of
 from stages.reporting import figures, guideline, tables
 from stages.reporting.contrasts import AXES, Axis, Contrast
 from stages.reporting.results import Results
@@ -101,6 +102,8 @@ def context(results: Results) -> dict[str, Any]:
     return {
         "results": results,
         "study": results.params.study,
+        "unit": guideline.unit(results),
+        "best": guideline.best(results),
         "confidence": guideline.percent(results.confidence),
         "advice": guideline.advice(results),
         "caveats": guideline.caveats(results),
@@ -125,6 +128,7 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         context(results),
         costs=tables.cost_rows(results),
         trials=tables.trials(results),
+        drawn=drawn,
         svg=lambda name, label: _inline(drawn[name], name, label),
         forest=forest,
         palette={"ink": figures.INK, "muted": figures.MUTED, "grid": figures.GRID},
@@ -141,8 +145,8 @@ def _environment(*, escaped: bool) -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters |= {
-        "points": guideline.points,
-        "signed": guideline.signed,
+        "shown": lambda value, metric: scale_of(metric).shown(value),
+        "signed": lambda value, metric: scale_of(metric).signed(value),
         "metric": guideline.metric_name,
         "anchor": lambda name: name.replace(" ", "-"),
     }

@@ -73,8 +73,9 @@ def metrics(results: Results) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Score:
-    """A cell of a table, in points; an interval of None is one that a single trial cannot have."""
+    """A cell of a table; an interval of None is one that a single trial cannot have."""
 
+    metric: str
     mean: float
     low: float | None
     high: float | None
@@ -130,7 +131,7 @@ def _table(
         name: [results.cell(name, *key) for key in keys] for name in [*names, *results.baselines]
     }
     top = [
-        max((c.mean.value for c in column if c), default=0.0)
+        max((c.merit for c in column if c), default=0.0)
         for column in zip(*cells.values(), strict=True)
     ]
     rows = [
@@ -153,7 +154,7 @@ def _score(results: Results, cell: Cell | None, best: float) -> Score | None:
     if cell is None:
         return None
     mean = cell.mean
-    return Score(mean.value, mean.low, mean.high, seeds(cell), mean.value == best)
+    return Score(cell.metric, mean.value, mean.low, mean.high, seeds(cell), cell.merit == best)
 
 
 def cost_rows(results: Results) -> list[dict[str, str]]:

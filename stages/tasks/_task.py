@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -41,6 +41,9 @@ class Task(ABC):
     """
 
     has_prefix: bool = False
+
+    architectures: ClassVar[tuple[str, ...]] = ()  # those it fits; all if it names none
+    scores_text: ClassVar[bool] = False  # by the model's own likelihood: it adds no head
 
     def __init__(self, labels: list[str], tokenizer: TaskTokenizer, max_tokens: int) -> None:
         self.labels = labels

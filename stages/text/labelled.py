@@ -4,6 +4,7 @@ Readable without torch, since what prepares, scores and fits a baseline has no n
 """
 
 import json
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Kind:
-    """What a row of a task holds. A test row lacks the target until it is scored."""
+    """What a row of a task holds. A test row lacks the target until it is scored, unless a text is
+    its own."""
 
     inputs: tuple[str, ...]
     target: str
@@ -25,6 +27,9 @@ KINDS = {
     "tagging": Kind(("words",), "tags", ("entity_f1", "word_accuracy")),
     "span_qa": Kind(
         ("question", "context"), "answers", ("squad_f1", "exact_match"), has_classes=False
+    ),
+    "language_modelling": Kind(
+        ("text",), "text", ("bits_per_byte", "word_perplexity"), has_classes=False
     ),
 }
 
@@ -46,8 +51,19 @@ def answer(row: Mapping[str, Any]) -> str:
     """The right answer, written as a prediction is: a label, or words' tags joined by blanks.
 
     Of a question it is a JSON list of the texts that are right, and a prediction is one of them;
-    "[]" where there is no answer, which is predicted as "".
+    "[]" where there is no answer, which is predicted as "". Of a text that is its own answer, how
+    many bytes and words its bits are to be divided by.
     """
     if "answers" in row:
         return json.dumps([one["text"] for one in row["answers"]], ensure_ascii=False)
-    return " ".join(row["tags"]) if "tags" in row else row["label"]
+    if "tags" in row:
+        return " ".join(row["tags"])
+    if "label" in row:
+        return row["label"]
+    return f"{len(row['text'].encode())} {len(row['text'].split())}"
+
+
+def plain_text(text: str) -> str:
+    """The text in NFKC with a blank for all white space: what every tokenizer can tell, so that the
+    bits of one buy no more than those of another."""
+    return " ".join(unicodedata.normalize("NFKC", text).split())

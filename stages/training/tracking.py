@@ -335,7 +335,7 @@ def _trials(group: Group, parent: Record, params: Params) -> Record:
         "task": group.task,
         "method": group.method,
         "label_budget": group.label_budget,
-        **(flat({"finetune": method.model_dump()}) if method else {}),
+        **(flat({"finetune": method.model_dump(exclude_none=True)}) if method else {}),
     }
     timed = _grouped(
         _rows(TIMINGS / "finetune" / group.task / f"{group.run}.csv"), "method", "label_budget"

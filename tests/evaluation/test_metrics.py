@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
-from stages.evaluation.metrics import entities, score
+from stages.evaluation.metrics import METRICS, SCALES, entities, merit, score
 from stages.text.labelled import answer
 
 
@@ -102,3 +102,16 @@ def test_a_right_answer_scores_as_such(row) -> None:
     texts = [one["text"] for one in row["answers"]] or [""]
     for metric in ("squad_f1", "exact_match"):
         assert score(metric, [answer(row)], texts) == 1
+
+
+def test_bits_are_of_all_texts_together_and_no_mean_of_rows() -> None:
+    """30 bits for 4 + 16 bytes and 1 + 4 words."""
+    gold, found = ["4 1", "16 4"], ["20.0", "10.0"]
+    assert score("bits_per_byte", gold, found) == pytest.approx(1.5)
+    assert score("word_perplexity", gold, found) == pytest.approx(2**6)
+
+
+def test_of_two_scores_the_better_has_the_larger_merit() -> None:
+    assert merit("accuracy", 0.9) > merit("accuracy", 0.8)
+    assert merit("bits_per_byte", 0.8) > merit("bits_per_byte", 0.9)
+    assert set(SCALES) <= set(METRICS)

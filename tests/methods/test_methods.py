@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from stages.components import build, names
+from stages.components import build, component_class, names
 from stages.models._heads import Headed, initialise_head
 from stages.tasks.classification import Classification
 from stages.tasks.tagging import Tagging
@@ -29,6 +29,11 @@ ROWS = [
         ]
     )
 ]
+TRAINING = [
+    name
+    for name in names("methods")
+    if vars(component_class("methods", name, where="")).get("trains", True)
+]
 TASKS = {"classification": (Classification, ["a", "b"]), "tagging": (Tagging, ["B", "O"])}
 
 
@@ -46,7 +51,7 @@ def prepared(architecture: str, task_name: str, method_name: str):
     return task, model, examples
 
 
-@pytest.mark.parametrize("method", names("methods"))
+@pytest.mark.parametrize("method", TRAINING)
 @pytest.mark.parametrize("task_name", TASKS)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_method_fits_a_small_set_and_changes_what_it_says(

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,15 +11,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from stages.components import build
 from stages.models._backbone import Backbone
 from stages.models._heads import Headed, initialise_head
+from stages.models._likelihood import log_likelihoods
 from stages.models.hub import Hub
 from stages.tasks.classification import Classification
 from stages.tasks.tagging import Tagging
-from stages.text.batch import Batch, pad
+from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.tokenizer import TaskTokenizer
 from stages.training.checkpoint import load_weights, save_weights
 from tests.small import documents
@@ -50,6 +52,22 @@ def batch_of(*rows: list[int], pad_id: int = 0) -> Batch:
     arrays = [torch.tensor(row).numpy() for row in rows]
     ones = [torch.ones(len(row)).numpy() for row in rows]
     return Batch(input_ids=pad(arrays, pad_id), document_ids=pad(ones, 0), num_targets={})
+
+
+@torch.no_grad()
+def test_the_likelihood_of_text_is_that_of_transformers() -> None:
+    folder = checkpoint("gpt2")
+    model = published(folder)
+    rows = tokenizer_of(folder).encode(["a class statement", " ".join(LINES[:2])[:100]])
+    batch = batch_of(*(row[:-1] for row in rows))
+    labels = pad([torch.tensor(row[1:]).numpy() for row in rows], IGNORE_INDEX)
+    found = log_likelihoods(model, replace(batch, labels=labels))
+    alone = AutoModelForCausalLM.from_pretrained(folder).eval()
+    for row, value in zip(rows, found.tolist(), strict=True):
+        ids = torch.tensor([row])
+        assert value == pytest.approx(
+            -float(alone(ids, labels=ids).loss) * (len(row) - 1), rel=1e-4
+        )
 
 
 @pytest.mark.parametrize("family", FAMILIES)

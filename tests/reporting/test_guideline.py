@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from stages.reporting.guideline import Advice, advice, caveats, signed
+from stages.evaluation.metrics import POINTS
+from stages.reporting import page, tables
+from stages.reporting.guideline import Advice, advice, caveats
 from stages.reporting.results import Results, load
 from tests.synthetic_study import EFFECTS, METRICS, RUNS, raw_params, write_study
 
@@ -50,7 +52,7 @@ def test_every_sentence_repeats_a_contrast_and_its_verdict(results: Results) -> 
                     ]
                     for sign in (1, -1)
                     if names[::sign] == (one, other)
-                    and size == signed(sign * contrast.effect.value)
+                    and size == POINTS.signed(sign * contrast.effect.value)
                     and text.endswith(f"{contrast.verdict}.")
                 ]
                 assert matching, text
@@ -90,4 +92,38 @@ def test_equal_scores_are_called_a_tie(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_signed_numbers_have_no_negative_zero() -> None:
-    assert [signed(v) for v in (0.031, -0.031, 0.0, -0.0001)] == ["+3.1", "−3.1", "0.0", "0.0"]
+    assert [POINTS.signed(v) for v in (0.031, -0.031, 0.0, -0.0001)] == [
+        "+3.1",
+        "−3.1",
+        "0.0",
+        "0.0",
+    ]
+
+
+def test_of_bits_per_byte_the_lowest_mean_is_the_best_and_it_is_no_percentage(
+    results: Results,
+) -> None:
+    """Of two tasks with equal numbers, one of them in bits: the best here is the worst there."""
+    tagged = {t.run: t for t in results.trials if t.task == "tag"}
+    trials = [replace(t, metric="bits_per_byte") if t.task == "tag" else t for t in results.trials]
+    in_bits = replace(results, trials=trials)
+    found = advice(in_bits)[list(METRICS).index("tag")]
+    cells = [c for c in in_bits.cells if c.task == "tag" and c.group in EFFECTS]
+    lowest = min(cells, key=lambda c: c.mean.value)
+    assert found.best.startswith(
+        f"Lowest mean: `{lowest.group}` with `{lowest.method}`, {lowest.mean.value:.3f} bits per"
+    )
+    # The majority's 0.04 is below all runs, and so the strongest baseline.
+    assert tagged["majority"].value < lowest.mean.value
+    [beside] = dict(found.evidence)["classical"]
+    assert beside.startswith("`majority` reaches 0.040, below") and "no run here" in beside
+    assert " points" not in " ".join(sentences(found)) and " bits per byte" in sentences(found)[0]
+
+    table = tables.by_task(in_bits, "tag")
+    columns = list(zip(*(scores for _, _, scores in table.rows), strict=True))
+    for column in columns:
+        assert [s.best for s in column if s] == [s.mean == 0.04 for s in column if s]
+    text = page.markdown(in_bits)
+    assert "**0.040**" in text and "**4.0**" not in text.split("### type")[0]
+    assert "Bold is the best mean" in text
+    assert "Bold is the highest mean" in page.markdown(results)

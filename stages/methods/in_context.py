@@ -1,0 +1,316 @@
+"""In-context learning: a prompt instead of training (Brown et al. 2020, section 2)."""
+
+import string
+import sys
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from stages.methods._method import Method, Predictor
+from stages.models._heads import Headed
+from stages.models._likelihood import log_likelihoods
+from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
+from stages.text.tokenizer import TaskTokenizer
+
+TIE = "<tie>"  # the prediction where no label is likelier than all others: counted as wrong
+ROUNDING = 1e-4  # nats: labels nearer to each other than this are tied
+INPUTS = ("text", "text_pair")
+LABEL = "label"
+Normalise = Literal["none", "tokens", "bytes", "unconditional"]
+Row = Mapping[str, Any]
+
+
+class InContext(Method):
+    """Classification by the label that a causal model finds likeliest behind a prompt. Nothing
+    trains; 0 shots are zero-shot.
+
+    The prompt is ``num_shots`` examples, each the ``template`` filled in, and the template up to
+    ``{label}``, parted by ``separator``. It stands where a document begins. Line breaks are blanks
+    to a tokenizer of ours. Where it is longer than ``max_tokens``, shots are left out from its
+    front, and then the beginning of what is left; a warning says how many shots fitted.
+
+    ``verbalisers`` are ``label=words``; a label without one stands for itself, underscores as
+    blanks. ``normalise`` says what of a label's log-likelihood is compared:
+
+        none            itself
+        tokens          the mean per token (GPT-3, section 2.4)
+        bytes           the mean per byte, so that the tokenizer plays no part
+        unconditional   what the prompt adds to it: less the log-likelihood behind the end of the
+                        template alone, such as "label:" (GPT-3, section 2.4, "answer context";
+                        Holtzman et al. 2021, "domain-conditional PMI")
+
+    Unlike GPT-3's, which are drawn anew for each test row, the shots are those of the trial: drawn
+    by its seed from the rows of its label budget, as many of each label as can be. A tie is the
+    prediction ``<tie>``, which is no label.
+
+    Of a task that is itself scored by likelihood (``language_modelling``) nothing is asked: the
+    model as it was pretrained predicts, whatever the settings.
+
+    Raises ValueError for a template that cannot be filled in or does not end with the label.
+    """
+
+    freezes_backbone = True
+    trains = False
+    architectures = ("decoder",)
+    fits = ("classification", "language_modelling")
+
+    def __init__(
+        self,
+        *,
+        num_shots: int = 0,
+        template: str = "{text}\nlabel: {label}",
+        separator: str = "\n\n",
+        verbalisers: Sequence[str] = (),
+        normalise: Normalise = "none",
+    ) -> None:
+        if num_shots < 0:
+            raise ValueError(f"num_shots must be at least 0, not {num_shots}")
+        self.num_shots, self.separator, self.normalise = num_shots, separator, normalise
+        self.template = _Template.of(template)
+        pairs = [pair.partition("=") for pair in verbalisers]
+        for label, _, words in pairs:
+            if not label or not words.strip():
+                raise ValueError(f"verbalisers: {label!r} is not of the form label=words")
+        self.verbalisers = {label: words.strip() for label, _, words in pairs}
+        if len(self.verbalisers) < len(pairs):
+            raise ValueError("verbalisers: a label has two")
+        self._known: dict[bytes, float] = {}  # trials of one run share what was scored before
+
+    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
+        model.requires_grad_(False)
+
+    def predictor(
+        self,
+        labels: list[str],
+        tokenizer: TaskTokenizer,
+        max_tokens: int,
+        rows: Sequence[Row],
+        *,
+        rng: np.random.Generator,
+    ) -> Predictor:
+        for label in self.verbalisers:
+            if label not in labels:
+                raise ValueError(
+                    f"verbalisers: {label!r} is no label; there are {', '.join(labels)}"
+                )
+        if TIE in labels:
+            raise ValueError(f"the label {TIE!r} is what a tie is written as; rename it")
+        words = {x: self.verbalisers.get(x, x.replace("_", " ").strip()) for x in labels}
+        for word, number in Counter(words.values()).items():
+            if number > 1:
+                raise ValueError(f"verbalisers: {number} labels are {word!r}, which tells none")
+        self.template.check(rows[0])
+        shots = [
+            self.template.shot(row, words[row[LABEL]])
+            for row in draw_shots(rows, self.num_shots, rng=rng)
+        ]
+        return _Prompts(self, words, tokenizer, max_tokens, shots, self._known)
+
+
+def draw_shots(rows: Sequence[Row], num_shots: int, *, rng: np.random.Generator) -> list[Row]:
+    """So many rows in random order, as many of each label as can be."""
+    seen: Counter[str] = Counter()
+    places = []
+    for tie, index in enumerate(rng.permutation(len(rows)).tolist()):
+        label = rows[index][LABEL]
+        places.append((seen[label], tie, index))
+        seen[label] += 1
+    chosen = [index for _, _, index in sorted(places)[:num_shots]]
+    return [rows[chosen[i]] for i in rng.permutation(len(chosen))]
+
+
+@dataclass(frozen=True)
+class _Template:
+    """Text with fields; ``before`` is what stands before the label, its blank included."""
+
+    before: str
+    fields: frozenset[str]
+
+    @classmethod
+    def of(cls, template: str) -> "_Template":
+        try:
+            parts = list(string.Formatter().parse(template))
+        except ValueError as error:
+            raise ValueError(f"template: {error}; a brace of the text is doubled") from None
+        named = [name for _, name, _, _ in parts if name is not None]
+        valid = [f"{{{name}}}" for name in (*INPUTS, LABEL)]
+        for _, name, form, conversion in parts:
+            if name is not None and (name not in (*INPUTS, LABEL) or form or conversion):
+                raise ValueError(
+                    f"template: unknown field {{{name}}}; there are {', '.join(valid)}"
+                )
+        if named.count(LABEL) != 1 or not template.endswith(f"{{{LABEL}}}"):
+            raise ValueError(
+                f"template: {{{LABEL}}} must stand once, at its end: what follows is likelihood"
+            )
+        if INPUTS[0] not in named:
+            raise ValueError(f"template: lacks {{{INPUTS[0]}}}")
+        before = template.removesuffix(f"{{{LABEL}}}")
+        if not before[-1].isspace():
+            raise ValueError(
+                f"template: a blank or line break must stand before {{{LABEL}}}, so that its "
+                "tokens are its own"
+            )
+        return cls(before, frozenset(named))
+
+    def check(self, row: Row) -> None:
+        """Raises ValueError unless rows have the fields, and none that is left out."""
+        for name in INPUTS:
+            if (name in row) != (name in self.fields):
+                lacking = "lacks" if name in row else "has"
+                there = "the rows have" if name in row else "no row has"
+                raise ValueError(f"template: {lacking} {{{name}}}, which {there}")
+
+    def prompt(self, row: Row) -> str:
+        return self.before.format(**{name: row[name] for name in self.fields - {LABEL}})
+
+    def shot(self, row: Row, word: str) -> str:
+        return self.prompt(row) + word
+
+    @property
+    def answer_context(self) -> str:
+        """What stands between the last text and the label."""
+        tail = ""
+        for literal, name, _, _ in string.Formatter().parse(self.before):
+            tail = "" if name is not None else tail + literal
+        return tail.lstrip() or tail
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A prompt with one of the labels behind it."""
+
+    id: str
+    window: int  # which label
+    tokens: np.ndarray  # int64 [T]
+    first: int  # the tokens from here on are scored
+
+    @property
+    def key(self) -> bytes:
+        return self.tokens.tobytes() + bytes([0]) + str(self.first).encode()
+
+
+class _Prompts:
+    """The predictor of a trial: an example is a row with a label, a prediction its score."""
+
+    def __init__(
+        self,
+        method: InContext,
+        words: dict[str, str],
+        tokenizer: TaskTokenizer,
+        max_tokens: int,
+        shots: list[str],
+        known: dict[bytes, float],
+    ) -> None:
+        self.method, self.words, self.shots = method, words, shots
+        self.tokenizer, self.max_tokens = tokenizer, max_tokens
+        # A checkpoint whose texts have no first token was trained on texts behind a last one.
+        self.start = list(tokenizer.before or tokenizer.after[-1:])
+        for word, ids in zip(words.values(), tokenizer.encode(list(words.values())), strict=True):
+            if not ids:
+                raise ValueError(f"verbalisers: {word!r} is nothing to the tokenizer")
+        self._known = known
+        self._unconditional: list[float] | None = None
+
+    def encode(self, rows: Sequence[Row]) -> list[_Candidate]:
+        numbers = [self._num_fitting(row) for row in rows]
+        if rows and min(numbers) < len(self.shots):
+            print(
+                f"warning: in_context: of {len(self.shots)} shots {np.mean(numbers):.1f} fit into "
+                f"finetune.max_tokens {self.max_tokens} on average",
+                file=sys.stderr,
+            )
+        return [
+            candidate
+            for row, number in zip(rows, numbers, strict=True)
+            for candidate in self._cut(self._candidates(row["id"], self._context(row, number)))
+        ]
+
+    def _num_fitting(self, row: Row) -> int:
+        """How many shots leave room for the row and its longest label."""
+
+        def too_long(number: int) -> bool:
+            candidates = self._candidates("", self._context(row, number))
+            return max(len(candidate.tokens) for candidate in candidates) > self.max_tokens
+
+        return bisect_left(range(1, len(self.shots) + 1), True, key=too_long)
+
+    def _context(self, row: Row, num_shots: int) -> str:
+        """The prompt with the last of the shots."""
+        shots = self.shots[len(self.shots) - num_shots :]
+        return self.method.separator.join([*shots, self.method.template.prompt(row)])
+
+    def _candidates(self, id: str, context: str) -> list[_Candidate]:
+        """The context with each label. Scored is what follows the tokens that all of them and the
+        context by itself begin with: the labels', unless one grows together with what precedes."""
+        texts = [context.rstrip(), *(context + word for word in self.words.values())]
+        alone, *whole = ([*self.start, *ids] for ids in self.tokenizer.encode(texts))
+        first = min(_shared_prefix(alone, tokens) for tokens in whole)
+        return [_Candidate(id, i, np.array(ids), first) for i, ids in enumerate(whole)]
+
+    def _cut(self, candidates: list[_Candidate]) -> list[_Candidate]:
+        """The same, without as many tokens at the front as are too many."""
+        surplus = max(len(candidate.tokens) for candidate in candidates) - self.max_tokens
+        if surplus <= 0:
+            return candidates
+        if surplus >= candidates[0].first:
+            raise ValueError(f"finetune.max_tokens: {self.max_tokens} is too few for the labels")
+        return [
+            _Candidate(c.id, c.window, c.tokens[surplus:], c.first - surplus) for c in candidates
+        ]
+
+    def collate(self, examples: list[_Candidate], *, rngs: list[np.random.Generator]) -> Batch:
+        inputs = [example.tokens[:-1] for example in examples]
+        labels = [example.tokens[1:].copy() for example in examples]
+        for label, example in zip(labels, examples, strict=True):
+            label[: example.first - 1] = IGNORE_INDEX
+        return Batch(
+            input_ids=pad(inputs, self.tokenizer.pad_id),
+            document_ids=pad([np.ones(len(row)) for row in inputs], PADDING),
+            labels=pad(labels, IGNORE_INDEX),
+            num_targets={},
+        )
+
+    def predict(self, model: Headed, batch: Batch, examples: list[_Candidate]) -> list[float]:
+        scores = self._scores(model, batch, examples)
+        if self.method.normalise == "unconditional":
+            alone = self._without_prompt(model, batch.input_ids.device)
+            return [s - alone[e.window] for s, e in zip(scores, examples, strict=True)]
+        lengths = [len(word.encode()) for word in self.words.values()]
+        norms = {
+            "none": [1 for _ in examples],
+            "tokens": [len(e.tokens) - e.first for e in examples],
+            "bytes": [lengths[e.window] for e in examples],
+        }
+        return [s / n for s, n in zip(scores, norms[self.method.normalise], strict=True)]
+
+    def _scores(self, model: Headed, batch: Batch, examples: list[_Candidate]) -> list[float]:
+        """In nats; those that an earlier trial asked for are looked up."""
+        keys = [example.key for example in examples]
+        if not all(key in self._known for key in keys):
+            scores = log_likelihoods(model.backbone, batch).tolist()
+            self._known |= dict(zip(keys, scores, strict=True))
+        return [self._known[key] for key in keys]
+
+    def _without_prompt(self, model: Headed, device: torch.device) -> list[float]:
+        if self._unconditional is None:
+            candidates = self._candidates("", self.method.template.answer_context)
+            batch = self.collate(candidates, rngs=[]).to(device)
+            self._unconditional = self._scores(model, batch, candidates)
+        return self._unconditional
+
+    def combine(self, row: Row, predictions: list[float]) -> str:
+        best = max(predictions)
+        leading = [i for i, score in enumerate(predictions) if score > best - ROUNDING]
+        return list(self.words)[leading[0]] if len(leading) == 1 else TIE
+
+
+def _shared_prefix(a: list[int], b: list[int]) -> int:
+    """How many tokens two lists begin with alike."""
+    different = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+    return next(different, min(len(a), len(b)))

@@ -1,0 +1,30 @@
+"""The likelihood of tokens under a model that predicts each from those before it."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from stages.models._backbone import Backbone
+from stages.text.batch import IGNORE_INDEX, Batch
+
+POSITIONS_AT_ONCE = 1024  # whose logits of the vocabulary are in memory
+
+
+def log_likelihoods(model: Backbone, batch: Batch) -> Float[Tensor, " B"]:
+    """The log-probability, in nats, of each row's labels: the tokens that follow each position.
+
+    Only positions with a label get logits. Sums are in float32.
+    """
+    assert batch.labels is not None
+    counted = batch.labels != IGNORE_INDEX
+    states, labels = model(batch)[counted], batch.labels[counted]
+    each = [
+        -F.cross_entropy(model.unembed(some).float(), right, reduction="none")
+        for some, right in zip(
+            states.split(POSITIONS_AT_ONCE), labels.split(POSITIONS_AT_ONCE), strict=True
+        )
+    ]
+    rows = counted.nonzero()[:, 0]
+    total = torch.zeros(len(counted), device=rows.device)
+    return total.index_add(0, rows, torch.cat(each)) if each else total

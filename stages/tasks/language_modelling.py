@@ -1,0 +1,98 @@
+"""Language modelling: the likelihood of held-out text, in bits."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from torch import nn
+
+from stages.models._backbone import Backbone
+from stages.models._heads import Headed
+from stages.models._likelihood import log_likelihoods
+from stages.tasks._task import Example, Task
+from stages.text.batch import IGNORE_INDEX, Batch, pad
+from stages.text.tokenizer import TaskTokenizer
+
+
+class LanguageModelling(Task):
+    """Each token of a text from those before it; training goes on with the causal objective.
+
+    The prediction of a row is how many bits its text takes, which ``bits_per_byte`` and
+    ``word_perplexity`` divide by its bytes and its words: numbers that do not depend on the
+    tokenizer. A text stands behind the token that begins one, or that ends the one before it; its
+    own end is not predicted.
+
+    A text of more than ``max_tokens`` tokens is several windows, each half a window behind the one
+    before: each token is predicted once, and from at least half a window of tokens if so many
+    precede it. Padding and windows do not show in the sum.
+
+    Raises ValueError for a text with characters that the tokenizer does not know: it would not say
+    what they are, and so take too few bits.
+    """
+
+    scores_text = True
+    architectures = ("decoder",)
+
+    def __init__(
+        self,
+        labels: list[str],
+        tokenizer: TaskTokenizer,
+        max_tokens: int,
+        *,
+        metric: Literal["bits_per_byte", "word_perplexity"] = "bits_per_byte",
+    ) -> None:
+        super().__init__(labels, tokenizer, max_tokens)
+        self.start = list(tokenizer.before or tokenizer.after[-1:])
+
+    def head(self, backbone: Backbone) -> nn.Module:
+        """None: a backbone gives the logits of the vocabulary itself."""
+        return nn.Identity()
+
+    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
+        examples = []
+        for row, ids in zip(rows, self.tokenizer.encode([r["text"] for r in rows]), strict=True):
+            if self.tokenizer.unk_id in ids:
+                raise ValueError(
+                    f"row {row['id']}: the run's tokenizer does not know all of its characters, "
+                    "so that its bits would not tell them; take one that knows bytes"
+                )
+            examples += self._windows(row["id"], np.array([*self.start, *ids]))
+        return examples
+
+    def _windows(self, id: str, tokens: np.ndarray) -> list[Example]:
+        """What is predicted at the last token of the text is not there."""
+        inputs, labels = tokens[:-1], tokens[1:].copy()
+        labels[: len(self.start) - 1] = IGNORE_INDEX
+        stride = max(self.max_tokens // 2, 1)
+        windows: list[Example] = []
+        done = 0
+        while done < len(inputs):
+            end = min(done + stride if windows else self.max_tokens, len(inputs))
+            begin = max(end - self.max_tokens, 0)
+            counted = labels[begin:end].copy()
+            counted[: done - begin] = IGNORE_INDEX
+            windows.append(Example(id, inputs[begin:end], counted, window=len(windows)))
+            done = end
+        return windows
+
+    def targets(self, examples: list[Example]) -> dict[str, Any]:
+        counted = sum(int((example.labels != IGNORE_INDEX).sum()) for example in examples)
+        return {
+            "labels": pad([example.labels for example in examples], IGNORE_INDEX),
+            "num_targets": {"language_modelling": counted},
+        }
+
+    def loss(self, model: Headed, batch: Batch) -> dict[str, tuple[float, Any]]:
+        return {"language_modelling": (1.0, -log_likelihoods(model.backbone, batch).sum())}
+
+    def flops(self, model: Headed, batch: Batch) -> int:
+        num_targets = batch.num_targets["language_modelling"]
+        return model.backbone.flops(batch) + model.backbone.unembed_flops(num_targets)
+
+    def predict(self, model: Headed, batch: Batch, examples: list[Example]) -> list[float]:
+        nats = log_likelihoods(model.backbone, batch).tolist()
+        return [-each / math.log(2) for each in nats]
+
+    def combine(self, row: Mapping[str, Any], predictions: list[float]) -> str:
+        return f"{sum(predictions):.4f}"

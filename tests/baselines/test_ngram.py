@@ -1,0 +1,57 @@
+"""The n-gram language model: a probability of each byte, and fewer bits the more it knows."""
+
+from functools import partial
+
+import pytest
+
+from stages.baselines.ngram import Ngram
+from stages.evaluation.metrics import score
+from stages.text.labelled import answer
+from tests.small import documents
+
+bits_per_byte = partial(score, "bits_per_byte")
+TEXTS = [{"text": " ".join(document)[:2000]} for document in documents()[:30]]
+TRAIN, VALIDATION, TEST = TEXTS[:20], TEXTS[20:25], TEXTS[25:]
+
+
+def fitted(train: list[dict[str, str]], **settings) -> Ngram:
+    model = Ngram(**settings)
+    model.fit(train, VALIDATION, bits_per_byte)
+    return model
+
+
+def test_probabilities_by_hand() -> None:
+    """Of "abab": a and b twice each; behind a, b twice; below all, 1/256 each."""
+    model = fitted([{"text": "abab"}], orders=[2])
+    unigram = (2 + 2 / 256) / (4 + 2)
+    assert model.probability(ord("b"), b"") == pytest.approx(unigram)
+    assert model.probability(ord("b"), b"a") == pytest.approx((2 + 1 * unigram) / (2 + 1))
+    assert model.probability(ord("z"), b"") == pytest.approx((2 / 256) / 6)
+    assert model.probability(ord("b"), b"z") == pytest.approx(unigram)
+
+
+@pytest.mark.parametrize("context", [b"", b"t", b"the ", b"\xff\x00", b"cla"])
+def test_probabilities_of_all_bytes_add_up_to_one(context) -> None:
+    model = fitted(TRAIN)
+    assert sum(model.probability(b, context) for b in range(256)) == pytest.approx(1)
+
+
+def test_more_text_and_more_context_take_fewer_bits() -> None:
+    def found(train, *orders: int) -> float:
+        return bits_per_byte([*map(answer, TEST)], fitted(train, orders=orders).predict(TEST))
+
+    assert 2 < found(TRAIN, 5) < found(TRAIN, 2) < found(TRAIN, 1) < 5.5
+    assert found(TRAIN, 5) < 0.9 * found(TRAIN[:2], 5)
+
+
+def test_the_order_is_the_one_with_the_fewest_bits_on_validation() -> None:
+    taken = fitted(TRAIN, orders=[1, 2, 4]).order
+    bits = {
+        n: sum(fitted(TRAIN, orders=[n]).bits(r["text"], n) for r in VALIDATION) for n in (1, 2, 4)
+    }
+    assert taken == min(bits, key=lambda order: bits[order])
+
+
+def test_an_order_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="orders must be at least 1"):
+        Ngram(orders=[0])

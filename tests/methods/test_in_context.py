@@ -1,0 +1,278 @@
+"""In-context learning: the label that a causal model finds likeliest behind a prompt."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from stages.components import build
+from stages.methods.in_context import TIE, InContext, draw_shots
+from stages.models._heads import Headed
+from stages.objectives.causal import Causal
+from stages.params import Training
+from stages.seeding import stream
+from stages.text.batch import Batch
+from stages.text.corpus import encode
+from stages.text.packing import Packing
+from stages.text.tokenizer import BOS_ID
+from stages.training.device import Device
+from stages.training.loop import train
+from stages.training.pretraining import PretrainingData
+from tests.small import headless, small_model, small_tokenizer
+
+CPU = Device("cpu", "float32", compile=False, threads=1)
+WORDS = {  # what texts with each label are made of
+    "list": ["name", "object", "string", "value"],
+    "module": ["class", "method", "attribute", "keyword"],
+    "the_statement": ["function", "call", "argument", "expression"],
+}
+LABELS = sorted(WORDS)
+TEMPLATE = "{text} type: {label}"
+
+
+def rows_of(number: int, *, seed: int) -> list[dict[str, str]]:
+    """Each label as often as the others."""
+    rng = stream(seed, "rows")
+    labels = [LABELS[i % len(LABELS)] for i in range(number)]
+    texts = [" ".join(rng.choice(WORDS[label], 3)) for label in labels]
+    return [
+        {"id": str(i), "text": text, "label": label}
+        for i, (text, label) in enumerate(zip(texts, labels, strict=True))
+    ]
+
+
+def method(**settings: Any) -> InContext:
+    return build("methods", {"name": "in_context", "template": TEMPLATE} | settings, where="method")
+
+
+def predictor(rows=(), *, max_tokens: int = 200, seed: int = 1, **settings: Any) -> Any:
+    return method(**settings).predictor(
+        LABELS,
+        small_tokenizer(),
+        max_tokens,
+        rows or rows_of(30, seed=7),
+        rng=stream(seed, "shots"),
+    )
+
+
+@torch.no_grad()
+def scores(of: Any, model: Headed, rows, *, at_once: int = 7) -> list[list[float]]:
+    examples, found = of.encode(rows), []
+    for at in range(0, len(examples), at_once):
+        part = examples[at : at + at_once]
+        found += of.predict(model.eval(), of.collate(part, rngs=[]), part)
+    return np.reshape(found, (len(rows), -1)).tolist()
+
+
+def predictions(of: Any, model: Headed, rows) -> list[str]:
+    return [of.combine(row, s) for row, s in zip(rows, scores(of, model, rows), strict=True)]
+
+
+def accuracy(of: Any, model: Headed, rows) -> float:
+    found = predictions(of, model, rows)
+    return sum(row["label"] == label for row, label in zip(rows, found, strict=True)) / len(rows)
+
+
+@cache
+def trained() -> Headed:
+    """A decoder that has read texts with their labels behind them."""
+    lines = [f"{r['text']} type: {r['label'].replace('_', ' ')}" for r in rows_of(900, seed=3)]
+    # Of one to three lines in another order than that of the labels.
+    lines = [lines[i] for i in stream(1, "lines").permutation(len(lines))]
+    documents = [lines[at : at + 1 + at // 3 % 3] for at in range(0, len(lines), 3)]
+    packing = Packing(encode(documents, small_tokenizer()), 32, seed=1)
+    data = PretrainingData(
+        packing, Causal(small_tokenizer(), 32), batch_rows=8, micro_batch_rows=8, seed=1
+    )
+    settings = Training(
+        num_steps=100, batch_rows=8, micro_batch_rows=8, max_tokens=32, lr=5e-3,
+        warmup_fraction=0.1, decay="linear", weight_decay=0.0, max_grad_norm=1.0, num_validations=1,
+    )  # fmt: skip
+    model = headless(small_model("decoder"))
+    train(model, Causal(small_tokenizer(), 32), data, settings, num_steps=100, seed=1, device=CPU)
+    return model
+
+
+def by_hand(model: Headed, context: str, word: str) -> tuple[float, int]:
+    """(log-probability of the word's tokens one after the other, their number): of one row, without
+    padding."""
+    encode_one = small_tokenizer().encode
+    before, after = [BOS_ID, *encode_one([context])[0]], encode_one([word])[0]
+    ids = torch.tensor([before + after])
+    batch = Batch(input_ids=ids, document_ids=torch.ones_like(ids), num_targets={})
+    with torch.no_grad():
+        log_probs = model.eval().backbone.unembed(model.backbone(batch))[0].log_softmax(dim=-1)
+    places = range(len(before), len(before) + len(after))
+    return sum(float(log_probs[i - 1, ids[0, i]]) for i in places), len(after)
+
+
+def test_scores_are_sums_of_log_probabilities_in_each_normalisation() -> None:
+    rows, model = rows_of(9, seed=5), trained()
+    found = {
+        n: scores(predictor(normalise=n), model, rows)
+        for n in ("none", "tokens", "bytes", "unconditional")
+    }
+    for i, row in enumerate(rows):
+        for j, word in enumerate(label.replace("_", " ") for label in LABELS):
+            score, length = by_hand(model, f"{row['text']} type:", word)
+            alone, _ = by_hand(model, "type:", word)
+            expected = {
+                "none": score,
+                "tokens": score / length,
+                "bytes": score / len(word.encode()),
+                "unconditional": score - alone,
+            }
+            for normalise, value in expected.items():
+                assert found[normalise][i][j] == pytest.approx(value, abs=1e-3), normalise
+
+
+def test_what_was_learnt_from_text_is_there_without_training() -> None:
+    """And a model that learnt nothing is at chance."""
+    rows = rows_of(120, seed=11)
+    for normalise in ("none", "tokens", "bytes", "unconditional"):
+        assert accuracy(predictor(normalise=normalise), trained(), rows) > 0.8
+    assert accuracy(predictor(num_shots=2), trained(), rows) > 0.7
+    untrained = [
+        accuracy(predictor(), headless(small_model("decoder", seed=s)), rows) for s in range(3)
+    ]
+    assert 0.2 < sum(untrained) / 3 < 0.5
+
+
+def test_a_prompt_is_shots_of_the_label_budget_and_the_row() -> None:
+    train_rows, test_rows = rows_of(30, seed=7)[:12], rows_of(6, seed=13)
+    of = predictor(train_rows, num_shots=4, separator=" ; ")
+    known = {f"{row['text']} type: {row['label'].replace('_', ' ')}" for row in train_rows}
+    texts = [small_tokenizer().decode(c.tokens) for c in of.encode(test_rows)]
+    for i, row in enumerate(test_rows):
+        for text, label in zip(texts[3 * i : 3 * i + 3], LABELS, strict=True):
+            *shots, last = text.split(" ; ")
+            assert len(shots) == 4 and set(shots) <= known
+            assert last == f"{row['text']} type: {label.replace('_', ' ')}"
+
+
+@pytest.mark.parametrize("num_shots", [1, 3, 4, 7, 30])
+def test_shots_are_balanced_and_the_seeds(num_shots) -> None:
+    rows = rows_of(30, seed=7)
+    drawn = [draw_shots(rows, num_shots, rng=stream(seed, "shots")) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    for shots in drawn:
+        counts = [sum(row["label"] == label for row in shots) for label in LABELS]
+        assert sum(counts) == num_shots == len({row["id"] for row in shots})
+        assert max(counts) - min(counts) <= 1
+
+
+def test_of_a_rare_label_all_rows_are_shots() -> None:
+    rows = [{"id": str(i), "text": "x", "label": "a" if i == 5 else "b"} for i in range(10)]
+    shots = draw_shots(rows, 6, rng=stream(1, "shots"))
+    assert [row["label"] for row in shots].count("a") == 1 and len(shots) == 6
+
+
+def test_shots_that_do_not_fit_are_left_out_from_the_front(capsys) -> None:
+    rows = rows_of(8, seed=17)
+    whole = predictor(num_shots=8, separator=" ; ").encode(rows)
+    assert "warning" not in capsys.readouterr().err
+    cut = predictor(num_shots=8, separator=" ; ", max_tokens=60).encode(rows)
+    assert "warning: in_context: of 8 shots " in capsys.readouterr().err
+    for long, short in zip(whole, cut, strict=True):
+        text, all_of_it = (small_tokenizer().decode(c.tokens) for c in (short, long))
+        assert len(short.tokens) <= 60 and 0 < text.count(" ; ") < 8
+        assert all_of_it.endswith(text)
+        assert short.tokens[0] == BOS_ID
+        assert len(short.tokens) - short.first == len(long.tokens) - long.first
+
+
+def test_of_a_text_that_is_too_long_the_end_and_the_label_stay() -> None:
+    row = {"id": "1", "text": "class method " * 40}
+    candidates = predictor(num_shots=2, max_tokens=16).encode([row])
+    contexts = [c.tokens[: c.first].tolist() for c in candidates]
+    assert max(len(c.tokens) for c in candidates) == 16
+    assert contexts[0] == contexts[1] == contexts[2]
+    for candidate, label in zip(candidates, LABELS, strict=True):
+        assert (
+            small_tokenizer().decode(candidate.tokens).endswith(f"type: {label.replace('_', ' ')}")
+        )
+    with pytest.raises(ValueError, match="max_tokens: 2 is too few"):
+        predictor(max_tokens=2).encode([row])
+
+
+def test_a_tie_is_no_label() -> None:
+    of = predictor()
+    assert of.combine({}, [-3.0, -1.0, -2.0]) == LABELS[1]
+    assert of.combine({}, [-1.0, -1.0, -2.0]) == TIE
+    model = headless(small_model("decoder"))
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.zero_()
+    row = rows_of(1, seed=1)
+    # A model that knows nothing ties labels of as many tokens.
+    same = predictor(
+        row,
+        verbalisers=[f"{label}=a {x}" for label, x in zip(LABELS, "xyz", strict=True)],
+        normalise="tokens",
+    )
+    assert predictions(same, model, row) == [TIE]
+
+
+def test_what_an_earlier_trial_scored_is_not_computed_again() -> None:
+    rows, of = rows_of(6, seed=19), method()
+    first, second = (
+        of.predictor(LABELS, small_tokenizer(), 200, rows, rng=stream(seed, "shots"))
+        for seed in (1, 2)
+    )
+    found = scores(first, trained(), rows)
+    assert scores(second, Headed(torch.nn.Identity(), torch.nn.Identity()), rows) == found
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"template": "{text} type:"}, "template: {label} must stand once, at its end"),
+        ({"template": "{text} {label}."}, "template: {label} must stand once, at its end"),
+        ({"template": "{label} {text} {label}"}, "template: {label} must stand once"),
+        ({"template": "It is {label}"}, "template: lacks {text}"),
+        ({"template": "{txt} {label}"}, "template: unknown field {txt}; there are {text}, "),
+        ({"template": "{text!r} {label}"}, "template: unknown field {text}"),
+        ({"template": "{text} {label"}, "template: "),
+        ({"template": "{text}:{label}"}, "template: a blank or line break must stand before"),
+        ({"num_shots": -1}, "num_shots must be at least 0"),
+        ({"verbalisers": ["list"]}, "verbalisers: 'list' is not of the form label=words"),
+        ({"verbalisers": ["a=b", "a=c"]}, "verbalisers: a label has two"),
+        ({"normalise": "token"}, "normalise: input should be"),
+    ],
+)
+def test_a_fault_of_the_settings_is_named(settings, message) -> None:
+    with pytest.raises(ValueError) as error:
+        method(**settings)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "rows", "message"),
+    [
+        (
+            {"verbalisers": ["lists=x"]},
+            None,
+            "verbalisers: 'lists' is no label; there are list",
+        ),
+        ({"verbalisers": ["list=module"]}, None, "verbalisers: 2 labels are 'module'"),
+        ({"template": "{text} {text_pair} {label}"}, None, "has {text_pair}, which no row has"),
+        (
+            {},
+            [{"text": "a", "text_pair": "b", "label": "list"}],
+            "lacks {text_pair}, which the rows",
+        ),
+    ],
+)
+def test_what_does_not_go_with_the_task_is_named(settings, rows, message) -> None:
+    with pytest.raises(ValueError) as error:
+        predictor(rows or (), **settings)
+    assert message in str(error.value)
+
+
+def test_the_answer_context_is_what_stands_behind_the_last_text() -> None:
+    of = lambda template: method(template=template).template.answer_context  # noqa: E731
+    assert of("{text}\nlabel: {label}") == "label: "
+    assert of("{{a}} {text} {{b}} is: {label}") == "{b} is: "
+    assert of("{text} {label}") == " "

@@ -1,0 +1,120 @@
+"""Language modelling: the bits of a text are those of its tokens, each predicted once."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from stages.models._heads import Headed
+from stages.tasks.language_modelling import LanguageModelling
+from stages.text import tokenizer
+from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.tokenizer import BOS_ID, Tokenizer
+from stages.training.device import Device
+from stages.training.finetuning import FinetuningData
+from stages.training.loop import train
+from tests.small import documents, headless, small_model, small_tokenizer
+from tests.training.test_loop import SCHEDULE
+
+CPU = Device("cpu", "float32", compile=False, threads=1)
+NUM_WORDS = (5, 12, 30, 100)
+TEXTS = [
+    " ".join(" ".join(document).split()[:number])
+    for document, number in zip(documents(), NUM_WORDS, strict=False)
+]
+ROWS = [{"id": str(i), "text": text} for i, text in enumerate(TEXTS)]
+
+
+def task(max_tokens: int) -> LanguageModelling:
+    return LanguageModelling([], small_tokenizer(), max_tokens)
+
+
+@torch.no_grad()
+def bits(of: LanguageModelling, model: Headed, rows: list[dict[str, Any]]) -> list[float]:
+    """Of each row, all windows of all rows in one batch."""
+    examples = of.encode(rows)
+    found = of.predict(model.eval(), of.collate(examples, rngs=[]), examples)
+    return [
+        float(
+            of.combine(row, [b for b, e in zip(found, examples, strict=True) if e.id == row["id"]])
+        )
+        for row in rows
+    ]
+
+
+@torch.no_grad()
+def bits_of_token(model: Headed, context: list[int], token: int) -> float:
+    ids = torch.tensor([context])
+    batch = Batch(input_ids=ids, document_ids=torch.ones_like(ids), num_targets={})
+    states = model.eval().backbone(batch)[0, -1]
+    return -float(model.backbone.unembed(states).log_softmax(dim=-1)[token]) / math.log(2)
+
+
+def test_bits_are_a_sum_over_tokens_whatever_the_batch() -> None:
+    model = headless(small_model("decoder"))
+    for row, found in zip(ROWS[:2], bits(task(2000), model, ROWS[:2]), strict=True):
+        ids = [BOS_ID, *small_tokenizer().encode([row["text"]])[0]]
+        one_by_one = sum(bits_of_token(model, ids[:i], ids[i]) for i in range(1, len(ids)))
+        assert found == pytest.approx(one_by_one, rel=1e-4)
+
+
+@pytest.mark.parametrize("max_tokens", [1, 2, 7, 16, 64, 2000])
+def test_windows_predict_each_token_once_from_what_stands_before_it(max_tokens) -> None:
+    of = task(max_tokens)
+    for row in ROWS:
+        ids = np.array([BOS_ID, *small_tokenizer().encode([row["text"]])[0]])
+        windows = of.encode([row])
+        predicted = np.concatenate([w.labels[w.labels != IGNORE_INDEX] for w in windows])
+        assert predicted.tolist() == ids[1:].tolist()
+        assert [w.window for w in windows] == list(range(len(windows)))
+        at = 1
+        for window in windows:
+            assert len(window.tokens) == len(window.labels) <= max_tokens
+            for place in np.flatnonzero(window.labels != IGNORE_INDEX):
+                context = window.tokens[: place + 1]
+                assert context.tolist() == ids[at - len(context) : at].tolist()
+                assert len(context) >= min(at, max_tokens // 2)
+                at += 1
+        assert at == len(ids)
+
+
+def test_bits_of_a_long_text_are_a_sum_over_its_windows() -> None:
+    """By hand: after the first window each next half of one is predicted behind half of one."""
+    model, row = headless(small_model("decoder")), ROWS[2]
+    ids = [BOS_ID, *small_tokenizer().encode([row["text"]])[0]]
+    assert len(ids) > 50
+    last, expected = len(ids) - 1, 0.0
+    for i in range(1, len(ids)):
+        end = min(16 + 8 * max(math.ceil((i - 16) / 8), 0), last)
+        expected += bits_of_token(model, ids[max(end - 16, 0) : i], ids[i])
+    [found] = bits(task(16), model, [row])
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_loss_is_the_bits_and_training_lowers_them() -> None:
+    of, model = task(32), headless(small_model("decoder"))
+    examples = of.encode(ROWS)
+    batch = of.collate(examples, rngs=[])
+    assert batch.num_targets == {
+        "language_modelling": sum(map(len, small_tokenizer().encode(TEXTS)))
+    }
+    with torch.no_grad():
+        [(weight, loss)] = of.loss(model.eval(), batch).values()
+    before = sum(bits(of, model, ROWS))
+    assert weight * float(loss) / math.log(2) == pytest.approx(before, rel=1e-4)
+    data = FinetuningData(examples, of, batch_examples=8, seed=1)
+    train(model, of, data, SCHEDULE, num_steps=40, seed=1, device=CPU)
+    assert sum(bits(of, model, ROWS)) < 0.8 * before
+
+
+def test_a_text_that_the_tokenizer_cannot_tell_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / tokenizer.FILE
+    lines = [line for document in documents() for line in document]
+    tokenizer.train(lines, path, algorithm="char", vocab_size=300, threads=1)
+    of = LanguageModelling([], Tokenizer(path), 64)
+    assert of.encode([{"id": "1", "text": "a class"}])
+    with pytest.raises(ValueError, match="row 2: the run's tokenizer does not know"):
+        of.encode([{"id": "2", "text": "a класс"}])
