@@ -26,13 +26,16 @@ EXEMPT = {
 
 def code_of(*modules: str) -> list[Path]:
     """The files below ``stages/`` that run when ``modules`` do, such as ``pretrain`` and
-    ``models/encoder``: components, being looked up by name, are told."""
+    ``models/encoder``: components, being looked up by name, are told. A folder's files that are no
+    Python (templates) are of each of its modules."""
     found: set[str] = set()
     waiting = set(modules)
     while waiting:
         found |= waiting
         waiting = {name for module in waiting for name in _imports(module)} - found - EXEMPT.keys()
-    return sorted(_file(module) for module in found)
+    files = {_file(module) for module in found}
+    templates = {path for file in files for path in file.parent.glob("*.jinja")}
+    return sorted(files | templates)
 
 
 def hashes(*modules: str) -> dict[str, str]:

@@ -47,7 +47,8 @@ MODULES = [
 def test_the_code_of_a_module_is_all_that_it_imports(module: str) -> None:
     name = f"stages.{module.replace('/', '.')}"
     upstream = {file_of(m) for m in {name} | imports().find_upstream_modules(name)}
-    assert set(code_of(module)) == {file for file in upstream if file.name != "__init__.py"}
+    code = {file for file in code_of(module) if file.suffix == ".py"}
+    assert code == {file for file in upstream if file.name != "__init__.py"}
 
 
 def test_what_is_loaded_when_a_component_is_used_is_among_its_code() -> None:
@@ -63,6 +64,12 @@ def test_what_is_loaded_when_a_component_is_used_is_among_its_code() -> None:
     exempt = {STAGES / f"{module}.py" for module in EXEMPT}
     found = set(code_of("finetune", "models/encoder", "tasks/tagging"))
     assert {f for f in loaded if f.name != "__init__.py"} - exempt <= found
+
+
+def test_templates_of_the_report_are_among_its_code() -> None:
+    assert {path for path in code_of("report") if path.suffix != ".py"} == {
+        path for path in (STAGES / "reporting").iterdir() if path.suffix not in (".py", "")
+    }
 
 
 def test_every_exempt_module_exists_and_has_a_reason() -> None:

@@ -37,7 +37,8 @@ class Example:
 class Task(ABC):
     """Turns labelled rows into examples, examples into a batch and a batch into a loss.
 
-    To a model that was pretrained with a prefix (``has_prefix``) the whole input is one.
+    To a model that was pretrained with a prefix (``has_prefix``) the whole input is one, unless the
+    input itself is what is predicted (``scores_text``).
     """
 
     has_prefix: bool = False
@@ -95,12 +96,13 @@ class Task(ABC):
             for e in examples
         ]
         input_ids = pad([example.tokens for example in examples], self.tokenizer.pad_id)
+        has_prefix = self.has_prefix and not self.scores_text
         has_pairs = any(example.pair_start is not None for example in examples)
         return Batch(
             input_ids=input_ids,
             document_ids=pad(ones, PADDING),
             segment_ids=pad(segments, 0) if has_pairs else None,
-            visible=torch.ones_like(input_ids, dtype=torch.bool) if self.has_prefix else None,
+            visible=torch.ones_like(input_ids, dtype=torch.bool) if has_prefix else None,
             **self.targets(examples),
             example_ids=[example.key for example in examples],
         )

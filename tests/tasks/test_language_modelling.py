@@ -94,6 +94,13 @@ def test_bits_of_a_long_text_are_a_sum_over_its_windows() -> None:
     assert found == pytest.approx(expected, rel=1e-4)
 
 
+def test_a_model_that_knows_prefixes_sees_no_token_before_it_predicts_it() -> None:
+    model = headless(small_model("decoder"))
+    plain, of = task(2000), task(2000)
+    of.has_prefix = True
+    assert bits(of, model, ROWS[:2]) == bits(plain, model, ROWS[:2])
+
+
 def test_the_loss_is_the_bits_and_training_lowers_them() -> None:
     of, model = task(32), headless(small_model("decoder"))
     examples = of.encode(ROWS)
