@@ -22,6 +22,10 @@ class Kind:
 KINDS = {
     "classification": Kind(("text",), "label", ("macro_f1", "accuracy"), optional=("text_pair",)),
     "tagging": Kind(("words",), "tags", ("entity_f1", "word_accuracy")),
+    "span_qa": Kind(
+        ("question", "context"), "answers", ("squad_f1", "exact_match"), has_classes=False
+    ),
+    "seq2seq": Kind(("text",), "target", ("bleu", "chrf"), has_classes=False),
 }
 
 
@@ -30,6 +34,14 @@ def metrics_of(task: Mapping[str, Any]) -> tuple[str, str]:
     first, second, *_ = KINDS[task["name"]].metrics
     chosen = task.get("metric", first)
     return chosen, (first if chosen == second else second)
+
+
+def rows_in_budget(budget: int | str, rows: int, *, task: str) -> int:
+    """How many of train's ``rows`` a label budget is; raises ValueError if there are fewer."""
+    number = rows if budget == "all" else int(budget)
+    if number > rows:
+        raise ValueError(f"finetune.label_budgets: {number} labels, but tasks.{task} has {rows}")
+    return number
 
 
 def inputs_of(row: Mapping[str, Any]) -> dict[str, Any]:
