@@ -30,10 +30,13 @@ class Columns(NamedTuple):
         return [(column, self.named[column]) for column in wanted if column]
 
     def row(self, cells: Cells, kind: Kind, place: str) -> dict[str, Any] | None:
-        """The row that a record is, or None if it is a question without an answer to be dropped."""
+        """The row that a record is, or None if it is a question without an answer to be dropped,
+        or an empty document."""
         row: dict[str, Any] = {}
         for column, name in self.of(kind):
             value = cell(cells, name, place)
+            if not kind.target and isinstance(value, str) and not value.strip():
+                return None
             if column == "answers":
                 row[column] = _answers(value, row["context"], f"{place}: {name}")
             elif column in ("words", "tags"):

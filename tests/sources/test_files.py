@@ -88,7 +88,9 @@ def test_named_splits() -> None:
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
 def test_a_column_is_a_corpus_too(name: str) -> None:
-    write(name, 'text\n"One. Two."\n' if name == "a.csv" else '{"text": "One. Two."}\n')
+    """Of a row each; one without text is none."""
+    csv, jsonl = 'text\n"One. Two."\n" "\n', '{"text": "One. Two."}\n{"text": ""}\n'
+    write(name, csv if name == "a.csv" else jsonl)
     assert [d.sentences for d in source(name).documents()] == [["One.", "Two."]]
 
 
