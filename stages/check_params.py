@@ -13,7 +13,7 @@ from stages.components import build, check, component_class, names, unknown
 from stages.models._backbone import Backbone
 from stages.params import HUB, NONE, Method, Params, Run
 from stages.process import run_stage
-from stages.text.labelled import KINDS
+from stages.text.labelled import KINDS, Kind
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL, Vocabulary
 from stages.training.budget import plans, trains
 
@@ -78,7 +78,7 @@ def code_by_stage(params: Params) -> dict[str, list[str]]:
 def find_faults(params: Params) -> Iterator[str]:
     """One line for each thing that is wrong, with its path in params.yaml."""
     for key, corpus in params.corpora.items():
-        yield from _source_faults(corpus.source, f"corpora.{key}.source", labelled=False)
+        yield from _source_faults(corpus.source, f"corpora.{key}.source", None)
     for key, tokenizer in params.tokenizers.items():
         where = f"tokenizers.{key}"
         yield from _unlisted(tokenizer.corpus, params.corpora, f"{where}.corpus")
@@ -87,7 +87,7 @@ def find_faults(params: Params) -> Iterator[str]:
             yield f"{where}.vocab_size: must be more than {least}, not {tokenizer.vocab_size}"
     for key, task in params.tasks.items():
         where = f"tasks.{key}"
-        yield from _source_faults(task.source, f"{where}.source", labelled=True)
+        yield from _source_faults(task.source, f"{where}.source", KINDS.get(_name(task.task)))
         yield from _fault_of(lambda t=task, w=where: _check_task(params, t.task, f"{w}.task"))
         yield from _misfits(params, _name(task.task), f"{where}.task")
         for budget in params.finetune.label_budgets:
@@ -327,7 +327,7 @@ def _method_faults(params: Params, entry: Method, where: str) -> Iterator[str]:
             yield f"{where}.method.num_shots: {num_shots} is more than the label budget {budget}"
 
 
-def _source_faults(source: Mapping[str, Any], where: str, *, labelled: bool) -> Iterator[str]:
+def _source_faults(source: Mapping[str, Any], where: str, kind: Kind | None) -> Iterator[str]:
     """Those of the settings, and those that the beginnings of the files show."""
     try:
         built = build("sources", source, where=where)
@@ -335,7 +335,7 @@ def _source_faults(source: Mapping[str, Any], where: str, *, labelled: bool) -> 
         yield str(error)
         return
     try:
-        built.check(labelled=labelled)
+        built.check(kind)
     except ValueError as error:
         yield f"{where}: {error}"
 

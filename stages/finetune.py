@@ -28,7 +28,7 @@ from stages.params import Params, entry
 from stages.process import die_with_parent, run_stage
 from stages.seeding import stream, torch_stream
 from stages.tasks._task import Example, Task
-from stages.text.labelled import answer
+from stages.text.labelled import answer, rows_in_budget
 from stages.training.checkpoint import WEIGHTS, load_weights, save_weights
 from stages.training.device import Device, resolve
 from stages.training.finetuning import FinetuningData, in_order_of_length
@@ -325,9 +325,7 @@ class Bench:
             yield self.task.collate(part, rngs=[]).to(self.device.torch)
 
     def _budget(self, label_budget: str) -> int:
-        """The number of labels; 'all' and more than there are is all of them."""
-        here = len(self.rows["train"])
-        return here if label_budget == "all" else min(int(label_budget), here)
+        return rows_in_budget(label_budget, len(self.rows["train"]), task=self.task_key)
 
     def _first(self, num_labels: int) -> list[Example]:
         """The examples of the first rows of train."""

@@ -14,6 +14,7 @@ from stages.evaluation.metrics import score
 from stages.evaluation.trials import BaselinePrediction, Trial, write
 from stages.params import Params, entry
 from stages.process import run_stage
+from stages.text.labelled import rows_in_budget
 
 
 def main(params: Params, task: str) -> None:
@@ -31,12 +32,8 @@ def main(params: Params, task: str) -> None:
         baseline = build("baselines", component, where=f"baselines.{name}")
         if about["kind"] not in baseline.fits:
             continue
-        num_labels = len(train) if budget == "all" else int(budget)
-        if num_labels > len(train):
-            raise ValueError(
-                f"finetune.label_budgets: {num_labels} labels, but tasks.{task} has {len(train)}"
-            )
-        baseline.fit(train[:num_labels], validation, partial(score, about["metric"]))
+        rows = train[: rows_in_budget(budget, len(train), task=task)]
+        baseline.fit(rows, validation, partial(score, about["metric"]))
         trials.append(_trial(name, str(component["name"]), task, str(budget)))
         predictions += [
             BaselinePrediction(

@@ -22,8 +22,11 @@ def main(params: Params, key: str) -> None:
     corpus = entry(params.corpora, key, where="corpora")
     source: Source = build("sources", corpus.source, where=where)
     documents: dict[Split, list[Document]] = {split: [] for split in SPLITS}
-    for document in source.documents():
-        documents[document.split].append(document)
+    try:
+        for document in source.documents():
+            documents[document.split].append(document)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
     held_out = len(documents.pop("test"))
 
     digest = hashlib.sha256()

@@ -12,11 +12,11 @@ from stages.components import build, unknown
 from stages.params import Params, Task, entry
 from stages.process import run_stage
 from stages.seeding import stream
-from stages.sources._source import SPLITS, Labelled, Source, Split, same_input
-from stages.text.labelled import KINDS, metrics_of, plain_text
+from stages.sources._source import SPLITS, Labelled, Source, Split, same_input, split_key
+from stages.text.labelled import KINDS, metrics_of, plain_text, rows_in_budget
 
 FOLDER = Path("data/tasks")
-LANGUAGE_MODELLING = "language_modelling"
+LANGUAGE_MODELLING, QUESTIONS = "language_modelling", "span_qa"
 
 
 def main(params: Params, key: str) -> None:
@@ -24,8 +24,8 @@ def main(params: Params, key: str) -> None:
     ``examples/task.json``, and ``test_labels.jsonl``.
 
     The order of train is random, and every prefix of it is a sample: n labels are its first n
-    rows. Raises ValueError where examples do not fit the task, are fewer than asked for, or have
-    a label in validation or test that train lacks.
+    rows. Raises ValueError where examples do not fit the task, are fewer than asked for or than a
+    label budget, or have a label in validation or test that train lacks.
     """
     task = entry(params.tasks, key, where="tasks")
     where = f"tasks.{key}"
@@ -33,14 +33,20 @@ def main(params: Params, key: str) -> None:
     if name not in KINDS:
         raise ValueError(f"{where}.task.name: {unknown(name, KINDS)}")
     source: Source = build("sources", task.source, where=f"{where}.source")
-    found = list(source.examples())
+    try:
+        found = list(source.examples(KINDS[name]))
+    except ValueError as error:
+        raise ValueError(f"{where}.source: {error}") from None
     check_kind(found, name, where=where)
-    if name == "span_qa":
-        check_answers(found, no_answer=bool(task.task.get("no_answer", False)), where=where)
+    if name == QUESTIONS and not task.task.get("no_answer", False):
+        check_answered(found, where=where)
     if name == LANGUAGE_MODELLING:
         found = [e._replace(row={"text": plain_text(e.row["text"])}) for e in found]
     examples, removed = without_duplicates(found)
+    repeated = len(examples["train"]) - len({same_input(e.row) for e in examples["train"]})
     examples = sampled(examples, task, name, where=where)
+    for budget in params.finetune.label_budgets:
+        rows_in_budget(budget, len(examples["train"]), task=key)
     if KINDS[name].has_classes:
         check_labels(examples, name, where=where)
 
@@ -56,6 +62,7 @@ def main(params: Params, key: str) -> None:
         "num_examples": {split: len(examples[split]) for split in SPLITS},
         "num_labels": {split: count_labels(examples[split]) for split in SPLITS},
         "duplicates_removed": removed,
+        "duplicates_within_train": repeated,
         "versions": source.versions(),
     }
     with (
@@ -85,11 +92,16 @@ def count_labels(examples: Iterable[Labelled]) -> dict[str, int]:
 
 
 def check_kind(examples: list[Labelled], name: str, *, where: str) -> None:
-    """Raises ValueError unless the source's examples are of the task's kind."""
+    """Raises ValueError unless the source's examples are of the task's kind, each with an id of
+    its own."""
     if not examples:
         raise ValueError(f"{where}.source: no labelled example was found")
-    needed = (*KINDS[name].inputs, KINDS[name].target)
+    needed = [column for column in (*KINDS[name].inputs, KINDS[name].target) if column]
+    seen: set[str] = set()
     for example in examples:
+        if example.id in seen:
+            raise ValueError(f"{where}.source: two examples have the id {example.id}")
+        seen.add(example.id)
         if not set(needed) <= example.row.keys():
             given = ", ".join(example.row)
             raise ValueError(
@@ -97,46 +109,31 @@ def check_kind(examples: list[Labelled], name: str, *, where: str) -> None:
             )
 
 
-def check_answers(examples: Iterable[Labelled], *, no_answer: bool, where: str) -> None:
-    """Raises ValueError unless every answer stands in its context where it says it does, and
-    questions without an answer are ones that the task may leave open."""
+def check_answered(examples: Iterable[Labelled], *, where: str) -> None:
+    """Raises ValueError for a question without an answer."""
     for example in examples:
-        context, answers = example.row["context"], example.row["answers"]
-        if not isinstance(answers, list) or not all(
-            isinstance(one, dict) and {"text", "answer_start"} <= one.keys() for one in answers
-        ):
-            raise ValueError(
-                f"{where}.source: the answers of row {example.id} must be a list of text and "
-                f"answer_start, as SQuAD has it, not {answers!r}"
-            )
-        if not answers and not no_answer:
+        if not example.row["answers"]:
             raise ValueError(
                 f"{where}.task.no_answer: is false, but the question of row {example.id} has none; "
-                "true lets a prediction be that there is no answer"
+                "true lets a prediction be that there is no answer, and unanswerable: drop in the "
+                "source leaves such questions out"
             )
-        for one in answers:
-            text, start = one["text"], one["answer_start"]
-            if not text.strip() or start < 0 or context[start : start + len(text)] != text:
-                raise ValueError(
-                    f"{where}.source: the context of row {example.id} has, where answer_start is "
-                    f"{start}, {context[max(start, 0) : start + len(text)]!r}, not the answer "
-                    f"{text!r}"
-                )
 
 
 def without_duplicates(
     examples: Iterable[Labelled],
 ) -> tuple[dict[Split, list[Labelled]], dict[str, int]]:
     """Examples by split; train without the inputs of validation or test, validation without those
-    of test, and how many were removed for that. Case and blanks make no difference."""
+    of test, and how many were removed for that. Case and blanks make no difference; of questions
+    all about one context count as one input."""
     by_split: dict[Split, list[Labelled]] = {split: [] for split in SPLITS}
     for example in examples:
         by_split[example.split].append(example)
     held_out: set[str] = set()
     removed = {}
     for split in reversed(SPLITS):  # test, validation, train
-        kept = [e for e in by_split[split] if same_input(e.row) not in held_out]
-        held_out.update(same_input(e.row) for e in kept)
+        kept = [e for e in by_split[split] if split_key(e.row) not in held_out]
+        held_out.update(split_key(e.row) for e in kept)
         removed[split] = len(by_split[split]) - len(kept)
         by_split[split] = kept
     return by_split, {split: removed[split] for split in SPLITS if split != "test"}

@@ -1,9 +1,11 @@
 """A task keeps its test labels apart, its test texts out of train, and its samples nested."""
 
 import json
-import re
+import os
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,14 @@ from hypothesis import strategies as st
 from stages import prepare_task
 from stages.artifacts import read_json, read_jsonl, sha256
 from stages.code import code_of
-from stages.params import Params, Task
-from stages.prepare_task import check_answers, stratified_order, without_duplicates
+from stages.components import build, names
+from stages.params import Finetune, Params, Task
+from stages.prepare_task import stratified_order, without_duplicates
 from stages.seeding import stream
-from stages.sources._source import SPLITS, Document, Labelled, same_input
-from stages.text.labelled import answer
+from stages.sources._source import SPLITS, Labelled, same_input, split_key
+from stages.text.labelled import KINDS, answer
+from tests.published import DATASETS, needs_datasets
+from tests.test_params import ROOT, edited
 
 FOLDER = Path("data/tasks/own")
 EXAMPLES = FOLDER / "examples"
@@ -38,9 +43,12 @@ def write_csv(number: int = 300) -> None:
 def params(task: str = "classification", **settings: Any) -> Params:
     """The part of params.yaml that the stage reads."""
     source = {"name": "files", "path": "reviews.csv", **settings.pop("source", {})}
+    budgets = settings.pop("label_budgets", ["all"])
     numbers = {"num_train": "all", "num_validation": 10, "num_test": "all", **settings}
     entry = Task(**{"task": {"name": task}, "source": source, "seed": 1, **numbers})
-    return Params.model_construct(tasks={"own": entry})
+    return Params.model_construct(
+        tasks={"own": entry}, finetune=Finetune.model_construct(label_budgets=budgets)
+    )
 
 
 def content() -> dict[str, bytes]:
@@ -135,6 +143,7 @@ EXAMPLE = st.builds(
 def test_no_held_out_text_is_in_train(examples: list[Labelled]) -> None:
     kept, removed = without_duplicates(examples)
     inputs = {split: {same_input(e.row) for e in kept[split]} for split in SPLITS}
+    assert inputs == {split: {split_key(e.row) for e in kept[split]} for split in SPLITS}
     assert not inputs["train"] & (inputs["validation"] | inputs["test"])
     assert not inputs["validation"] & inputs["test"]
     assert set.union(*inputs.values()) == {same_input(e.row) for e in examples}
@@ -155,6 +164,26 @@ def test_every_prefix_is_a_sample(labels: list[str], seed: int) -> None:
             assert abs(counts[label] - n * total / len(labels)) <= len(totals)
 
 
+@given(
+    st.lists(st.integers(3, 40), min_size=2, max_size=4),
+    st.lists(st.integers(1, 60), min_size=2, max_size=4, unique=True),
+)
+def test_label_budgets_are_nested_and_stratified(sizes: list[int], budgets: list[int]) -> None:
+    """The first n rows of train are what a budget of n labels is."""
+    examples = [
+        Labelled(f"{label}-{i}", "train", {"text": f"{label} {i}", "label": str(label)})
+        for label, number in enumerate(sizes)
+        for i in range(number)
+    ]
+    order = stratified_order(examples, stream(1, "sample", "train"))
+    chosen = [{order[i] for i in range(min(n, len(order)))} for n in sorted(budgets)]
+    assert all(less <= more for less, more in pairwise(chosen))
+    for rows in chosen:
+        counts = Counter(examples[i].row["label"] for i in rows)
+        for label, number in enumerate(sizes):
+            assert abs(counts[str(label)] - len(rows) * number / sum(sizes)) <= len(sizes)
+
+
 def test_the_order_is_random() -> None:
     examples = [Labelled(str(i), "train", {"label": "x"}) for i in range(1000)]
     order = stratified_order(examples, stream(1, "sample", "train"))
@@ -171,18 +200,81 @@ def test_removed_duplicates_are_counted() -> None:
     prepare_task.main(params(source=files, num_validation=1), "own")
     about = read_json(EXAMPLES / "task.json")
     assert about["duplicates_removed"] == {"train": 3, "validation": 1}
+    assert about["duplicates_within_train"] == 0
     assert about["num_examples"] == {"train": 3, "validation": 1, "test": 2}
     texts = {json.loads(line)["text"] for line in (EXAMPLES / "train.jsonl").open()}
     assert texts == {"More.", "Odd.", "Even."}
 
 
+def test_duplicates_within_train_are_kept_and_counted() -> None:
+    Path("train.csv").write_text("text,label\nA film.,1\nA FILM.,0\nMore.,1\na  film.,0\n")
+    Path("rest.csv").write_text("text,label\nLess.,1\n")
+    Path("test.csv").write_text("text,label\nLast.,0\n")
+    files = {"path": ".", "train": "train.csv", "validation": "rest.csv", "test": "test.csv"}
+    prepare_task.main(params(source=files, num_validation=1), "own")
+    about = read_json(EXAMPLES / "task.json")
+    assert about["duplicates_within_train"] == 2 and about["num_examples"]["train"] == 4
+
+
+def needs_task(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(name not in names("tasks"), reason=f"there is no task {name} as yet")
+
+
+@needs_task("span_qa")
+def test_questions_about_a_held_out_context_are_removed() -> None:
+    def questions(context: str, *asked: str) -> dict[str, Any]:
+        answer = {"text": context[:3], "answer_start": 0}
+        qas = [{"id": f"{context} {q}", "question": q, "answers": [answer]} for q in asked]
+        return {"paragraphs": [{"context": context, "qas": qas}]}
+
+    for split, articles in {
+        "train": [questions("Ada wrote.", "Who?", "What?"), questions("Bob sang.", "Who?")],
+        "dev": [questions("Eve drew.", "Who?")],
+        "test": [questions("ada  wrote.", "Why?")],
+    }.items():
+        Path(f"{split}.json").write_text(json.dumps({"data": articles}))
+    files = {"path": ".", "train": "train.json", "validation": "dev.json", "test": "test.json"}
+    prepare_task.main(params("span_qa", source=files, num_validation=1), "own")
+    about = read_json(EXAMPLES / "task.json")
+    assert about["duplicates_removed"] == {"train": 2, "validation": 0}
+    (row,) = read_jsonl(EXAMPLES / "train.jsonl")
+    assert row["context"] == "Bob sang." and row["answers"] == [{"text": "Bob", "answer_start": 0}]
+    (hidden,) = read_jsonl(EXAMPLES / "test.jsonl")
+    assert hidden.keys() == {"id", "question", "context"}
+    assert read_jsonl(FOLDER / "test_labels.jsonl")[0].keys() == {"id", "answers"}
+
+
+@needs_task("seq2seq")
+def test_translations() -> None:
+    for split in ("train", "dev", "test"):
+        Path(f"{split}.en").write_text(f"A {split}.\nMore {split}.\n")
+        Path(f"{split}.de").write_text(f"Ein {split}.\nMehr {split}.\n")
+    files = {"path": ".", "train": "train", "validation": "dev", "test": "test"}
+    languages = {"format": "parallel", "text": "en", "target": "de"}
+    prepare_task.main(params("seq2seq", source=files | languages, num_validation=2), "own")
+    about = read_json(EXAMPLES / "task.json")
+    assert about["num_examples"] == {"train": 2, "validation": 2, "test": 2}
+    assert about["labels"] == [] and about["metric"] == "bleu"
+    assert read_jsonl(EXAMPLES / "test.jsonl")[0].keys() == {"id", "text"}
+
+
 @pytest.mark.parametrize(
     ("task", "settings", "message"),
     [
+        (
+            "classification",
+            {"label_budgets": [100, 9999, "all"]},
+            "finetune.label_budgets: 9999 labels, but tasks.own has 2",
+        ),
+        ("classification", {"num_validation": 999}, "tasks.own.num_validation: 999 asked for, but"),
         ("clasification", {}, "tasks.own.task.name: unknown 'clasification'; did you mean 'classi"),
-        ("tagging", {}, "tasks.own.task: tagging needs words and tags, but reviews.csv:2 has text"),
+        ("tagging", {}, "tasks.own.source: reviews.csv line 2: no column 'words'; there are: text"),
         ("classification", {"num_train": 9999}, "tasks.own.num_train: 9999 asked for, but train"),
-        ("classification", {"source": {"label": "gold"}}, "reviews.csv line 2: no column 'gold'"),
+        (
+            "classification",
+            {"source": {"label": "gold"}},
+            "own.source: reviews.csv line 2: no column",
+        ),
         ("classification", {"source": {"path": "none.csv"}}, "tasks.own.source: path: no such"),
     ],
 )
@@ -205,6 +297,99 @@ def test_a_label_that_train_lacks_is_named_with_its_row() -> None:
         prepare_task.main(params(source=files, num_validation=2), "own")
 
 
+@pytest.mark.parametrize(
+    ("task", "name", "content", "message"),
+    [
+        (
+            "classification",
+            "a.csv",
+            b"text,label\nx,1\ny\n",
+            "a.csv line 3: 1 cells, but 2 columns",
+        ),
+        ("classification", "a.csv", b"text,label\nx,1\n\xff,0\n", "a.csv line 3: byte 0xff is not"),
+        ("classification", "a.parquet", b"PAR1", "a.parquet: no whole parquet file"),
+        ("classification", "a.csv", b"text,label\n", "no labelled example was found"),
+        ("tagging", "a.conll", b"Ada\tO\nwrote\n", "a.conll line 2: 1 cells, but 2 columns"),
+        (
+            "tagging",
+            "a.jsonl",
+            b'{"words": ["Ada"], "tags": ["O", "O"]}',
+            "a.jsonl line 1: 1 words need as many tags, not 2",
+        ),
+        (
+            "span_qa",
+            "a.json",
+            b'{"data": [{"paragraphs": [{"context": "Ada.", "qas": [{"id": 7, "question": "Who?", '
+            b'"answers": [{"text": "Bob", "answer_start": 0}]}]}]}]}',
+            "a.json question 7: answers: 'Bob' is not in the context at character 0; there stands",
+        ),
+        (
+            "span_qa",
+            "a.jsonl",
+            b'{"id": 1, "question": "Who?", "context": "Ada.", "answer": "Ada"}',
+            "a.jsonl line 1: no column 'answers'; there are: id, question, context, answer",
+        ),
+    ],
+)
+def test_data_that_cannot_be_read_leaves_nothing(
+    task: str, name: str, content: bytes, message: str
+) -> None:
+    Path(name).write_bytes(content)
+    with pytest.raises(ValueError) as error:
+        prepare_task.main(params(task, source={"path": name}), "own")
+    assert str(error.value).startswith(f"tasks.own.source: {message}")
+    assert not Path("data").exists() or not any(Path("data").rglob("*.json*"))
+
+
+def test_a_mistake_ends_the_process_with_2_and_one_line(tmp_path: Path) -> None:
+    docs = "name: installed_docs, path: requirements.lock, packages: *packages"
+    edited(tmp_path, docs + ", annotation: sections", "name: files, path: reviews.csv")
+    Path("reviews.csv").write_text("text,label\nGood.,1\nBad.\n")
+    run = subprocess.run(
+        [sys.executable, "-m", "stages.prepare_task", "section"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 2 and run.stderr == (
+        "error: tasks.section.source: reviews.csv line 3: 1 cells, but 2 columns: text, label\n"
+    )
+    assert not Path("data").exists()
+
+
+def test_a_dataset_out_of_reach_is_named_with_its_task(monkeypatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", "cache")
+    Path("requirements.lock").touch()
+    hub = {"name": "hub", "path": "requirements.lock", "dataset": "own/reviews"}
+    with pytest.raises(ValueError, match="^tasks.own.source: dataset: own/reviews at revision 0"):
+        prepare_task.main(params(source=hub | {"revision": "0" * 40}), "own")
+
+
+@needs_datasets
+def test_what_published_splits_share_is_removed_and_counted() -> None:
+    """Of SST-2's train 3 sentences stand in the other splits, and 9 are there twice, of which one
+    is among the 3."""
+    files = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
+    source = {"path": f"{DATASETS}/sst2", "columns": ["text", "label"], **files}
+    prepare_task.main(params(source=source, num_validation=800), "own")
+    about = read_json(EXAMPLES / "task.json")
+    assert about["duplicates_removed"]["train"] == 3
+    assert about["duplicates_within_train"] == 8
+
+
+@needs_datasets
+def test_no_published_question_is_about_a_paragraph_of_another_split() -> None:
+    """XQuAD asks about paragraphs of SQuAD's dev set."""
+    files = {"train": "squad-v2.0-dev-half.json", "test": "xquad.en.json"}
+    settings = {"path": f"{DATASETS}/qa", "unanswerable": "drop", **files}
+    source = build("sources", {"name": "files", **settings}, where="tasks.own.source")
+    kept, removed = without_duplicates(source.examples(KINDS["span_qa"]))
+    contexts = {split: {e.row["context"] for e in kept[split]} for split in SPLITS}
+    assert not (contexts["train"] | contexts["validation"]) & contexts["test"]
+    assert len(contexts["test"]) == 240 and sum(removed.values()) >= 78
+
+
 def test_one_label_is_no_task() -> None:
     rows = "".join(f"Film {i}.,1\n" for i in range(50))
     Path("reviews.csv").write_text("text,label\n" + rows)
@@ -215,62 +400,20 @@ def test_one_label_is_no_task() -> None:
         prepare_task.main(params(), "own")
 
 
-ANSWERS = [{"text": "Ada", "answer_start": 7}]
-QUESTIONS = [
-    Labelled(f"q{i}", split, {"question": f"{i}?", "context": "It was Ada.", "answers": ANSWERS})
-    for split, numbers in zip(SPLITS, (range(5), range(5, 7), range(7, 9)), strict=True)
-    for i in numbers
-]
-
-
-class Questions:
-    """A source of them."""
-
-    def check(self, *, labelled: bool) -> None: ...
-
-    def documents(self) -> Iterator[Document]:
-        return iter([])
-
-    def examples(self) -> Iterator[Labelled]:
-        return iter(QUESTIONS)
-
-    def versions(self) -> dict[str, str]:
-        return {}
-
-
-def test_answers_of_test_stand_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare_task, "build", lambda *_, **__: Questions())
-    prepare_task.main(params("span_qa", num_validation=2), "own")
-    about = read_json(EXAMPLES / "task.json")
-    assert about["labels"] == [] and about["kind"] == "span_qa"
-    assert (about["metric"], about["other_metric"]) == ("squad_f1", "exact_match")
-    for split in ("train", "validation"):
-        assert all(row["answers"] == ANSWERS for row in read_jsonl(EXAMPLES / f"{split}.jsonl"))
-    test = read_jsonl(EXAMPLES / "test.jsonl")
-    assert {frozenset(row) for row in test} == {frozenset({"id", "question", "context"})}
-    gold = [(row["id"], answer(row)) for row in read_jsonl(FOLDER / "test_labels.jsonl")]
-    assert gold == [(row["id"], '["Ada"]') for row in test]
-
-
-@pytest.mark.parametrize(
-    ("answers", "message"),
-    [
-        (
-            [{"text": "Ada", "answer_start": 6}],
-            "own.source: the context of row q has, where answer_start is 6, ' Ad', not the answer",
-        ),
-        ([{"text": "", "answer_start": 2}], "row q has, where answer_start is 2, '', not the"),
-        ([{"text": "Ada", "answer_start": -4}], "row q has, where answer_start is -4"),
-        ("Ada", "own.source: the answers of row q must be a list of text and answer_start"),
-        ([], "own.task.no_answer: is false, but the question of row q has none"),
-    ],
-)
-def test_an_answer_that_is_not_where_it_says_is_named_with_its_row(answers, message) -> None:
-    wrong = Labelled("q", "train", QUESTIONS[0].row | {"answers": answers})
-    with pytest.raises(ValueError, match=re.escape(message)):
-        check_answers([*QUESTIONS, wrong], no_answer=False, where="own")
-
-
-def test_a_question_may_have_no_answer_if_the_task_says_so() -> None:
-    none = Labelled("q", "train", QUESTIONS[0].row | {"answers": []})
-    check_answers([*QUESTIONS, none], no_answer=True, where="own")
+@pytest.mark.parametrize("no_answer", [False, True])
+def test_a_question_may_have_no_answer_if_the_task_says_so(no_answer) -> None:
+    paragraphs = [
+        {"context": f"It was Ada {i}.", "qas": [{"id": f"q{i}", "question": "Who?", "answers": []}]}
+        for i in range(60)
+    ]
+    Path("qa.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    task = params("span_qa", num_validation=2, source={"path": "qa.json"})
+    settings = {"task": {"name": "span_qa", "no_answer": no_answer}}
+    task = task.model_copy(update={"tasks": {"own": task.tasks["own"].model_copy(update=settings)}})
+    if no_answer:
+        prepare_task.main(task, "own")
+        test = read_jsonl(FOLDER / "test_labels.jsonl")
+        assert test and {answer(row) for row in test} == {"[]"}
+    else:
+        with pytest.raises(ValueError, match=r"tasks\.own\.task\.no_answer: is false, but .*q\d+"):
+            prepare_task.main(task, "own")

@@ -26,6 +26,7 @@ from stages.sources._annotations import ANNOTATIONS, File
 from stages.sources._docstrings import docstrings
 from stages.sources._prose import Parameter, Prose, Sentence, prose
 from stages.sources._source import SPLITS, Document, Labelled, same_input, split_of
+from stages.text.labelled import Kind
 
 PARSERS = (_docstrings, _prose, _sentences)
 PARSED = Path(".scratch/installed_docs")
@@ -78,8 +79,8 @@ class InstalledDocs:
     def versions(self) -> dict[str, str]:
         return self._versions
 
-    def check(self, *, labelled: bool) -> None:
-        if labelled and self.annotation == "none":
+    def check(self, kind: Kind | None) -> None:
+        if kind is not None and self.annotation == "none":
             raise ValueError(f"annotation: a task needs one of {', '.join(ANNOTATIONS)}")
 
     def documents(self) -> Iterator[Document]:
@@ -99,8 +100,9 @@ class InstalledDocs:
             if sentences := kept[file.path]:
                 yield Document(file.path, split_of(file.path), sentences)
 
-    def examples(self) -> Iterator[Labelled]:
-        self.check(labelled=True)
+    def examples(self, kind: Kind) -> Iterator[Labelled]:
+        """Of the annotation, whatever kind was asked for."""
+        self.check(kind)
         found = ANNOTATIONS[self.annotation](self._files(), self.packages)
         examples = [Labelled(key, split_of(key.rsplit(":", 1)[0]), row) for key, row in found]
         seen: set[tuple[str, str]] = set()

@@ -31,6 +31,7 @@ KINDS = {
     "language_modelling": Kind(
         ("text",), "text", ("bits_per_byte", "word_perplexity"), has_classes=False
     ),
+    "seq2seq": Kind(("text",), "target", ("bleu", "chrf"), has_classes=False),
 }
 
 
@@ -39,6 +40,14 @@ def metrics_of(task: Mapping[str, Any]) -> tuple[str, str]:
     first, second, *_ = KINDS[task["name"]].metrics
     chosen = task.get("metric", first)
     return chosen, (first if chosen == second else second)
+
+
+def rows_in_budget(budget: int | str, rows: int, *, task: str) -> int:
+    """How many of train's ``rows`` a label budget is; raises ValueError if there are fewer."""
+    number = rows if budget == "all" else int(budget)
+    if number > rows:
+        raise ValueError(f"finetune.label_budgets: {number} labels, but tasks.{task} has {rows}")
+    return number
 
 
 def inputs_of(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from stages.components import build
 from stages.sources._source import split_of
 from stages.sources.files import Files
-
-DATASETS = Path(__file__).parents[2].parent / "shared" / "datasets"
-needs_datasets = pytest.mark.skipif(not DATASETS.exists(), reason="shared/datasets is not here")
+from stages.text.labelled import KINDS
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +33,8 @@ def source(path: str, **settings) -> Files:
     return build("sources", {"name": "files", "path": path, **settings}, where="tasks.own.source")
 
 
-def rows(path: str, **settings) -> list[dict]:
-    return [e.row for e in source(path, **settings).examples()]
+def rows(path: str, kind: str = "classification", **settings) -> list[dict]:
+    return [e.row for e in source(path, **settings).examples(KINDS[kind])]
 
 
 # Corpora
@@ -90,7 +88,9 @@ def test_named_splits() -> None:
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
 def test_a_column_is_a_corpus_too(name: str) -> None:
-    write(name, 'text\n"One. Two."\n' if name == "a.csv" else '{"text": "One. Two."}\n')
+    """Of a row each; one without text is none."""
+    csv, jsonl = 'text\n"One. Two."\n" "\n', '{"text": "One. Two."}\n{"text": ""}\n'
+    write(name, csv if name == "a.csv" else jsonl)
     assert [d.sentences for d in source(name).documents()] == [["One.", "Two."]]
 
 
@@ -132,12 +132,12 @@ def test_columns_by_name_and_without_a_header() -> None:
 
 def test_tagged_words() -> None:
     write("a.conll", "The\tO\nEmpire\tB-place\n\t\n\nHere\tO\n")
-    assert rows("a.conll") == [
+    assert rows("a.conll", "tagging") == [
         {"words": ["The", "Empire"], "tags": ["O", "B-place"]},
         {"words": ["Here"], "tags": ["O"]},
     ]
     write("b.conll", "The DT O\nEmpire NNP B-place\n")
-    assert rows("b.conll", columns=["text", "pos", "label"]) == [
+    assert rows("b.conll", "tagging", columns=["words", "pos", "tags"]) == [
         {"words": ["The", "Empire"], "tags": ["O", "B-place"]}
     ]
     write(
@@ -145,14 +145,16 @@ def test_tagged_words() -> None:
         "# text = don't\n1-2\tdon't" + "\t_" * 8 + "\n1\tdo\tdo\tAUX\tVB" + "\t_" * 5
         + "\n2\tn't\tnot\tPART\tRB" + "\t_" * 5 + "\n2.1\tgo\tgo\tVERB\tVB" + "\t_" * 5 + "\n\n",
     )  # fmt: skip
-    assert rows("c.conllu") == [{"words": ["do", "n't"], "tags": ["AUX", "PART"]}]
-    assert rows("c.conllu", label="XPOS") == [{"words": ["do", "n't"], "tags": ["VB", "RB"]}]
+    assert rows("c.conllu", "tagging") == [{"words": ["do", "n't"], "tags": ["AUX", "PART"]}]
+    assert rows("c.conllu", "tagging", tags="XPOS") == [
+        {"words": ["do", "n't"], "tags": ["VB", "RB"]}
+    ]
 
 
 def test_equal_inputs_are_drawn_to_the_same_split() -> None:
     table = [f"text {i % 50},{i % 2}" for i in range(100)]
     write("a.csv", "text,label\n" + "\n".join(table))
-    examples = list(source("a.csv").examples())
+    examples = list(source("a.csv").examples(KINDS["classification"]))
     assert [e.split for e in examples[:50]] == [e.split for e in examples[50:]]
     assert len({e.id for e in examples}) == 100
 
@@ -170,27 +172,77 @@ def test_equal_inputs_are_drawn_to_the_same_split() -> None:
         ("a.csv", 'text,label\n"x,1\n', {}, "a.csv line 2: unexpected end of data"),
         ("a.csv", b"text,label\nx\xe9,1\n", {}, "a.csv line 2: byte 0xe9 is not UTF-8"),
         ("a.csv", "", {}, "a.csv line 1: the file is empty"),
+        ("a.csv", "text,label,text\nx,1,y\n", {}, "a.csv line 1: two columns have the name 'text'"),
         ("a.jsonl", '{"text": "x"}\n', {}, "a.jsonl line 1: no column 'label'; there are: text"),
         ("a.jsonl", '\n{"text": \n', {}, "a.jsonl line 2: not JSON: "),
+        ("a.jsonl", '{"text": ["x"], "label": 1}', {}, "line 1: text must be a text, not ['x']"),
+        ("a.jsonl", '{"text": "x", "label": NaN}', {}, "a.jsonl line 1: label is empty"),
+        ("a.json", '[{"text": "x", "label": 1}, 2]', {}, "a.json object 2: must be an object with"),
+        ("a.parquet", b"PAR1", {}, "a.parquet: no whole parquet file: "),
+        ("data/a.csv", "x", {"train": ["a.csv", "a.csv"]}, "train: a.csv is of train already"),
+        ("data/a.csv", "x", {"train": "a.csv", "test": "a.csv"}, "test: a.csv is of train already"),
+        ("data/a.csv", "x", {"format": "parallel"}, "train: name what parallel files begin with"),
         ("a.jsonl", "[1]\n", {}, "a.jsonl line 1: must be an object with the columns, not [1]"),
         ("a.jsonl", '{"text": "x", "label": null}', {}, "a.jsonl line 1: label is empty"),
-        ("a.jsonl", '{"words": ["x"], "tags": []}', {"text": "words", "label": "tags"}, "is empty"),
         ("a.json", '[\n{"text" 1}]', {}, "a.json line 2: not JSON: "),
         ("a.json", "{}", {}, "a.json line 1: must be a list of objects"),
-        ("a.conll", "The\tO\nEmpire\n", {}, "a.conll line 2: 1 cells, but 2 columns: text, label"),
         ("a.csv.gz", b"", {}, "a.csv.gz line 1: the file is empty"),
         ("a.txt", "Text.", {}, "a.txt: a txt file has no labels"),
         ("a.dat", "x\t1\n", {}, "format: name it, since a.dat does not end in one of txt, csv"),
         ("a.csv", "text,label\nx,1\n", {"train": "b.csv"}, "train: no such file: a.csv/b.csv"),
         ("data/a.csv", "text,label\nx,1\n", {"test": "a.csv"}, "train: name its file too"),
         ("data/a.csv", "text,label\n", {"train": "b.csv"}, "did you mean 'a.csv'?"),
-        ("data/a.png", "", {}, "path: no txt/csv/tsv/jsonl/json/conll/conllu file is in data"),
+        (
+            "data/a.png",
+            "",
+            {},
+            "path: no txt/csv/tsv/jsonl/json/conll/conllu/parquet file is in data",
+        ),
     ],
 )
 def test_mistakes_are_named(name: str, content: str | bytes, settings: dict, message: str) -> None:
     write(name, content)
     with pytest.raises(ValueError) as error:
         rows(name.split("/")[0], **settings)
+    assert message in str(error.value)
+
+
+CONTEXT = "Ada wrote a program."
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "settings", "message"),
+    [
+        ("a.conll", "The\tO\nEmpire\n", {}, "a.conll line 2: 1 cells, but 2 columns: words, tags"),
+        ("a.jsonl", '{"words": ["x"], "tags": []}', {}, "a.jsonl line 1: tags is empty"),
+        ("a.jsonl", '{"words": "x", "tags": ["O"]}', {}, "line 1: words must be a list of texts"),
+        ("a.jsonl", '{"words": ["x", ""], "tags": ["O", "O"]}', {}, "line 1: words[1] is empty"),
+        (
+            "a.jsonl",
+            '{"words": ["x", "y"], "tags": ["O", "O"]}\n{"words": ["x", "y"], "tags": ["O"]}',
+            {},
+            "a.jsonl line 2: 2 words need as many tags, not 1",
+        ),
+        (
+            "a.conll",
+            "Ada\tB-PER\nwrote\tO\n\nBob\tPER\n",
+            {"tag_scheme": "iob1"},
+            "a.conll line 4: 'PER' is no tag of iob1, which has O, B-TYPE, I-TYPE (tag_scheme)",
+        ),
+        (
+            "a.conll",
+            "Ada\tB-PER\nwrote\tO\n",
+            {"tag_scheme": "bioes"},
+            "a.conll line 1: O cannot follow B-PER in bioes (tag_scheme)",
+        ),
+    ],
+)
+def test_mistakes_in_tagged_words_are_named(
+    name: str, content: str, settings: dict, message: str
+) -> None:
+    write(name, content)
+    with pytest.raises(ValueError) as error:
+        rows(name, "tagging", **settings)
     assert message in str(error.value)
 
 
@@ -206,36 +258,5 @@ def test_check_reads_the_first_row_of_each_file() -> None:
     write("data/a.csv", "text,label\nx,1\n")
     write("data/b.csv", "text,gold\nx,1\n")
     with pytest.raises(ValueError, match=r"b.csv line 2: no column 'label'"):
-        source("data").check(labelled=True)
-    source("data").check(labelled=False)
-
-
-# Published datasets
-
-
-@needs_datasets
-@pytest.mark.parametrize(
-    ("path", "settings", "number", "labels"),
-    [
-        ("sst2/dev.tsv", {"columns": ["text", "label"]}, 872, {"0", "1"}),
-        ("wnut17/emerging.dev.conll", {}, 1009, None),
-        (
-            "sick/SICK_trial.txt",
-            {"format": "tsv", "text": "sentence_A", "text_pair": "sentence_B"}
-            | {"label": "entailment_judgment"},
-            500,
-            {"NEUTRAL", "ENTAILMENT", "CONTRADICTION"},
-        ),
-        ("ud-ewt/en_ewt-ud-dev.conllu.gz", {}, 2001, None),
-    ],
-)
-def test_published_datasets_have_their_published_numbers(
-    path: str, settings: dict, number: int, labels: set[str] | None
-) -> None:
-    found = list(source(f"{DATASETS}/{path}", **settings).examples())
-    assert len(found) == number
-    if labels:
-        assert {e.row["label"] for e in found} == labels
-    else:
-        words = {"wnut17": 15_733, "ud-ewt": 25_147}[path.split("/")[0]]
-        assert sum(len(e.row["words"]) for e in found) == words
+        source("data").check(KINDS["classification"])
+    source("data").check(None)

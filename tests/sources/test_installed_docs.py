@@ -11,6 +11,7 @@ from stages.components import build
 from stages.sources import installed_docs
 from stages.sources._source import same_input, split_of
 from stages.sources.installed_docs import InstalledDocs
+from stages.text.labelled import KINDS
 from tests.installed_package import install, module
 
 FILES = {f"shelf/room_{i}.py": module("books", i) for i in range(20)}
@@ -31,7 +32,9 @@ def source(**settings) -> InstalledDocs:
 def test_nothing_is_imported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(folder, monkeypatch, FILES)  # whose import would end this process
     before = set(sys.modules)
-    assert list(source().documents()) and list(source(annotation="sections").examples())
+    assert list(source().documents()) and list(
+        source(annotation="sections").examples(KINDS["classification"])
+    )
     assert not {name for name in set(sys.modules) - before if name.startswith("shelf")}
 
 
@@ -110,7 +113,7 @@ def test_what_is_kept_is_read_and_not_parsed_again(
 
 def test_classes_are_cut_to_the_median(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(folder, monkeypatch, {f"shelf/room_{i}.py": module("books", i) for i in range(90)})
-    found = list(source(annotation="sections").examples())
+    found = list(source(annotation="sections").examples(KINDS["classification"]))
     counts = Counter(e.row["label"] for e in found if e.split == "train")
     assert set(counts) == {"summary", "body", "params", "returns", "raises", "notes"}
     assert max(counts.values()) == counts["returns"]  # params has three times as many
@@ -123,7 +126,9 @@ def test_examples_of_every_annotation(folder: Path, monkeypatch: pytest.MonkeyPa
     labels = {
         annotation: {
             label
-            for e in source(annotation=annotation, packages=["shelf", "desk"]).examples()
+            for e in source(annotation=annotation, packages=["shelf", "desk"]).examples(
+                KINDS["classification"]
+            )
             for label in e.row.get("tags", [e.row.get("label")])
         }
         for annotation in ("code_spans", "parameter_types", "libraries")
@@ -170,7 +175,7 @@ def test_mistakes_are_named(settings: dict, message: str) -> None:
 
 def test_a_task_needs_an_annotation() -> None:
     with pytest.raises(ValueError, match="annotation: a task needs one of code_spans, "):
-        source(packages=["numpy"]).check(labelled=True)
+        source(packages=["numpy"]).check(KINDS["tagging"])
 
 
 def test_a_package_without_source_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from stages.sources._source import same_input, split_of
+from stages.sources._source import same_input, split_key, split_of
 
 
 def test_eight_one_one() -> None:
@@ -24,3 +24,10 @@ def test_case_blanks_and_labels_make_no_other_input() -> None:
     assert same_input({"words": ["a", "b"], "tags": []}) != same_input(
         {"words": ["a b"], "tags": []}
     )
+
+
+def test_questions_about_one_context_belong_together() -> None:
+    first = {"question": "Who?", "context": "Ada wrote.", "answers": []}
+    second = {"question": "What?", "context": "ada  wrote.", "answers": []}
+    assert split_key(first) == split_key(second) != split_key(first | {"context": "Bob sang."})
+    assert same_input(first) != same_input(second)

@@ -1,0 +1,317 @@
+"""Records out of files: what stands on a line, in a row or under a question, by its columns."""
+
+import csv
+import gzip
+import json
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+FORMATS = ("txt", "csv", "tsv", "jsonl", "json", "conll", "conllu", "parquet")
+Format = Literal[
+    "auto", "txt", "csv", "tsv", "jsonl", "json", "conll", "conllu", "parquet", "parallel"
+]
+Unit = Literal["paragraph", "line", "file"]
+CONLLU = ["ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC"]
+_DOCUMENT_MARK = "-DOCSTART-"  # CoNLL-2003's, where a document begins
+Lines = Iterable[tuple[int, str]]  # numbered from 1
+
+
+class Record(NamedTuple):
+    """``key`` is unique in the file; ``place`` says where it is, as an error does."""
+
+    key: str
+    place: str
+    cells: dict[str, Any]  # by the names of columns
+
+
+class _Fault(Exception):
+    """What is wrong at a place in a file."""
+
+    def __init__(self, place: str, message: str) -> None:
+        super().__init__(f"{place}: {message}")
+
+
+def format_of(file: Path) -> str:
+    """What its name ends in: ``csv`` of ``a.csv`` and ``a.csv.gz``; perhaps none of FORMATS."""
+    return (file.with_suffix("") if file.suffix == ".gz" else file).suffix[1:].lower()
+
+
+def opened(file: Path) -> Any:
+    """The file for reading its bytes, unpacked if it is .gz."""
+    return gzip.open(file) if file.suffix == ".gz" else file.open("rb")
+
+
+def sides(stem: Path, languages: list[str]) -> list[Path]:
+    """The files of parallel text: ``train.en`` and ``train.de``, or these with ``.gz``, of
+    ``train``. Raises ValueError if one is missing."""
+    found = []
+    for language in languages:
+        plain = Path(f"{stem}.{language}")
+        there = [file for file in (plain, Path(f"{plain}.gz")) if file.is_file()]
+        if not there:
+            raise ValueError(f"no such file: {plain}, nor {plain}.gz")
+        found.append(there[0])
+    return found
+
+
+def read(
+    file: Path,
+    format: str,
+    *,
+    columns: list[str] | None,
+    unit: Unit,
+    languages: list[str],
+) -> Iterator[Record]:
+    """The records of a file in their order; ``languages`` are the endings of parallel files, of
+    which ``file`` is the stem. The rest is that of ``records``."""
+    if format == "parallel":
+        yield from _parallel(sides(file, languages), languages)
+    elif format == "parquet":
+        yield from _parquet(file)
+    else:
+        with opened(file) as binary:
+            yield from records(binary, format, name=str(file), columns=columns, unit=unit)
+
+
+def records(
+    file: Iterable[bytes],
+    format: str,
+    *,
+    name: str,
+    columns: list[str] | None = None,
+    unit: Unit = "line",
+) -> Iterator[Record]:
+    """The records of a file of text, from its lines.
+
+    ``columns`` are the names of those of csv, tsv and conll files that do not name them; ``unit``
+    is of txt. Raises ValueError with the file's ``name`` and the place.
+    """
+    parse: dict[str, Callable[[Lines], Iterator[Record]]] = {
+        "txt": {"paragraph": _paragraphs, "line": _each_line, "file": _whole}[unit],
+        "csv": lambda lines: _table(lines, columns, dialect="excel", strict=True),
+        "tsv": lambda lines: _table(lines, columns, delimiter="\t", quoting=csv.QUOTE_NONE),
+        "jsonl": _json_lines,
+        "json": _json,
+        "conll": lambda lines: _conll(lines, columns),
+        "conllu": lambda lines: _conll(lines, CONLLU),
+    }
+    try:
+        yield from parse[format](_lines(file))
+    except _Fault as fault:
+        raise ValueError(f"{name} {fault}") from None
+
+
+def _lines(file: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+    number = 0
+    try:
+        for number, line in enumerate(file, 1):
+            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise _Fault(f"line {number}", f"byte {byte:#04x} is not UTF-8; convert the file") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise _Fault(f"line {number + 1}", f"no whole gzip file: {error}") from None
+
+
+def _on_line(number: int, cells: dict[str, Any]) -> Record:
+    return Record(str(number), f"line {number}", cells)
+
+
+# Text ----------------------------------------------------------------------------------------
+
+
+def _paragraphs(lines: Lines) -> Iterator[Record]:
+    begin, paragraph = 0, []
+    for number, line in lines:
+        if line.strip():
+            begin = begin if paragraph else number
+            paragraph.append(line)
+        elif paragraph:
+            yield _on_line(begin, {"text": "".join(paragraph)})
+            paragraph = []
+    if paragraph:
+        yield _on_line(begin, {"text": "".join(paragraph)})
+
+
+def _each_line(lines: Lines) -> Iterator[Record]:
+    return (_on_line(number, {"text": line}) for number, line in lines if line.strip())
+
+
+def _whole(lines: Lines) -> Iterator[Record]:
+    text = "".join(line for _, line in lines)
+    if text.strip():
+        yield _on_line(1, {"text": text})
+
+
+def _parallel(files: list[Path], languages: list[str]) -> Iterator[Record]:
+    """Line n of one file and line n of the other."""
+    number = 0
+    for number, texts in enumerate(zip_longest(*map(_texts, files)), 1):
+        if None in texts:
+            (short,) = (file for file, text in zip(files, texts, strict=True) if text is None)
+            (long,) = (file for file in files if file != short)
+            raise ValueError(
+                f"{short} has {number - 1} lines, but {long} has more; line n of one must be the "
+                "translation of line n of the other"
+            )
+        yield _on_line(number, dict(zip(languages, texts, strict=True)))
+
+
+def _texts(file: Path) -> Iterator[str]:
+    """Each line, empty ones too."""
+    with opened(file) as binary:
+        try:
+            for _, line in _lines(binary):
+                yield line.strip()
+        except _Fault as fault:
+            raise ValueError(f"{file} {fault}") from None
+
+
+# Tables --------------------------------------------------------------------------------------
+
+
+def _table(lines: Lines, columns: list[str] | None, **form: Any) -> Iterator[Record]:
+    """Rows of a csv or tsv file; without ``columns`` the first one names them."""
+    csv.field_size_limit(sys.maxsize)
+    reader = csv.reader((line for _, line in lines), **form)
+    begin = 1
+    try:
+        for cells in reader:
+            if columns is None:
+                columns = _distinct(cells)
+            elif cells and len(cells) != len(columns):
+                raise _Fault(f"line {begin}", _unequal(cells, columns))
+            elif cells:
+                yield _on_line(begin, dict(zip(columns, cells, strict=True)))
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        raise _Fault(f"line {begin}", str(error)) from None
+    if columns is None:
+        raise _Fault(f"line {begin}", "the file is empty; its first line must name the columns")
+
+
+def _distinct(columns: list[str]) -> list[str]:
+    for column in columns:
+        if columns.count(column) > 1:
+            raise _Fault("line 1", f"two columns have the name {column!r}")
+    return columns
+
+
+def _unequal(cells: list[str], columns: list[str]) -> str:
+    return f"{len(cells)} cells, but {len(columns)} columns: {', '.join(columns)}"
+
+
+def _parquet(file: Path) -> Iterator[Record]:
+    import pyarrow.parquet
+
+    try:
+        batches = pyarrow.parquet.ParquetFile(file).iter_batches()
+        rows = chain.from_iterable(batch.to_pylist() for batch in batches)
+        for number, cells in enumerate(rows, 1):
+            yield Record(str(number), f"row {number}", cells)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{file}: no whole parquet file: {' '.join(str(error).split())}") from None
+
+
+# JSON ----------------------------------------------------------------------------------------
+
+
+def _json_lines(lines: Lines) -> Iterator[Record]:
+    for number, line in lines:
+        if line.strip():
+            try:
+                cells = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise _Fault(f"line {number}", f"not JSON: {error}") from None
+            yield _on_line(number, _object(cells, f"line {number}"))
+
+
+def _json(lines: Lines) -> Iterator[Record]:
+    """A list of objects, or questions as SQuAD's; the lines of neither are known."""
+    try:
+        whole = json.loads("".join(line for _, line in lines))
+    except json.JSONDecodeError as error:
+        raise _Fault(f"line {error.lineno}", f"not JSON: {error.msg}") from None
+    if isinstance(whole, dict) and isinstance(whole.get("data"), list):
+        yield from _squad(whole["data"])
+    elif isinstance(whole, list):
+        for number, cells in enumerate(whole, 1):
+            place = f"object {number}"
+            yield Record(str(number), place, _object(cells, place))
+    else:
+        raise _Fault("line 1", 'must be a list of objects, or {"data": [...]} as SQuAD has it')
+
+
+def _squad(articles: list[Any]) -> Iterator[Record]:
+    """``articles[].paragraphs[].qas[]`` (Rajpurkar et al. 2016; ``is_impossible`` 2018)."""
+    number = 0
+    for a, article in enumerate(articles):
+        for p, paragraph in enumerate(_field(article, "paragraphs", list, f"data[{a}]")):
+            at = f"data[{a}].paragraphs[{p}]"
+            context = _field(paragraph, "context", str, at)
+            for q, asked in enumerate(_field(paragraph, "qas", list, at)):
+                number += 1
+                key = str(_object(asked, f"{at}.qas[{q}]").get("id", number))
+                place = f"question {key}"
+                cells = {
+                    "question": _field(asked, "question", str, place),
+                    "context": context,
+                    "answers": [],
+                    "title": article.get("title"),
+                }
+                if not asked.get("is_impossible"):
+                    cells["answers"] = _field(asked, "answers", list, place)
+                yield Record(key, place, cells)
+
+
+def _field(item: Any, name: str, kind: type, place: str) -> Any:
+    value = _object(item, place).get(name)
+    if not isinstance(value, kind):
+        wanted = {list: "a list", str: "a text"}[kind]
+        raise _Fault(place, f"{name} must be {wanted}, as in SQuAD's files")
+    return value
+
+
+def _object(item: Any, place: str) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        raise _Fault(place, f"must be an object with the columns, not {item!r}")
+    return item
+
+
+# CoNLL ---------------------------------------------------------------------------------------
+
+
+def _conll(lines: Lines, columns: list[str] | None) -> Iterator[Record]:
+    """Sentences between blank lines, a word on each line; without ``columns`` they are 1, 2, ...
+
+    Of CoNLL-U, comments, multiword tokens (``2-3``) and empty nodes (``8.1``) are no words.
+    """
+    begin, words = 0, []
+
+    def record() -> Record:
+        cells = zip(*words, strict=True)
+        return _on_line(begin, {n: list(c) for n, c in zip(columns or [], cells, strict=True)})
+
+    for number, line in lines:
+        cells = line.split("\t" if "\t" in line else None)
+        cells = [cell.strip() for cell in cells]
+        if not any(cells):
+            if words:
+                yield record()
+            words = []
+        elif cells[0] == _DOCUMENT_MARK or (
+            columns is CONLLU and (line[0] == "#" or not cells[0].isdecimal())
+        ):
+            continue
+        else:
+            columns = columns or [str(i) for i in range(1, len(cells) + 1)]
+            if len(cells) != len(columns):
+                raise _Fault(f"line {number}", _unequal(cells, columns))
+            begin = begin if words else number
+            words.append(cells)
+    if words:
+        yield record()

@@ -1,0 +1,324 @@
+"""A dataset of the Hugging Face hub, or a local folder in its layout, by ``datasets``.
+
+The hub's cache is honoured, and so are HF_HOME and HF_HUB_OFFLINE. What the cache holds is not
+asked for again, and no code of a dataset is run.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+from stages.components import unknown
+from stages.sources._columns import NONE, TEXT, Columns
+from stages.sources._source import (
+    Document,
+    Labelled,
+    Split,
+    drawn_from_train,
+    sentences_of,
+    split_key,
+)
+from stages.sources._tags import Scheme
+from stages.text.labelled import Kind
+
+ON_THE_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+CARD = "README.md"
+SUFFIXES = ("parquet", "csv", "tsv", "jsonl", "json", "txt")
+DATA = [f"*.{suffix}{packed}" for suffix in SUFFIXES for packed in ("", ".gz")]
+REACHED_WITHIN_S = 5.0
+
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # before anything reads it
+
+
+class Hub:
+    """Documents or examples of a dataset whose files are parquet, csv, tsv, jsonl, json or txt.
+
+    ``dataset`` is a name on the hub (stanfordnlp/sst2) and ``revision`` the whole hash of a commit,
+    since a branch or a tag can be moved. ``path`` is what DVC watches: then the lock file, which
+    decides the version of ``datasets``; else, with ``dataset: none``, the local folder.
+
+    ``config`` is one of those of the dataset's README.md or, if it lists none, a subfolder.
+    ``train``, ``validation`` and ``test`` are its names of splits; one that is ``none`` is drawn
+    from train by a hash, as of files. The settings of columns are those of files. A label that the
+    dataset gives by number is its name.
+
+    Raises ValueError for what cannot be had or read, and for a row that is no example.
+    """
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        dataset: str = NONE,
+        revision: str = NONE,
+        config: str = NONE,
+        train: str = "train",
+        validation: str = "validation",
+        test: str = "test",
+        text: str = "text",
+        text_pair: str = NONE,
+        label: str = "label",
+        words: str = "words",
+        tags: str = "tags",
+        tag_scheme: Scheme = "bio",
+        question: str = "question",
+        context: str = "context",
+        answers: str = "answers",
+        unanswerable: Literal["keep", "drop"] = "keep",
+        target: str = "target",
+    ) -> None:
+        self.path, self.dataset, self.revision = Path(path), dataset, revision
+        self.config = config
+        self.title = path if dataset == NONE else dataset
+        self._read = Columns(
+            {
+                **{"text": text, "text_pair": text_pair, "label": label, "target": target},
+                **{"words": words, "tags": tags},
+                **{"question": question, "context": context, "answers": answers},
+            },
+            tag_scheme,
+            unanswerable,
+        )
+        named: dict[Split, str] = {"train": train, "validation": validation, "test": test}
+        self.splits: dict[Split, str] = {
+            split: name for split, name in named.items() if name != NONE
+        }
+        if train == NONE:
+            raise ValueError("train: name the dataset's split; the others can be drawn from it")
+        if not self.path.exists():
+            raise ValueError(f"path: no such file or folder: {path}")
+        if dataset == NONE:
+            _refuse_no_folder(self.path, revision)
+        else:
+            _refuse_unpinned(dataset, revision, self.path)
+
+    def versions(self) -> dict[str, str]:
+        return {} if self.dataset == NONE else {self.dataset: self.revision}
+
+    def check(self, kind: Kind | None) -> None:
+        """Reads a folder as far as the first row of each split; a dataset on the hub is not asked
+        for before its own stage."""
+        if self.dataset != NONE:
+            return
+        for split in self.splits:
+            next(self._documents(split) if kind is None else self._examples(split, kind), None)
+
+    def documents(self) -> Iterator[Document]:
+        return chain.from_iterable(self._documents(split) for split in self.splits)
+
+    def examples(self, kind: Kind) -> Iterator[Labelled]:
+        return chain.from_iterable(self._examples(split, kind) for split in self.splits)
+
+    def _documents(self, split: Split) -> Iterator[Document]:
+        for id, drawn, row in self._examples(split, TEXT):
+            yield Document(id, drawn, sentences_of(row))
+
+    def _examples(self, split: Split, kind: Kind) -> Iterator[Labelled]:
+        name = self.splits[split]
+        if name not in self._loaded:
+            raise ValueError(
+                f"{split}: {self.title}: {unknown(name, list(self._loaded))}; {NONE} draws it "
+                "from train"
+            )
+        table = self._loaded[name]
+        columns = [column for _, column in self._read.of(kind)]
+        rows = _guarded(iter(table), f"{self.title} {name}")
+        for number, cells in enumerate(rows, 1):
+            place = f"{self.title} {name} row {number}"
+            row = self._read.row(_named(cells, table.features, columns, place), kind, place)
+            if row is not None:
+                drawn = drawn_from_train(split, split_key(row), self.splits)
+                yield Labelled(f"{name}:{number}", drawn, row)
+
+    @cached_property
+    def _loaded(self) -> Mapping[str, Any]:
+        """The splits by their names in the dataset; rows are read where they lie."""
+        folder = self._folder()
+        import datasets  # which takes seconds
+
+        datasets.disable_progress_bars()
+        datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what it logs, it raises, too
+        configs = _configs(folder)
+        chosen = self._chosen(configs)
+        where: dict[str, Any] = {"data_dir": self.config} if self.config != NONE else {}
+        if chosen:
+            where = {"name": chosen}
+            if "data_dir" not in configs[chosen]:
+                # Else the library looks for files of the first configuration, too.
+                where["data_files"] = configs[chosen].get("data_files")
+        try:
+            return datasets.load_dataset(str(folder), streaming=True, **where)
+        except Exception as error:  # readers of data raise many kinds
+            raise ValueError(f"{self._key}: {self.title} cannot be read: {_line(error)}") from None
+
+    def _folder(self) -> Path:
+        """Where the data is: the local folder, or the hub's cache, filled if need be."""
+        if self.dataset == NONE:
+            return self.path
+        configs = _configs(self._fetched([]))
+        return self._fetched(self._patterns(configs))
+
+    def _patterns(self, configs: dict[str, dict[str, Any]]) -> list[str]:
+        """Of the files that are needed to read the configuration."""
+        if not configs and self.config != NONE:
+            return [f"{self.config}/*"]
+        chosen = self._chosen(configs)
+        if chosen and all("data_files" in c and "data_dir" not in c for c in configs.values()):
+            return _paths(configs[chosen]["data_files"])
+        return DATA  # the library looks into the folders of all configurations
+
+    def _chosen(self, configs: dict[str, dict[str, Any]]) -> str | None:
+        """The name of the configuration, if the dataset lists any.
+
+        Raises ValueError if it lists others, or several of which none is the default.
+        """
+        if not configs or self.config in configs:
+            return self.config if configs else None
+        if self.config != NONE:
+            raise ValueError(f"config: {unknown(self.config, list(configs))}")
+        flagged = [name for name, config in configs.items() if config.get("default")]
+        if len(configs) > 1 and not flagged and "default" not in configs:
+            raise ValueError(f"config: name one of {', '.join(configs)}")
+        return [*flagged, *({"default"} & configs.keys()), *configs][0]
+
+    def _fetched(self, patterns: list[str]) -> Path:
+        """The dataset's folder in the hub's cache; in it README.md and what fits ``patterns``."""
+        from huggingface_hub import HfApi, snapshot_download
+        from huggingface_hub.utils import disable_progress_bars
+
+        disable_progress_bars()
+        wanted: dict[str, Any] = {
+            "repo_type": "dataset",
+            "revision": self.revision,
+            "allow_patterns": [CARD, *patterns],
+        }
+        try:
+            folder = Path(snapshot_download(self.dataset, local_files_only=True, **wanted))
+            there = [any(folder.glob(f"**/{pattern}")) for pattern in patterns]
+            if any(there) if patterns is DATA else all(there):
+                return folder
+        except Exception:  # not there, or not all of it
+            pass
+        try:
+            # Asked once, since the download goes on trying for half a minute without a network.
+            HfApi().dataset_info(self.dataset, revision=self.revision, timeout=REACHED_WITHIN_S)
+            return Path(snapshot_download(self.dataset, **wanted))
+        except Exception as error:  # whatever a network can do
+            raise ValueError(
+                f"dataset: {self.dataset} at revision {self.revision} is not in the cache nor can "
+                f"be downloaded: {_line(error)}\nWithout a network, fill the cache elsewhere (`hf "
+                f"download --repo-type dataset {self.dataset} --revision {self.revision}`) and "
+                f"set HF_HOME to a copy of it, or give the folder of the dataset as `path` with "
+                f"`dataset: {NONE}`"
+            ) from None
+
+    @property
+    def _key(self) -> str:
+        """The setting that a fault of the data is about."""
+        return "path" if self.dataset == NONE else "dataset"
+
+
+def _refuse_no_folder(path: Path, revision: str) -> None:
+    if not path.is_dir():
+        raise ValueError(
+            f"path: {path} is no folder; of a dataset on the hub, name it in `dataset`"
+        )
+    if revision != NONE:
+        raise ValueError(
+            f"revision: must be {NONE}, not {revision!r}: DVC watches the content of a folder"
+        )
+
+
+def _refuse_unpinned(dataset: str, revision: str, path: Path) -> None:
+    if not ON_THE_HUB.fullmatch(dataset):
+        raise ValueError(
+            f"dataset: cannot be a name on the hub such as stanfordnlp/sst2: {dataset!r}"
+        )
+    if not COMMIT.fullmatch(revision):
+        raise ValueError(
+            f"revision: must be the hash of a commit of {dataset} (all 40 digits; branches and "
+            f"tags can be moved), not {revision!r}"
+        )
+    if path.is_dir():
+        raise ValueError(
+            f"path: {path} is a folder, but the data is {dataset} of the hub; name the lock file "
+            f"(requirements.lock), or leave `dataset` out"
+        )
+
+
+def _configs(folder: Path) -> dict[str, dict[str, Any]]:
+    """The configurations that a dataset's README.md lists."""
+    from huggingface_hub import DatasetCard
+
+    card = folder / CARD
+    if not card.is_file():
+        return {}
+    try:
+        listed = DatasetCard.load(card).data.to_dict().get("configs") or []
+        return {str(config["config_name"]): config for config in listed}
+    except Exception as error:  # whatever YAML and its readers raise
+        raise ValueError(f"{card}: no card of a dataset: {_line(error)}") from None
+
+
+def _paths(files: Any) -> list[str]:
+    """Of a configuration's ``data_files``: a path, a list, or for each split one of these."""
+    found: list[str] = []
+    for each in files if isinstance(files, list) else [files]:
+        paths = each["path"] if isinstance(each, Mapping) else each
+        found += paths if isinstance(paths, list) else [paths]
+    return found
+
+
+def _named(
+    cells: Mapping[str, Any], features: Mapping[str, Any] | None, columns: list[str], place: str
+) -> dict[str, Any]:
+    """``cells`` of which these columns, or those that these are fields of, are named."""
+    used = {column if column in cells else column.split(".")[0] for column in columns}
+    found = {
+        column: _by_name(cells[column], (features or {}).get(column), f"{place}: {column}")
+        for column in used & cells.keys()
+    }
+    return {**cells, **found}
+
+
+def _by_name(value: Any, feature: Any, place: str) -> Any:
+    """``value`` with the names of classes, where the dataset has numbers for them.
+
+    Raises ValueError for a number that is none: -1 is that of hidden labels.
+    """
+    names = getattr(feature, "names", None)
+    if names is not None and type(value) is int:
+        if not 0 <= value < len(names):
+            raise ValueError(
+                f"{place} is {value}, which is none of the labels {', '.join(names)}"
+                + ("; -1 says that they are hidden: take another split" if value == -1 else "")
+            )
+        return names[value]
+    if isinstance(value, list):
+        inner = getattr(feature, "feature", None)
+        return [_by_name(each, inner, f"{place}[{i}]") for i, each in enumerate(value)]
+    if isinstance(value, dict) and isinstance(feature, Mapping):
+        return {key: _by_name(each, feature.get(key), place) for key, each in value.items()}
+    return value
+
+
+def _guarded(rows: Iterator[Any], place: str) -> Iterator[Any]:
+    """The same rows; raises ValueError for what their reader raises."""
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except Exception as error:  # readers of data raise many kinds
+            raise ValueError(f"{place} cannot be read: {_line(error)}") from None
+        yield row
+
+
+def _line(error: Exception) -> str:
+    """What an error says, in one line."""
+    return " ".join(str(error).split())[:300] or type(error).__name__

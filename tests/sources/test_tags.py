@@ -1,0 +1,61 @@
+"""The same spans in any scheme are the same tags."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.sources._tags import Scheme, to_bio
+
+Span = tuple[str, int]  # its type and its number of words; of the type "" it is no span
+SPANS = st.lists(st.tuples(st.sampled_from(["", "PER", "LOC"]), st.integers(1, 4)), max_size=6)
+
+
+def tags(spans: list[Span], scheme: Scheme) -> list[str]:
+    found: list[str] = []
+    before = ""
+    for type, length in spans:
+        for i in range(length):
+            first, last = i == 0, i == length - 1
+            match scheme:
+                case "bio":
+                    letter = "B" if first else "I"
+                case "iob1":
+                    letter = "B" if first and type == before else "I"
+                case "bioes":
+                    letter = "S" if first and last else "B" if first else "E" if last else "I"
+            found.append(f"{letter}-{type}" if type else "O")
+        before = type
+    return found
+
+
+@given(SPANS, st.sampled_from(["bio", "iob1", "bioes"]))
+def test_any_scheme_of_the_same_spans_becomes_bio(spans: list[Span], scheme: Scheme) -> None:
+    assert to_bio(tags(spans, scheme), scheme) == tags(spans, "bio")
+
+
+@given(SPANS)
+def test_bio_is_read_as_iob1_too(spans: list[Span]) -> None:
+    assert to_bio(tags(spans, "bio"), "iob1") == tags(spans, "bio")
+
+
+def test_parts_of_speech_have_no_scheme() -> None:
+    assert to_bio(["DET", "NOUN"], "bio") == ["DET", "NOUN"]
+
+
+@pytest.mark.parametrize(
+    ("written", "scheme", "message"),
+    [
+        (["DET"], "iob1", "'DET' is no tag of iob1"),
+        (["E-PER"], "iob1", "'E-PER' is no tag of iob1"),
+        (["I-"], "bioes", "'I-' is no tag of bioes"),
+        (["L-PER"], "bioes", "which has O, B-TYPE, I-TYPE, E-TYPE, S-TYPE"),
+        (["B-PER", "O"], "bioes", "O cannot follow B-PER"),
+        (["B-PER", "E-LOC"], "bioes", "E-LOC cannot follow B-PER"),
+        (["O", "I-PER"], "bioes", "I-PER cannot follow O"),
+        (["S-PER", "E-PER"], "bioes", "E-PER cannot follow S-PER"),
+        (["B-PER"], "bioes", "O cannot follow B-PER"),
+    ],
+)
+def test_what_a_scheme_has_not_is_refused(written: list[str], scheme: Scheme, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        to_bio(written, scheme)
