@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).parents[1]
 COLUMNS = (
     "study,run,architecture,objective,method,task,corpus,pretrain_seed,finetune_seed,"
     "label_budget,num_params,num_trained_params,pretrain_tokens,pretrain_flops,finetune_flops,"
-    "metric,value"
+    "lr,metric,value"
 )
 SOME = {name: RUNS[name] for name in ("encoder_mlm", "encoder_scratch")}
 

@@ -37,7 +37,8 @@ class Trial:
     num_trained_params: int
     pretrain_tokens: int | None
     pretrain_flops: int | None
-    finetune_flops: int
+    finetune_flops: int  # at all learning rates that were tried
+    lr: float  # the one that was best on validation
     d_model: int
     num_layers: int
     best_epoch: int
@@ -71,13 +72,15 @@ class BaselinePrediction(Prediction):
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """A point of the curve of one trial; the metric is on validation, in 0..1."""
+    """A point of the curve of one trial at one learning rate; the metric is on validation, in
+    0..1."""
 
     run: str
     method: str
     task: str
     label_budget: str
     finetune_seed: int
+    lr: float
     epoch: int
     train_loss: float
     validation_metric: float

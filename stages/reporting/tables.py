@@ -15,7 +15,7 @@ KEYS = [
 TRIALS = [
     *KEYS,
     *("num_params", "num_trained_params", "pretrain_tokens", "pretrain_flops", "finetune_flops"),
-    *("metric", "value"),
+    *("lr", "metric", "value"),
 ]
 COSTS = [
     *KEYS,
