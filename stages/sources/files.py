@@ -129,7 +129,7 @@ class Files:
             return [self.root]
         files = sorted(p for p in self.root.rglob("*") if p.is_file() and p.name[0] != ".")
         if self.format == "auto":
-            files = [p for p in files if _suffix(p) in FORMATS]
+            files = [p for p in files if format_of(p) in FORMATS]
         if not files:
             raise ValueError(f"path: no {'/'.join(FORMATS)} file is in {self.root}")
         return files
@@ -137,11 +137,11 @@ class Files:
     def _format(self, file: Path) -> str:
         if self.format != "auto":
             return self.format
-        if _suffix(file) not in FORMATS:
+        if format_of(file) not in FORMATS:
             raise ValueError(
                 f"format: name it, since {file.name} does not end in one of {', '.join(FORMATS)}"
             )
-        return _suffix(file)
+        return format_of(file)
 
     def _name(self, file: Path) -> str:
         return file.name if file == self.root else file.relative_to(self.root).as_posix()
@@ -174,21 +174,39 @@ class Files:
         return value
 
     def _records(self, file: Path) -> Iterator[Record]:
-        read: dict[str, Callable[[Lines], Iterator[Record]]] = {
-            "txt": {"paragraph": _paragraphs, "line": _each_line, "file": _whole}[self.unit],
-            "csv": lambda lines: _table(lines, self.columns, dialect="excel", strict=True),
-            "tsv": lambda lines: _table(
-                lines, self.columns, delimiter="\t", quoting=csv.QUOTE_NONE
-            ),
-            "jsonl": _json_lines,
-            "json": _json,
-            "conll": lambda lines: _conll(lines, self.columns or [self.text, self.label]),
-            "conllu": lambda lines: _conll(lines, CONLLU),
-        }
-        try:
-            yield from read[self._format(file)](_lines(file))
-        except _Fault as fault:
-            raise ValueError(f"{file} line {fault.line}: {fault}") from None
+        format, columns = self._format(file), self.columns
+        if format == "conll" and columns is None:
+            columns = [self.text, self.label]
+        with opened(file) as binary:
+            yield from records(binary, format, name=str(file), columns=columns, unit=self.unit)
+
+
+def records(
+    file: Iterable[bytes],
+    format: str,
+    *,
+    name: str,
+    columns: list[str] | None = None,
+    unit: str = "line",
+) -> Iterator[Record]:
+    """The records of a file in one of FORMATS, from its lines.
+
+    Without ``columns``, the first line of a table names them, and those of a conll file are named
+    "1", "2", ... Raises ValueError with the file's ``name`` and the line.
+    """
+    read: dict[str, Callable[[Lines], Iterator[Record]]] = {
+        "txt": {"paragraph": _paragraphs, "line": _each_line, "file": _whole}[unit],
+        "csv": lambda lines: _table(lines, columns, dialect="excel", strict=True),
+        "tsv": lambda lines: _table(lines, columns, delimiter="\t", quoting=csv.QUOTE_NONE),
+        "jsonl": _json_lines,
+        "json": _json,
+        "conll": lambda lines: _conll(lines, columns),
+        "conllu": lambda lines: _conll(lines, CONLLU),
+    }
+    try:
+        yield from read[format](_lines(file))
+    except _Fault as fault:
+        raise ValueError(f"{name} line {fault.line}: {fault}") from None
 
 
 class _Fault(Exception):
@@ -199,21 +217,26 @@ class _Fault(Exception):
         self.line = line
 
 
-def _suffix(file: Path) -> str:
+def format_of(file: Path) -> str:
+    """What its name ends in, but for .gz: one of FORMATS or not."""
     return (file.with_suffix("") if file.suffix == ".gz" else file).suffix[1:].lower()
 
 
-def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as binary:
-        number = 0
-        try:
-            for number, line in enumerate(binary, 1):
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            byte = error.object[error.start]
-            raise _Fault(number, f"byte {byte:#04x} is not UTF-8; convert the file") from None
-        except (gzip.BadGzipFile, EOFError) as error:
-            raise _Fault(number + 1, f"no whole gzip file: {error}") from None
+def opened(file: Path) -> Any:
+    """The file for reading its bytes, unpacked if it is .gz."""
+    return gzip.open(file) if file.suffix == ".gz" else file.open("rb")
+
+
+def _lines(file: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+    number = 0
+    try:
+        for number, line in enumerate(file, 1):
+            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise _Fault(number, f"byte {byte:#04x} is not UTF-8; convert the file") from None
+    except (gzip.BadGzipFile, EOFError) as error:
+        raise _Fault(number + 1, f"no whole gzip file: {error}") from None
 
 
 def _paragraphs(lines: Lines) -> Iterator[Record]:
@@ -289,7 +312,7 @@ def _mapping(item: Any, line: int) -> dict[str, Any]:
     return item
 
 
-def _conll(lines: Lines, columns: list[str]) -> Iterator[Record]:
+def _conll(lines: Lines, columns: list[str] | None) -> Iterator[Record]:
     """Sentences between blank lines, a word on each line.
 
     Of CoNLL-U, comments, multiword tokens (``2-3``) and empty nodes (``8.1``) are no words.
@@ -297,7 +320,8 @@ def _conll(lines: Lines, columns: list[str]) -> Iterator[Record]:
     begin, words = 0, []
 
     def record() -> Record:
-        return begin, {name: [cells[i] for cells in words] for i, name in enumerate(columns)}
+        cells_of = zip(columns or [], zip(*words, strict=True), strict=True)
+        return begin, {name: list(cells) for name, cells in cells_of}
 
     for number, line in lines:
         cells = line.split("\t" if "\t" in line else None)
@@ -308,9 +332,10 @@ def _conll(lines: Lines, columns: list[str]) -> Iterator[Record]:
             words = []
         elif columns is CONLLU and (line[0] == "#" or not cells[0].isdecimal()):
             continue
-        elif len(cells) != len(columns):
-            raise _Fault(number, _unequal(cells, columns))
         else:
+            columns = columns or [str(i + 1) for i in range(len(cells))]
+            if len(cells) != len(columns):
+                raise _Fault(number, _unequal(cells, columns))
             begin = begin if words else number
             words.append(cells)
     if words:
