@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
+from torch import nn
 
 from stages.adaptation.pairing import Pairing
 from stages.artifacts import sha256
@@ -54,7 +55,7 @@ def fingerprints(pairing: Pairing) -> dict[str, str]:
     }
 
 
-def save(model: Headed, trial: KeptTrial, folder: Path) -> None:
+def save(model: nn.Module, trial: KeptTrial, folder: Path) -> None:
     metadata = {KEY: json.dumps(asdict(trial), sort_keys=True)}
     save_weights(model, folder / trial.file, trained_only=True, metadata=metadata)
 
