@@ -44,9 +44,11 @@ WORDS = "words"  # the one input that is a list
 WORD_COLUMNS = {"conll": "1", "conllu": "FORM"}
 EXAMPLES = """\
 examples:
-  echo "A list of names." | python -m stages.commands.predict --run encoder_mlm --task section
-  python -m stages.commands.predict --run encoder_mlm --task section --column text=review \\
-      --output predictions.jsonl reviews.csv.gz
+  echo "A list of names." | python -m stages.commands.predict --run bert --task section --method full
+  python -m stages.commands.predict --run bert --task reviews --method full \\
+      --column text=review --output predictions.jsonl reviews.csv.gz
+
+Where weights of one trial alone are kept, --method, --label-budget and --seed can be left out.
 """
 
 
