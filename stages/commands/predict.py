@@ -44,7 +44,7 @@ WORDS = "words"  # the one input that is a list
 WORD_COLUMNS = {"conll": "1", "conllu": "FORM"}
 EXAMPLES = """\
 examples:
-  echo "A list of names." | python -m stages.commands.predict --run bert --task section --method full
+  echo "A list." | python -m stages.commands.predict --run bert --task section --method full
   python -m stages.commands.predict --run bert --task reviews --method full \\
       --column text=review --output predictions.jsonl reviews.csv.gz
 
