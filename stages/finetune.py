@@ -1,5 +1,6 @@
 """Fine-tune a run on a task: every method, label budget and seed, and predict the test inputs."""
 
+import math
 import multiprocessing
 import resource
 import sys
@@ -290,7 +291,7 @@ class _Best:
 
     def __init__(self, bench: Bench, cell: Cell) -> None:
         self._bench, self._cell = bench, cell
-        self._value, self._weights = -1.0, dict[str, Tensor]()
+        self._value, self._weights = -math.inf, dict[str, Tensor]()
         self.lr, self.epoch = 0.0, 0
         self.epochs: list[trials.Epoch] = []
 

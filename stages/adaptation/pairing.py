@@ -39,10 +39,10 @@ class Pairing:
             where=f"tasks.{task_key}.task",
         )
 
-    def headed(self, *, seed: int) -> Headed:
-        """The pretrained backbone under a head that was drawn anew.
+    def backbone(self) -> Backbone:
+        """The run's, with its weights.
 
-        Raises ValueError if the backbone does not take texts of ``max_tokens``.
+        Raises ValueError if it does not take texts of ``max_tokens``.
         """
         where = f"pretrain.{self.run_key}.model"
         backbone: Backbone = build(
@@ -52,7 +52,11 @@ class Pairing:
         if most is not None and asked > most:
             raise ValueError(f"finetune.max_tokens: {asked} is more than {where} takes, {most}")
         load_weights(backbone, self.pretrained / WEIGHTS)
-        backbone = backbone.for_tokens()
+        return backbone
+
+    def headed(self, *, seed: int) -> Headed:
+        """The pretrained backbone under a head that was drawn anew."""
+        backbone = self.backbone().for_tokens()
         head = self.task.head(backbone)
         initialise_head(head, generator=torch_stream(seed, "head"))
         return Headed(backbone, head)
