@@ -4,7 +4,7 @@ The only stage that reads the test labels.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def main(params: Params, task: str) -> None:
     with replacing(Path("data/evaluated", task)) as folder:
         write(folder / "trials.csv", Scored, trials)
         curves = [epoch for run in runs for epoch in read(run / "history.csv", Epoch)]
-        write(folder / "history.csv", Epoch, curves)
+        write(folder / "history.csv", Epoch, _of_chosen_rates(curves, trials))
 
 
 def _answers(folder: Path, kind: type[Prediction]) -> Mapping[tuple[Any, ...], dict[str, str]]:
@@ -68,6 +68,16 @@ def _answers(folder: Path, kind: type[Prediction]) -> Mapping[tuple[Any, ...], d
         run = row.run if isinstance(row, BaselinePrediction) else folder.name
         answers[run, row.method, row.label_budget, row.finetune_seed][row.id] = row.prediction
     return answers
+
+
+def _of_chosen_rates(curves: Iterable[Epoch], trials: Iterable[Trial]) -> list[Epoch]:
+    """One curve for each trial, that of the learning rate which it keeps."""
+
+    def key(row: Epoch | Trial) -> tuple[Any, ...]:
+        return row.run, row.method, row.label_budget, row.finetune_seed, row.lr
+
+    chosen = {key(trial) for trial in trials}
+    return [epoch for epoch in curves if key(epoch) in chosen]
 
 
 if __name__ == "__main__":

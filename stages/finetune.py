@@ -5,12 +5,11 @@ import multiprocessing
 import resource
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +17,25 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from stages.adaptation import kept
+from stages.adaptation.pairing import Pairing
+from stages.adaptation.prediction import PREDICTED_AT_ONCE, predict
 from stages.artifacts import read_json, read_jsonl, replacing
-from stages.components import build, component_class
+from stages.components import build
 from stages.evaluation import metrics, trials
 from stages.methods._method import Method, Predictor
-from stages.models._backbone import Backbone
-from stages.models._heads import Headed, initialise_head
+from stages.models._heads import Headed
 from stages.params import Params, entry
 from stages.process import die_with_parent, run_stage
 from stages.seeding import stream, torch_stream
-from stages.tasks._task import Example, Task
+from stages.tasks._task import Example
 from stages.text.labelled import answer, rows_in_budget
-from stages.training.checkpoint import WEIGHTS, load_weights, save_weights
 from stages.training.device import Device, resolve
 from stages.training.finetuning import FinetuningData, in_order_of_length
 from stages.training.loop import Step, train
 
-PRETRAINED, TASKS = Path("data/pretrained"), Path("data/tasks")
 FINETUNED, TIMINGS = Path("data/finetuned"), Path("data/timings/finetune")
 SPLITS = ("train", "validation", "test")
-PREDICTED_AT_ONCE = 64  # examples in a batch of prediction
 
 
 @dataclass(frozen=True)
@@ -142,70 +140,34 @@ class Bench:
 
     def __init__(self, params: Params, run_key: str, task_key: str, device: Device) -> None:
         self.params, self.run_key, self.task_key, self.device = params, run_key, task_key, device
-        self.pretrained = PRETRAINED / run_key
-        self.run_record = read_json(self.pretrained / "run.json")
-        self.account = read_json(self.pretrained / "metrics.json")
-        model = self.run_record["model"]
-        kind: Any = component_class("models", model["name"], where=f"pretrain.{run_key}.model")
-        self.tokenizer = kind.tokenizer_of(model, self.pretrained)
-
-        examples = TASKS / task_key / "examples"
-        self.task_record = read_json(examples / "task.json")
-        self.task: Task = build(
-            "tasks",
-            self.task_record["task"],
-            self.task_record["labels"],
-            self.tokenizer,
-            params.finetune.max_tokens,
-            where=f"tasks.{task_key}.task",
-        )
-        self.task.has_prefix = self.run_record["has_prefix"]
-        self.rows = {split: read_jsonl(examples / f"{split}.jsonl") for split in SPLITS}
+        self.pairing = Pairing(run_key, task_key, max_tokens=params.finetune.max_tokens)
+        self.task = self.pairing.task
+        self.account = read_json(self.pairing.pretrained / "metrics.json")
+        self.rows = {s: read_jsonl(self.pairing.examples / f"{s}.jsonl") for s in SPLITS}
         self.train = self._encode("train", limit=self._largest_budget())
         self.validation = self._encode("validation")
         self.test = self._encode("test")
 
     def run(self, cell: Cell, method: Method, weights: Path) -> Outcome:
-        """One trial: train, keep the weights of the best epoch, predict the test inputs."""
+        """One trial: train, take the best weights on validation, predict the test inputs."""
         self._check_fits(method, cell.method)
         if not method.trains:
             return self._run_untrained(cell, method)
         began = time.monotonic()
-        settings = self.params.finetune.methods[cell.method].training
-        assert settings is not None
         examples = self._first(self._budget(cell.label_budget))
-        model = self._model(cell, method)
-        method.before_training(model, self._batches(self.train + self.validation + self.test))
+        model, best, flops = self._search(cell, method, examples)
         num_trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        data = FinetuningData(
-            examples, self.task, batch_examples=settings.batch_examples, seed=cell.finetune_seed
-        )
-        watch = _Watch(self, cell, model, data.steps_per_epoch)
-        history = train(
-            model,
-            self.task,
-            data,
-            settings,
-            num_steps=settings.num_epochs * data.steps_per_epoch,
-            seed=cell.finetune_seed,
-            device=self.device,
-            after_step=watch.after_step,
-        )
-        watch.restore_best()
         predictions = self.predict(model, self.task, self.rows["test"], self.test)
         if self._keeps(cell):
-            name = f"{cell.method}-{cell.label_budget}-{cell.finetune_seed}.safetensors"
-            save_weights(model, weights / name, trained_only=True)
-
-        flops = sum(int(row["flops"]) for row in history)
+            kept.save(model, self._kept_trial(cell, best.lr), weights)
         if method.freezes_backbone:
             flops += sum(model.backbone.backbone.flops(batch) for batch in self._batches(examples))
-        trial = self._trial(cell, num_trained, flops, watch.best_epoch)
-        return self._outcome(trial, cell, watch.epochs, predictions, began)
+        trial = self._trial(cell, num_trained, flops, lr=best.lr, epoch=best.epoch)
+        return self._outcome(trial, cell, best.epochs, predictions, began)
 
     def _check_fits(self, method: Method, key: str) -> None:
         """Raises ValueError if the method or the task does not fit the run."""
-        run, architecture = f"pretrain.{self.run_key}", self.run_record["architecture"]
+        run, architecture = f"pretrain.{self.run_key}", self.pairing.run_record["architecture"]
         where = f"finetune.methods.{key}.method"
         for what, fitted in ((where, method), (f"tasks.{self.task_key}.task", self.task)):
             if fitted.architectures and architecture not in fitted.architectures:
@@ -214,28 +176,29 @@ class Bench:
         if self.task.scores_text and method.trains and method.freezes_backbone:
             raise ValueError(f"{where}: trains a head alone; tasks.{self.task_key} has none")
 
-    @cached_property
-    def _as_pretrained(self) -> list[str]:
-        """The predictions of a task that needs no head, by the run as it is."""
-        model = Headed(self._backbone(), nn.Identity()).to(self.device.torch)
-        return self.predict(model, self.task, self.rows["test"], self.test)
-
     def _run_untrained(self, cell: Cell, method: Method) -> Outcome:
         """One trial of a method that trains nothing: of no epochs, weights or FLOPs of training."""
         began = time.monotonic()
         scores_text = self.task.scores_text
         predictions = self._as_pretrained if scores_text else self._prompted(cell, method)
-        return self._outcome(self._trial(cell, 0, 0, 0), cell, [], predictions, began)
+        trial = self._trial(cell, 0, 0, lr=0.0, epoch=0)
+        return self._outcome(trial, cell, [], predictions, began)
+
+    @cached_property
+    def _as_pretrained(self) -> list[str]:
+        """The predictions of a task that needs no head, by the run as it is."""
+        model = Headed(self.pairing.backbone(), nn.Identity()).to(self.device.torch)
+        return self.predict(model, self.task, self.rows["test"], self.test)
 
     def _prompted(self, cell: Cell, method: Method) -> list[str]:
         """What the method's own predictor makes of the labelled rows of the trial."""
-        model = Headed(self._backbone(), nn.Identity()).to(self.device.torch)
+        model = Headed(self.pairing.backbone(), nn.Identity()).to(self.device.torch)
         method.apply(model, generator=torch_stream(cell.finetune_seed, "method"))
         rows = self.rows["train"][: self._budget(cell.label_budget)]
         try:
             predictor = method.predictor(
                 self.task.labels,
-                self.tokenizer,
+                self.task.tokenizer,
                 self.task.max_tokens,
                 rows,
                 rng=stream(cell.finetune_seed, "shots"),
@@ -267,7 +230,38 @@ class Bench:
             ),
         )
 
-    @torch.no_grad()
+    def _search(
+        self, cell: Cell, method: Method, examples: list[Example]
+    ) -> tuple[Headed, "_Best", int]:
+        """Train from the same beginning at each learning rate; the model with the weights that
+        were best on validation, and the operations of all."""
+        settings = self.params.finetune.methods[cell.method].training
+        assert settings is not None, "check_params has seen to it"
+        data = FinetuningData(
+            examples, self.task, batch_examples=settings.batch_examples, seed=cell.finetune_seed
+        )
+        model, best, flops = None, _Best(self, cell), 0
+        for lr in settings.rates:
+            model = self._model(cell, method)
+            # Test inputs by themselves: their lengths would change the padding of the others, and
+            # so the last bit of what a method remembers of them.
+            seen = (self.train + self.validation, self.test)
+            method.before_training(model, chain.from_iterable(map(self._batches, seen)))
+            history = train(
+                model,
+                self.task,
+                data,
+                settings.at(lr),
+                num_steps=settings.num_epochs * data.steps_per_epoch,
+                seed=cell.finetune_seed,
+                device=self.device,
+                after_step=_Watch(best, model, lr, data.steps_per_epoch).after_step,
+            )
+            flops += sum(int(row["flops"]) for row in history)
+        assert model is not None, "there is at least one rate"
+        best.restore(model)  # the rates' models differ in what was trained alone
+        return model, best, flops
+
     def predict(
         self,
         model: Headed,
@@ -275,47 +269,19 @@ class Bench:
         rows: Sequence[Mapping[str, Any]],
         examples: list[Any],
     ) -> list[str]:
-        """A prediction for each row, in their order, from those for its examples."""
-        model.eval()
-        found: dict[str, dict[int, Any]] = defaultdict(dict)
-        for part in in_order_of_length(examples, batch_examples=PREDICTED_AT_ONCE):
-            batch = predictor.collate(part, rngs=[]).to(self.device.torch)
-            with self.device.autocast():
-                predictions = predictor.predict(model, batch, part)
-            for example, prediction in zip(part, predictions, strict=True):
-                found[example.id][example.window] = prediction
-        return [
-            predictor.combine(row, [found[row["id"]][i] for i in sorted(found[row["id"]])])
-            for row in rows
-        ]
+        """A prediction for each row, in their order."""
+        predicted = predict(predictor, model, rows, examples, self.device)
+        return [each.prediction for each in predicted]
 
     def score(self, model: Headed) -> float:
         """The task's metric on the validation rows."""
         rows = self.rows["validation"]
         predicted = self.predict(model, self.task, rows, self.validation)
-        return metrics.score(self.task_record["metric"], [*map(answer, rows)], predicted)
-
-    def _backbone(self) -> Backbone:
-        """The run's, with its weights."""
-        where = f"pretrain.{self.run_key}.model"
-        backbone: Backbone = build(
-            "models", self.run_record["model"], self.tokenizer.vocab_size, where=where
-        )
-        asked, most = self.params.finetune.max_tokens, backbone.max_positions
-        if most is not None and asked > most:
-            raise ValueError(f"finetune.max_tokens: {asked} is more than {where} takes, {most}")
-        load_weights(backbone, self.pretrained / WEIGHTS)
-        return backbone
+        metric = self.pairing.task_record["metric"]
+        return metrics.score(metric, [*map(answer, rows)], predicted)
 
     def _model(self, cell: Cell, method: Method) -> Headed:
-        backbone = self._backbone()
-        if not self.task.scores_text:
-            backbone = backbone.for_tokens()
-        head = self.task.head(backbone)
-        initialise_head(head, generator=torch_stream(cell.finetune_seed, "head"))
-        model = Headed(backbone, head)
-        method.apply(model, generator=torch_stream(cell.finetune_seed, "method"))
-        return model.to(self.device.torch)
+        return self.pairing.adapted(method, seed=cell.finetune_seed).to(self.device.torch)
 
     def _encode(self, split: str, *, limit: int | None = None) -> list[Example]:
         return self.task.encode(self.rows[split][:limit])
@@ -345,8 +311,24 @@ class Bench:
             return torch.cuda.max_memory_allocated()
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
-    def _trial(self, cell: Cell, num_trained: int, flops: int, best_epoch: int) -> trials.Trial:
-        record = self.run_record
+    def _kept_trial(self, cell: Cell, lr: float) -> kept.KeptTrial:
+        return kept.KeptTrial(
+            run=self.run_key,
+            task=self.task_key,
+            method=cell.method,
+            label_budget=cell.label_budget,
+            finetune_seed=cell.finetune_seed,
+            component=self.params.finetune.methods[cell.method].method,
+            max_tokens=self.pairing.max_tokens,
+            precision=self.device.precision,
+            lr=lr,
+            **kept.fingerprints(self.pairing),
+        )
+
+    def _trial(
+        self, cell: Cell, num_trained: int, flops: int, *, lr: float, epoch: int
+    ) -> trials.Trial:
+        record = self.pairing.run_record
         return trials.Trial(
             run=self.run_key,
             architecture=record["architecture"],
@@ -362,52 +344,63 @@ class Bench:
             lineage_tokens=self.account["lineage_tokens"],
             lineage_flops=self.account["lineage_flops"],
             finetune_flops=flops,
+            lr=lr,
             d_model=record["d_model"],
             num_layers=record["num_layers"],
-            best_epoch=best_epoch,
+            best_epoch=epoch,
         )
 
 
-class _Watch:
-    """Scores a model on the validation examples after each epoch and keeps its best weights."""
+class _Best:
+    """The weights that score best on the validation examples, of all rates and epochs of a trial;
+    of equals those that came first."""
 
-    def __init__(self, bench: Bench, cell: Cell, model: Headed, steps_per_epoch: int) -> None:
-        self._bench, self._cell, self._model = bench, cell, model
-        self._steps_per_epoch = steps_per_epoch
-        self._losses: list[float] = []
-        self._best: tuple[float, dict[str, Tensor]] = (-math.inf, {})
-        self.best_epoch = 0
+    def __init__(self, bench: Bench, cell: Cell) -> None:
+        self._bench, self._cell = bench, cell
+        self._merit, self._weights = -math.inf, dict[str, Tensor]()
+        self.lr, self.epoch = 0.0, 0
         self.epochs: list[trials.Epoch] = []
 
-    def after_step(self, done: Step) -> dict[str, float]:
-        self._losses.append(done.loss)
-        if done.step % self._steps_per_epoch == 0:
-            self._end_epoch(done.step // self._steps_per_epoch)
-        return {}
-
-    def _end_epoch(self, epoch: int) -> None:
-        value = self._bench.score(self._model)
+    def end_epoch(self, model: Headed, lr: float, epoch: int, train_loss: float) -> None:
+        """Score the model, and keep what it learnt if that is the best so far."""
+        value = self._bench.score(model)
         self.epochs.append(
             trials.Epoch(
                 run=self._bench.run_key,
                 task=self._bench.task_key,
                 **asdict(self._cell),
+                lr=lr,
                 epoch=epoch,
-                train_loss=sum(self._losses) / len(self._losses),
+                train_loss=train_loss,
                 validation_metric=value,
             )
         )
-        self._losses = []
-        merit = metrics.merit(self._bench.task_record["metric"], value)
-        if merit > self._best[0]:  # of equals the earliest
-            self._best, self.best_epoch = (merit, self._trained()), epoch
+        merit = metrics.merit(self._bench.pairing.task_record["metric"], value)
+        if merit > self._merit:
+            self._merit, self.lr, self.epoch = merit, lr, epoch
+            named = model.named_parameters()
+            self._weights = {name: w.detach().clone() for name, w in named if w.requires_grad}
 
-    def _trained(self) -> dict[str, Tensor]:
-        weights = self._model.named_parameters()
-        return {name: w.detach().clone() for name, w in weights if w.requires_grad}
+    def restore(self, model: Headed) -> None:
+        model.load_state_dict(self._weights, strict=False)
 
-    def restore_best(self) -> None:
-        self._model.load_state_dict(self._best[1], strict=False)
+
+class _Watch:
+    """Tells of each epoch of a training at one rate."""
+
+    def __init__(self, best: _Best, model: Headed, lr: float, steps_per_epoch: int) -> None:
+        self._best, self._model, self._lr = best, model, lr
+        self._steps_per_epoch = steps_per_epoch
+        self._losses: list[float] = []
+
+    def after_step(self, done: Step) -> dict[str, float]:
+        self._losses.append(done.loss)
+        if done.step % self._steps_per_epoch == 0:
+            train_loss = sum(self._losses) / len(self._losses)
+            epoch = done.step // self._steps_per_epoch
+            self._best.end_epoch(self._model, self._lr, epoch, train_loss)
+            self._losses = []
+        return {}
 
 
 if __name__ == "__main__":

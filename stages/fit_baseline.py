@@ -69,6 +69,7 @@ def _trial(run: str, architecture: str, task: str, label_budget: str) -> Trial:
         lineage_tokens=0,
         lineage_flops=0,
         finetune_flops=0,
+        lr=0.0,
         d_model=0,
         num_layers=0,
         best_epoch=0,

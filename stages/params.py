@@ -4,6 +4,7 @@ Components (``{name: ..., ...}``) are plain mappings here; ``stages.components.b
 against the constructor they name.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import UnionType
@@ -40,6 +41,15 @@ def _budget(value: int | str) -> int | str:
     return value
 
 
+def _rates(value: Any) -> Any:
+    rates = value if isinstance(value, list) else [value]
+    if not rates or not all(type(r) in (int, float) and 0 < r < math.inf for r in rates):
+        raise ValueError("must be a number greater than 0, or a list of such numbers")
+    if len(set(rates)) < len(rates):
+        raise ValueError("must not repeat a rate")
+    return [*map(float, rates)] if isinstance(value, list) else float(value)
+
+
 class Strict(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=()
@@ -69,14 +79,19 @@ class Tokenizer(Strict):
     max_sentences: Positive  # sampled to train on
 
 
-class Optimisation(Strict):
+class Schedule(Strict):
     """AdamW, linear warm-up, then the decay."""
 
-    lr: Annotated[Real, Field(gt=0)]
     warmup_fraction: Fraction
     decay: Literal["linear", "cosine", "constant"]
     weight_decay: Annotated[Real, Field(ge=0)]
     max_grad_norm: Annotated[Real, Field(gt=0)]
+
+
+class Optimisation(Schedule):
+    """At one learning rate."""
+
+    lr: Annotated[Real, Field(gt=0)]
 
 
 class Training(Optimisation):
@@ -139,11 +154,24 @@ class Task(Strict):
     seed: int  # of the samples
 
 
-class Adaptation(Optimisation):
-    """Of a trial, on labelled examples."""
+class Adaptation(Schedule):
+    """Of a trial, on labelled examples.
 
+    Of several learning rates, each trial is trained once at each, and keeps the one whose best
+    epoch is best on validation; of equals the first in the list.
+    """
+
+    lr: Annotated[float | list[float], BeforeValidator(_rates)]
     num_epochs: Positive
     batch_examples: Positive
+
+    @property
+    def rates(self) -> list[float]:
+        return self.lr if isinstance(self.lr, list) else [self.lr]
+
+    def at(self, lr: float) -> Optimisation:
+        schedule = {name: getattr(self, name) for name in Schedule.model_fields}
+        return Optimisation(lr=lr, **schedule)
 
 
 class Method(Strict):

@@ -34,6 +34,7 @@ TRIAL = {
     "lineage_tokens": 20,
     "lineage_flops": 10**13,
     "finetune_flops": 10,
+    "lr": 0.001,
     "d_model": 4,
     "num_layers": 1,
     "best_epoch": 1,
@@ -69,12 +70,21 @@ def write_run(folder: Path, answers: list[str]) -> None:
     key = {"method": "full", "label_budget": "200", "finetune_seed": 1}
     shuffled = list(enumerate(answers))[::-1]
     rows = [Prediction(**key, id=f"id{i}", prediction=answer) for i, answer in shuffled]
-    epoch = Epoch(
-        **key, run=folder.name, task="tag", epoch=1, train_loss=1.5, validation_metric=0.5
-    )
+    epochs = [
+        Epoch(
+            **key,
+            run=folder.name,
+            task="tag",
+            lr=lr,
+            epoch=1,
+            train_loss=1.5,
+            validation_metric=0.5,
+        )
+        for lr in (TRIAL["lr"], 0.1)
+    ]
     write(folder / "trials.csv", Trial, [Trial(**TRIAL, **key, run=folder.name)])
     write(folder / "predictions.csv.gz", Prediction, rows)
-    write(folder / "history.csv", Epoch, [epoch])
+    write(folder / "history.csv", Epoch, epochs)
 
 
 def test_scores_are_those_of_the_predictions_whatever_their_order(params: Params) -> None:
@@ -109,6 +119,7 @@ def test_curves_of_all_runs_stand_in_one_file(params: Params) -> None:
     evaluate.main(params, "tag")
     curves = read(Path("data/evaluated/tag/history.csv"), Epoch)
     assert [epoch.run for epoch in curves] == RUN_NAMES
+    assert {epoch.lr for epoch in curves} == {TRIAL["lr"]}, "that of the rate which was chosen"
 
 
 def test_runs_that_params_no_longer_list_are_deleted(params: Params) -> None:

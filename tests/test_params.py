@@ -12,6 +12,7 @@ from stages.process import flags
 
 ROOT = Path(__file__).parents[1]
 STUDIES = sorted((ROOT / "studies").glob("*.yaml"))
+DVC = {"bool": "boolean_optional", "list": "nargs"}  # as in .dvc/config
 SMOKE = (ROOT / "studies" / "smoke.yaml").read_text()
 
 
@@ -49,6 +50,11 @@ def test_params_yaml_is_one_of_the_studies() -> None:
             "training.num_steps: input should be a valid integer",
         ),
         ("lr: 3e-3", "lr: -1", "training.lr: input should be greater than 0, not -1"),
+        ("lr: 1e-3", "lr: [1e-3, 0]", "methods.full.training.lr: value error, must be a number"),
+        ("lr: 1e-3", "lr: fast", "methods.full.training.lr: value error, must be a number"),
+        ("lr: 1e-3", "lr: [1, 1.0]", "methods.full.training.lr: value error, must not repeat"),
+        ("lr: 1e-3", "lr: []", "methods.full.training.lr: must not be empty"),
+        ("lr: 3e-3", "lr: [3e-3]", "training.lr: input should be a valid number"),
         ("label_budgets: [50]", "label_budgets: [some]", "finetune.label_budgets.0"),
         ("seeds: [1, 2]", "seeds: []", "finetune.seeds: must not be empty"),
         ("seeds: [1, 2]", "seeds:", "finetune.seeds: must not be empty"),
@@ -79,6 +85,19 @@ def test_numbers_are_read_as_dvc_reads_them(tmp_path) -> None:
     assert load(edited(tmp_path, "lr: 3e-3", "lr: 1")).pretrain["encoder_mlm"].training.lr == 1.0
 
 
+def test_a_learning_rate_may_be_several(tmp_path) -> None:
+    """Of a method; whole ones too, and DVC's command has them all."""
+    path = edited(tmp_path, "lr: 1e-3", "lr: [1e-3, 1, 3e-5]")
+    training = load(path).finetune.methods["full"].training
+    assert training.rates == [1e-3, 1.0, 3e-5]
+    assert training.at(1e-3).lr == 1e-3 and training.at(1e-3).decay == training.decay
+    raw = read_yaml(path)["finetune"]
+    assert flags(raw) == to_str(raw, DVC).split()
+    assert "--methods.full.training.lr 0.001 1 3e-05 --" in " ".join(flags(raw))
+    single = load(edited(tmp_path, "lr: 1e-3", "lr: 1")).finetune.methods["full"].training
+    assert single.rates == [1.0]
+
+
 def test_a_missing_file_says_what_to_do(tmp_path) -> None:
     with pytest.raises(ValueError, match="no such file; copy one of studies/"):
         load(tmp_path / "params.yaml")
@@ -89,9 +108,8 @@ def test_flags_are_those_that_dvc_writes(path) -> None:
     import shlex
 
     raw = read_yaml(path)
-    config = {"bool": "boolean_optional", "list": "nargs"}  # as in .dvc/config
     for value in [*raw["pretrain"].values(), *raw["tasks"].values(), raw["finetune"]]:
-        assert flags(value) == shlex.split(to_str(value, config))
+        assert flags(value) == shlex.split(to_str(value, DVC))
 
 
 def run_stage(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -6,7 +6,6 @@ it takes its place. What `transformers` cannot compute is refused.
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +24,17 @@ from stages.commands._counterparts import (
     counterpart,
     without_head_bias,
 )
+from stages.commands._kept_trials import Trial, add_options, chosen, find_trial, opened
 from stages.components import build, unknown
 from stages.models._backbone import TransformerBackbone
 from stages.models._heads import Headed, PooledHead
 from stages.process import exit_on_mistake
 from stages.seeding import torch_stream
-from stages.tasks._task import Task
 from stages.text.batch import PADDING, Batch
 from stages.text.tokenizer import BOS_ID, EOS_ID, FILE, NUM_SPECIAL, PAD_ID, Tokenizer
 from stages.training.checkpoint import WEIGHTS, load_weights
 
-PRETRAINED, FINETUNED = Path("data/pretrained"), Path("data/finetuned")
-TASKS = Path("data/tasks")
+PRETRAINED = Path("data/pretrained")
 RECORD = "export.json"  # what a folder holds, and the sign that it is an export
 TOLERANCE = 1e-3  # of outputs, relative to the largest; a wrong weight differs by far more
 
@@ -50,64 +48,18 @@ def main() -> None:
     parser.add_argument("run", help="the run, by its name in params.yaml")
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")
     parser.add_argument("--task", help="export a trial on this task, not the run itself")
-    parser.add_argument("--method", help="of the trial, if weights of several are kept")
-    parser.add_argument("--label-budget", help="of the trial: a number, or all")
-    parser.add_argument("--seed", help="of the trial's fine-tuning")
+    add_options(parser)
     parser.add_argument("--force", action="store_true", help="replace an earlier export")
     options = parser.parse_args()
 
     def checked() -> None:
-        wanted = (options.method, options.label_budget, options.seed)
+        wanted = chosen(options)
         if options.task is None and any(wanted):
             raise ValueError("--method, --label-budget and --seed are of a trial; add --task")
         trial = None if options.task is None else find_trial(options.run, options.task, *wanted)
         print(export(options.run, trial, options.out, force=options.force))
 
     exit_on_mistake(checked)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A fine-tuning whose weights were kept."""
-
-    task: str
-    method: str
-    label_budget: str
-    seed: str
-
-    @property
-    def file(self) -> str:
-        return f"{self.method}-{self.label_budget}-{self.seed}.safetensors"
-
-
-def find_trial(
-    run: str, task: str, method: str | None, label_budget: str | None, seed: str | None
-) -> Trial:
-    """The one kept trial of this run and task that fits what is given.
-
-    Raises ValueError if there is none, or more than one.
-    """
-    folder = FINETUNED / task / run / "weights"
-    if not folder.is_dir():
-        raise ValueError(f"{folder}: no such folder; `dvc repro` writes it")
-    kept = [Trial(task, *path.stem.split("-", 2)) for path in sorted(folder.glob("*.safetensors"))]
-    fitting = [
-        trial
-        for trial in kept
-        if method in (None, trial.method)
-        and label_budget in (None, trial.label_budget)
-        and seed in (None, trial.seed)
-    ]
-    if len(fitting) == 1:
-        return fitting[0]
-    if not kept:
-        raise ValueError(f"{folder}: no weights were kept; set finetune.keep_weights and rerun")
-    listed = "; ".join(
-        f"--method {t.method} --label-budget {t.label_budget} --seed {t.seed}"
-        for t in fitting or kept
-    )
-    how_many = "several trials" if fitting else "none of the trials"
-    raise ValueError(f"{how_many} whose weights were kept fit this; there are {listed}")
 
 
 def export(run: str, trial: Trial | None, out: Path, *, force: bool = False) -> str:
@@ -119,17 +71,20 @@ def export(run: str, trial: Trial | None, out: Path, *, force: bool = False) -> 
     record = _record(run)
     check_architecture(record["settings"]["model"]["name"])
     tokenizer_path = PRETRAINED / run / FILE
-    backbone, settings = _backbone(run, record, Tokenizer(tokenizer_path).vocab_size)
-    model, labels = Headed(backbone, torch.nn.Identity()), []
+    max_tokens = record["settings"]["training"]["max_tokens"]
     goal: Goal = "pretrained"
-    if trial is not None:
-        model, labels = _finetuned(run, trial, backbone, tokenizer_path)
+    if trial is None:
+        backbone = _backbone(run, record, Tokenizer(tokenizer_path).vocab_size)
+        model, labels = Headed(backbone, torch.nn.Identity()), []
+    else:
+        model, labels = _finetuned(run, trial)
+        backbone = model.backbone
         goal = "classification" if isinstance(model.head, PooledHead) else "tagging"
     found = counterpart(
         backbone.architecture,
         backbone.dims,
         vocab_size=backbone.vocab_size,
-        max_tokens=settings["training"]["max_tokens"],
+        max_tokens=max_tokens,
         goal=goal,
     )
     if goal == "classification" and model.head.pooling != "last":
@@ -150,7 +105,7 @@ def export(run: str, trial: Trial | None, out: Path, *, force: bool = False) -> 
             num_segments=backbone.dims.num_segments,
             max_tokens=found.config.max_position_embeddings
             if backbone.dims.positions == "learned"
-            else settings["training"]["max_tokens"],
+            else max_tokens,
         )
         write_json(
             folder / RECORD,
@@ -185,13 +140,10 @@ def _record(run: str) -> dict[str, Any]:
     return read_json(path)
 
 
-def _backbone(
-    run: str, record: Mapping[str, Any], vocab_size: int
-) -> tuple[TransformerBackbone, dict[str, Any]]:
-    """The pretrained model with its weights, and the settings of its run."""
-    settings = record["settings"]
+def _backbone(run: str, record: Mapping[str, Any], vocab_size: int) -> TransformerBackbone:
+    """The pretrained model with its weights."""
     backbone: TransformerBackbone = build(
-        "models", settings["model"], vocab_size, where=f"pretrain.{run}.model"
+        "models", record["settings"]["model"], vocab_size, where=f"pretrain.{run}.model"
     )
     try:
         load_weights(backbone, PRETRAINED / run / WEIGHTS)
@@ -199,34 +151,25 @@ def _backbone(
         raise ValueError(
             f"{PRETRAINED / run}: is of another version of this code; run `dvc repro`"
         ) from None
-    return backbone, settings
+    return backbone
 
 
-def _finetuned(
-    run: str, trial: Trial, backbone: TransformerBackbone, tokenizer_path: Path
-) -> tuple[Headed, list[str]]:
+def _finetuned(run: str, trial: Trial) -> tuple[Headed, list[str]]:
     """The trial's model with its weights, and its labels.
 
     Raises ValueError if its method or task has added what a plain model has not.
     """
-    about = read_json(TASKS / trial.task / "examples" / "task.json")
+    kept, pairing = opened(run, trial)
+    about = pairing.task_record
     if about["task"]["name"] not in ("classification", "tagging"):
         raise ValueError(f"tasks.{trial.task}: {about['task']['name']} cannot be exported")
-    task: Task = build(
-        "tasks",
-        about["task"],
-        about["labels"],
-        Tokenizer(tokenizer_path),
-        NUM_SPECIAL,  # no text is encoded here
-        where=f"tasks.{trial.task}.task",
-    )
-    if read_json(PRETRAINED / run / "run.json")["has_prefix"]:
+    if pairing.task.has_prefix:
         raise ValueError(
             f"pretrain.{run}.objective: a fine-tuned model that sees its input in both directions "
             "has no counterpart in transformers, whose decoders are causal"
         )
-    model = Headed(backbone.for_tokens(), task.head(backbone))
-    trained = load_file(FINETUNED / trial.task / run / "weights" / trial.file)
+    model = pairing.headed(seed=kept.finetune_seed)
+    trained = load_file(trial.path(run))
     shapes = {name: weight.shape for name, weight in model.state_dict().items()}
     if odd := [name for name, w in trained.items() if shapes.get(name) != w.shape]:
         raise ValueError(

@@ -40,7 +40,8 @@ class Trial:
     pretrain_flops: int | None
     lineage_tokens: int | None
     lineage_flops: int | None
-    finetune_flops: int
+    finetune_flops: int  # at all learning rates that were tried
+    lr: float  # the one that was best on validation; 0 if nothing was trained
     d_model: int
     num_layers: int
     best_epoch: int
@@ -74,13 +75,14 @@ class BaselinePrediction(Prediction):
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """A point of the curve of one trial; the metric is on validation."""
+    """A point of the curve of one trial at one learning rate; the metric is on validation."""
 
     run: str
     method: str
     task: str
     label_budget: str
     finetune_seed: int
+    lr: float
     epoch: int
     train_loss: float
     validation_metric: float

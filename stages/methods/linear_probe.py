@@ -31,7 +31,8 @@ class LinearProbe(Method):
 
 
 class _Remembered(nn.Module):
-    """A frozen backbone whose states of known examples are looked up."""
+    """A frozen backbone whose states of known examples are looked up; those of a batch with
+    another, as when a kept trial predicts new text, are computed."""
 
     def __init__(self, backbone: nn.Module, states: dict[str, Tensor]) -> None:
         super().__init__()
@@ -49,6 +50,9 @@ class _Remembered(nn.Module):
             self._states[example] = state[:length].clone()
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
+        if not self._states.keys() >= set(batch.example_ids):
+            with torch.no_grad():
+                return self.backbone(batch)
         states = [self._states[example] for example in batch.example_ids]
         return nn.utils.rnn.pad_sequence(states, batch_first=True)
 

@@ -15,7 +15,7 @@ KEYS = [
 TRIALS = [
     *KEYS,
     *("num_params", "num_trained_params", "pretrain_tokens", "pretrain_flops"),
-    *("lineage_tokens", "lineage_flops", "finetune_flops"),
+    *("lineage_tokens", "lineage_flops", "finetune_flops", "lr"),
     *("metric", "value"),
 ]
 COSTS = [

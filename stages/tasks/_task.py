@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -32,6 +32,13 @@ class Example:
     def key(self) -> str:
         """No two examples have the same."""
         return f"{self.id} {self.window}"
+
+
+class Predicted(NamedTuple):
+    """A prediction, and the probability of each label where a task gives them."""
+
+    prediction: Any
+    scores: dict[str, float] | None = None
 
 
 class Task(ABC):
@@ -82,6 +89,16 @@ class Task(ABC):
     def predict(self, model: Headed, batch: Batch, examples: list[Example]) -> list[Any]:
         """A prediction for each example of the batch: as it is written to a file, unless
         ``combine`` makes that of it."""
+
+    def predict_scored(
+        self, model: Headed, batch: Batch, examples: list[Example]
+    ) -> list[Predicted]:
+        """The same, with scores if the task has any."""
+        return [Predicted(prediction) for prediction in self.predict(model, batch, examples)]
+
+    def columns(self, row: Mapping[str, Any], prediction: str) -> dict[str, Any]:
+        """A row's prediction as it is shown to people: columns of a JSON object."""
+        return {"prediction": prediction}
 
     def combine(self, row: Mapping[str, Any], predictions: list[Any]) -> str:
         """The prediction of a row from those of its examples, in their order."""

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from stages.models._backbone import Backbone
 from stages.models._heads import Headed, PooledHead
-from stages.tasks._task import Example, Task
+from stages.tasks._task import Example, Predicted, Task
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.tokenizer import TaskTokenizer
 
@@ -77,5 +77,17 @@ class Classification(Task):
         return model.backbone.flops(batch) + model.head.flops(len(batch.input_ids))
 
     def predict(self, model: Headed, batch: Batch, examples: list[Example]) -> list[str]:
+        return [each.prediction for each in self.predict_scored(model, batch, examples)]
+
+    def predict_scored(
+        self, model: Headed, batch: Batch, examples: list[Example]
+    ) -> list[Predicted]:
         logits = model.head(model.backbone(batch), batch.document_ids)
-        return [self.labels[i] for i in logits.argmax(dim=-1).tolist()]
+        best, probabilities = logits.argmax(dim=-1), logits.float().softmax(dim=-1)
+        return [
+            Predicted(self.labels[i], dict(zip(self.labels, row, strict=True)))
+            for i, row in zip(best.tolist(), probabilities.tolist(), strict=True)
+        ]
+
+    def columns(self, row: Mapping[str, Any], prediction: str) -> dict[str, Any]:
+        return {"label": prediction}

@@ -86,3 +86,6 @@ class Tagging(Task):
             tags = [self.labels[i] for i in row[example.word_starts]]
             predictions.append(" ".join(tags + [OUTSIDE] * (example.num_words - len(tags))))
         return predictions
+
+    def columns(self, row: Mapping[str, Any], prediction: str) -> dict[str, Any]:
+        return {"words": row["words"], "tags": prediction.split(" ")}

@@ -34,19 +34,24 @@ def fingerprint(settings: Mapping[str, Any], inputs: Iterable[Path]) -> str:
     return digest.hexdigest()[:32]
 
 
-def save_weights(model: nn.Module, path: Path, *, trained_only: bool = False) -> None:
+def save_weights(
+    model: nn.Module,
+    path: Path,
+    *,
+    trained_only: bool = False,
+    metadata: dict[str, str] | None = None,
+) -> None:
     """All weights, or those that require a gradient; tied ones are stored once."""
     weights = {
         name: weight.detach().contiguous().cpu()
-        for name, weight in model.named_parameters()
-        if weight.requires_grad or not trained_only
+        for name, weight in _weights(model, trained_only=trained_only).items()
     }
-    save_file(weights, path)
+    save_file(weights, path, metadata)
 
 
-def load_weights(model: nn.Module, path: Path) -> None:
+def load_weights(model: nn.Module, path: Path, *, trained_only: bool = False) -> None:
     """Load what ``save_weights`` wrote; raises ValueError unless names and shapes agree."""
-    weights, own = load_file(path), dict(model.named_parameters())
+    weights, own = load_file(path), _weights(model, trained_only=trained_only)
     for name in sorted(weights.keys() | own.keys()):
         here, there = (tuple(w[name].shape) if name in w else None for w in (own, weights))
         if here != there:
@@ -54,6 +59,14 @@ def load_weights(model: nn.Module, path: Path) -> None:
     with torch.no_grad():
         for name, weight in own.items():
             weight.copy_(weights[name])
+
+
+def _weights(model: nn.Module, *, trained_only: bool) -> dict[str, nn.Parameter]:
+    return {
+        name: weight
+        for name, weight in model.named_parameters()
+        if weight.requires_grad or not trained_only
+    }
 
 
 class Resumable:

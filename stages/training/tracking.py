@@ -324,6 +324,7 @@ def _trials(group: Group, parent: Record, params: Params) -> Record:
     points = [(metric, fmean(values), 0)]
     points += [(f"{metric}_std", stdev(values), 0)] if len(values) > 1 else []
     points += [(f"{metric}_by_seed", float(t["value"]), int(t["finetune_seed"])) for t in trials]
+    points += [("lr_by_seed", float(t["lr"]), int(t["finetune_seed"])) for t in trials]
     points += [(trials[0]["other_metric"], _mean(trials, "other_value"), 0)]
     known = [key for key in AMOUNTS if all(trial[key] for trial in trials)]
     points += [(key, _mean(trials, key), 0) for key in known]

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from safetensors.torch import save_file
 from torch import nn
 
+from stages.adaptation import kept
+from stages.adaptation.pairing import Pairing
 from stages.artifacts import read_json, write_json
 from stages.commands import export
 from stages.commands._counterparts import counterpart
@@ -93,17 +94,10 @@ def write_run(tmp_path, monkeypatch, unigram) -> Callable[..., Any]:
         folder.mkdir(parents=True)
         save_weights(model, folder / WEIGHTS)
         (folder / TOKENIZER).write_bytes(tokenizer.read_bytes())
-        settings = {
-            "model": {"name": architecture, **DIMENSIONS, **options},
-            "training": {"max_tokens": 64},
-        }
-        about = {
-            "architecture": architecture,
-            "settings": settings,
-            "fingerprint": "f",
-            "has_prefix": False,
-        }
-        write_json(folder / "run.json", about)
+        entry = {"name": architecture, **DIMENSIONS, **options}
+        settings = {"model": entry, "training": {"max_tokens": 64}}
+        about = {"architecture": architecture, "settings": settings, "fingerprint": "f"}
+        write_json(folder / "run.json", about | {"model": entry, "has_prefix": False})
         return model
 
     return write
@@ -231,10 +225,28 @@ def finetuned(
         for weight in model.parameters():
             if weight.requires_grad:
                 weight += torch.randn(weight.shape, generator=generator) * 0.1
-    folder = Path("data/finetuned/task/run/weights")
-    folder.mkdir(parents=True)
-    save_weights(model, folder / f"{method}-200-1.safetensors", trained_only=True)
+    keep(model, method)
     return task, model.eval()
+
+
+def keep(model: nn.Module, method: str) -> Path:
+    """Stores a trial's weights as fine-tuning does; gives their file."""
+    folder = Path("data/finetuned/task/run/weights")
+    folder.mkdir(parents=True, exist_ok=True)
+    trial = kept.KeptTrial(
+        run="run",
+        task="task",
+        method=method,
+        label_budget="200",
+        finetune_seed=1,
+        component={"name": method},
+        max_tokens=64,
+        precision="float32",
+        lr=0.001,
+        **kept.fingerprints(Pairing("run", "task", max_tokens=64)),
+    )
+    kept.save(model, trial, folder)
+    return folder / trial.file
 
 
 @pytest.mark.parametrize(
@@ -390,8 +402,7 @@ def test_a_model_of_no_family_is_refused(write_run) -> None:
 
 def test_methods_that_add_weights_are_refused(write_run) -> None:
     finetuned(write_run("encoder", {}), "tagging")
-    adapter = {"backbone.stack.blocks.0.attention.query.down": torch.zeros(2, 32)}
-    save_file(adapter, "data/finetuned/task/run/weights/lora-200-1.safetensors")
+    keep(nn.ParameterDict({"down": nn.Parameter(torch.zeros(2, 32))}), "lora")
     with pytest.raises(ValueError, match=r"methods\.lora: transformers has no counterpart"):
         export.export("run", Trial("task", "lora", "200", "1"), Path("out"))
     assert not Path("out").exists()
@@ -411,6 +422,24 @@ def test_heads_without_a_counterpart_are_refused(name, task, pooling, message, w
     finetuned(write_run(architecture, options), task, pooling=pooling)
     with pytest.raises(ValueError, match=message):
         export.export("run", Trial("task", "full", "200", "1"), Path("out"))
+
+
+def test_weights_of_another_checkpoint_or_task_are_refused(write_run) -> None:
+    """Each time by what they belong to and by what is there now."""
+    finetuned(write_run("encoder", BERT), "tagging")
+    trial = Trial("task", "full", "200", "1")
+    record = Path("data/pretrained/run/run.json")
+    about = read_json(record)
+    write_json(record, about | {"fingerprint": "g"})
+    with pytest.raises(ValueError, match=r"full-200-1.* belongs to .*run\.json as of f, .* g now"):
+        export.export("run", trial, Path("out"))
+    write_json(record, about)
+    labels = {"labels": [*LABELS, "B-NEW"]}
+    examples = Path("data/tasks/task/examples/task.json")
+    write_json(examples, read_json(examples) | labels)
+    with pytest.raises(ValueError, match=r"belongs to .*task\.json as of [0-9a-f]{12}, "):
+        export.export("run", trial, Path("out"))
+    assert not Path("out").exists()
 
 
 def command(monkeypatch, *arguments: str) -> int:

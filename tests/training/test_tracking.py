@@ -73,7 +73,7 @@ def write_pretraining(run: str, fingerprint: str) -> None:
 
 def write_evaluation(task: str, shift: float = 0.0) -> None:
     """Scores of every run and baseline, by seed: 0.41 and 0.42."""
-    amounts = dict.fromkeys(tracking.AMOUNTS, 1.0)
+    amounts = dict.fromkeys(tracking.AMOUNTS, 1.0) | {"lr": 0.001}
     groups = [(run, "full") for run in RUNS] + [("tfidf", "classical")]
     keys = [
         {"run": run, "method": method, "task": task, "label_budget": "50", "finetune_seed": seed}
@@ -167,6 +167,7 @@ def test_mlflow_shows_what_the_files_say(params: Params) -> None:
     assert child.data.metrics["macro_f1"] == pytest.approx(0.415)
     assert curve(child, "macro_f1_by_seed") == [(1, 0.41), (2, 0.42)]
     assert curve(child, "validation_metric") == [(1, 0.1), (2, 0.2), (3, 0.3)]
+    assert curve(child, "lr_by_seed") == [(1, 0.001), (2, 0.001)]
     assert child.data.params["finetune.training.lr"] == "0.001"
     assert parent.data.params["finetune.training.lr"] == "none"
     keys = {frozenset(run.data.params) for name, run in runs.items() if name != "comparison"}

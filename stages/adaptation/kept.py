@@ -1,0 +1,104 @@
+"""The weights that a trial keeps: those that its method trained, and what they belong to."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from torch import nn
+
+from stages.adaptation.pairing import Pairing
+from stages.artifacts import sha256
+from stages.components import build
+from stages.methods._method import Method
+from stages.models._heads import Headed
+from stages.training.checkpoint import WEIGHTS, load_weights, save_weights
+
+KEY = "trial"  # of safetensors' metadata, which is text
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptTrial:
+    """Which trial it is, and what it takes to build its model again."""
+
+    run: str
+    task: str
+    method: str
+    label_budget: str
+    finetune_seed: int
+    component: Mapping[str, Any]  # the method's, as params.yaml had it
+    max_tokens: int
+    precision: str
+    lr: float
+    # Fingerprints of what the weights belong to.
+    checkpoint: str  # what it was pretrained from
+    checkpoint_weights: str
+    examples: str  # the task, its labels and its code
+
+    @property
+    def file(self) -> str:
+        return file_name(self.method, self.label_budget, self.finetune_seed)
+
+
+def file_name(method: str, label_budget: str, finetune_seed: int | str) -> str:
+    return f"{method}-{label_budget}-{finetune_seed}.safetensors"
+
+
+def fingerprints(pairing: Pairing) -> dict[str, str]:
+    """Of the checkpoint and of the task, by the names of KeptTrial."""
+    return {
+        "checkpoint": pairing.run_record["fingerprint"],
+        "checkpoint_weights": sha256(pairing.pretrained / WEIGHTS),
+        "examples": sha256(pairing.examples / "task.json"),
+    }
+
+
+def save(model: nn.Module, trial: KeptTrial, folder: Path) -> None:
+    metadata = {KEY: json.dumps(asdict(trial), sort_keys=True)}
+    save_weights(model, folder / trial.file, trained_only=True, metadata=metadata)
+
+
+def read(path: Path) -> KeptTrial:
+    """What stands beside the weights; raises ValueError if nothing does."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(f"{path}: cannot be read: {error}") from None
+    if KEY not in metadata:
+        raise ValueError(f"{path}: does not say what it belongs to; run `dvc repro`")
+    return KeptTrial(**json.loads(metadata[KEY]))
+
+
+def pairing_of(trial: KeptTrial, path: Path) -> Pairing:
+    """The run and the task that the weights in ``path`` belong to.
+
+    Raises ValueError if one of the two is another by now.
+    """
+    pairing = Pairing(trial.run, trial.task, max_tokens=trial.max_tokens)
+    places = {
+        "checkpoint": pairing.pretrained / "run.json",
+        "checkpoint_weights": pairing.pretrained / WEIGHTS,
+        "examples": pairing.examples / "task.json",
+    }
+    for name, here in fingerprints(pairing).items():
+        if here != (then := getattr(trial, name)):
+            raise ValueError(
+                f"{path}: belongs to {places[name]} as of {then[:12]}, which is {here[:12]} now; "
+                "run `dvc repro`"
+            )
+    return pairing
+
+
+def rebuilt(trial: KeptTrial, pairing: Pairing, path: Path) -> Headed:
+    """The model of a trial as it was when it predicted its test inputs.
+
+    Raises ValueError unless the weights in ``path`` are exactly those that its method trains.
+    """
+    where = f"finetune.methods.{trial.method}.method"
+    method: Method = build("methods", trial.component, where=where)
+    model = pairing.adapted(method, seed=trial.finetune_seed)
+    load_weights(model, path, trained_only=True)
+    return model

@@ -1,0 +1,77 @@
+"""A pretrained run and a task: what every trial of the two begins with."""
+
+from pathlib import Path
+from typing import Any
+
+from stages.artifacts import read_json
+from stages.components import build, component_class
+from stages.methods._method import Method
+from stages.models._backbone import Backbone
+from stages.models._heads import Headed, initialise_head
+from stages.seeding import torch_stream
+from stages.tasks._task import Task
+from stages.training.checkpoint import WEIGHTS, load_weights
+
+PRETRAINED, TASKS = Path("data/pretrained"), Path("data/tasks")
+
+
+class Pairing:
+    """The tokenizer and the weights of a run, and the task as ``prepare_task`` left it.
+
+    Raises ValueError if one of the two is not there.
+    """
+
+    def __init__(self, run_key: str, task_key: str, *, max_tokens: int) -> None:
+        self.run_key, self.task_key, self.max_tokens = run_key, task_key, max_tokens
+        self.pretrained = PRETRAINED / run_key
+        self.examples = TASKS / task_key / "examples"
+        self.run_record = _record(self.pretrained / "run.json")
+        self.task_record = _record(self.examples / "task.json")
+        model = self.run_record["model"]
+        kind: Any = component_class("models", model["name"], where=f"pretrain.{run_key}.model")
+        self.tokenizer = kind.tokenizer_of(model, self.pretrained)
+        self.task: Task = build(
+            "tasks",
+            self.task_record["task"],
+            self.task_record["labels"],
+            self.tokenizer,
+            max_tokens,
+            where=f"tasks.{task_key}.task",
+        )
+        self.task.has_prefix = self.run_record["has_prefix"]
+
+    def backbone(self) -> Backbone:
+        """The run's, with its weights.
+
+        Raises ValueError if it does not take texts of ``max_tokens``.
+        """
+        where = f"pretrain.{self.run_key}.model"
+        backbone: Backbone = build(
+            "models", self.run_record["model"], self.tokenizer.vocab_size, where=where
+        )
+        asked, most = self.max_tokens, backbone.max_positions
+        if most is not None and asked > most:
+            raise ValueError(f"finetune.max_tokens: {asked} is more than {where} takes, {most}")
+        load_weights(backbone, self.pretrained / WEIGHTS)
+        return backbone
+
+    def headed(self, *, seed: int) -> Headed:
+        """The pretrained backbone under a head that was drawn anew."""
+        backbone = self.backbone()
+        if not self.task.scores_text:
+            backbone = backbone.for_tokens()
+        head = self.task.head(backbone)
+        initialise_head(head, generator=torch_stream(seed, "head"))
+        return Headed(backbone, head)
+
+    def adapted(self, method: Method, *, seed: int) -> Headed:
+        """The same as a method has it: what a trial of this seed begins with."""
+        model = self.headed(seed=seed)
+        method.apply(model, generator=torch_stream(seed, "method"))
+        return model
+
+
+def _record(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise ValueError(f"{path}: missing; run `dvc repro`")
+    return read_json(path)

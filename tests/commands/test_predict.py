@@ -1,0 +1,314 @@
+"""A kept trial says of new text what it said of the test inputs, and a mistake is named."""
+
+import csv
+import gzip
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from stages import finetune, pretrain
+from stages.adaptation import kept
+from stages.artifacts import read_json, read_jsonl, write_json, write_jsonl
+from stages.commands import predict
+from stages.evaluation import trials
+from tests.small_study import LINES, MAX_TOKENS, SCRATCH, TASKS, write_study
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """The folder of a study with its kept trials."""
+    folder = tmp_path_factory.mktemp("study")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        params = write_study(folder, lr="[3e-3, 1e-2]")
+        for run in params.pretrain:
+            pretrain.main(params, run)
+        for task in TASKS:
+            finetune.main(params, SCRATCH, task)
+        finetune.main(params, "public", "section")
+    return folder
+
+
+@pytest.fixture
+def study(trained, monkeypatch, tmp_path) -> Iterator[Path]:
+    """The same, for a test to work in; what it writes goes to ``tmp_path``."""
+    monkeypatch.chdir(trained)
+    yield tmp_path
+
+
+TRIAL = ("--run", SCRATCH, "--method", "full", "--seed", "1")
+SECTION, TAG = (("--task", task, *TRIAL) for task in TASKS)
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Runs the command; gives its exit status, what it wrote as rows, and what it said."""
+
+    def run(*arguments: str, stdin: str | bytes = "") -> tuple[int, list[dict[str, Any]], str]:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        monkeypatch.setattr(sys, "argv", ["predict", *arguments])
+        status = 0
+        try:
+            predict.main()
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        said = capsys.readouterr()
+        return status, [json.loads(line) for line in said.out.splitlines()], said.err
+
+    return run
+
+
+def of_study(run: str, task: str, method: str, seed: int) -> dict[str, str]:
+    rows = trials.read(Path("data/finetuned", task, run, "predictions.csv.gz"), trials.Prediction)
+    return {r.id: r.prediction for r in rows if (r.method, r.finetune_seed) == (method, seed)}
+
+
+@pytest.mark.parametrize(
+    ("run", "task"), [(SCRATCH, "section"), (SCRATCH, "tag"), ("public", "section")]
+)
+@pytest.mark.parametrize("method", ["full", "linear_probe"])
+def test_of_the_test_inputs_it_says_what_the_study_did(study, command, run, task, method) -> None:
+    """In another order, and of two seeds, which differ."""
+    test = read_jsonl(Path("data/tasks", task, "examples/test.jsonl"))
+    write_jsonl(study / "new.jsonl", reversed(test))
+    which = ("--run", run, "--task", task, "--method", method)
+    for seed in (1, 2):
+        status, rows, _ = command(*which, "--seed", str(seed), str(study / "new.jsonl"))
+        assert status == 0 and [row["id"] for row in rows] == [row["id"] for row in test[::-1]]
+        written = {r["id"]: r["label"] if "label" in r else " ".join(r["tags"]) for r in rows}
+        assert written == of_study(run, task, method, seed)
+        if (run, method) == (SCRATCH, "full"):
+            assert len({part for text in written.values() for part in text.split()}) == 2
+    assert all(
+        row["label"] == max(row["scores"], key=row["scores"].get)
+        and sum(row["scores"].values()) == pytest.approx(1, abs=1e-5)
+        for row in rows
+        if "label" in row
+    )
+    words = {row["id"]: row.get("words") for row in test}
+    assert all(row["words"] == words[row["id"]] for row in rows if "tags" in row)
+
+
+TEXTS = ["call it (now)", "plain 漢字 and Ωmega", '"quoted", with a comma']
+
+
+def spellings() -> dict[str, str]:
+    """The same texts in each format that holds texts."""
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerows([["number", "text"], *([str(i), text] for i, text in enumerate(TEXTS))])
+    objects = [{"text": text} for text in TEXTS]
+    return {
+        "txt": "\ufeff" + "".join(f"{text}\r\n\n" for text in TEXTS),
+        "csv": table.getvalue(),
+        "tsv": "text\n" + "\n".join(TEXTS),
+        "jsonl": "\n\n".join(json.dumps(each) for each in objects),
+        "json": json.dumps(objects, ensure_ascii=False),
+    }
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_every_format_gives_the_same(study, command, packed) -> None:
+    _, expected, _ = command(*SECTION, stdin="\n".join(TEXTS))
+    assert [row["line"] for row in expected] == [1, 2, 3]
+    lines = {"txt": [1, 3, 5], "csv": [2, 3, 4], "tsv": [2, 3, 4], "jsonl": [1, 3, 5]}
+    for format, text in spellings().items():
+        path = study / (f"new.{format}.gz" if packed else f"new.{format}")
+        path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+        status, rows, _ = command(*SECTION, str(path))
+        assert status == 0
+        assert [row["line"] for row in rows] == lines.get(format, [1, 2, 3])
+        assert [row["scores"] for row in rows] == [row["scores"] for row in expected], format
+    _, rows, _ = command(*SECTION, "--format", "jsonl", stdin=spellings()["jsonl"])
+    assert [row["scores"] for row in rows] == [row["scores"] for row in expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("new.txt", "The  class Ωmega\n\n\tends here\n"),
+        ("new.jsonl", '{"words": ["The", "class", "Ωmega"]}\n{"words": "ends here"}\n'),
+        ("new.csv", "words\nThe class Ωmega\nends here\n"),
+        ("new.conll", "The O\nclass O\nΩmega B-CODE\n\nends O\nhere O\n"),
+        ("new.conll", "The\nclass\nΩmega\n\nends\nhere\n"),
+        (
+            "new.conllu",
+            "# a comment\n"
+            + "\n".join(
+                f"{i}\t{word}" + "\t_" * 8 for i, word in enumerate(["The", "class", "Ωmega"], 1)
+            )
+            + f"\n\n1\tends{8 * (chr(9) + '_')}\n2\there{8 * (chr(9) + '_')}\n",
+        ),
+    ],
+)
+def test_words_in_every_format(study, command, name, text) -> None:
+    (study / name).write_text(text)
+    status, rows, _ = command(*TAG, str(study / name))
+    assert status == 0
+    assert [row["words"] for row in rows] == [["The", "class", "Ωmega"], ["ends", "here"]]
+    assert all(len(row["tags"]) == len(row["words"]) for row in rows)
+    assert {tag for row in rows for tag in row["tags"]} <= {"B-CODE", "O"}
+
+
+def test_a_text_too_long_is_cut_as_in_training(study, command) -> None:
+    """What stands behind the cut changes nothing; words that were cut off are outside."""
+    start = "word " * 2 * MAX_TOKENS
+    _, (one, other), _ = command(*SECTION, stdin=f"{start}(\n{start}and so on\n")
+    assert one["scores"] == other["scores"]
+    _, (row,), _ = command(*TAG, stdin=start + "Title\n")
+    assert len(row["tags"]) == len(row["words"]) == 2 * MAX_TOKENS + 1 and row["tags"][-1] == "O"
+
+
+def test_many_rows_are_as_each_alone(study, command, monkeypatch) -> None:
+    """Whichever stand beside it in memory; labels, since sums may round in another order."""
+    texts = [" ".join(words) for words in LINES[-12:]]
+    _, together, _ = command(*SECTION, stdin="\n".join(texts))
+    monkeypatch.setattr(predict, "ROWS_AT_ONCE", 5)
+    _, in_parts, _ = command(*SECTION, stdin="\n".join(texts))
+    assert [row["line"] for row in in_parts] == [*range(1, 13)]
+    for one, other in zip(together, in_parts, strict=True):
+        assert one["scores"] == pytest.approx(other["scores"], abs=1e-4)
+
+
+def test_columns_of_other_names(study, command) -> None:
+    (study / "new.csv").write_text("review,stars\nfine (really),5\n")
+    status, rows, _ = command(*SECTION, "--column", "text=review", str(study / "new.csv"))
+    assert status == 0 and len(rows) == 1
+    (study / "new.conll").write_text("1 Words\n2 stand\n3 second\n")
+    _, (row,), _ = command(*TAG, "--column", "words=2", str(study / "new.conll"))
+    assert row["words"] == ["Words", "stand", "second"]
+
+
+def test_the_output_is_whole_or_not_there(study, command) -> None:
+    out = study / "folder" / "out.jsonl"
+    status, rows, _ = command(*SECTION, "--output", str(out), stdin="one\ntwo (three)\n")
+    assert (status, rows) == (0, [])
+    before = out.read_text(encoding="utf-8")
+    assert [json.loads(line)["line"] for line in before.splitlines()] == [1, 2]
+    broken = b'{"text": "fine"}\n' * 600 + b'{"txt": "not"}\n'
+    status, _, said = command(*SECTION, "--format", "jsonl", "--output", str(out), stdin=broken)
+    assert status == 2 and "stdin line 601: no column 'text'" in said
+    assert out.read_text(encoding="utf-8") == before
+    assert [path.name for path in out.parent.iterdir()] == ["out.jsonl"]
+    assert command(*SECTION, "--output", str(study), stdin="one\n")[0] == 2
+
+
+def test_mistakes_end_with_2_and_one_line(study, command) -> None:
+    files = {
+        "empty.txt": "\n \n",
+        "head.csv": "text\n",
+        "other.csv": "id,txt\n1,some\n",
+        "blank.jsonl": '{"text": "one"}\n{"text": " "}\n',
+        "list.jsonl": '{"text": ["one"]}\n',
+        "half.jsonl": '{"text": "\\ud800"}\n',
+        "new.xml": "<text/>",
+        "words.jsonl": '{"words": [1, 2]}\n',
+    }
+    for name, text in files.items():
+        (study / name).write_text(text)
+    (study / "latin.txt").write_bytes("na\xefve\n".encode("latin-1"))
+    mistakes = {
+        (*SECTION, "empty.txt"): "empty.txt: no row is there",
+        (*SECTION, "head.csv"): "head.csv: no row is there",
+        (*SECTION, "other.csv"): "other.csv line 2: no column 'text'; there are: id, txt; --column",
+        (*SECTION, "blank.jsonl"): "blank.jsonl line 2: text is empty",
+        (*SECTION, "list.jsonl"): "list.jsonl line 1: text must be a text, not ['one']",
+        (*SECTION, "half.jsonl"): "half.jsonl line 1: text is no text",
+        (*SECTION, "latin.txt"): "latin.txt line 1: byte 0xef is not UTF-8",
+        (*SECTION, "new.xml"): "--format: name it",
+        (*SECTION, "none.txt"): "none.txt: No such file or directory",
+        (*SECTION, "--format", "conll", "empty.txt"): "conll is for a task on words",
+        (*SECTION, "--column", "txt=a", "other.csv"): "--column: must be INPUT=COLUMN, INPUT one",
+        (*TAG, "words.jsonl"): "words.jsonl line 1: words must be words, not [1, 2]",
+        ("--run", SCRATCH, "--task", "tga", "empty.txt"): "unknown 'tga'; did you mean 'tag'",
+        ("--run", "encodr", "--task", "tag", "empty.txt"): "pretrain: unknown 'encodr'",
+        ("--run", "decoder_causal", "--task", "tag", "empty.txt"): "`dvc repro finetune@decoder_",
+        ("--run", SCRATCH, "--task", "tag", "--seed", "1", "empty.txt"): (
+            "several trials whose weights were kept fit this; there are --method full "
+            "--label-budget 64 --seed 1; --method linear_probe --label-budget 64 --seed 1"
+        ),
+        (*TAG, "--method", "lora", "empty.txt"): "none of the trials whose weights were kept",
+        (*TAG, "--seed", "7", "empty.txt"): "finetune.keep_weights says of which seeds",
+    }
+    for arguments, message in mistakes.items():
+        status, rows, said = command(*arguments[:-1], str(study / arguments[-1]))
+        assert (status, rows) == (2, []), arguments
+        assert said.startswith("error: ") and message in said and said.count("\n") == 1, said
+    assert "no row is there" in command(*SECTION, stdin="")[2]
+
+
+def test_one_kept_trial_need_not_be_named(study, command, tmp_path, monkeypatch) -> None:
+    shutil.copytree("data", tmp_path / "copy/data")
+    monkeypatch.chdir(tmp_path / "copy")
+    weights = Path("data/finetuned/section", SCRATCH, "weights")
+    for path in weights.iterdir():
+        if path.name != "full-64-2.safetensors":
+            path.unlink()
+    which = ("--run", SCRATCH, "--task", "section")
+    status, rows, _ = command(*which, stdin="a (b)\n")
+    assert status == 0 and rows[0].keys() == {"line", "label", "scores"}
+
+    record = Path("data/pretrained", SCRATCH, "run.json")
+    about = read_json(record)
+    write_json(record, about | {"fingerprint": "of another"})
+    status, _, said = command(*which, stdin="a (b)\n")
+    assert status == 2 and f"as of {about['fingerprint'][:12]}, which is of another now" in said
+    write_json(record, about)
+    (weights / "full-64-2.safetensors").write_bytes(b"broken")
+    status, _, said = command(*which, stdin="a (b)\n")
+    assert status == 2 and "full-64-2.safetensors: cannot be read" in said
+    shutil.rmtree(weights)
+    weights.mkdir()
+    assert "no weights were kept" in command(*which, stdin="a (b)\n")[2]
+
+
+def test_only_what_was_trained_is_kept_and_it_says_how(study) -> None:
+    weights = Path("data/finetuned/section", SCRATCH, "weights")
+    full, probe = (weights / f"{name}-64-1.safetensors" for name in ("full", "linear_probe"))
+    assert load_file(probe).keys() == {"head.linear.weight", "head.linear.bias"}
+    assert load_file(probe).keys() < load_file(full).keys()
+    rows = trials.read(weights.parent / "trials.csv", trials.Trial)
+    (trial,) = [row for row in rows if (row.method, row.finetune_seed) == ("full", 1)]
+    about = kept.read(full)
+    assert (about.lr, about.component, about.max_tokens) == (trial.lr, {"name": "full"}, MAX_TOKENS)
+    assert (
+        about.checkpoint == read_json(Path("data/pretrained", SCRATCH, "run.json"))["fingerprint"]
+    )
+
+
+def test_a_reader_that_has_enough_is_no_error(study) -> None:
+    """As ``| head -1``."""
+    (study / "new.txt").write_text("some text\n" * 3000)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "stages.commands.predict", *SECTION, str(study / "new.txt")],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout is not None and running.stderr is not None
+    assert json.loads(running.stdout.readline())["line"] == 1
+    running.stdout.close()
+    assert running.stderr.read() == ""
+    assert running.wait() == 0
+
+
+def test_help(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "argv", ["predict", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        predict.main()
+    said = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert all(word in said for word in ("--label-budget", "conllu", "blank lines", "examples:"))

@@ -1,0 +1,87 @@
+"""A study that is trained in seconds: a run from scratch and a public checkpoint, two tasks."""
+
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+from stages.artifacts import write_json, write_jsonl
+from stages.params import Params, load
+from stages.training.budget import plans
+from tests.small import documents, small_tokenizer
+from tests.small_hub import checkpoint, revision_of
+from tests.test_params import edited
+
+SCRATCH = "encoder_scratch"
+TASKS = ("section", "tag")
+MAX_TOKENS = 64
+LINES = [line.split() for document in documents()[:14] for line in document if " " in line]
+SMALLER = {
+    "threads: 2": "threads: 1",
+    "vocab_size: 2048": "vocab_size: 600",
+    "d_model: 64": "d_model: 32",
+    "num_epochs: 3": "num_epochs: 4",
+    "label_budgets: [50]": "label_budgets: [64]",
+    "keep_weights: first_seed": "keep_weights: all",
+}
+
+
+def write_study(folder: Path, *, lr: str) -> Params:
+    """What ``pretrain`` reads of it and, after that, ``finetune``; the folder must be the current
+    one. ``lr`` is that of full fine-tuning."""
+    path = edited(folder, "lr: 1e-3", f"lr: {lr}")
+    text = path.read_text()
+    for old, new in SMALLER.items():
+        assert old in text
+        text = text.replace(old, new, 1)
+    path.write_text(text)
+    params = with_public_checkpoint(load(path))
+    write_tasks()
+    for name in ("encoded/none", "plans", "pretrained", "tokenizers/unigram"):
+        Path("data", name).mkdir(parents=True)
+    (model,) = small_tokenizer().files
+    shutil.copyfile(model, Path("data/tokenizers/unigram", model.name))
+    for nothing in ("encoded/none/unigram", "pretrained/none"):
+        Path("data", nothing).write_text("nothing\n")
+    for key, plan in plans(params).items():
+        write_json(Path(f"data/plans/{key}.json"), asdict(plan))
+    return params
+
+
+def with_public_checkpoint(params: Params) -> Params:
+    """The run from scratch and, as "public", a small BERT."""
+    scratch, folder = params.pretrain[SCRATCH], checkpoint("bert")
+    model = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
+    public = scratch.model_copy(update={"model": model, "tokenizer": "none"})
+    budget = params.budget.model_copy(update={"matched": "none", "reference": SCRATCH})
+    runs = {SCRATCH: scratch, "public": public}
+    return params.model_copy(update={"pretrain": runs, "budget": budget})
+
+
+def write_tasks() -> None:
+    """Which words are in title case, and whether a line is in capitals."""
+    rows = {
+        "tag": [
+            {"words": words, "tags": ["B-CODE" if word.istitle() else "O" for word in words]}
+            for words in LINES
+        ],
+        "section": [
+            {"text": text.upper() if i % 2 else text, "label": ("calm", "loud")[i % 2]}
+            for i, text in enumerate(map(" ".join, LINES))
+        ],
+    }
+    about = {
+        "tag": ({"name": "tagging"}, ["B-CODE", "O"], "entity_f1", "word_accuracy"),
+        "section": ({"name": "classification"}, ["calm", "loud"], "macro_f1", "accuracy"),
+    }
+    for task, of_task in rows.items():
+        folder = Path("data/tasks", task, "examples")
+        folder.mkdir(parents=True)
+        numbered = [{"id": f"row {i}"} | row for i, row in enumerate(of_task)]
+        write_jsonl(folder / "train.jsonl", numbered[:64])
+        write_jsonl(folder / "validation.jsonl", numbered[64:80])
+        hidden = ("tags", "label")
+        test = [{k: v for k, v in row.items() if k not in hidden} for row in numbered[80:140]]
+        write_jsonl(folder / "test.jsonl", test)
+        entry, labels, metric, other = about[task]
+        record = {"task": entry, "labels": labels, "metric": metric, "other_metric": other}
+        write_json(folder / "task.json", record)

@@ -1,0 +1,105 @@
+"""Trials choose their epoch and their learning rate on validation data, and nothing else does."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stages import finetune, pretrain
+from stages.adaptation import kept
+from stages.artifacts import read_jsonl, remove, write_jsonl
+from stages.evaluation import trials
+from stages.params import Method, Params
+from tests.small_study import SCRATCH, write_study
+
+FOLDER = Path("data/finetuned/section", SCRATCH)
+Rates = float | list[float]
+
+
+@pytest.fixture
+def finetuned(tmp_path, monkeypatch) -> Callable[[Rates], dict[str, bytes]]:
+    """Fine-tunes both methods at these rates; gives the content of every file."""
+    monkeypatch.chdir(tmp_path)
+    params = write_study(tmp_path, lr="1e-3")
+    pretrain.main(params, SCRATCH)
+
+    def run(lr: Rates) -> dict[str, bytes]:
+        finetune.main(at(params, lr), SCRATCH, "section")
+        files = sorted(path for path in FOLDER.rglob("*") if path.is_file())
+        return {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in files}
+
+    return run
+
+
+def at(params: Params, lr: Rates) -> Params:
+    """Both methods at these rates, in two epochs and with one seed."""
+
+    def changed(method: Method) -> Method:
+        settings = method.training.model_dump() | {"lr": lr, "num_epochs": 2}
+        training = type(method.training)(**settings)
+        return method.model_copy(update={"training": training})
+
+    methods = {name: changed(method) for name, method in params.finetune.methods.items()}
+    settings: dict[str, Any] = {"methods": methods, "seeds": [1]}
+    return params.model_copy(update={"finetune": params.finetune.model_copy(update=settings)})
+
+
+def read_trials() -> dict[str, trials.Trial]:
+    return {row.method: row for row in trials.read(FOLDER / "trials.csv", trials.Trial)}
+
+
+def test_a_grid_of_one_rate_is_that_rate(finetuned) -> None:
+    """And the same study gives the same bytes, after an interruption too."""
+    alone = finetuned(0.01)
+    assert any(name.startswith("weights/") for name in alone)
+    assert finetuned([0.01]) == alone
+    partial = FOLDER.with_name(f".{FOLDER.name}.partial")
+    partial.mkdir()
+    (partial / "trials.csv").write_text("half of")
+    assert finetuned(0.01) == alone and not partial.exists()
+
+
+def test_of_several_rates_the_best_on_validation_is_kept(finetuned) -> None:
+    """Wherever it stands in the list; the trial is the one that it gives alone, but for the cost,
+    which is that of all."""
+    alone = finetuned(0.01)
+    single = read_trials()
+    for rates in ([1e-9, 0.01], [0.01, 1e-9]):
+        together = finetuned(rates)
+        found = read_trials()
+        for name in ("predictions.csv.gz", *(n for n in alone if n.startswith("weights/"))):
+            assert together[name] == alone[name]
+        curves = trials.read(FOLDER / "history.csv", trials.Epoch)
+        for method, trial in found.items():
+            points = [point for point in curves if point.method == method]
+            assert [(p.lr, p.epoch) for p in points] == [(r, e) for r in rates for e in (1, 2)]
+            best = max(points, key=lambda point: point.validation_metric)  # of equals the first
+            assert (trial.lr, trial.best_epoch) == (best.lr, best.epoch)
+            assert trial.lr == 0.01
+            assert kept.read(FOLDER / "weights" / f"{method}-64-1.safetensors").lr == 0.01
+        full, probe = (found[name].finetune_flops for name in ("full", "linear_probe"))
+        assert full == 2 * single["full"].finetune_flops
+        # The states of a frozen backbone are computed once, which is most of a probe's cost.
+        assert single["linear_probe"].finetune_flops < probe
+        assert probe < 1.1 * single["linear_probe"].finetune_flops
+
+
+def test_of_equal_rates_the_first_is_kept(finetuned) -> None:
+    """Rates at which nothing is learnt score alike."""
+    for rates in ([1e-12, 2e-12], [2e-12, 1e-12]):
+        finetuned(rates)
+        assert [(t.lr, t.best_epoch) for t in read_trials().values()] == [(rates[0], 1)] * 2
+
+
+def test_the_choice_does_not_see_the_test_set(finetuned) -> None:
+    """Other test inputs, which have no labels in any case, change no weight and no choice."""
+    before = finetuned([1e-3, 0.01])
+    path = Path("data/tasks/section/examples/test.jsonl")
+    rows = read_jsonl(path)
+    assert not any("label" in row for row in rows)
+    write_jsonl(path, [row | {"text": row["text"].swapcase()} for row in reversed(rows)])
+    remove(FOLDER)
+    after = finetuned([1e-3, 0.01])
+    assert after.pop("predictions.csv.gz") != before.pop("predictions.csv.gz")
+    assert after == before
