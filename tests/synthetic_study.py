@@ -197,6 +197,7 @@ def _trial(
     d_model = entry.model.get("d_model", 192)
     num_params = {192: 2_563_072, 96: 812_544}[d_model]
     num_params += 1_000 if entry.model["name"] == "decoder" else 0
+    settings = params.finetune.methods[method].training
     return Scored(
         run=name,
         architecture="encoder" if entry.is_public else entry.model["name"],
@@ -214,7 +215,7 @@ def _trial(
         lineage_tokens=None if entry.is_public else 4_096_000 if pretrained else 0,
         lineage_flops=None if entry.is_public else 6 * num_params * 4_096_000 * pretrained,
         finetune_flops=6 * num_params * 64_000 if method == "full" else 2 * num_params * 64_000,
-        lr=params.finetune.methods[method].training.rates[0],
+        lr=settings.rates[0] if settings else 0.0,
         d_model=d_model,
         num_layers=4,
         best_epoch=5,
