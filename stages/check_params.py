@@ -9,6 +9,7 @@ import torch
 
 from stages.artifacts import replacing, write_json
 from stages.components import build, check, component_class, names, unknown
+from stages.methods._method import Method
 from stages.models._backbone import Backbone
 from stages.params import HUB, NONE, Params, Run
 from stages.process import run_stage
@@ -61,9 +62,7 @@ def find_faults(params: Params) -> Iterator[str]:
     yield from _budget_faults(params)
     for key, baseline in params.baselines.items():
         yield from _baseline_faults(params, baseline, f"baselines.{key}")
-    for key, method in params.finetune.methods.items():
-        where = f"finetune.methods.{key}.method"
-        yield from _fault_of(lambda m=method, w=where: build("methods", m.method, where=w))
+    yield from _method_faults(params)
     for name in ("label_budgets", "seeds"):
         values = getattr(params.finetune, name)
         if len(set(values)) < len(values):
@@ -158,8 +157,7 @@ def _public_faults(params: Params, run: Run, where: str) -> Iterator[str]:
 def _model_faults(params: Params, run: Run, vocab_size: int, where: str) -> Iterator[str]:
     """Of its own settings, and of texts that are too long for it."""
     try:
-        with torch.device("meta"):
-            model: Backbone = build("models", run.model, vocab_size, where=f"{where}.model")
+        model = _described(run, vocab_size, f"{where}.model")
     except ValueError as error:
         yield str(error)
         return
@@ -174,6 +172,66 @@ def _model_faults(params: Params, run: Run, vocab_size: int, where: str) -> Iter
                 f"{setting}: {length} is more than {where}.model.max_positions, "
                 f"{model.max_positions}"
             )
+
+
+def _described(run: Run, vocab_size: int, where: str) -> Backbone:
+    """The run's model without storage for its weights."""
+    with torch.device("meta"):
+        return build("models", run.model, vocab_size, where=where)
+
+
+def _method_faults(params: Params) -> Iterator[str]:
+    """Of methods that are wrong in themselves, that fit no run, or that make texts too long for
+    one; and of runs that no method fits."""
+    backbones = dict(_backbones(params))
+    reasons: dict[str, list[str]] = {run: [] for run in backbones}
+    for key, entry in params.finetune.methods.items():
+        where = f"finetune.methods.{key}.method"
+        try:
+            method: Method = build("methods", entry.method, where=where)
+        except ValueError as error:
+            yield str(error)
+            continue
+        misfits = {run: method.misfit(backbone) for run, backbone in backbones.items()}
+        for run, reason in misfits.items():
+            if reason:
+                reasons[run].append(f"{key} {reason}")
+            else:
+                yield from _too_long(params, method, backbones[run], f"pretrain.{run}.model", where)
+        if len(backbones) == len(params.pretrain) and all(misfits.values()):
+            every = "; ".join(dict.fromkeys(filter(None, misfits.values())))
+            yield f"{where}: {entry.method['name']} fits no run of the study: it {every}"
+    for run, found in reasons.items():
+        if len(found) == len(params.finetune.methods):
+            yield f"pretrain.{run}.model: no method fits it: {'; '.join(found)}"
+
+
+def _backbones(params: Params) -> Iterator[tuple[str, Backbone]]:
+    """Of the runs whose models can be described here: not of what only the hub knows, and not of
+    what is not valid, which is said where it stands."""
+    for key, run in params.pretrain.items():
+        try:
+            if run.is_public:
+                hub: Any = component_class("models", HUB, where="")
+                vocab_size = hub.check(**_check("models", run.model, ""))
+            else:
+                vocab_size = Vocabulary(params.tokenizers[run.tokenizer].vocab_size).vocab_size
+            if vocab_size is not None:
+                yield key, _described(run, vocab_size, "")
+        except (KeyError, ValueError):
+            continue
+
+
+def _too_long(
+    params: Params, method: Method, backbone: Backbone, model: str, where: str
+) -> Iterator[str]:
+    """A method that adds tokens to the longest text for which there was just room."""
+    most, added, asked = backbone.max_positions, method.num_added_tokens, params.finetune.max_tokens
+    if most is not None and added and asked + added > most:
+        yield (
+            f"{where}: adds {added} tokens to the {asked} of finetune.max_tokens, which is more "
+            f"than the {most} positions of {model}"
+        )
 
 
 def _budget_faults(params: Params) -> Iterator[str]:

@@ -60,23 +60,51 @@ class Outcome:
 def main(params: Params, run_key: str, task_key: str) -> None:
     entry(params.pretrain, run_key, where="pretrain")
     entry(params.tasks, task_key, where="tasks")
+    skipped = misfits(params, run_key)
+    for each in skipped:
+        print(f"{run_key} without {each.method}: {each.reason}")
+    methods = [key for key in params.finetune.methods if key not in {s.method for s in skipped}]
+    cells = groups(params, methods)
     with replacing(FINETUNED / task_key / run_key) as folder:
         (folder / "weights").mkdir(parents=True)
-        jobs = [(params, run_key, task_key, cells, folder / "weights") for cells in groups(params)]
-        outcomes = sorted(_run_jobs(params, jobs, f"{run_key} on {task_key}"), key=_place(params))
+        jobs = [(params, run_key, task_key, group, folder / "weights") for group in cells]
+        outcomes = sorted(_run_jobs(params, jobs, f"{run_key} on {task_key}"), key=_place(cells))
+        trials.write(folder / "skipped.csv", trials.Skipped, skipped)
         trials.write(folder / "trials.csv", trials.Trial, [o.trial for o in outcomes])
         trials.write(folder / "history.csv", trials.Epoch, [e for o in outcomes for e in o.epochs])
         predictions = [p for o in outcomes for p in o.predictions]
         trials.write(folder / "predictions.csv.gz", trials.Prediction, predictions)
+    for method in methods:
+        trial = next(o.trial for o in outcomes if o.trial.method == method)
+        print(f"{run_key} on {task_key}: {method} trained {trial.num_trained_params:,} weights")
     costs = [outcome.cost for outcome in outcomes]
     trials.write(TIMINGS / task_key / f"{run_key}.csv", trials.Cost, costs)
 
 
-def groups(params: Params) -> list[list[Cell]]:
+def misfits(params: Params, run_key: str) -> list[trials.Skipped]:
+    """The methods that do not fit the run; raises ValueError if none does."""
+    model = read_json(PRETRAINED / run_key / "run.json")["model"]
+    where = f"pretrain.{run_key}.model"
+    kind: Any = component_class("models", model["name"], where=where)
+    vocab_size = kind.tokenizer_of(model, PRETRAINED / run_key).vocab_size
+    with torch.device("meta"):
+        backbone: Backbone = build("models", model, vocab_size, where=where)
+    reasons = {key: _method(params, key).misfit(backbone) for key in params.finetune.methods}
+    if all(reasons.values()):
+        found = "; ".join(f"{key} {reason}" for key, reason in reasons.items())
+        raise ValueError(f"finetune.methods: none fits pretrain.{run_key}: {found}")
+    return [
+        trials.Skipped(run=run_key, method=key, reason=reason)
+        for key, reason in reasons.items()
+        if reason
+    ]
+
+
+def groups(params: Params, methods: Iterable[str]) -> list[list[Cell]]:
     """The trials, in groups that run one after the other in one process: those that share the
     states of a frozen backbone, else one trial each."""
     settings, result = params.finetune, []
-    for name in settings.methods:
+    for name in methods:
         cells = [
             Cell(name, str(budget), seed)
             for budget, seed in product(settings.label_budgets, settings.seeds)
@@ -86,9 +114,9 @@ def groups(params: Params) -> list[list[Cell]]:
     return result
 
 
-def _place(params: Params) -> Any:
+def _place(cells: list[list[Cell]]) -> Any:
     """The order of rows in files: that of params.yaml, whichever process was first."""
-    order = [cell for group in groups(params) for cell in group]
+    order = [cell for group in cells for cell in group]
 
     def place(outcome: Outcome) -> int:
         trial = outcome.trial
@@ -169,10 +197,12 @@ class Bench:
         examples = self._first(self._budget(cell.label_budget))
         model = self._model(cell, method)
         method.before_training(model, self._batches(self.train + self.validation + self.test))
-        num_trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         data = FinetuningData(
             examples, self.task, batch_examples=settings.batch_examples, seed=cell.finetune_seed
         )
+        waiting = list(method.frozen(model, settings.num_epochs - 1))  # for what will not come
+        num_trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        num_trained -= sum(weight.numel() for weight in waiting)
         watch = _Watch(self, cell, model, data.steps_per_epoch)
         history = train(
             model,
@@ -182,6 +212,7 @@ class Bench:
             num_steps=settings.num_epochs * data.steps_per_epoch,
             seed=cell.finetune_seed,
             device=self.device,
+            frozen=lambda step: method.frozen(model, step // data.steps_per_epoch),
             after_step=watch.after_step,
         )
         watch.restore_best()
@@ -236,9 +267,13 @@ class Bench:
         backbone: Backbone = build(
             "models", self.run_record["model"], self.tokenizer.vocab_size, where=where
         )
-        asked, most = self.params.finetune.max_tokens, backbone.max_positions
-        if most is not None and asked > most:
-            raise ValueError(f"finetune.max_tokens: {asked} is more than {where} takes, {most}")
+        asked, added = self.params.finetune.max_tokens, method.num_added_tokens
+        most = backbone.max_positions
+        if most is not None and asked + added > most:
+            more = f" and {added} of finetune.methods.{cell.method}" if added else ""
+            raise ValueError(
+                f"finetune.max_tokens: {asked}{more} is more than {where} takes, {most}"
+            )
         load_weights(backbone, self.pretrained / WEIGHTS)
         backbone = backbone.for_tokens()
         head = self.task.head(backbone)

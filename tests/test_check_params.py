@@ -144,6 +144,46 @@ def test_an_architecture_that_is_no_transformer_has_no_fault(tmp_path) -> None:
     assert faults_of(load(path)) == []
 
 
+BILSTM = "{name: bilstm, d_model: 64, num_layers: 2, d_cell: 128}"
+
+
+def with_method(tmp_path: Path, method: str) -> Path:
+    return edited(tmp_path, "{name: full}", method)
+
+
+def test_a_method_need_not_fit_every_run(tmp_path) -> None:
+    text = with_method(tmp_path, "{name: lora, rank: 2}").read_text()
+    old = "{name: decoder, d_model: 64, num_layers: 2, num_heads: 2, d_ff: 256}"
+    objective = ("objective: {name: causal}", "objective: {name: bidirectional_lm}")
+    (tmp_path / "params.yaml").write_text(text.replace(old, BILSTM).replace(*objective))
+    assert faults_of(load(tmp_path / "params.yaml")) == []
+
+
+def test_a_method_that_fits_no_run_and_a_run_that_no_method_fits_are_refused(tmp_path) -> None:
+    path = with_method(tmp_path, "{name: bitfit}")
+    path.write_text(path.read_text().replace("d_ff: 256}", "d_ff: 256, bias: false}"))
+    (fault,) = faults_of(load(path))
+    where = "finetune.methods.full.method: bitfit fits no run of the study: it trains biases"
+    assert fault.startswith(where) and "model.bias" in fault
+    path.write_text(path.read_text().replace("{name: linear_probe}", "{name: bitfit}"))
+    faults = faults_of(load(path))
+    runs = [fault for fault in faults if fault.startswith("pretrain.")]
+    assert len(faults) == 2 + len(runs) and len(runs) == 3
+    assert runs[0].startswith("pretrain.encoder_mlm.model: no method fits it: full trains biases")
+
+
+def test_a_prompt_must_have_positions(tmp_path) -> None:
+    path = with_method(tmp_path, "{name: prompt, num_prompt_tokens: 5}")
+    assert faults_of(load(path)) == []
+    learned = "d_ff: 256, positions: learned, max_positions: 68}"
+    path.write_text(path.read_text().replace("d_ff: 256}", learned, 1))
+    faults = faults_of(load(path))
+    assert faults[0] == (
+        "finetune.methods.full.method: adds 5 tokens to the 64 of finetune.max_tokens, which is "
+        "more than the 68 positions of pretrain.encoder_mlm.model"
+    )
+
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 BERT = f"{{name: hub, path: google-bert/bert-base-uncased, revision: {COMMIT}}}"
 

@@ -122,6 +122,53 @@ def test_from_text_to_predictions(params) -> None:
     assert kept == ["full-50-1.safetensors", "linear_probe-50-1.safetensors"]
 
 
+def test_methods_that_fit_are_tried_and_what_ever_trains_is_stored(params) -> None:
+    """An encoder without biases, two epochs: of its two blocks one is unfrozen."""
+    train_tokenizer.main(params, "unigram")
+    for folder in ("encoded/none", "pretrained"):
+        Path("data", folder).mkdir(exist_ok=True)
+    Path("data/encoded/none/unigram").write_text("nothing\n")
+    Path("data/pretrained/none").write_text("nothing\n")
+    run = params.pretrain["encoder_scratch"]
+    run = run.model_copy(update={"model": run.model | {"bias": False}})
+    full = params.finetune.methods["full"]
+    training = full.training.model_copy(update={"num_epochs": 2})
+    methods = {
+        name: full.model_copy(update={"method": {"name": name}, "training": training})
+        for name in ("gradual_unfreezing", "bitfit", "lora")
+    }
+    finetuning = params.finetune.model_copy(update={"methods": methods, "seeds": [1]})
+    params = params.model_copy(
+        update={"pretrain": params.pretrain | {"plain": run}, "finetune": finetuning}
+    )
+    write_plans(params)
+    pretrain.main(params, "plain")
+    finetune.main(params, "plain", "tag")
+
+    folder = Path("data/finetuned/tag/plain")
+    (skipped,) = trials.read(folder / "skipped.csv", trials.Skipped)
+    assert (skipped.run, skipped.method) == ("plain", "bitfit") and "bias" in skipped.reason
+    gradual, lora = trials.read(folder / "trials.csv", trials.Trial)
+    assert (gradual.method, lora.method) == ("gradual_unfreezing", "lora")
+    stored = {
+        trial.method: load_file(folder / f"weights/{trial.method}-50-1.safetensors")
+        for trial in (gradual, lora)
+    }
+    # Everything may train, but in two epochs only this did.
+    upper = [w for n, w in stored["gradual_unfreezing"].items() if ".blocks.1." in n or "head" in n]
+    assert gradual.num_trained_params == sum(weight.numel() for weight in upper)
+    pretrained = load_file(Path("data/pretrained/plain") / WEIGHTS)
+    for name, weight in pretrained.items():
+        if ".blocks.1." not in name:
+            assert torch.equal(stored["gradual_unfreezing"][f"backbone.{name}"], weight)
+    assert lora.num_trained_params == sum(weight.numel() for weight in stored["lora"].values())
+    assert all(name.startswith("head.") or ".lora." in name for name in stored["lora"])
+
+    no_fit = finetuning.model_copy(update={"methods": {"bitfit": methods["bitfit"]}})
+    with pytest.raises(ValueError, match=r"finetune\.methods: none fits pretrain\.plain: bitfit"):
+        finetune.main(params.model_copy(update={"finetune": no_fit}), "plain", "tag")
+
+
 MAX_TOKENS = 32
 
 
