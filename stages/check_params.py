@@ -2,17 +2,21 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from stages.adaptation.fit import misfit
 from stages.artifacts import replacing, write_json
 from stages.code import hashes
 from stages.components import build, check, component_class, names, unknown
+from stages.methods._method import Method
 from stages.models._backbone import Backbone
-from stages.params import HUB, NONE, Method, Params, Run
+from stages.params import HUB, NONE, Params, Run
 from stages.process import run_stage
+from stages.tasks._task import Task
 from stages.text.labelled import KINDS, Kind
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL, Vocabulary
 from stages.training.budget import plans, trains
@@ -89,7 +93,6 @@ def find_faults(params: Params) -> Iterator[str]:
         where = f"tasks.{key}"
         yield from _source_faults(task.source, f"{where}.source", KINDS.get(_name(task.task)))
         yield from _fault_of(lambda t=task, w=where: _check_task(params, t.task, f"{w}.task"))
-        yield from _misfits(params, _name(task.task), f"{where}.task")
         for budget in params.finetune.label_budgets:
             if budget != "all" and task.num_train != "all" and int(budget) > int(task.num_train):
                 yield f"finetune.label_budgets: {budget} is more than {where}.num_train"
@@ -98,8 +101,7 @@ def find_faults(params: Params) -> Iterator[str]:
     yield from _budget_faults(params)
     for key, baseline in params.baselines.items():
         yield from _baseline_faults(params, baseline, f"baselines.{key}")
-    for key, method in params.finetune.methods.items():
-        yield from _method_faults(params, method, f"finetune.methods.{key}")
+    yield from _fit_faults(params)
     for name in ("label_budgets", "seeds"):
         values = getattr(params.finetune, name)
         if len(set(values)) < len(values):
@@ -194,8 +196,7 @@ def _public_faults(params: Params, run: Run, where: str) -> Iterator[str]:
 def _model_faults(params: Params, run: Run, vocab_size: int, where: str) -> Iterator[str]:
     """Of its own settings, and of texts that are too long for it."""
     try:
-        with torch.device("meta"):
-            model: Backbone = build("models", run.model, vocab_size, where=f"{where}.model")
+        model = _described(run, vocab_size, f"{where}.model")
     except ValueError as error:
         yield str(error)
         return
@@ -210,6 +211,104 @@ def _model_faults(params: Params, run: Run, vocab_size: int, where: str) -> Iter
                 f"{setting}: {length} is more than {where}.model.max_positions, "
                 f"{model.max_positions}"
             )
+
+
+def _described(run: Run, vocab_size: int, where: str) -> Backbone:
+    """The run's model without storage for its weights."""
+    with torch.device("meta"):
+        return build("models", run.model, vocab_size, where=where)
+
+
+def _fit_faults(params: Params) -> Iterator[str]:
+    """Of methods that are wrong in themselves or make texts too long for a run; and of runs, tasks
+    and methods of which none of the others is fit: what does not go together is left out."""
+    backbones, tasks = dict(_backbones(params)), dict(_tasks(params))
+    reasons: dict[tuple[str, str, str], str | None] = {}
+    for key, entry in params.finetune.methods.items():
+        where = f"finetune.methods.{key}"
+        try:
+            method: Method = build("methods", entry.method, where=f"{where}.method")
+        except ValueError as error:
+            yield str(error)
+            continue
+        yield from _training_faults(params, method, entry, where)
+        for (run, backbone), (task, kind) in product(backbones.items(), tasks.items()):
+            reasons[run, task, key] = misfit(method, kind, _name(params.tasks[task].task), backbone)
+        for run, backbone in backbones.items():
+            if any(reasons[run, task, key] is None for task in tasks):
+                at = f"{where}.method"
+                yield from _too_long(params, method, backbone, f"pretrain.{run}.model", at)
+    known = {key for _, _, key in reasons}  # the others are wrong in themselves
+    if known != set(params.finetune.methods) or set(tasks) != set(params.tasks):
+        return
+    if set(backbones) == set(params.pretrain):
+        for key, entry in params.finetune.methods.items():
+            if why := _all_of(reasons, key, place=2):
+                name = entry.method["name"]
+                yield f"finetune.methods.{key}.method: {name} fits no run and task: it {why}"
+        for task in tasks:
+            if why := _all_of(reasons, task, place=1):
+                yield f"tasks.{task}.task: fits no run and method: {why}"
+    for run in backbones:
+        if why := _all_of(reasons, run, place=0):
+            yield f"pretrain.{run}.model: no method fits it: {why}"
+
+
+def _all_of(reasons: Mapping[tuple[str, ...], str | None], key: str, *, place: int) -> str:
+    """Why nothing goes together with one of the runs, tasks or methods; empty if something does."""
+    own = {names: reason for names, reason in reasons.items() if names[place] == key}
+    if not own or not all(own.values()):
+        return ""
+    said = (reason if place == 2 else f"{names[2]} {reason}" for names, reason in own.items())
+    return "; ".join(dict.fromkeys(str(each) for each in said))
+
+
+def _training_faults(params: Params, method: Any, entry: Any, where: str) -> Iterator[str]:
+    """A ``training:`` that a method lacks or has no use for; more shots than labels."""
+    name = entry.method["name"]
+    if method.trains and entry.training is None:
+        yield f"{where}.training: missing; say how {name} trains"
+    if not method.trains and entry.training is not None:
+        yield f"{where}.training: {name} trains nothing; leave it out"
+    num_shots = getattr(method, "num_shots", 0)
+    for budget in params.finetune.label_budgets:
+        if budget != "all" and num_shots > int(budget):
+            yield f"{where}.method.num_shots: {num_shots} is more than the label budget {budget}"
+
+
+def _tasks(params: Params) -> Iterator[tuple[str, type[Task]]]:
+    """The classes of the tasks whose names are valid."""
+    for key, task in params.tasks.items():
+        if _name(task.task) in names("tasks"):
+            yield key, component_class("tasks", _name(task.task), where="")
+
+
+def _backbones(params: Params) -> Iterator[tuple[str, Backbone]]:
+    """Of the runs whose models can be described here: not of what only the hub knows, and not of
+    what is not valid, which is said where it stands."""
+    for key, run in params.pretrain.items():
+        try:
+            if run.is_public:
+                hub: Any = component_class("models", HUB, where="")
+                vocab_size = hub.check(**_check("models", run.model, ""))
+            else:
+                vocab_size = Vocabulary(params.tokenizers[run.tokenizer].vocab_size).vocab_size
+            if vocab_size is not None:
+                yield key, _described(run, vocab_size, "")
+        except (KeyError, ValueError):
+            continue
+
+
+def _too_long(
+    params: Params, method: Method, backbone: Backbone, model: str, where: str
+) -> Iterator[str]:
+    """A method that adds tokens to the longest text for which there was just room."""
+    most, added, asked = backbone.max_positions, method.num_added_tokens, params.finetune.max_tokens
+    if most is not None and added and asked + added > most:
+        yield (
+            f"{where}: adds {added} tokens to the {asked} of finetune.max_tokens, which is more "
+            f"than the {most} positions of {model}"
+        )
 
 
 def _budget_faults(params: Params) -> Iterator[str]:
@@ -305,28 +404,6 @@ def _baseline_faults(params: Params, baseline: Mapping[str, Any], where: str) ->
             yield f"{where}: fits {', '.join(fits)}, and no task of the study is one"
 
 
-def _method_faults(params: Params, entry: Method, where: str) -> Iterator[str]:
-    """Of its settings, and of a ``training:`` that it lacks or has no use for."""
-    try:
-        method = build("methods", entry.method, where=f"{where}.method")
-    except ValueError as error:
-        yield str(error)
-        return
-    name = entry.method["name"]
-    if method.trains and entry.training is None:
-        yield f"{where}.training: missing; say how {name} trains"
-    if not method.trains and entry.training is not None:
-        yield f"{where}.training: {name} trains nothing; leave it out"
-    for key, task in params.tasks.items():
-        if method.fits and _name(task.task) not in method.fits:
-            kinds = ", ".join(method.fits)
-            yield f"{where}.method: {name} fits {kinds}; tasks.{key} is {_name(task.task)}"
-    num_shots = getattr(method, "num_shots", 0)
-    for budget in params.finetune.label_budgets:
-        if budget != "all" and num_shots > int(budget):
-            yield f"{where}.method.num_shots: {num_shots} is more than the label budget {budget}"
-
-
 def _source_faults(source: Mapping[str, Any], where: str, kind: Kind | None) -> Iterator[str]:
     """Those of the settings, and those that the beginnings of the files show."""
     try:
@@ -348,26 +425,6 @@ def _check_task(params: Params, entry: Mapping[str, Any], where: str) -> None:
         task.check(params.finetune.max_tokens, **settings)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-
-
-def _misfits(params: Params, name: str, where: str) -> Iterator[str]:
-    """The runs and methods that a kind of task does not fit; what a public checkpoint is, is found
-    out when it is there."""
-    if name not in names("tasks"):  # which is said where it stands
-        return
-    kind: Any = component_class("tasks", name, where=where)
-    for key, run in params.pretrain.items():
-        if kind.architectures and _name(run.model) in set(names("models")) - {HUB}:
-            model: Any = component_class("models", run.model["name"], where=where)
-            if model.architecture not in kind.architectures:
-                fits = ", ".join(kind.architectures)
-                yield f"{where}: {name} fits {fits}; pretrain.{key} is {model.architecture}"
-    for key, entry in params.finetune.methods.items():
-        if kind.scores_text and _name(entry.method) in names("methods"):
-            method: Any = component_class("methods", entry.method["name"], where=where)
-            if method.trains and method.freezes_backbone:
-                at = f"finetune.methods.{key}.method"
-                yield f"{at}: {entry.method['name']} trains a head alone; {where} has none"
 
 
 def _check(folder: str, entry: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from stages.evaluation.trials import (
     Epoch,
     Prediction,
     Scored,
+    Skipped,
     Trial,
     discard_unlisted,
     read,
@@ -59,6 +60,8 @@ def main(params: Params, task: str) -> None:
         write(folder / "trials.csv", Scored, trials)
         curves = [epoch for run in runs for epoch in read(run / "history.csv", Epoch)]
         write(folder / "history.csv", Epoch, _of_chosen_rates(curves, trials))
+        skipped = [each for run in runs for each in read(run / "skipped.csv", Skipped)]
+        write(folder / "skipped.csv", Skipped, skipped)
 
 
 def _answers(folder: Path, kind: type[Prediction]) -> Mapping[tuple[Any, ...], dict[str, str]]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,14 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from stages.adaptation import kept
-from stages.adaptation.pairing import Pairing
+from stages.adaptation.fit import misfit
+from stages.adaptation.pairing import PRETRAINED, Pairing
 from stages.adaptation.prediction import PREDICTED_AT_ONCE, predict
 from stages.artifacts import read_json, read_jsonl, replacing
-from stages.components import build
+from stages.components import build, component_class
 from stages.evaluation import metrics, trials
 from stages.methods._method import Method, Predictor
+from stages.models._backbone import Backbone
 from stages.models._heads import Headed
 from stages.params import Params, entry
 from stages.process import die_with_parent, run_stage
@@ -60,23 +62,52 @@ class Outcome:
 def main(params: Params, run_key: str, task_key: str) -> None:
     entry(params.pretrain, run_key, where="pretrain")
     entry(params.tasks, task_key, where="tasks")
+    skipped = misfits(params, run_key, task_key)
+    for each in skipped:
+        print(f"{run_key} on {task_key} without {each.method}: {each.reason}")
+    methods = [key for key in params.finetune.methods if key not in {s.method for s in skipped}]
+    cells = groups(params, methods)
     with replacing(FINETUNED / task_key / run_key) as folder:
         (folder / "weights").mkdir(parents=True)
-        jobs = [(params, run_key, task_key, cells, folder / "weights") for cells in groups(params)]
-        outcomes = sorted(_run_jobs(params, jobs, f"{run_key} on {task_key}"), key=_place(params))
+        jobs = [(params, run_key, task_key, group, folder / "weights") for group in cells]
+        outcomes = sorted(_run_jobs(params, jobs, f"{run_key} on {task_key}"), key=_place(cells))
+        trials.write(folder / "skipped.csv", trials.Skipped, skipped)
         trials.write(folder / "trials.csv", trials.Trial, [o.trial for o in outcomes])
         trials.write(folder / "history.csv", trials.Epoch, [e for o in outcomes for e in o.epochs])
         predictions = [p for o in outcomes for p in o.predictions]
         trials.write(folder / "predictions.csv.gz", trials.Prediction, predictions)
+    for method in methods:
+        trial = next(o.trial for o in outcomes if o.trial.method == method)
+        print(f"{run_key} on {task_key}: {method} trained {trial.num_trained_params:,} weights")
     costs = [outcome.cost for outcome in outcomes]
     trials.write(TIMINGS / task_key / f"{run_key}.csv", trials.Cost, costs)
 
 
-def groups(params: Params) -> list[list[Cell]]:
+def misfits(params: Params, run_key: str, task_key: str) -> list[trials.Skipped]:
+    """The methods of which this run and this task have no trials."""
+    model = read_json(PRETRAINED / run_key / "run.json")["model"]
+    where = f"pretrain.{run_key}.model"
+    kind: Any = component_class("models", model["name"], where=where)
+    vocab_size = kind.tokenizer_of(model, PRETRAINED / run_key).vocab_size
+    with torch.device("meta"):
+        backbone: Backbone = build("models", model, vocab_size, where=where)
+    name = params.tasks[task_key].task["name"]
+    task: Any = component_class("tasks", name, where=f"tasks.{task_key}.task")
+    reasons = {
+        key: misfit(_method(params, key), task, name, backbone) for key in params.finetune.methods
+    }
+    return [
+        trials.Skipped(run=run_key, method=key, reason=reason)
+        for key, reason in reasons.items()
+        if reason
+    ]
+
+
+def groups(params: Params, methods: Iterable[str]) -> list[list[Cell]]:
     """The trials, in groups that run one after the other in one process: those that share the
     states of a frozen backbone, else one trial each."""
     settings, result = params.finetune, []
-    for name in settings.methods:
+    for name in methods:
         cells = [
             Cell(name, str(budget), seed)
             for budget, seed in product(settings.label_budgets, settings.seeds)
@@ -86,9 +117,9 @@ def groups(params: Params) -> list[list[Cell]]:
     return result
 
 
-def _place(params: Params) -> Any:
+def _place(cells: list[list[Cell]]) -> Any:
     """The order of rows in files: that of params.yaml, whichever process was first."""
-    order = [cell for group in groups(params) for cell in group]
+    order = [cell for group in cells for cell in group]
 
     def place(outcome: Outcome) -> int:
         trial = outcome.trial
@@ -150,13 +181,16 @@ class Bench:
 
     def run(self, cell: Cell, method: Method, weights: Path) -> Outcome:
         """One trial: train, take the best weights on validation, predict the test inputs."""
-        self._check_fits(method, cell.method)
         if not method.trains:
             return self._run_untrained(cell, method)
         began = time.monotonic()
         examples = self._first(self._budget(cell.label_budget))
         model, best, flops = self._search(cell, method, examples)
+        settings = self.params.finetune.methods[cell.method].training
+        assert settings is not None, "check_params has seen to it"
+        waiting = method.frozen(model, settings.num_epochs - 1)  # for an epoch that never came
         num_trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        num_trained -= sum(weight.numel() for weight in waiting)
         predictions = self.predict(model, self.task, self.rows["test"], self.test)
         if self._keeps(cell):
             kept.save(model, self._kept_trial(cell, best.lr), weights)
@@ -164,17 +198,6 @@ class Bench:
             flops += sum(model.backbone.backbone.flops(batch) for batch in self._batches(examples))
         trial = self._trial(cell, num_trained, flops, lr=best.lr, epoch=best.epoch)
         return self._outcome(trial, cell, best.epochs, predictions, began)
-
-    def _check_fits(self, method: Method, key: str) -> None:
-        """Raises ValueError if the method or the task does not fit the run."""
-        run, architecture = f"pretrain.{self.run_key}", self.pairing.run_record["architecture"]
-        where = f"finetune.methods.{key}.method"
-        for what, fitted in ((where, method), (f"tasks.{self.task_key}.task", self.task)):
-            if fitted.architectures and architecture not in fitted.architectures:
-                fits = ", ".join(fitted.architectures)
-                raise ValueError(f"{what}: fits {fits}; {run} is {architecture}")
-        if self.task.scores_text and method.trains and method.freezes_backbone:
-            raise ValueError(f"{where}: trains a head alone; tasks.{self.task_key} has none")
 
     def _run_untrained(self, cell: Cell, method: Method) -> Outcome:
         """One trial of a method that trains nothing: of no epochs, weights or FLOPs of training."""
@@ -255,6 +278,7 @@ class Bench:
                 num_steps=settings.num_epochs * data.steps_per_epoch,
                 seed=cell.finetune_seed,
                 device=self.device,
+                frozen=partial(_frozen, method, model, data.steps_per_epoch),
                 after_step=_Watch(best, model, lr, data.steps_per_epoch).after_step,
             )
             flops += sum(int(row["flops"]) for row in history)
@@ -349,6 +373,12 @@ class Bench:
             num_layers=record["num_layers"],
             best_epoch=epoch,
         )
+
+
+def _frozen(
+    method: Method, model: Headed, steps_per_epoch: int, step: int
+) -> Iterable[nn.Parameter]:
+    return method.frozen(model, step // steps_per_epoch)
 
 
 class _Best:

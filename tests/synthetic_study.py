@@ -5,7 +5,7 @@ five seeds and the baselines, on three tasks.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import asdict, replace
 from itertools import product
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.artifacts import replacing, write_json
-from stages.evaluation.trials import Cost, Epoch, Scored, write
+from stages.evaluation.trials import Cost, Epoch, Scored, Skipped, write
 from stages.params import Params
 from stages.seeding import stream
 from stages.training.budget import plans
@@ -135,12 +135,20 @@ def raw_params(runs: Mapping[str, Any] = RUNS) -> dict[str, Any]:
     }
 
 
-def write_study(root: Path, raw: Mapping[str, Any], *, score: float | None = None) -> Params:
+def write_study(
+    root: Path,
+    raw: Mapping[str, Any],
+    *,
+    score: float | None = None,
+    misfits: Collection[tuple[str, str]] = (),
+) -> Params:
     """Write ``data/`` of a study as its stages leave it; returns its params.
 
-    With ``score``, every trial of every run has this one.
+    With ``score``, every trial of every run has this one. ``misfits`` are runs and methods that do
+    not fit one another.
     """
     params = Params(**raw)
+    skipped = [Skipped(run=run, method=method, reason="does not fit") for run, method in misfits]
     for task in params.tasks:
         trials, curves = [], []
         for name in params.pretrain:
@@ -148,6 +156,8 @@ def write_study(root: Path, raw: Mapping[str, Any], *, score: float | None = Non
             for key in product(
                 params.finetune.methods, params.finetune.label_budgets, params.finetune.seeds
             ):
+                if (name, key[0]) in misfits:
+                    continue
                 trial = _trial(params, task, name, *key)
                 trial = trial if score is None else replace(trial, value=score)
                 trials.append(trial)
@@ -167,6 +177,7 @@ def write_study(root: Path, raw: Mapping[str, Any], *, score: float | None = Non
                 trials.append(_baseline(task, name, str(budget)))
         write(root / "data/evaluated" / task / "trials.csv", Scored, trials)
         write(root / "data/evaluated" / task / "history.csv", Epoch, curves)
+        write(root / "data/evaluated" / task / "skipped.csv", Skipped, skipped)
     for name in params.pretrain:
         path = root / "data/timings/pretrain" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -149,6 +149,47 @@ def test_an_architecture_that_is_no_transformer_has_no_fault(tmp_path) -> None:
     assert faults_of(load(path)) == []
 
 
+BILSTM = "{name: bilstm, d_model: 64, num_layers: 2, d_cell: 128}"
+
+
+def with_method(tmp_path: Path, method: str) -> Path:
+    return edited(tmp_path, "{name: full}", method)
+
+
+def test_a_method_need_not_fit_every_run(tmp_path) -> None:
+    text = with_method(tmp_path, "{name: lora, rank: 2}").read_text()
+    old = "{name: decoder, d_model: 64, num_layers: 2, num_heads: 2, d_ff: 256}"
+    objective = ("objective: {name: causal}", "objective: {name: bidirectional_lm}")
+    (tmp_path / "params.yaml").write_text(text.replace(old, BILSTM).replace(*objective))
+    assert faults_of(load(tmp_path / "params.yaml")) == []
+
+
+def test_a_method_that_fits_no_run_and_a_run_that_no_method_fits_are_refused(tmp_path) -> None:
+    path = with_method(tmp_path, "{name: bitfit}")
+    path.write_text(path.read_text().replace("d_ff: 256}", "d_ff: 256, bias: false}"))
+    (fault,) = faults_of(load(path))
+    where = "finetune.methods.full.method: bitfit fits no run and task: it trains biases"
+    assert fault.startswith(where) and "model.bias" in fault
+    path.write_text(path.read_text().replace("{name: linear_probe}", "{name: bitfit}"))
+    faults = faults_of(load(path))
+    runs = [fault for fault in faults if fault.startswith("pretrain.")]
+    tasks = [fault for fault in faults if fault.startswith("tasks.")]
+    assert len(faults) == 2 + len(runs) + len(tasks) and (len(runs), len(tasks)) == (3, 2)
+    assert runs[0].startswith("pretrain.encoder_mlm.model: no method fits it: full trains biases")
+
+
+def test_a_prompt_must_have_positions(tmp_path) -> None:
+    path = with_method(tmp_path, "{name: prompt, num_prompt_tokens: 5}")
+    assert faults_of(load(path)) == []
+    learned = "d_ff: 256, positions: learned, max_positions: 68}"
+    path.write_text(path.read_text().replace("d_ff: 256}", learned, 1))
+    faults = faults_of(load(path))
+    assert faults[0] == (
+        "finetune.methods.full.method: adds 5 tokens to the 64 of finetune.max_tokens, which is "
+        "more than the 68 positions of pretrain.encoder_mlm.model"
+    )
+
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 BERT = f"{{name: hub, path: google-bert/bert-base-uncased, revision: {COMMIT}}}"
 
@@ -227,12 +268,14 @@ def test_a_baseline_that_fits_no_task_is_refused() -> None:
 
 
 def with_prompts(**settings: Any) -> Params:
-    """The smoke study without its tagging, one method in place of its own."""
+    """The smoke study's decoder without its tagging, one method in place of its own."""
     params = load(ROOT / "studies" / "smoke.yaml")
     entry = Method(method={"name": "in_context"} | settings.pop("method", {}), **settings)
     finetune = params.finetune.model_copy(update={"methods": {"prompted": entry}})
     tasks, baselines = {"section": params.tasks["section"]}, {"tfidf": params.baselines["tfidf"]}
-    update = {"finetune": finetune, "tasks": tasks, "baselines": baselines}
+    update: dict[str, Any] = {"finetune": finetune, "tasks": tasks, "baselines": baselines}
+    update["pretrain"] = {"decoder_causal": params.pretrain["decoder_causal"]}
+    update["budget"] = params.budget.model_copy(update={"reference": "decoder_causal"})
     return params.model_copy(update=update)
 
 
@@ -257,10 +300,11 @@ def test_prompts_that_cannot_be_written_are_refused() -> None:
     [fault] = faults_of(with_prompts(method={"template": "{text}"}))
     assert fault.startswith("finetune.methods.prompted.method: template: {label} must stand once")
     tagging = {"tasks": load(ROOT / "studies" / "smoke.yaml").tasks}
-    assert faults_of(with_prompts().model_copy(update=tagging)) == [
-        "finetune.methods.prompted.method: in_context fits classification, language_modelling; "
-        "tasks.tag is tagging"
-    ]
+    tag = with_prompts().model_copy(update={"tasks": {"tag": tagging["tasks"]["tag"]}})
+    assert faults_of(tag)[0] == (
+        "finetune.methods.prompted.method: in_context fits no run and task: it fits "
+        "classification, language_modelling, not tagging"
+    )
 
 
 def test_a_task_without_a_head_needs_a_model_and_methods_that_need_none() -> None:
@@ -268,11 +312,15 @@ def test_a_task_without_a_head_needs_a_model_and_methods_that_need_none() -> Non
     text = params.tasks["section"].model_copy(update={"task": {"name": "language_modelling"}})
     update = {"tasks": {"text": text}, "baselines": {"ngram": {"name": "ngram"}}}
     update["budget"] = params.budget.model_copy(update={"reference": "decoder_causal"})
-    assert faults_of(params.model_copy(update=update)) == [
-        "tasks.text.task: language_modelling fits decoder; pretrain.encoder_mlm is encoder",
-        "tasks.text.task: language_modelling fits decoder; pretrain.encoder_scratch is encoder",
-        "finetune.methods.linear_probe.method: linear_probe trains a head alone; tasks.text.task "
-        "has none",
+    faults = faults_of(params.model_copy(update=update))
+    assert faults[0] == (
+        "finetune.methods.linear_probe.method: linear_probe fits no run and task: it has "
+        "language_modelling to learn, which fits decoder, not encoder; adapts the states that a "
+        "head reads, and language_modelling has no head"
+    )
+    assert [fault.partition(":")[0] for fault in faults[1:]] == [
+        "pretrain.encoder_mlm.model",
+        "pretrain.encoder_scratch.model",
     ]
     update["pretrain"] = {"decoder_causal": params.pretrain["decoder_causal"]}
     update["finetune"] = with_prompts().finetune

@@ -12,6 +12,7 @@ from stages.evaluation.trials import (
     Epoch,
     Prediction,
     Scored,
+    Skipped,
     Trial,
     read,
     write,
@@ -85,6 +86,7 @@ def write_run(folder: Path, answers: list[str]) -> None:
     write(folder / "trials.csv", Trial, [Trial(**TRIAL, **key, run=folder.name)])
     write(folder / "predictions.csv.gz", Prediction, rows)
     write(folder / "history.csv", Epoch, epochs)
+    write(folder / "skipped.csv", Skipped, [])
 
 
 def test_scores_are_those_of_the_predictions_whatever_their_order(params: Params) -> None:
@@ -143,6 +145,14 @@ def test_predictions_that_do_not_match_the_test_set_cannot_happen(
     write_run(Path("data/finetuned/tag/encoder_mlm"), answers)
     with pytest.raises(AssertionError):
         evaluate.main(params, "tag")
+
+
+def test_what_was_left_out_is_said_of_all_runs(params: Params) -> None:
+    skipped = [Skipped(run=run, method="lora", reason="fits no LSTM") for run in RUN_NAMES]
+    for each in skipped:
+        write(Path("data/finetuned/tag", each.run, "skipped.csv"), Skipped, [each])
+    evaluate.main(params, "tag")
+    assert read(Path("data/evaluated/tag/skipped.csv"), Skipped) == skipped
 
 
 def test_labels_that_look_like_missing_values_are_labels(params: Params) -> None:

@@ -36,6 +36,7 @@ def at(params: Params, lr: Rates) -> Params:
     """Both methods at these rates, in two epochs and with one seed."""
 
     def changed(method: Method) -> Method:
+        assert method.training is not None
         settings = method.training.model_dump() | {"lr": lr, "num_epochs": 2}
         training = type(method.training)(**settings)
         return method.model_copy(update={"training": training})

@@ -89,13 +89,13 @@ def test_a_learning_rate_may_be_several(tmp_path) -> None:
     """Of a method; whole ones too, and DVC's command has them all."""
     path = edited(tmp_path, "lr: 1e-3", "lr: [1e-3, 1, 3e-5]")
     training = load(path).finetune.methods["full"].training
-    assert training.rates == [1e-3, 1.0, 3e-5]
+    assert training is not None and training.rates == [1e-3, 1.0, 3e-5]
     assert training.at(1e-3).lr == 1e-3 and training.at(1e-3).decay == training.decay
     raw = read_yaml(path)["finetune"]
     assert flags(raw) == to_str(raw, DVC).split()
     assert "--methods.full.training.lr 0.001 1 3e-05 --" in " ".join(flags(raw))
     single = load(edited(tmp_path, "lr: 1e-3", "lr: 1")).finetune.methods["full"].training
-    assert single.rates == [1.0]
+    assert single is not None and single.rates == [1.0]
 
 
 def test_a_missing_file_says_what_to_do(tmp_path) -> None:

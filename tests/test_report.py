@@ -12,7 +12,7 @@ import pytest
 
 from stages import report
 from stages.artifacts import read_json
-from stages.evaluation.trials import Scored, read, write
+from stages.evaluation.trials import Scored, Skipped, read, write
 from stages.reporting import figures
 from stages.reporting.results import load
 from tests.synthetic_study import RUNS, public, raw_params, write_study
@@ -224,6 +224,34 @@ def test_one_run_on_one_task_is_a_study(small: dict[str, Any], tmp_path: Path) -
     report.main(write_study(tmp_path, small))
     assert rows(Path("reports/contrasts.csv")) == []
     assert "encoder_mlm" in Path("reports/comparison.md").read_text()
+
+
+def test_a_method_that_does_not_fit_a_run_leaves_a_gap(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
+    """In the tables, pictures and contrasts, which are those of all other trials."""
+    small["pretrain"]["decoder_scratch"] = RUNS["decoder_scratch"]
+    small["tasks"] = {"tag": small["tasks"]["tag"]}
+    misfits = [("encoder_scratch", "linear_probe"), ("decoder_scratch", "linear_probe")]
+    params = write_study(tmp_path, small, misfits=misfits)
+    report.main(params)
+    found = {(row["run"], row["method"]) for row in rows(Path("reports/trials.csv"))}
+    runs = small["pretrain"]
+    listed = {(run, method) for run in runs for method in ("full", "linear_probe")}
+    assert listed - found == set(misfits)
+    contrasts = rows(Path("reports/contrasts.csv"))
+    by_method = [row for row in contrasts if row["axis"] == "method"]
+    assert {row["run_a"] for row in by_method} == {"encoder_mlm"}
+    assert "linear_probe" not in {row["method"] for row in contrasts if row not in by_method}
+    assert "curves_tag_linear_probe_200" not in figures.pictures(load(params))
+    test_no_file_has_a_nan(Path("reports"))
+
+
+def test_a_gap_that_no_method_explains_is_refused(small: dict[str, Any], tmp_path: Path) -> None:
+    params = write_study(tmp_path, small, misfits=[("encoder_scratch", "linear_probe")])
+    write(Path("data/evaluated/tag/skipped.csv"), Skipped, [])
+    with pytest.raises(ValueError, match=r"no trial of encoder_scratch on tag \(linear_probe"):
+        report.main(params)
 
 
 @pytest.mark.usefixtures("undrawn")

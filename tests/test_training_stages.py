@@ -175,6 +175,49 @@ def test_questions_about_contexts_of_several_windows_from_rows_to_scores(params)
     assert all(p.prediction in contexts[p.id] for p in predictions)
 
 
+def test_methods_that_fit_are_tried_and_what_ever_trains_is_stored(params) -> None:
+    """An encoder without biases, two epochs: of its two blocks one is unfrozen."""
+    train_tokenizer.main(params, "unigram")
+    for folder in ("encoded/none", "pretrained"):
+        Path("data", folder).mkdir(exist_ok=True)
+    Path("data/encoded/none/unigram").write_text("nothing\n")
+    Path("data/pretrained/none").write_text("nothing\n")
+    run = params.pretrain["encoder_scratch"]
+    run = run.model_copy(update={"model": run.model | {"bias": False}})
+    full = params.finetune.methods["full"]
+    training = full.training.model_copy(update={"num_epochs": 2})
+    methods = {
+        name: full.model_copy(update={"method": {"name": name}, "training": training})
+        for name in ("gradual_unfreezing", "bitfit", "lora")
+    }
+    finetuning = params.finetune.model_copy(update={"methods": methods, "seeds": [1]})
+    params = params.model_copy(
+        update={"pretrain": params.pretrain | {"plain": run}, "finetune": finetuning}
+    )
+    write_plans(params)
+    pretrain.main(params, "plain")
+    finetune.main(params, "plain", "tag")
+
+    folder = Path("data/finetuned/tag/plain")
+    (skipped,) = trials.read(folder / "skipped.csv", trials.Skipped)
+    assert (skipped.run, skipped.method) == ("plain", "bitfit") and "bias" in skipped.reason
+    gradual, lora = trials.read(folder / "trials.csv", trials.Trial)
+    assert (gradual.method, lora.method) == ("gradual_unfreezing", "lora")
+    stored = {
+        trial.method: load_file(folder / f"weights/{trial.method}-50-1.safetensors")
+        for trial in (gradual, lora)
+    }
+    # Everything may train, but in two epochs only this did.
+    upper = [w for n, w in stored["gradual_unfreezing"].items() if ".blocks.1." in n or "head" in n]
+    assert gradual.num_trained_params == sum(weight.numel() for weight in upper)
+    pretrained = load_file(Path("data/pretrained/plain") / WEIGHTS)
+    for name, weight in pretrained.items():
+        if ".blocks.1." not in name:
+            assert torch.equal(stored["gradual_unfreezing"][f"backbone.{name}"], weight)
+    assert lora.num_trained_params == sum(weight.numel() for weight in stored["lora"].values())
+    assert all(name.startswith("head.") or ".lora." in name for name in stored["lora"])
+
+
 MAX_TOKENS = 32
 
 
@@ -435,8 +478,10 @@ def test_a_method_that_trains_nothing_leaves_predictions_alone(params) -> None:
     found = trials.read(folder / "predictions.csv.gz", trials.Prediction)
     assert {row.prediction for row in found} <= {"yes", "no"}
 
-    with pytest.raises(ValueError, match=r"prompted\.method: fits decoder; pretrain\.encoder is"):
-        finetune.main(params, "encoder", "section")
+    finetune.main(params, "encoder", "section")
+    (skipped,) = trials.read(Path("data/finetuned/section/encoder/skipped.csv"), trials.Skipped)
+    assert skipped.method == "prompted" and skipped.reason == "fits decoder, not encoder"
+    assert trials.read(Path("data/finetuned/section/encoder/trials.csv"), trials.Trial) == []
     with pytest.raises(ValueError, match=r"finetune\.methods\.prompted\.method\.verbalisers: 'x'"):
         finetune.main(prompted(params, runs, verbalisers=["x=y"]), "decoder", "section")
 
@@ -489,17 +534,17 @@ def test_the_bits_of_text_before_and_after_training_on_such(params) -> None:
         assert min(curve, key=lambda each: curve[each]) == epoch
 
     both = study.model_copy(update={"pretrain": runs})
-    with pytest.raises(ValueError, match=r"tasks\.text\.task: fits decoder; pretrain\.encoder is"):
-        finetune.main(both.model_copy(update={"finetune": only(both, "full")}), "encoder", "text")
-    probe = params.finetune.methods["linear_probe"]
-    study.finetune.methods["linear_probe"] = probe
-    with pytest.raises(ValueError, match=r"methods\.linear_probe\.method: trains a head alone"):
-        finetune.main(study, "decoder", "text")
+    (skipped,) = finetune.misfits(with_full_alone(both), "encoder", "text")
+    assert "fits decoder, not encoder" in skipped.reason
+    study.finetune.methods["linear_probe"] = params.finetune.methods["linear_probe"]
+    (skipped,) = finetune.misfits(study, "decoder", "text")
+    assert skipped.method == "linear_probe" and "has no head" in skipped.reason
 
 
-def only(params: Params, method: str) -> Any:
-    methods = {method: params.finetune.methods[method]}
-    return params.finetune.model_copy(update={"methods": methods})
+def with_full_alone(params: Params) -> Params:
+    methods = {"full": params.finetune.methods["full"]}
+    finetuning = params.finetune.model_copy(update={"methods": methods})
+    return params.model_copy(update={"finetune": finetuning})
 
 
 def test_texts_longer_than_a_public_checkpoint_takes_are_refused(params, tmp_path) -> None:

@@ -40,24 +40,27 @@ class Pairing:
         )
         self.task.has_prefix = self.run_record["has_prefix"]
 
-    def backbone(self) -> Backbone:
+    def backbone(self, *, num_added_tokens: int = 0) -> Backbone:
         """The run's, with its weights.
 
-        Raises ValueError if it does not take texts of ``max_tokens``.
+        Raises ValueError if it does not take texts of ``max_tokens`` and what is added to them.
         """
         where = f"pretrain.{self.run_key}.model"
         backbone: Backbone = build(
             "models", self.run_record["model"], self.tokenizer.vocab_size, where=where
         )
-        asked, most = self.max_tokens, backbone.max_positions
-        if most is not None and asked > most:
-            raise ValueError(f"finetune.max_tokens: {asked} is more than {where} takes, {most}")
+        asked, added, most = self.max_tokens, num_added_tokens, backbone.max_positions
+        if most is not None and asked + added > most:
+            more = f" and {added} that the method adds" if added else ""
+            raise ValueError(
+                f"finetune.max_tokens: {asked}{more} is more than {where} takes, {most}"
+            )
         load_weights(backbone, self.pretrained / WEIGHTS)
         return backbone
 
-    def headed(self, *, seed: int) -> Headed:
+    def headed(self, *, seed: int, num_added_tokens: int = 0) -> Headed:
         """The pretrained backbone under a head that was drawn anew."""
-        backbone = self.backbone()
+        backbone = self.backbone(num_added_tokens=num_added_tokens)
         if not self.task.scores_text:
             backbone = backbone.for_tokens()
         head = self.task.head(backbone)
@@ -66,7 +69,7 @@ class Pairing:
 
     def adapted(self, method: Method, *, seed: int) -> Headed:
         """The same as a method has it: what a trial of this seed begins with."""
-        model = self.headed(seed=seed)
+        model = self.headed(seed=seed, num_added_tokens=method.num_added_tokens)
         method.apply(model, generator=torch_stream(seed, "method"))
         return model
 

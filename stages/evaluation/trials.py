@@ -89,6 +89,15 @@ class Epoch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Skipped:
+    """A method that does not fit a run: they have no trials."""
+
+    run: str
+    method: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cost:
     """What a trial took on the machine that ran it."""
 

@@ -6,7 +6,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from torch import nn
 
+from stages.models._backbone import Backbone
 from stages.models._heads import Headed
 from stages.text.batch import Batch
 from stages.text.tokenizer import TaskTokenizer
@@ -29,12 +31,29 @@ class Predictor(Protocol):
 
 
 class Method(ABC):
-    """Transforms a model and says, by ``requires_grad``, what of it trains."""
+    """Transforms a model and says, by ``requires_grad``, what of it trains.
 
-    freezes_backbone: ClassVar[bool]  # then trials of one method share its states
+    What requires a gradient after ``apply`` is what training may change, and all that is stored: a
+    trial is its pretrained backbone, ``apply``, and the stored weights put in by their names.
+
+    Not every method fits every model and task. Where a study has some that do not go together
+    (``adaptation.fit``), they have no trials: the method is left out there, the report shows no
+    number, and every other trial is made. What is refused, before anything runs, is a run, a task
+    or a method that fits none of the others.
+    """
+
+    freezes_backbone: ClassVar[bool] = False  # then trials of one method share its states
     trains: ClassVar[bool] = True  # else it has a predictor, and its entry no ``training:``
     architectures: ClassVar[tuple[str, ...]] = ()  # those it fits; all if it names none
     fits: ClassVar[tuple[str, ...]] = ()  # the kinds of task, likewise
+    num_added_tokens: int = 0  # by which each input grows inside the backbone
+    states_only: ClassVar[bool] = False  # what a backbone generates does not pass what is added
+
+    def misfit(self, backbone: Backbone) -> str | None:
+        """Why the method cannot adapt this backbone; None if it can. Looks at no weights."""
+        if self.architectures and backbone.architecture not in self.architectures:
+            return f"fits {', '.join(self.architectures)}, not {backbone.architecture}"
+        return None
 
     @abstractmethod
     def apply(self, model: Headed, *, generator: torch.Generator) -> None:
@@ -59,3 +78,8 @@ class Method(ABC):
         Raises ValueError, with the setting's name, for what does not go together.
         """
         raise AssertionError("a method that trains leaves prediction to the task")
+
+    def frozen(self, model: Headed, epoch: int) -> Iterable[nn.Parameter]:
+        """What of that which ``apply`` lets train does not do so in this epoch, counted from 0; in
+        each epoch none that trained in an earlier one."""
+        return ()

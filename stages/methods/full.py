@@ -7,7 +7,5 @@ from stages.models._heads import Headed
 
 
 class Full(Method):
-    freezes_backbone = False
-
     def apply(self, model: Headed, *, generator: torch.Generator) -> None:
         model.requires_grad_(True)

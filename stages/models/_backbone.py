@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.models._blocks import Attention, Dimensions, Embedding, make_norm
+from stages.models._blocks import Attention, Dimensions, Embedding, Stack, make_norm
 from stages.text.batch import Batch
 from stages.text.tokenizer import FILE, TaskTokenizer, Tokenizer
 
@@ -29,6 +29,12 @@ class Backbone(nn.Module, ABC):
     vocab_size: int
     num_layers: int
     embedding: Any  # a module, whose parameters are told apart from the others in sizes
+    unembedding = ("transform.", "output.", "output_bias")  # what only ``unembed`` uses begins so
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Of layers, where that is what a state is; learnt with a task alone.
+        self.mix: ScalarMix | None = None
 
     @classmethod
     def tokenizer_of(cls, settings: Mapping[str, Any], folder: Path) -> TaskTokenizer:
@@ -45,9 +51,34 @@ class Backbone(nn.Module, ABC):
         """The tokens of the longest text that it takes; None if there is no longest."""
         return None
 
+    @property
+    @abstractmethod
+    def blocks(self) -> list[nn.Module]:
+        """The layers, from the input to the output; of an encoder-decoder, the encoder's first."""
+
+    @property
+    @abstractmethod
+    def token_embedding(self) -> nn.Module:
+        """What looks the ids of tokens up."""
+
     @abstractmethod
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         """The state of each input token."""
+
+    def layers(self, batch: Batch) -> Float[Tensor, "J B T D"]:
+        """What goes into each block, and the states at the end: J = num_layers + 1."""
+        entering: list[Tensor] = []
+
+        def keep(block: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+            entering.append(inputs[0] if inputs else named["hidden_states"])
+
+        hooks = [block.register_forward_pre_hook(keep, with_kwargs=True) for block in self.blocks]
+        try:
+            states = self(batch)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return torch.stack([*entering, states])
 
     @abstractmethod
     def flops(self, batch: Batch) -> int:
@@ -71,6 +102,25 @@ class Backbone(nn.Module, ABC):
         return self
 
 
+class ScalarMix(nn.Module):
+    """gamma * sum_j softmax(s)_j h_j over layers (ELMo; Peters et al. 2018, eq. 1); at the start
+    their mean."""
+
+    def __init__(self, num_layers: int) -> None:
+        super().__init__()
+        self.s = nn.Parameter(torch.zeros(num_layers))
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    def forward(self, layers: Float[Tensor, "J B T D"]) -> Float[Tensor, "B T D"]:
+        weights = self.gamma * self.s.softmax(dim=0)
+        return (weights[:, None, None, None] * layers).sum(dim=0)
+
+    @torch.no_grad()
+    def initialise(self) -> None:
+        self.s.zero_()
+        self.gamma.fill_(1.0)
+
+
 class TransformerBackbone(Backbone):
     """What the architectures that are made of blocks share."""
 
@@ -90,6 +140,15 @@ class TransformerBackbone(Backbone):
     @property
     def d_model(self) -> int:
         return self.dims.d_model
+
+    @property
+    def blocks(self) -> list[nn.Module]:
+        stacks = [part for part in self.children() if isinstance(part, Stack)]
+        return [block for stack in stacks for block in stack.blocks]
+
+    @property
+    def token_embedding(self) -> nn.Module:
+        return self.embedding.tokens
 
     @property
     def max_positions(self) -> int | None:

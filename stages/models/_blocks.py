@@ -195,6 +195,7 @@ class Attention(nn.Module):
         self.query = nn.Linear(dims.d_model, dims.d_model, bias=dims.bias)
         self.key_value = nn.Linear(dims.d_model, 2 * dims.d_model, bias=dims.bias)
         self.output = nn.Linear(dims.d_model, dims.d_model, bias=dims.bias)
+        self.prefix: nn.Module | None = None  # keys and values that a method adds to all others
 
     def forward(
         self,
@@ -207,6 +208,8 @@ class Attention(nn.Module):
         if self.rotary:
             angles = sinusoids(x.shape[1], q.shape[-1]).to(q)
             q, k = rotate(q, angles), rotate(k, angles)
+        if self.prefix is not None:
+            k, v, mask = self.prefix(k, v, mask)
         mixed = F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask if mask.dtype == torch.bool else mask.to(q)
         )

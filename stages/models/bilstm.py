@@ -13,18 +13,18 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from stages.models._backbone import Backbone
+from stages.models._backbone import Backbone, ScalarMix
 from stages.models._blocks import embedding_table
 from stages.text.batch import PADDING, Batch
 
 
 class BiLSTM(Backbone):
-    """A token's state is gamma * sum_j softmax(s)_j h_j: h_0 is its embedding, twice side by side,
-    and h_j the forward state of layer j beside the backward one.
+    """A token's state is a learnt mixture of the layers' (``ScalarMix``): h_0 is its embedding,
+    twice side by side, and h_j the forward state of layer j beside the backward one.
 
     The embedding and each direction are d_model / 2 wide. A cell is ``d_cell`` wide; if that is
-    more, its output is projected down. Layers after the first add to what they are given. s and
-    gamma begin as the mean of the layers, 0 and 1, and are learnt with a task alone.
+    more, its output is projected down. Layers after the first add to what they are given. The
+    mixture begins as the mean of the layers and is learnt with a task alone.
 
     Unlike ELMo's, tokens are subwords with an embedding, not words with convolutions over their
     characters, so that the vocabulary can be ``tied`` to it; no state is clipped; and the last
@@ -61,8 +61,7 @@ class BiLSTM(Backbone):
         self.embedding = embedding_table(vocab_size, width)
         self.forward_lm = _stack(width, d_cell, num_layers)
         self.backward_lm = _stack(width, d_cell, num_layers)
-        self.s = nn.Parameter(torch.zeros(num_layers + 1))
-        self.gamma = nn.Parameter(torch.ones(()))
+        self.mix = ScalarMix(num_layers + 1)
         self.output = None if tied else nn.Linear(width, vocab_size, bias=False)
         self.dropout = nn.Dropout(dropout)
 
@@ -70,9 +69,19 @@ class BiLSTM(Backbone):
     def d_model(self) -> int:
         return 2 * self.embedding.embedding_dim
 
+    @property
+    def blocks(self) -> list[nn.Module]:
+        """Of each layer its two LSTMs."""
+        pairs = zip(self.forward_lm, self.backward_lm, strict=True)
+        return [nn.ModuleList(pair) for pair in pairs]
+
+    @property
+    def token_embedding(self) -> nn.Module:
+        return self.embedding
+
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
-        weights = self.gamma * self.s.softmax(dim=0)
-        return (weights[:, None, None, None] * self.layers(batch)).sum(dim=0)
+        assert self.mix is not None
+        return self.mix(self.layers(batch))
 
     def layers(self, batch: Batch) -> Float[Tensor, "J B T D"]:
         """h_j of each token, J = num_layers + 1; those of padding are its embedding and zeros.
@@ -125,7 +134,8 @@ class BiLSTM(Backbone):
                 weight.normal_(0, weight.shape[1] ** -0.5, generator=generator)
             else:
                 weight.zero_()
-        self.gamma.fill_(1.0)
+        assert self.mix is not None
+        self.mix.initialise()
         for lstm in self.modules():
             if isinstance(lstm, nn.LSTM):
                 forget = slice(lstm.hidden_size, 2 * lstm.hidden_size)

@@ -117,6 +117,21 @@ class Hub(Backbone):
         """All tables that are looked up: of tokens, positions and segments."""
         return nn.ModuleList(m for m in self.model.modules() if isinstance(m, nn.Embedding))
 
+    @property
+    def blocks(self) -> list[nn.Module]:
+        """What the outermost lists of modules hold: layers, in all of transformers."""
+        lists = {n: m for n, m in self.model.named_modules() if isinstance(m, nn.ModuleList)}
+        outermost = [
+            blocks
+            for name, blocks in lists.items()
+            if not any(name.startswith(f"{other}.") for other in lists)
+        ]
+        return [block for blocks in outermost for block in blocks]
+
+    @property
+    def token_embedding(self) -> nn.Module:
+        return self.model.get_input_embeddings()
+
     def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
         """By their names in transformers, which so can read the stored weights, too."""
         return self.model.named_parameters(*args, **kwargs)

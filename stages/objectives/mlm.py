@@ -126,6 +126,7 @@ class MLM(MaskedObjective):
         text = text[:-1]
         if len(document) < LEAST_PAIR or not splits:
             return None
+        runs: _Runs | None = None
         if self.next_sentence == "nsp":
             assert other is not None
             runs = _Runs(other, self.vocabulary.starts_word, whole=bool(document[-1] == EOS_ID))
@@ -135,7 +136,7 @@ class MLM(MaskedObjective):
                 return None
         split = int(rng.choice(splits))
         first, second, label = text[:split], text[split:], int(rng.integers(2))
-        if label and self.next_sentence == "nsp":
+        if label and runs is not None:
             possible = runs.of_length(len(second))
             return first, possible[rng.integers(len(possible))], 1
         if label:

@@ -360,7 +360,8 @@ def contrasts(
     found: list[tuple[Axis, str, Cell, Cell, str, str, tuple[str, ...]]] = []
 
     def add(axis: Axis, task: str, a: Any, b: Any, levels: tuple[str, str], *settings: str) -> None:
-        found.append((axis, task, cell[a], cell[b], *levels, settings))
+        if a in cell and b in cell:  # a method that does not fit a run has no trials with it
+            found.append((axis, task, cell[a], cell[b], *levels, settings))
 
     for axis, a, b in pairs(all_groups):
         levels, settings = levels_of(axis, a, b), _confounded_settings(axis, a, b)

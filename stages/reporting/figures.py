@@ -43,8 +43,8 @@ def pictures(results: Results) -> dict[str, Picture]:
     trained = {epoch.method for epoch in results.curves}  # the others have no curves
     for task, budget in product(results.params.tasks, results.label_budgets):
         found[f"scores_{task}_{budget}"] = partial(scores, results, task, budget)
-        if any(not group.pretrained for group in results.groups):
-            for method in filter(trained.__contains__, results.methods):
+        for method in filter(trained.__contains__, results.methods):
+            if _from_scratch(results, task, method, budget):
                 name = f"curves_{task}_{method}_{budget}"
                 found[name] = partial(curves, results, task, method, budget)
     return found
@@ -93,7 +93,7 @@ def curves(results: Results, task: str, method: str, label_budget: str) -> Spec:
             points[epoch.run, epoch.epoch].append(factor * epoch.validation_metric)
     data: dict[str, list[Row]] = {}
     panels = []
-    for scratch in (group for group in results.groups if not group.pretrained):
+    for scratch in _from_scratch(results, task, method, label_budget):
         family = [
             group
             for group in results.groups
@@ -114,6 +114,15 @@ def curves(results: Results, task: str, method: str, label_budget: str) -> Spec:
         ]
         panels.append(_curves(results, alt.NamedData(scratch.name), task, scratch))
     return _styled(alt.hconcat(*panels, spacing=18).resolve_scale(y="shared"), data)
+
+
+def _from_scratch(results: Results, task: str, method: str, label_budget: str) -> list[Group]:
+    """The groups that were not pretrained, of those that the method fits."""
+    return [
+        group
+        for group in results.groups
+        if not group.pretrained and results.cell(group.name, task, method, label_budget)
+    ]
 
 
 def _curves(results: Results, data: alt.NamedData, task: str, scratch: Group) -> Panel:

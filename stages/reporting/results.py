@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.artifacts import read_json
-from stages.evaluation.trials import Cost, Epoch, Scored, discard_unlisted, read
+from stages.evaluation.trials import Cost, Epoch, Scored, Skipped, discard_unlisted, read
 from stages.params import Params
 from stages.reporting.contrasts import Cell, Contrast, Group, budget_order, cells, contrasts, groups
 
@@ -88,7 +88,8 @@ def load(params: Params) -> Results:
     finetuning: dict[tuple[str, str, str, str, int], Cost] = {}
     pretraining = {run: _json(TIMINGS / "pretrain" / f"{run}.json") for run in params.pretrain}
     for task in params.tasks:
-        trials += _complete(params, task, read(EVALUATED / task / "trials.csv", Scored))
+        skipped = read(EVALUATED / task / "skipped.csv", Skipped)
+        trials += _complete(params, task, read(EVALUATED / task / "trials.csv", Scored), skipped)
         curves += read(EVALUATED / task / "history.csv", Epoch)
         for run in params.pretrain:
             for cost in read(TIMINGS / "finetune" / task / f"{run}.csv", Cost):
@@ -104,14 +105,20 @@ def trial_key(trial: Scored) -> tuple[str, str, str, str, int]:
     return trial.task, trial.run, trial.method, trial.label_budget, trial.finetune_seed
 
 
-def _complete(params: Params, task: str, trials: list[Scored]) -> list[Scored]:
-    """The trials of a task in the order of params.yaml; ValueError if they are not those listed."""
+def _complete(
+    params: Params, task: str, trials: list[Scored], skipped: list[Skipped]
+) -> list[Scored]:
+    """The trials of a task in the order of params.yaml; ValueError if they are not those listed,
+    but for those of methods that do not fit a run."""
     where = EVALUATED / task / "trials.csv"
     found = {trial_key(trial): trial for trial in trials}
     tuning = params.finetune
     budgets = [str(budget) for budget in tuning.label_budgets]
+    misfits = {(each.run, each.method) for each in skipped}
     listed = [
-        (task, *key) for key in product(params.pretrain, tuning.methods, budgets, tuning.seeds)
+        (task, *key)
+        for key in product(params.pretrain, tuning.methods, budgets, tuning.seeds)
+        if key[:2] not in misfits
     ]
     fitted = {trial.run for trial in trials} - set(params.pretrain)
     listed += [

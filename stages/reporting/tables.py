@@ -85,7 +85,8 @@ class Score:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows are runs and then baselines; a score is missing where a baseline does not fit."""
+    """Rows are runs and then baselines; a score is missing where a baseline or a method does not
+    fit."""
 
     columns: list[str]
     rows: list[tuple[str, str, list[Score | None]]]  # kind ("run" or "baseline"), name, scores
@@ -178,7 +179,7 @@ def cost_rows(results: Results) -> list[dict[str, str]]:
                 for t in trials
                 if t.method == method
             ]
-            row[f"a trial of {method}"] = seconds(_mean(taken))
+            row[f"a trial of {method}"] = seconds(_mean(taken)) if taken else "\N{EN DASH}"
         rows.append(row)
     return rows
 

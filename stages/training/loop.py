@@ -6,8 +6,9 @@ a sum over targets divided by their number in the whole step, so micro-batches c
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -78,14 +79,16 @@ def train(
     num_steps: int,
     seed: int,
     device: Device,
+    frozen: Callable[[int], Iterable[nn.Parameter]] = lambda step: (),
     after_step: Callable[[Step], dict[str, float]] = lambda step: {},
     resumable: Resumable | None = None,
     description: str | None = None,
 ) -> list[dict[str, float]]:
     """Train ``model``, a Headed one, in place; returns its history, one row per step.
 
-    ``after_step`` may add columns to a row (a validation loss). With ``resumable`` the state is
-    saved from time to time and training goes on from what an interrupted process left.
+    What is ``frozen`` in a step, counted from 0, is left as it is. ``after_step`` may add columns
+    to a row (a validation loss). With ``resumable`` the state is saved from time to time and
+    training goes on from what an interrupted process left.
     """
     optimizer = AdamW(model, weight_decay=schedule.weight_decay)
     start, history = resumable.load(model, optimizer) if resumable else (0, [])
@@ -101,11 +104,13 @@ def train(
         lr = schedule.lr * lr_factor(
             step, num_steps, warmup_fraction=schedule.warmup_fraction, decay=schedule.decay
         )
-        loss = accumulate(model, criterion, micro_batches, device)
+        with _without_gradients(frozen(step)):
+            loss = accumulate(model, criterion, micro_batches, device)
         nn.utils.clip_grad_norm_(model.parameters(), schedule.max_grad_norm)
         optimizer.step(lr=lr)
 
-        # A backward pass takes twice the operations of the forward pass.
+        # A backward pass takes twice the operations of the forward pass where all weights train,
+        # and less where some are frozen: what is counted then is the most that it can be.
         flops = sum(
             3 * criterion.flops(model, batch) + criterion.frozen_flops(batch)
             for batch in micro_batches
@@ -119,6 +124,19 @@ def train(
             saved = time.monotonic()
     progress.close()
     return history
+
+
+@contextmanager
+def _without_gradients(weights: Iterable[nn.Parameter]) -> Iterator[None]:
+    """The optimiser leaves a weight that has no gradient as it is, bit for bit."""
+    weights = list(weights)
+    for weight in weights:
+        weight.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for weight in weights:
+            weight.requires_grad_(True)
 
 
 def accumulate(

@@ -1,18 +1,29 @@
-"""Methods: what trains, and that nothing else changes."""
+"""Methods: what trains, that nothing else changes, and what it costs."""
 
 import copy
+from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from stages.components import build, component_class, names
 from stages.models._heads import Headed, initialise_head
+from stages.models.hub import Hub
+from stages.seeding import torch_stream
 from stages.tasks.classification import Classification
 from stages.tasks.tagging import Tagging
+from stages.text.batch import Batch
+from stages.training.checkpoint import save_weights
 from stages.training.device import Device
 from stages.training.finetuning import FinetuningData
 from stages.training.loop import mean_loss, train
-from tests.small import ARCHITECTURES, small_model, small_tokenizer
+from tests.small import ARCHITECTURES, TRANSFORMERS, small_model, small_tokenizer
+from tests.small_hub import checkpoint, revision_of
 from tests.training.test_loop import SCHEDULE
 
 CPU = Device("cpu", "float32", compile=False, threads=1)
@@ -35,71 +46,404 @@ TRAINING = [
     if vars(component_class("methods", name, where="")).get("trains", True)
 ]
 TASKS = {"classification": (Classification, ["a", "b"]), "tagging": (Tagging, ["B", "O"])}
+PUBLIC = ("bert", "gpt2", "t5")
+SMALL: dict[str, dict[str, Any]] = {
+    "adapter": {"bottleneck": 4},
+    "lora": {"rank": 2, "alpha": 2.0, "targets": "all"},
+    "prompt": {"num_prompt_tokens": 3},
+    "prefix": {"num_prefix_tokens": 3},
+}
+ADDING = ("adapter", "lora", "prompt", "prefix")
+# What does not fit, and why.
+REFUSED = {
+    **{
+        (method, "bilstm"): "fits encoder, decoder, encoder_decoder, not bilstm"
+        for method in ADDING
+    },
+    **{("prefix", name): "fits our own transformers, not public checkpoints" for name in PUBLIC},
+    ("bitfit", "t5"): "trains biases and this model has none",
+}
+FITTING = [
+    (architecture, method)
+    for architecture in (*ARCHITECTURES, *PUBLIC)
+    for method in TRAINING
+    if (method, architecture) not in REFUSED
+]
 
 
-def prepared(architecture: str, task_name: str, method_name: str):
+def backbone_of(architecture: str, **settings: Any) -> tuple[Any, Any]:
+    """A small model for tokens, ours or a public checkpoint, and its tokenizer.
+
+    A transformer's matrices are larger than they begin with, as those of one that has learnt are:
+    else its states hardly depend on anything but the token, and little can be made of it frozen.
+    """
+    if architecture in PUBLIC:
+        return copy.deepcopy(published(architecture))
+    model = small_model(architecture, **settings).for_tokens()
+    return (model if architecture == "bilstm" else grown(model)), small_tokenizer()
+
+
+@cache
+def published(family: str) -> tuple[Any, Any]:
+    folder = checkpoint(family)
+    tokenizer = Hub.tokenizer_of({"path": str(folder), "revision": ""}, folder)
+    entry = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
+    model = build("models", entry, tokenizer.vocab_size, where="model")
+    model.initialise(generator=torch.Generator())
+    return grown(model.for_tokens()), tokenizer
+
+
+@torch.no_grad()
+def grown(model: torch.nn.Module) -> torch.nn.Module:
+    for weight in model.parameters():
+        if weight.dim() >= 2:
+            weight.mul_(6)
+    return model
+
+
+def method_of(name: str, **settings: Any) -> Any:
+    return build("methods", {"name": name, **(SMALL.get(name, {}) | settings)}, where="method")
+
+
+def applied(architecture: str, method: Any, task_name: str = "classification", **settings: Any):
     cls, labels = TASKS[task_name]
-    task = cls(labels, small_tokenizer(), 32, dropout=0.0)
-    backbone = small_model(architecture).for_tokens()
+    backbone, tokenizer = backbone_of(architecture, **settings)
+    task = cls(labels, tokenizer, 32, dropout=0.0)
     head = task.head(backbone)
-    initialise_head(head, generator=torch.Generator().manual_seed(1))
+    initialise_head(head, generator=torch_stream(1, "head"))
     model = Headed(backbone, head)
-    method = build("methods", {"name": method_name}, where="method")
-    method.apply(model, generator=torch.Generator().manual_seed(2))
+    method.apply(model, generator=torch_stream(2, "method"))
     examples = task.encode(ROWS)
     method.before_training(model, [task.collate(examples, rngs=[])])
     return task, model, examples
 
 
-@pytest.mark.parametrize("method", TRAINING)
-@pytest.mark.parametrize("task_name", TASKS)
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_every_method_fits_a_small_set_and_changes_what_it_says(
-    architecture, task_name, method
+def trained_names(model: torch.nn.Module) -> set[str]:
+    return {name for name, weight in model.named_parameters() if weight.requires_grad}
+
+
+def num_trained(model: torch.nn.Module) -> int:
+    return sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+
+
+def check_fit(
+    task: Any,
+    model: Headed,
+    examples: list[Any],
+    method: Any,
+    *,
+    num_steps: int = 40,
+    lr: float = 1.5e-2,
 ) -> None:
-    task, model, examples = prepared(architecture, task_name, method)
-    before = copy.deepcopy(model.state_dict())
-    trained = {name for name, p in model.named_parameters() if p.requires_grad}
-    data = FinetuningData(examples, task, batch_examples=6, seed=1)
+    """The loss falls, and all that trains changes and nothing else."""
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    trained = trained_names(model)
+    data = FinetuningData(examples, task, batch_examples=len(examples), seed=1)
     batches = data.micro_batches(0)
     first = mean_loss(model, task, batches, CPU)
-    train(model, task, data, SCHEDULE, num_steps=60, seed=1, device=CPU)
-    assert mean_loss(model, task, batches, CPU) < (0.9 if method == "linear_probe" else 0.3) * first
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, before[name]) != (name in trained), name
+    train(
+        model,
+        task,
+        data,
+        SCHEDULE.model_copy(update={"lr": lr}),
+        num_steps=num_steps,
+        seed=1,
+        device=CPU,
+        frozen=lambda step: method.frozen(model, step // 10),
+    )
+    assert mean_loss(model, task, batches, CPU) < 0.8 * first
+    for name, weight in model.named_parameters():
+        assert torch.equal(weight, before[name]) != (name in trained), name
 
 
-def test_full_trains_all_and_a_probe_the_head_alone() -> None:
-    _, full, _ = prepared("encoder", "classification", "full")
-    _, probe, _ = prepared("encoder", "classification", "linear_probe")
-    assert all(p.requires_grad for p in full.parameters())
-    names_of = {n for n, p in probe.named_parameters() if p.requires_grad}
-    assert names_of == {"head.linear.weight", "head.linear.bias"}
+@pytest.mark.parametrize(("architecture", "name"), FITTING)
+def test_every_method_fits_a_small_set_and_changes_what_it_says(architecture, name) -> None:
+    method = method_of(name)
+    task, model, examples = applied(architecture, method)
+    assert method.misfit(backbone_of(architecture)[0]) is None
+    slow = {"num_steps": 60, "lr": 3e-2} if name == "prompt" else {}
+    check_fit(task, model, examples, method, **slow)
+    predicted = task.predict(model.eval(), task.collate(examples, rngs=[]), examples)
+    right = sum(one == row["label"] for one, row in zip(predicted, ROWS, strict=True))
+    assert right >= len(ROWS) - 1  # of two classes
 
 
-def test_remembered_states_are_those_of_the_backbone() -> None:
-    """Looked up in another order and with other padding than they were computed in."""
-    task, model, examples = prepared("encoder", "classification", "linear_probe")
+@pytest.mark.parametrize("name", ["lora", "prompt", "prefix", "linear_probe"])
+def test_what_is_added_is_not_taken_for_tokens_that_have_tags(name) -> None:
+    method = method_of(name)
+    check_fit(*applied("encoder", method, "tagging"), method)
+
+
+@pytest.mark.parametrize(("name", "architecture"), REFUSED)
+def test_what_does_not_fit_says_why(name, architecture) -> None:
+    reason = method_of(name).misfit(backbone_of(architecture)[0])
+    assert reason is not None and REFUSED[name, architecture] in reason
+
+
+def test_bitfit_says_how_our_own_models_get_biases() -> None:
+    assert "model.bias" in method_of("bitfit").misfit(small_model("encoder", bias=False))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("adapter", {"bottleneck": 0}, "method: bottleneck must be at least 1, not 0"),
+        ("lora", {"rank": 0}, "method: rank must be at least 1, not 0"),
+        ("lora", {"alpha": 0.0}, "method: alpha must be more than 0"),
+        ("lora", {"targets": "ffn"}, "method.targets: input should be 'attention' or 'all'"),
+        ("prompt", {"num_prompt_tokens": 0}, "method: num_prompt_tokens must be at least 1"),
+        ("prefix", {"num_prefix_tokens": 0}, "method: num_prefix_tokens must be at least 1"),
+        ("prefix", {"reparametrisation_width": -1}, "reparametrisation_width must be at least 0"),
+        ("gradual_unfreezing", {"blocks_per_epoch": 0}, "blocks_per_epoch must be at least 1"),
+        ("linear_probe", {"layers": "first"}, "method.layers: input should be 'last' or 'mix'"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(name, settings, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        method_of(name, **settings)
+
+
+@pytest.mark.parametrize("name", ["adapter", "lora", "bitfit", "gradual_unfreezing", "full"])
+@pytest.mark.parametrize("architecture", [*TRANSFORMERS, *PUBLIC])
+def test_at_the_start_the_model_is_the_pretrained_one(architecture, name) -> None:
+    backbone, _ = backbone_of(architecture)
+    if method_of(name).misfit(backbone):
+        return
+    task, model, examples = applied(architecture, method_of(name))
+    batch = task.collate(examples, rngs=[])
+    with torch.no_grad():
+        assert torch.equal(model.backbone.eval()(batch), backbone.eval()(batch))
+
+
+HEAD = 32 * 2 + 2
+NUM_TRAINED = [  # of an encoder of d_model 32, 2 blocks and d_ff 64
+    ("lora", {"targets": "attention"}, 2 * 2 * ((32 + 32) + (32 + 64) + (32 + 32))),
+    ("lora", {}, 2 * 2 * ((32 + 32) + (32 + 64) + (32 + 32) + (32 + 64) + (64 + 32))),
+    ("adapter", {"train_norms": False}, 4 * (2 * 32 * 4 + 4 + 32)),
+    ("adapter", {}, 4 * (2 * 32 * 4 + 4 + 32) + 5 * 2 * 32),
+    ("prompt", {}, 3 * 32),
+    ("prefix", {}, 2 * 3 * 2 * 32),
+    ("prefix", {"reparametrisation_width": 5}, 3 * 32 + 32 * 5 + 5 + 2 * (5 * 64 + 64)),
+    ("bitfit", {}, 2 * (32 + 64 + 32 + 64 + 32 + 2 * 32) + 32),
+    ("linear_probe", {}, 0),
+    ("linear_probe", {"layers": "mix"}, 3 + 1),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "number"), NUM_TRAINED)
+def test_the_number_of_trained_weights_is_that_of_the_papers(name, settings, number) -> None:
+    _, model, _ = applied("encoder", method_of(name, **settings))
+    assert num_trained(model) == number + HEAD
+
+
+@pytest.mark.parametrize("architecture", [*TRANSFORMERS, *PUBLIC])
+def test_flops_are_what_torch_counts_with_what_is_added(architecture) -> None:
+    for name, settings in (*((n, {}) for n in ADDING), ("prefix", {"reparametrisation_width": 5})):
+        if (name, architecture) in REFUSED:
+            continue
+        task, model, _ = applied(architecture, method_of(name, **settings))
+        batch = task.collate(task.encode(ROWS[:1] * 3), rngs=[])  # nothing is padded
+        with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+            model.backbone(batch)
+        counted = counter.get_total_flops()
+        assert model.backbone.flops(batch) == pytest.approx(counted, rel=0.02), name
+
+
+@pytest.mark.parametrize(("architecture", "name"), FITTING)
+def test_a_trial_is_its_backbone_the_method_and_the_stored_weights(
+    architecture, name, tmp_path
+) -> None:
+    task, model, examples = applied(architecture, method_of(name))
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.requires_grad:
+                weight.normal_(0, 0.1, generator=torch_stream(3))
+    save_weights(model, tmp_path / "trial.safetensors", trained_only=True)
+
+    _, again, _ = applied(architecture, method_of(name))
+    stored = load_file(tmp_path / "trial.safetensors")
+    assert stored.keys() == trained_names(again)
+    again.load_state_dict(stored, strict=False)
+    batch = task.collate(examples, rngs=[])
+    one, other = (task.loss(each.eval(), batch)["classification"][1] for each in (model, again))
+    assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["adapter", "lora", "prompt", "prefix", "bitfit"])
+def test_what_is_added_learns_by_itself(name) -> None:
+    """With a head that is drawn and stays so."""
+    method = method_of(name)
+    task, model, examples = applied("encoder", method)
+    with torch.no_grad():
+        model.head.linear.weight.normal_(0, 0.5, generator=torch_stream(1))
+    model.head.requires_grad_(False)
+    check_fit(task, model, examples, method, num_steps=60, lr=3e-2)
+
+
+def test_full_trains_all() -> None:
+    _, full, _ = applied("encoder", method_of("full"))
+    assert all(weight.requires_grad for weight in full.parameters())
+
+
+# Prompt and prefix --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("architecture", [*TRANSFORMERS, *PUBLIC])
+def test_a_prompt_is_at_the_start_the_tokens_it_was_drawn_from(architecture) -> None:
+    """The states are those of the text behind these tokens, whatever is padded."""
+    settings = {"positions": "learned", "max_positions": 16} if architecture == "encoder" else {}
+    task, model, examples = applied(architecture, method_of("prompt"), **settings)
+    batch = task.collate(examples, rngs=[])
+    prompted = model.backbone.eval()(batch)
+    assert prompted.shape[:2] == batch.input_ids.shape
+
+    plain, _ = backbone_of(architecture, **settings)
+    size = plain.token_embedding.weight.shape[0]
+    drawn = torch.randint(size, (3,), generator=torch_stream(2, "method"))
+    both = replace(
+        batch,
+        input_ids=torch.cat([drawn.expand(len(examples), 3), batch.input_ids], dim=1),
+        document_ids=torch.nn.functional.pad(batch.document_ids, (3, 0), value=1),
+    )
+    real = (batch.document_ids > 0).unsqueeze(-1)
+    expected = plain.eval()(both)[:, 3:]
+    torch.testing.assert_close(prompted * real, expected * real, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("architecture", [*TRANSFORMERS, *PUBLIC])
+def test_every_state_depends_on_the_prompt(architecture) -> None:
+    task, model, examples = applied(architecture, method_of("prompt"))
+    batch = task.collate(examples[:1], rngs=[])
+    before = model.backbone.eval()(batch)
+    (name,) = trained_names(model) - {"head.linear.weight", "head.linear.bias"}
+    with torch.no_grad():
+        model.get_parameter(name).add_(torch.randn(32, generator=torch_stream(1)))
+    assert (model.backbone(batch) != before).any(dim=-1).all()
+
+
+@pytest.mark.parametrize("architecture", ["encoder", "decoder"])
+@pytest.mark.parametrize("positions", ["none", "relative"])
+def test_a_prefix_is_at_the_start_tokens_before_the_text(architecture, positions) -> None:
+    """In the first layer, where they have read nothing else, and if they are at no position. With
+    relative positions the text's own distances stay as they are."""
+    settings = {"positions": positions, "num_layers": 1}
+    task, model, examples = applied(architecture, method_of("prefix"), **settings)
+    batch = task.collate(examples, rngs=[])
+    plain, _ = backbone_of(architecture, **settings)
+    if positions == "relative":  # a bias of 0 is no position
+        for backbone in (plain, model.backbone):
+            torch.nn.init.zeros_(backbone.stack.relative.table.weight)
+    ids = torch.randint(plain.vocab_size, (3, 1), generator=torch_stream(2, "method"))
+    both = replace(
+        batch,
+        input_ids=torch.cat([ids.T.expand(len(examples), 3), batch.input_ids], dim=1),
+        document_ids=torch.nn.functional.pad(batch.document_ids, (3, 0), value=1),
+    )
+    real = (batch.document_ids > 0).unsqueeze(-1)
+    expected, found = plain.eval()(both)[:, 3:], model.backbone.eval()(batch)
+    torch.testing.assert_close(found * real, expected * real, atol=1e-5, rtol=1e-4)
+
+
+def test_a_prefix_does_not_let_a_decoder_look_ahead() -> None:
+    _, model, _ = applied("decoder", method_of("prefix"))
+    ids = torch.tensor([[7, 8, 9, 10], [7, 8, 9, 11]])
+    batch = Batch(input_ids=ids, document_ids=torch.ones_like(ids), num_targets={})
+    one, other = model.backbone.eval()(batch)
+    torch.testing.assert_close(one[:3], other[:3])
+    assert not torch.allclose(one[3], other[3])
+
+
+# Gradual unfreezing -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("architecture", [*ARCHITECTURES, *PUBLIC])
+def test_gradual_unfreezing_goes_from_the_head_down(architecture) -> None:
+    """An epoch is two steps here: head, the upper block, and in the end everything."""
+    method = method_of("gradual_unfreezing")
+    task, model, examples = applied(architecture, method)
+    lower, upper = model.backbone.blocks
+    own = list(model.head.parameters())
+    own += [] if model.backbone.mix is None else list(model.backbone.mix.parameters())
+    expected = [own, [*own, *upper.parameters()], list(model.parameters())]
+
+    seen: list[set[int]] = []
+    weights = list(model.parameters())
+    before = [weight.detach().clone() for weight in weights]
+
+    def after_step(step: Any) -> dict[str, float]:
+        if step.step % 2 == 0:
+            pairs = zip(weights, before, strict=True)
+            seen.append({id(weight) for weight, old in pairs if not torch.equal(weight, old)})
+        return {}
+
+    train(
+        model,
+        task,
+        FinetuningData(examples, task, batch_examples=3, seed=1),
+        SCHEDULE,
+        num_steps=6,
+        seed=1,
+        device=CPU,
+        frozen=lambda step: method.frozen(model, step // 2),
+        after_step=after_step,
+    )
+    assert seen == [{id(weight) for weight in group} for group in expected]
+    assert all(weight.requires_grad for weight in weights)  # what is stored
+    assert not {id(weight) for weight in lower.parameters()} & seen[1]
+
+
+def test_without_a_head_the_upper_block_trains_in_the_first_epoch() -> None:
+    method, backbone = method_of("gradual_unfreezing"), small_model("decoder")
+    model = Headed(backbone, torch.nn.Identity())
+    waiting = {id(weight) for weight in method.frozen(model, 0)}
+    upper = {id(weight) for weight in backbone.blocks[-1].parameters()}
+    assert waiting | upper == {id(weight) for weight in model.parameters()}
+    assert not waiting & upper
+
+
+# The probe ----------------------------------------------------------------------------------------
+
+
+def test_a_probe_of_elmo_learns_the_mix_of_layers() -> None:
+    _, model, _ = applied("bilstm", method_of("linear_probe"))
+    mix = {"backbone.backbone.mix.s", "backbone.backbone.mix.gamma"}
+    assert trained_names(model) == {"head.linear.weight", "head.linear.bias", *mix}
+
+
+@pytest.mark.parametrize("architecture", [*ARCHITECTURES, "bert"])
+@pytest.mark.parametrize("layers", ["last", "mix"])
+def test_remembered_states_are_those_of_the_backbone(architecture, layers) -> None:
+    """Looked up in another order and with other padding than they were computed in, or computed
+    for examples that are new."""
+    method = method_of("linear_probe", layers=layers)
+    task, model, examples = applied(architecture, method)
+    mix = model.backbone.mix or model.backbone.backbone.mix
+    if mix is not None:
+        with torch.no_grad():
+            mix.s.normal_(generator=torch_stream(1))
     batch = task.collate([examples[3], examples[0]], rngs=[])
     remembered = model.backbone(batch)
-    computed = model.backbone.backbone.eval()(batch)
+    new = model.backbone(replace(batch, example_ids=["new", "newer"]))
+    backbone = model.backbone.backbone.eval()
+    if model.backbone.mix is not None:
+        h = backbone.layers(batch)
+        assert len(h) == backbone.num_layers + 1
+        assert torch.equal(h[-1], backbone(batch))
+        computed = model.backbone.mix(torch.nn.functional.layer_norm(h, h.shape[-1:]))
+    else:
+        computed = backbone(batch)
     real = (batch.document_ids > 0).unsqueeze(-1)
-    torch.testing.assert_close(remembered * real, computed * real, atol=1e-5, rtol=1e-4)
+    for states in (remembered, new):
+        torch.testing.assert_close(states * real, computed * real, atol=1e-5, rtol=1e-4)
 
 
-def test_the_backbone_of_a_probe_is_asked_once() -> None:
-    task, model, examples = prepared("encoder", "classification", "linear_probe")
+@pytest.mark.parametrize("layers", ["last", "mix"])
+def test_the_backbone_of_a_probe_is_asked_once(layers) -> None:
+    task, model, examples = applied("encoder", method_of("linear_probe", layers=layers))
 
     def refuse(batch):
         raise AssertionError("asked again")
 
     model.backbone.backbone.forward = refuse
-    train(
-        model,
-        task,
-        FinetuningData(examples, task, batch_examples=2, seed=1),
-        SCHEDULE,
-        num_steps=6,
-        seed=1,
-        device=CPU,
-    )
+    data = FinetuningData(examples, task, batch_examples=2, seed=1)
+    train(model, task, data, SCHEDULE, num_steps=6, seed=1, device=CPU)

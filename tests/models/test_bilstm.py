@@ -70,8 +70,8 @@ def test_a_state_is_the_weighted_sum_of_the_layers() -> None:
     h = model.layers(batch)
     torch.testing.assert_close(model(batch), h.mean(dim=0))
     with torch.no_grad():
-        model.s.copy_(torch.tensor([1.0, 2.0, 3.0]).log())
-        model.gamma.fill_(4.0)
+        model.mix.s.copy_(torch.tensor([1.0, 2.0, 3.0]).log())
+        model.mix.gamma.fill_(4.0)
     torch.testing.assert_close(model(batch), 4 * (h[0] + 2 * h[1] + 3 * h[2]) / 6)
     embedded = model.embedding(batch.input_ids)
     assert torch.equal(h[0], torch.cat([embedded, embedded], dim=-1))

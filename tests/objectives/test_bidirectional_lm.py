@@ -87,7 +87,7 @@ def test_it_trains_every_weight_but_the_mix_of_a_task() -> None:
     assert isinstance(loss, torch.Tensor)
     loss.backward()
     without = {name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()}
-    assert without == {"s", "gamma"}
+    assert without == {"mix.s", "mix.gamma"}
 
 
 class Fixed:

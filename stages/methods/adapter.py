@@ -1,0 +1,84 @@
+"""Adapters: small bottleneck layers inside a frozen backbone (Houlsby et al. 2019)."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from stages.methods._additions import (
+    TRANSFORMERS,
+    Addition,
+    count_additions,
+    drawn,
+    freeze_backbone,
+    sub_layers,
+    weights_of_states,
+)
+from stages.methods._method import Method
+from stages.models._backbone import Backbone
+from stages.models._heads import Headed
+
+STD = 0.01  # the paper's, section 3.6
+
+
+class Adapter(Method):
+    """After each sub-layer of every block, behind its last linear layer and before the residual is
+    added: h + W_up gelu(W_down h), ``bottleneck`` wide (section 2.1).
+
+    With ``train_norms`` the scales and biases of norms train, too, as in the paper. Unlike the
+    paper's, W_up begins at zero, so that the model is exactly the pretrained one at the start, and
+    the adapter stands before the sub-layer's dropout.
+
+    Raises ValueError for a bottleneck below 1.
+    """
+
+    architectures = TRANSFORMERS
+
+    def __init__(self, *, bottleneck: int = 64, train_norms: bool = True) -> None:
+        if bottleneck < 1:
+            raise ValueError(f"bottleneck must be at least 1, not {bottleneck}")
+        self.bottleneck, self.train_norms = bottleneck, train_norms
+
+    def misfit(self, backbone: Backbone) -> str | None:
+        if fault := super().misfit(backbone):
+            return fault
+        for block in backbone.blocks:
+            widths = [sub_layer.linears[-1].outputs for sub_layer in sub_layers(block)]
+            if len(widths) < 2 or set(widths) != {backbone.d_model}:
+                return "finds no sub-layers in the blocks of this model; full and bitfit need none"
+        return None
+
+    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
+        freeze_backbone(model)
+        if self.train_norms:
+            used = {id(weight) for _, weight in weights_of_states(model.backbone)}
+            for module in model.backbone.modules():
+                if "Norm" in type(module).__name__:  # transformers has many kinds
+                    for weight in module.parameters(recurse=False):
+                        weight.requires_grad_(id(weight) in used)
+        for block in model.backbone.blocks:
+            for sub_layer in sub_layers(block):
+                last = sub_layer.linears[-1]
+                last.module.adapter = _Bottleneck(
+                    last.outputs, self.bottleneck, generator=generator
+                )
+                last.module.register_forward_hook(_adapt)
+        count_additions(model.backbone)
+
+
+class _Bottleneck(Addition):
+    def __init__(self, d_model: int, width: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.down = drawn(width, d_model, std=STD, generator=generator)
+        self.down_bias = nn.Parameter(torch.zeros(width))
+        self.up = nn.Parameter(torch.zeros(d_model, width))
+        self.up_bias = nn.Parameter(torch.zeros(d_model))
+        self.flops_per_token = 4 * d_model * width
+
+    def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+        inner = F.gelu(F.linear(states, self.down, self.down_bias))
+        return states + F.linear(inner, self.up, self.up_bias)
+
+
+def _adapt(linear: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    return linear.get_submodule("adapter")(output)

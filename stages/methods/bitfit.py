@@ -1,0 +1,28 @@
+"""BitFit: the biases and the head train, nothing else (Ben Zaken et al. 2021)."""
+
+import torch
+
+from stages.methods._additions import freeze_backbone, weights_of_states
+from stages.methods._method import Method
+from stages.models._backbone import Backbone
+from stages.models._heads import Headed
+
+
+class BitFit(Method):
+    """All biases: of linear layers, of norms and of LSTMs' gates."""
+
+    def misfit(self, backbone: Backbone) -> str | None:
+        if any(_is_bias(name) for name, _ in weights_of_states(backbone)):
+            return None
+        return "trains biases and this model has none (model.bias: true gives our own models some)"
+
+    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
+        freeze_backbone(model)
+        for name, weight in weights_of_states(model.backbone):
+            if _is_bias(name):
+                weight.requires_grad_(True)
+
+
+def _is_bias(name: str) -> bool:
+    """``query.bias``, and ``bias_ih_l0`` of torch's LSTMs."""
+    return name.rpartition(".")[2].startswith("bias")

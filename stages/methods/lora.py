@@ -1,0 +1,98 @@
+"""LoRA: low-rank updates of a frozen backbone's linear layers (Hu et al. 2021)."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from stages.methods._additions import (
+    TRANSFORMERS,
+    Addition,
+    count_additions,
+    drawn,
+    freeze_backbone,
+    sub_layers,
+)
+from stages.methods._method import Method
+from stages.models._backbone import Backbone
+from stages.models._heads import Headed
+
+
+class LoRA(Method):
+    """W x becomes W x + alpha / rank * B A dropout(x) (section 4.1), in the blocks' attention or in
+    all of their linear layers. B begins at zero: the model is the pretrained one at the start.
+
+    Where a model computes several projections by one layer (ours keys and values, GPT-2 queries as
+    well), they share one A. Unlike in the paper, whose updates are of queries and values alone,
+    ``attention`` is all of its projections.
+
+    Raises ValueError for values that make no sense.
+    """
+
+    architectures = TRANSFORMERS
+
+    def __init__(
+        self,
+        *,
+        rank: int = 8,
+        alpha: float = 16.0,
+        dropout: float = 0.0,
+        targets: Literal["attention", "all"] = "attention",
+    ) -> None:
+        if rank < 1:
+            raise ValueError(f"rank must be at least 1, not {rank}")
+        if alpha <= 0:
+            raise ValueError(f"alpha must be more than 0, not {alpha}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be in [0, 1), not {dropout}")
+        self.rank, self.scale, self.dropout, self.targets = rank, alpha / rank, dropout, targets
+
+    def misfit(self, backbone: Backbone) -> str | None:
+        if fault := super().misfit(backbone):
+            return fault
+        found = [s for block in backbone.blocks for s in sub_layers(block) if s.is_attention]
+        return None if found else "finds no attention in the blocks of this model"
+
+    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
+        freeze_backbone(model)
+        for block in model.backbone.blocks:
+            for sub_layer in sub_layers(block):
+                if sub_layer.is_attention or self.targets == "all":
+                    for linear in sub_layer.linears:
+                        linear.module.lora = _LowRank(
+                            linear.inputs,
+                            linear.outputs,
+                            rank=self.rank,
+                            scale=self.scale,
+                            dropout=self.dropout,
+                            generator=generator,
+                        )
+                        linear.module.register_forward_hook(_update)
+        count_additions(model.backbone)
+
+
+class _LowRank(Addition):
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        rank: int,
+        scale: float,
+        dropout: float,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.a = drawn(rank, inputs, std=inputs**-0.5, generator=generator)
+        self.b = nn.Parameter(torch.zeros(outputs, rank))
+        self.scale, self.dropout = scale, nn.Dropout(dropout)
+        self.flops_per_token = 2 * rank * (inputs + outputs)
+
+    def forward(self, x: Float[Tensor, "*N inputs"]) -> Float[Tensor, "*N outputs"]:
+        return self.scale * F.linear(F.linear(self.dropout(x), self.a), self.b)
+
+
+def _update(linear: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+    return output + linear.get_submodule("lora")(inputs[0])

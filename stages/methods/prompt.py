@@ -1,0 +1,93 @@
+"""Prompt tuning: learnt vectors before the embeddings of a frozen model's input (Lester et al.
+2021)."""
+
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from stages.methods._additions import TRANSFORMERS, change_flops, freeze_backbone
+from stages.methods._method import Method
+from stages.models._backbone import Backbone
+from stages.models._heads import Headed
+from stages.text.batch import Batch
+
+
+class Prompt(Method):
+    """``num_prompt_tokens`` vectors, the first of every input, which begin as the embeddings of
+    tokens drawn from the vocabulary (section 2.1).
+
+    The backbone reads them as it reads tokens: they have positions, and a decoder's tokens see them
+    all. The states it gives are those of the tokens alone, so that no head, pooling or tag takes
+    the prompt for text.
+
+    Raises ValueError for fewer than one.
+    """
+
+    architectures = TRANSFORMERS
+    states_only = True
+
+    def __init__(self, *, num_prompt_tokens: int = 20) -> None:
+        if num_prompt_tokens < 1:
+            raise ValueError(f"num_prompt_tokens must be at least 1, not {num_prompt_tokens}")
+        self.num_added_tokens = num_prompt_tokens
+
+    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
+        freeze_backbone(model)
+        backbone: Backbone = model.backbone
+        table = backbone.token_embedding
+        prompted = _PromptedEmbedding(table, self.num_added_tokens, generator=generator)
+        for module in [*backbone.modules()]:
+            for name, child in module.named_children():
+                if child is table and module is not prompted:
+                    setattr(module, name, prompted)
+
+        def before(module: nn.Module, inputs: tuple[Batch]) -> tuple[Batch]:
+            return (_after_prompt(inputs[0], prompted.ids),)
+
+        def after(module: nn.Module, inputs: tuple[Batch], states: Tensor) -> Tensor:
+            return states[:, len(prompted.ids) :]
+
+        backbone.register_forward_pre_hook(before)
+        backbone.register_forward_hook(after)
+        change_flops(backbone, lambda flops, batch: flops(_after_prompt(batch, prompted.ids)))
+
+
+def _after_prompt(batch: Batch, prompt: range) -> Batch:
+    """The batch with the ids of the prompt before each row, in its document."""
+    assert batch.document_ids.max() <= 1, "one document in a row"
+    length = len(prompt)
+    ids = torch.tensor(prompt, device=batch.input_ids.device).expand(len(batch.input_ids), -1)
+    segments, visible = batch.segment_ids, batch.visible
+    return replace(
+        batch,
+        input_ids=torch.cat([ids, batch.input_ids], dim=1),
+        document_ids=F.pad(batch.document_ids, (length, 0), value=1),
+        segment_ids=None if segments is None else F.pad(segments, (length, 0), value=0),
+        visible=None if visible is None else F.pad(visible, (length, 0), value=True),
+    )
+
+
+class _PromptedEmbedding(nn.Module):
+    """A frozen table of tokens and, at the ids behind its own, the prompt."""
+
+    def __init__(self, table: nn.Module, length: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.table = table
+        num_tokens = len(table.get_parameter("weight"))
+        self.ids = range(num_tokens, num_tokens + length)
+        drawn = torch.randint(num_tokens, (length,), generator=generator)
+        self.prompt = nn.Parameter(table(drawn).detach().clone())
+
+    @property
+    def weight(self) -> Float[Tensor, "V D"]:
+        """The tokens', which the logits of the vocabulary come from, too."""
+        return self.table.get_parameter("weight")
+
+    def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        index = ids - self.ids[0]
+        is_prompt = index >= 0
+        tokens = self.table(ids.masked_fill(is_prompt, 0))
+        return torch.where(is_prompt[..., None], self.prompt[index.clamp(min=0)], tokens)
