@@ -106,6 +106,7 @@ def main(params: Params, key: str) -> None:
                 "num_layers": backbone.num_layers,
                 "objective": run.learnt[0],
                 "corpus": run.learnt[1],
+                "sees_prefix": objective.sees_prefix,
                 # A public checkpoint is built anew from this folder, which has all that it needs.
                 "model": run.model | ({"path": str(PRETRAINED / key)} if run.is_public else {}),
                 "settings": settings,

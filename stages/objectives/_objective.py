@@ -29,6 +29,7 @@ class Objective(ABC):
 
     architectures: ClassVar[tuple[str, ...]]  # those it fits
     trains: ClassVar[bool] = True
+    sees_prefix: ClassVar[bool] = False  # a decoder sees a prefix in both directions
     has_teacher: ClassVar[bool] = False  # then the run's parent teaches and is not gone on from
     compares_documents: bool = False  # then each row comes with another, ``Row.other``
 

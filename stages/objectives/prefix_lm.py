@@ -23,6 +23,7 @@ class PrefixLM(Objective):
     """
 
     architectures = ("decoder",)
+    sees_prefix = True
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
         splits = [_split(row, rng=rng) for row, rng in zip(examples, rngs, strict=True)]
