@@ -64,6 +64,7 @@ def find_faults(params: Params) -> Iterator[str]:
     for key, method in params.finetune.methods.items():
         where = f"finetune.methods.{key}.method"
         yield from _fault_of(lambda m=method, w=where: build("methods", m.method, where=w))
+    yield from _headless_faults(params)
     for name in ("label_budgets", "seeds"):
         values = getattr(params.finetune, name)
         if len(set(values)) < len(values):
@@ -163,6 +164,7 @@ def _model_faults(params: Params, run: Run, vocab_size: int, where: str) -> Iter
     except ValueError as error:
         yield str(error)
         return
+    yield from _writing_faults(params, model, where)
     if model.max_positions is None:
         return
     lengths = {"finetune.max_tokens": params.finetune.max_tokens}
@@ -174,6 +176,45 @@ def _model_faults(params: Params, run: Run, vocab_size: int, where: str) -> Iter
                 f"{setting}: {length} is more than {where}.model.max_positions, "
                 f"{model.max_positions}"
             )
+
+
+def _writing_faults(params: Params, model: Backbone, where: str) -> Iterator[str]:
+    """Of tasks whose answers are written, which every run is fine-tuned on."""
+    for key, task in params.tasks.items():
+        here = f"tasks.{key}.task"
+        try:
+            kind: Any = component_class("tasks", _name(task.task), where=here)
+            settings = _check("tasks", task.task, here)
+        except ValueError:  # which is said where it stands
+            continue
+        if not kind.generates:
+            continue
+        if not model.can_generate:
+            yield f"{here}: needs models that write text; {where}.model does not"
+            continue
+        length = settings["max_target_tokens"]
+        taken = model.positions_taken(params.finetune.max_tokens, length)
+        if model.max_positions is not None and taken > model.max_positions:
+            yield (
+                f"{here}.max_target_tokens: {length} are with finetune.max_tokens {taken} "
+                f"positions, more than {where}.model.max_positions, {model.max_positions}"
+            )
+
+
+def _headless_faults(params: Params) -> Iterator[str]:
+    """Of methods that train a head alone, which every task is learnt by."""
+    for key, method in params.finetune.methods.items():
+        for task_key, task in params.tasks.items():
+            try:
+                trains: Any = component_class("methods", _name(method.method), where="")
+                kind: Any = component_class("tasks", _name(task.task), where="")
+            except ValueError:  # which is said where it stands
+                continue
+            if trains.freezes_backbone and kind.generates:
+                yield (
+                    f"finetune.methods.{key}.method: {method.method['name']} trains a head alone, "
+                    f"and tasks.{task_key}.task has none"
+                )
 
 
 def _budget_faults(params: Params) -> Iterator[str]:

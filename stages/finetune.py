@@ -240,12 +240,34 @@ class Bench:
         if most is not None and asked > most:
             raise ValueError(f"finetune.max_tokens: {asked} is more than {where} takes, {most}")
         load_weights(backbone, self.pretrained / WEIGHTS)
-        backbone = backbone.for_tokens()
+        if self.task.generates:
+            self._check_writes(backbone, method, cell)
+            backbone.sees_prefix = self.run_record["sees_prefix"]
+        else:
+            backbone = backbone.for_tokens()
         head = self.task.head(backbone)
         initialise_head(head, generator=torch_stream(cell.finetune_seed, "head"))
         model = Headed(backbone, head)
         method.apply(model, generator=torch_stream(cell.finetune_seed, "method"))
         return model.to(self.device.torch)
+
+    def _check_writes(self, backbone: Backbone, method: Method, cell: Cell) -> None:
+        """Raises ValueError if the model cannot write text of the task's length, or the method not
+        teach it."""
+        task, run = f"tasks.{self.task_key}.task", f"pretrain.{self.run_key}.model"
+        if not backbone.can_generate:
+            raise ValueError(f"{task}: needs a model that writes text; {run} does not")
+        if method.freezes_backbone:
+            raise ValueError(
+                f"finetune.methods.{cell.method}: trains a head alone, and {task} has none"
+            )
+        written, most = self.task.max_target_tokens, backbone.max_positions
+        taken = backbone.positions_taken(self.params.finetune.max_tokens, written)
+        if most is not None and taken > most:
+            raise ValueError(
+                f"{task}.max_target_tokens: {written} are with finetune.max_tokens {taken} "
+                f"positions, more than {run} has, {most}"
+            )
 
     def _encode(self, split: str, *, limit: int | None = None) -> list[Example]:
         return self.task.encode(self.rows[split][:limit])

@@ -3,12 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from torch import nn
 
 from stages.models._backbone import Backbone
-from stages.models._heads import Headed, LinearHead
+from stages.models._heads import Headed
 from stages.text.batch import PADDING, Batch, pad
 from stages.text.tokenizer import TaskTokenizer
 
@@ -19,7 +20,7 @@ class Example:
 
     id: str  # of the row that it is of
     tokens: np.ndarray  # int64 [T]
-    labels: np.ndarray  # int64: one for the text, or one for each token
+    labels: np.ndarray  # int64: one for the text, one for each token, or the tokens to be written
     pair_start: int | None = None  # where the second text of a pair begins
     word_starts: np.ndarray | None = None  # int64: where each word that was not cut begins
     num_words: int = 0
@@ -34,6 +35,9 @@ class Example:
 class Task(ABC):
     """Turns labelled rows into examples, examples into a batch and a batch into a loss."""
 
+    generates: ClassVar[bool] = False  # text, for which a model needs its decoder
+    max_target_tokens: int  # of one that generates
+
     def __init__(self, labels: list[str], tokenizer: TaskTokenizer, max_tokens: int) -> None:
         self.labels = labels
         self.index = {label: i for i, label in enumerate(labels)}
@@ -41,7 +45,7 @@ class Task(ABC):
         self.max_tokens = max_tokens
 
     @abstractmethod
-    def head(self, backbone: Backbone) -> LinearHead:
+    def head(self, backbone: Backbone) -> nn.Module:
         """A head for the states of ``backbone``, its weights not yet drawn."""
 
     @abstractmethod

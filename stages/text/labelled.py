@@ -22,6 +22,7 @@ class Kind:
 KINDS = {
     "classification": Kind(("text",), "label", ("macro_f1", "accuracy"), optional=("text_pair",)),
     "tagging": Kind(("words",), "tags", ("entity_f1", "word_accuracy")),
+    "seq2seq": Kind(("text",), "target", ("bleu", "chrf", "rouge_l"), has_classes=False),
 }
 
 
@@ -39,5 +40,8 @@ def inputs_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answer(row: Mapping[str, Any]) -> str:
-    """The right answer, written as a prediction is: a label, or words' tags joined by blanks."""
+    """The right answer, written as a prediction is: a label, words' tags joined by blanks, or the
+    text that is to be written."""
+    if "target" in row:
+        return row["target"]
     return " ".join(row["tags"]) if "tags" in row else row["label"]
