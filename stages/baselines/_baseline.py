@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from threadpoolctl import threadpool_limits
 
-Row = Mapping[str, Any]  # {"text", "label"} or {"words", "tags"}; no label or tags when predicting
+Row = Mapping[str, Any]  # what stages.text.labelled says; without the target when predicting
 Score = Callable[[list[str], list[str]], float]  # of the right answers and the predictions
 
 
@@ -21,7 +21,7 @@ class Baseline(ABC):
 
     @abstractmethod
     def predict(self, rows: Sequence[Row]) -> list[str]:
-        """An answer for each row: the label, or its words' tags joined by blanks."""
+        """An answer for each row: the label, its words' tags joined by blanks, or a text."""
 
 
 def logistic(features: Any, targets: Sequence[str], C: float) -> Any:

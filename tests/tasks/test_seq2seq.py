@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from stages.baselines.copy import Copy
 from stages.baselines.nearest import Nearest
@@ -136,8 +138,8 @@ def test_the_loss_is_of_the_targets_tokens_alone_whatever_is_padded(architecture
 def test_flops_are_what_torch_counts(architecture) -> None:
     of, model = task(), headless(small_model(architecture, activation="relu").eval())
     batch = of.collate(of.encode(pairs(3, seed=1)), rngs=[])
-    counter = torch.utils.flop_counter.FlopCounterMode(display=False)
-    with counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+    counter = FlopCounterMode(display=False)
+    with counter, sdpa_kernel(SDPBackend.MATH):
         of.loss(model, batch)
     assert of.flops(model, batch) == counter.get_total_flops()
 
@@ -199,7 +201,7 @@ def test_a_public_checkpoint_learns_and_writes(family) -> None:
     assert [name for name, p in backbone.named_parameters() if p.grad is None] == []
     assert fit(model, of, rows, steps=20, lr=5e-3) < 0.5 * first.item()
     assert len(predictions(model, of, rows)) == 4
-    counter = torch.utils.flop_counter.FlopCounterMode(display=False)
-    with counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+    counter = FlopCounterMode(display=False)
+    with counter, sdpa_kernel(SDPBackend.MATH):
         of.loss(model, batch)
     assert of.flops(model, batch) == pytest.approx(counter.get_total_flops(), rel=0.02)
