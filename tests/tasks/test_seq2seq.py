@@ -1,5 +1,6 @@
 """Sequence to sequence: what is taught, what is written, and that small models learn to."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -69,6 +70,15 @@ def fit(model: Headed, of: Seq2Seq, rows: list[dict[str, str]], *, steps: int, l
 def predictions(model: Headed, of: Seq2Seq, rows: list[dict[str, str]]) -> list[str]:
     examples = of.encode(hidden(rows))
     return of.predict(model, of.collate(examples, rngs=[]), examples)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Of models so small two threads wait for each other for longer than they work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 # What is taught
