@@ -200,6 +200,7 @@ def _model_faults(params: Params, run: Run, vocab_size: int, where: str) -> Iter
     except ValueError as error:
         yield str(error)
         return
+    yield from _writing_faults(params, model, where)
     if model.max_positions is None:
         return
     lengths = {"finetune.max_tokens": params.finetune.max_tokens}
@@ -309,6 +310,28 @@ def _too_long(
             f"{where}: adds {added} tokens to the {asked} of finetune.max_tokens, which is more "
             f"than the {most} positions of {model}"
         )
+
+
+def _writing_faults(params: Params, model: Backbone, where: str) -> Iterator[str]:
+    """Of texts to be written that are too long for a model that can write."""
+    if model.max_positions is None or not model.can_generate:
+        return
+    for key, task in params.tasks.items():
+        here = f"tasks.{key}.task"
+        try:
+            kind: Any = component_class("tasks", _name(task.task), where=here)
+            settings = _check("tasks", task.task, here)
+        except ValueError:  # which is said where it stands
+            continue
+        if not kind.generates:
+            continue
+        length = settings["max_target_tokens"]
+        taken = model.positions_taken(params.finetune.max_tokens, length)
+        if taken > model.max_positions:
+            yield (
+                f"{here}.max_target_tokens: {length} are with finetune.max_tokens {taken} "
+                f"positions, more than {where}.model.max_positions, {model.max_positions}"
+            )
 
 
 def _budget_faults(params: Params) -> Iterator[str]:

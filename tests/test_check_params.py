@@ -9,7 +9,7 @@ import pytest
 
 from stages import check_params
 from stages.params import Method, Params, load
-from tests.small import with_encoder_decoder
+from tests.small import small_model, with_encoder_decoder
 from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
 from tests.test_params import STUDIES, edited
 
@@ -325,6 +325,50 @@ def test_a_task_without_a_head_needs_a_model_and_methods_that_need_none() -> Non
     update["pretrain"] = {"decoder_causal": params.pretrain["decoder_causal"]}
     update["finetune"] = with_prompts().finetune
     assert faults_of(params.model_copy(update=update)) == []
+
+
+def writing(runs: tuple[str, ...], methods: tuple[str, ...], **settings: Any) -> list[str]:
+    """Faults of the smoke study with a task of writing, some of its runs and methods."""
+    params = with_encoder_decoder(load(ROOT / "studies" / "smoke.yaml"))
+    entry = {"name": "seq2seq", "max_target_tokens": 32} | settings
+    finetune = params.finetune.model_copy(
+        update={"methods": {name: params.finetune.methods[name] for name in methods}}
+    )
+    update = {
+        "tasks": {"write": params.tasks["tag"].model_copy(update={"task": entry})},
+        "pretrain": {name: params.pretrain[name] for name in runs},
+        "budget": params.budget.model_copy(update={"matched": "none", "reference": runs[-1]}),
+        "baselines": {"copy": {"name": "copy"}},
+        "finetune": finetune,
+    }
+    return faults_of(params.model_copy(update=update))
+
+
+def test_text_is_written_by_models_with_a_decoder_and_learnt_without_a_head() -> None:
+    writers = ("decoder_causal", "encoder_decoder_span")
+    assert writing(writers, ("full",)) == []
+    (fault,) = writing(("encoder_mlm", *writers), ("full",))
+    assert fault.startswith("pretrain.encoder_mlm.model: no method fits it: full has seq2seq to")
+    assert fault.endswith("and encoder models write no text")
+    (fault,) = writing(writers, ("full", "linear_probe"))
+    assert fault.startswith("finetune.methods.linear_probe.method: linear_probe fits no run and")
+    assert fault.endswith("head reads, and seq2seq has no head")
+    (fault,) = writing(writers, ("full",), num_beems=2)
+    assert fault.startswith("tasks.write.task.num_beems: unknown 'num_beems'; did you mean")
+
+
+def test_a_decoder_needs_positions_for_what_it_writes_too() -> None:
+    params = load(ROOT / "studies" / "smoke.yaml")
+    longest = params.finetune.max_tokens
+    entry = {"name": "seq2seq", "max_target_tokens": 20}
+    task = params.tasks["tag"].model_copy(update={"task": entry})
+    params = params.model_copy(update={"tasks": {"write": task}})
+    for architecture, needed in (("decoder", longest + 19), ("encoder_decoder", longest)):
+        for there in (needed - 1, needed):
+            model = small_model(architecture, positions="learned", max_positions=there)
+            faults = list(check_params._writing_faults(params, model, "pretrain.mine"))
+            assert (faults == []) == (there == needed)
+            assert all(f.startswith("tasks.write.task.max_target_tokens: 20") for f in faults)
 
 
 SMALL = {"name": "encoder", "d_model": 64, "num_heads": 2, "d_ff": 256}

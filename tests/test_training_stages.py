@@ -417,6 +417,77 @@ def public(params: Params, path: Path, revision: str) -> Params:
     return pinned
 
 
+def add_writing() -> list[dict[str, str]]:
+    """Beside the task of the fixture: a text is a line's first words, its target the next ones."""
+    examples = Path("data/tasks/write/examples")
+    examples.mkdir(parents=True)
+    lines = [line.split()[:6] for document in documents()[:12] for line in document]
+    rows = [
+        {"id": str(i), "text": " ".join(words[:3]), "target": " ".join(words[3:])}
+        for i, words in enumerate(line for line in lines if len(line) == 6)
+    ]
+    write_jsonl(examples / "train.jsonl", rows[:50])
+    write_jsonl(examples / "validation.jsonl", rows[50:56])
+    test = [{"id": row["id"], "text": row["text"]} for row in rows[56:64]]
+    write_jsonl(examples / "test.jsonl", test)
+    labels = [{"id": row["id"], "target": row["target"]} for row in rows[56:64]]
+    write_jsonl(Path("data/tasks/write/test_labels.jsonl"), labels)
+    task = {"name": "seq2seq", "max_target_tokens": 8, "num_beams": 2, "metric": "chrf"}
+    metrics = {"metric": "chrf", "other_metric": "bleu"}
+    write_json(examples / "task.json", {"task": task, "kind": "seq2seq", "labels": []} | metrics)
+    return test
+
+
+def test_text_is_written_from_what_was_pretrained(params) -> None:
+    """By a decoder that saw prefixes and an encoder-decoder; an encoder is refused, so is a method
+    that trains a head alone."""
+    test = add_writing()
+    smaller = {"d_model": 32, "d_ff": 64, "num_steps": 2}
+    runs = {
+        "prefix": changed(
+            params.pretrain["decoder_causal"], objective={"name": "prefix_lm"}, **smaller
+        ),
+        "both": changed(params.pretrain["encoder_decoder_span"], **smaller),
+        "encoder": changed(params.pretrain["encoder_mlm"], **smaller),
+    }
+    pretrained(params, runs)
+    seen = [read_json(Path("data/pretrained", run, "run.json"))["has_prefix"] for run in runs]
+    assert seen == [True, False, False]
+
+    methods = params.finetune.methods
+    settings = params.finetune.model_copy(update={"methods": {"full": methods["full"]}})
+    writers = {run: runs[run] for run in ("prefix", "both")}
+    baselines = {"nearest": {"name": "nearest"}}
+    tasks = {"write": params.tasks["tag"]}  # read as add_writing has it
+    params = params.model_copy(
+        update={
+            "pretrain": writers,
+            "finetune": settings,
+            "baselines": baselines,
+            "tasks": tasks,
+        }
+    )
+    fit_baseline.main(params, "write")
+    for run in writers:
+        finetune.main(params, run, "write")
+        folder = Path("data/finetuned/write", run)
+        predicted = trials.read(folder / "predictions.csv.gz", trials.Prediction)
+        assert {row.id for row in predicted} == {row["id"] for row in test}
+        for row in trials.read(folder / "trials.csv", trials.Trial):
+            assert row.num_trained_params == row.num_params and row.finetune_flops > 0
+    evaluate.main(params, "write")
+    scored = trials.read(Path("data/evaluated/write/trials.csv"), trials.Scored)
+    assert {(row.metric, row.other_metric) for row in scored} == {("chrf", "bleu")}
+    assert {row.run for row in scored} == {"prefix", "both", "nearest"}
+
+    both = params.model_copy(update={"pretrain": runs})
+    with pytest.raises(ValueError, match=r"tasks\.write\.task: needs a model that writes text"):
+        finetune.main(both, "encoder", "write")
+    probe = settings.model_copy(update={"methods": {"probe": methods["linear_probe"]}})
+    with pytest.raises(ValueError, match=r"finetune\.methods\.probe: trains a head alone"):
+        finetune.main(params.model_copy(update={"finetune": probe}), "both", "write")
+
+
 @pytest.mark.parametrize(("family", "architecture"), [("bert", "encoder"), ("gpt2", "decoder")])
 def test_a_public_checkpoint_from_its_folder_to_scores(
     params, tmp_path, family, architecture

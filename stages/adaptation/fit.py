@@ -17,6 +17,8 @@ def misfit(method: Method, task: Task | type[Task], kind: str, backbone: Backbon
     if task.architectures and backbone.architecture not in task.architectures:
         fitting = ", ".join(task.architectures)
         return f"has {kind} to learn, which fits {fitting}, not {backbone.architecture}"
-    if task.scores_text and method.trains and method.states_only:
+    if task.generates and not backbone.can_generate:
+        return f"has {kind} to learn, and {backbone.architecture} models write no text"
+    if (task.scores_text or task.generates) and method.trains and method.states_only:
         return f"adapts the states that a head reads, and {kind} has no head"
     return None

@@ -61,11 +61,25 @@ class Pairing:
     def headed(self, *, seed: int, num_added_tokens: int = 0) -> Headed:
         """The pretrained backbone under a head that was drawn anew."""
         backbone = self.backbone(num_added_tokens=num_added_tokens)
-        if not self.task.scores_text:
+        if self.task.generates:
+            self._check_room(backbone)
+            backbone.sees_prefix = self.run_record["has_prefix"]
+        elif not self.task.scores_text:
             backbone = backbone.for_tokens()
         head = self.task.head(backbone)
         initialise_head(head, generator=torch_stream(seed, "head"))
         return Headed(backbone, head)
+
+    def _check_room(self, backbone: Backbone) -> None:
+        """Raises ValueError if texts of the task's length cannot be written."""
+        written, most = self.task.max_target_tokens, backbone.max_positions
+        taken = backbone.positions_taken(self.max_tokens, written)
+        if most is not None and taken > most:
+            raise ValueError(
+                f"tasks.{self.task_key}.task.max_target_tokens: {written} are with "
+                f"finetune.max_tokens {taken} positions, more than pretrain.{self.run_key}.model "
+                f"has, {most}"
+            )
 
     def adapted(self, method: Method, *, seed: int) -> Headed:
         """The same as a method has it: what a trial of this seed begins with."""

@@ -2,7 +2,8 @@
 another.
 
 An answer is one string: a label, the tags of a text's words joined by blanks, the text that answers
-a question, of which the right ones are a JSON list, or the bits that a text takes.
+a question, of which the right ones are a JSON list, a text that is to be written, or the bits that
+a text takes.
 """
 
 import json
@@ -174,10 +175,53 @@ def _words(gold: str, predicted: str) -> list[tuple[str, str]]:
     return pairs
 
 
+def bleu(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """BLEU of all texts together (Papineni et al. 2002), as sacrebleu defines it (Post 2018):
+    ``nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp``."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    return BLEU().corpus_score(predicted, [gold]).score / 100
+
+
+def chrf(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """chrF2, the F-score of n-grams of letters of all texts together (Popovic 2015), as sacrebleu
+    defines it: ``nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no``."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    return CHRF().corpus_score(predicted, [gold]).score / 100
+
+
+def rouge_l(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """ROUGE-L, the mean over texts of the F1 of the longest common subsequence of words (Lin 2004,
+    section 3.1, with beta 1).
+
+    Words are runs of letters and digits of any script, in one case, not stemmed. (The package
+    rouge-score knows the letters a to z alone, and is the same for texts of them.)
+    """
+    pairs = ((_running(g), _running(p)) for g, p in zip(gold, predicted, strict=True))
+    return sum(_subsequence_f1(*pair) for pair in pairs) / len(gold)
+
+
+def _running(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text.lower())
+
+
+def _subsequence_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """F1 of the longest common subsequence."""
+    # longest[j]: of the words of gold so far and the first j of predicted.
+    longest = [0] * (len(predicted) + 1)
+    for word in gold:
+        diagonal = 0
+        for j, other in enumerate(predicted, start=1):
+            here = diagonal + 1 if word == other else max(longest[j], longest[j - 1])
+            diagonal, longest[j] = longest[j], here
+    return 2 * longest[-1] / (len(gold) + len(predicted)) if longest[-1] else 0.0
+
+
 METRICS = {
     f.__name__: f
     for f in (
         *(macro_f1, accuracy, entity_f1, word_accuracy, squad_f1, exact_match),
-        *(bits_per_byte, word_perplexity),
+        *(bleu, chrf, rouge_l, bits_per_byte, word_perplexity),
     )
 }

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.models._blocks import Attention, Dimensions, Embedding, Stack, make_norm
+from stages.models._generation import Decoding
 from stages.text.batch import Batch
 from stages.text.tokenizer import FILE, TaskTokenizer, Tokenizer
 
@@ -21,10 +22,12 @@ class Backbone(nn.Module, ABC):
     """A model without a head.
 
     ``forward(batch)`` gives a state for each input token, ``unembed(states)`` the logits of the
-    vocabulary.
+    vocabulary. One that ``can_generate`` gives what follows an input: ``logits(batch)`` of a given
+    text, ``generate(batch)`` the text.
     """
 
     architecture: str
+    sees_prefix = False  # a decoder that is shown its input in both directions
     pooling: Pooling  # the state of a text, from those of its tokens, if not told
     vocab_size: int
     num_layers: int
@@ -98,8 +101,27 @@ class Backbone(nn.Module, ABC):
         """Draw all weights anew."""
 
     def for_tokens(self) -> "Backbone":
-        """The part that gives the states of input tokens: what a task is fine-tuned on."""
+        """The part that gives the states of input tokens: what a task is fine-tuned on, unless it
+        is one of writing."""
         return self
+
+    @property
+    def can_generate(self) -> bool:
+        return False
+
+    def logits(self, batch: Batch) -> Float[Tensor, "B U V"]:
+        """Of the token after each of ``decoder_input_ids``, in view of the input."""
+        raise AssertionError(f"{self.architecture} writes no text")
+
+    def generate(self, batch: Batch, decoding: Decoding) -> list[list[int]]:
+        """The text that follows each input, without the <eos> that ends it."""
+        raise AssertionError(f"{self.architecture} writes no text")
+
+    def positions_taken(self, max_tokens: int, max_target_tokens: int) -> int:
+        """Of ``max_positions``, by an input of so many tokens and what is written of it."""
+        if self.architecture == "decoder":  # in one row; the last token is not read
+            return max_tokens + max_target_tokens - 1
+        return max(max_tokens, max_target_tokens)
 
 
 class ScalarMix(nn.Module):

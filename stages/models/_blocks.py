@@ -75,12 +75,13 @@ def attention_mask(
 ) -> Bool[Tensor, "B 1 T S"]:
     """Who attends to whom, from document ids: a token to those of its own document.
 
-    ``visible`` keys are attended to by earlier tokens too, ``causal`` or not. Padding (document 0)
-    attends to padding, so that no row of the softmax is empty; nothing else attends to it.
+    If ``causal``, the queries are the last of the keys' tokens. ``visible`` keys are attended to by
+    earlier tokens too, ``causal`` or not. Padding (document 0) attends to padding, so that no row
+    of the softmax is empty; nothing else attends to it.
     """
     mask = queries[:, :, None] == keys[:, None, :]
     if causal:
-        order = torch.ones_like(mask).tril()
+        order = torch.ones_like(mask).tril(mask.shape[2] - mask.shape[1])
         mask = mask & (order if visible is None else order | visible[:, None, :])
     return mask[:, None]
 
@@ -108,15 +109,16 @@ def rotate(x: Float[Tensor, "B H T d"], angles: Float[Tensor, "T d"]) -> Float[T
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
 
-def relative_buckets(length: int, *, bidirectional: bool) -> Int[Tensor, "T T"]:
-    """T5's bucket of each distance between a query (row) and a key (column).
+def relative_buckets(num_queries: int, num_keys: int, *, bidirectional: bool) -> Int[Tensor, "T S"]:
+    """T5's bucket of each distance between a query (row) and a key (column); the queries are the
+    last of the keys' tokens.
 
     Half of the buckets are exact, the others grow with the logarithm of the distance up to
     RELATIVE_MAX_DISTANCE, beyond which all share the last (Raffel et al. 2020, section 2.1). With
     ``bidirectional`` keys behind the query have buckets of their own, else they count as 0.
     """
-    index = torch.arange(length)
-    distance = index[:, None] - index[None, :]
+    index = torch.arange(num_keys)
+    distance = index[num_keys - num_queries :, None] - index[None, :]
     buckets = RELATIVE_BUCKETS // 2 if bidirectional else RELATIVE_BUCKETS
     behind = (distance < 0).long() * buckets if bidirectional else torch.zeros_like(distance)
     distance = distance.abs() if bidirectional else distance.clamp(min=0)
@@ -140,9 +142,9 @@ class RelativeBias(nn.Module):
         self.table = embedding_table(RELATIVE_BUCKETS, dims.num_heads)
         self.bidirectional = bidirectional
 
-    def forward(self, mask: Bool[Tensor, "B 1 T T"]) -> Float[Tensor, "B H T T"]:
+    def forward(self, mask: Bool[Tensor, "B 1 T S"]) -> Float[Tensor, "B H T S"]:
         """The mask as numbers to add: the bias, and minus infinity where nothing is seen."""
-        buckets = relative_buckets(mask.shape[-1], bidirectional=self.bidirectional)
+        buckets = relative_buckets(*mask.shape[2:], bidirectional=self.bidirectional)
         bias = self.table(buckets.to(mask.device)).permute(2, 0, 1)
         return bias.masked_fill(~mask, -torch.inf)
 
@@ -170,18 +172,85 @@ class Embedding(nn.Module):
         ids: Int[Tensor, "B T"],
         document_ids: Int[Tensor, "B T"],
         segment_ids: Int[Tensor, "B T"] | None = None,
+        *,
+        earlier_document_ids: Int[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Without ``segment_ids``, or with but one segment, every token is of segment 0."""
+        """Without ``segment_ids``, or with but one segment, every token is of segment 0.
+
+        ``earlier_document_ids`` are those of the row's tokens before these.
+        """
         x = self.tokens(ids)
+        row = document_ids
+        if earlier_document_ids is not None:
+            row = torch.cat([earlier_document_ids, document_ids], dim=1)
         if self.positions is not None:
-            x = x + self.positions(positions_in_document(document_ids))
+            x = x + self.positions(positions_in_document(row)[:, -ids.shape[1] :])
         elif self.sinusoidal:
-            table = sinusoids(x.shape[1], x.shape[2]).to(x)
-            x = x + table[positions_in_document(document_ids)]
+            table = sinusoids(row.shape[1], x.shape[2]).to(x)
+            x = x + table[positions_in_document(row)[:, -ids.shape[1] :]]
         if self.segments is not None:
             told = segment_ids is not None and self.segments.num_embeddings > 1
             x = x + self.segments(segment_ids if told else torch.zeros_like(ids))
         return self.dropout(self.norm(x))
+
+
+class KeyValues:
+    """The keys and values that an attention has computed for rows, in memory taken once."""
+
+    def __init__(self, capacity: int) -> None:
+        self.length, self._capacity = 0, capacity
+        self._stored: tuple[Tensor, Tensor] | None = None  # [B H capacity d] each
+
+    def append(self, keys: Float[Tensor, "B H T d"], values: Float[Tensor, "B H T d"]) -> None:
+        if self._stored is None:
+            rows, heads, _, width = keys.shape
+            room = (rows, heads, self._capacity, width)
+            self._stored = keys.new_empty(room), values.new_empty(room)
+        end = self.length + keys.shape[2]
+        for stored, new in zip(self._stored, (keys, values), strict=True):
+            stored[:, :, self.length : end] = new
+        self.length = end
+
+    def all(self) -> tuple[Float[Tensor, "B H S d"], Float[Tensor, "B H S d"]]:
+        assert self._stored is not None
+        keys, values = self._stored
+        return keys[:, :, : self.length], values[:, :, : self.length]
+
+    def keep(self, rows: Int[Tensor, " N"]) -> None:
+        """These rows alone, in this order; a row may be kept several times."""
+        assert self._stored is not None
+        keys, values = self._stored
+        self._stored = keys[rows], values[rows]
+
+
+class Cache:
+    """What a causal stack has read of rows: the keys and values of all its blocks, so that a token
+    is read once and not again for each that follows it.
+
+    Several rows may share a row of the memory: beams of one input.
+    """
+
+    def __init__(self, num_layers: int, *, capacity: int, memory_length: int = 0) -> None:
+        """Room for ``capacity`` tokens of a row."""
+        self.own = [KeyValues(capacity) for _ in range(num_layers)]
+        self.memory = [KeyValues(memory_length) for _ in range(num_layers if memory_length else 0)]
+        self.document_ids: Int[Tensor, "B S"] | None = None  # of the tokens read
+
+    def extend(self, document_ids: Int[Tensor, "B T"]) -> Int[Tensor, "B S"]:
+        """The document ids of all tokens, these included from now on."""
+        before = [] if self.document_ids is None else [self.document_ids]
+        self.document_ids = torch.cat([*before, document_ids], dim=1)
+        return self.document_ids
+
+    def keep(self, rows: Int[Tensor, " N"], memory_rows: Int[Tensor, " M"] | None = None) -> None:
+        """These rows alone, and of the memory ``memory_rows`` or all."""
+        assert self.document_ids is not None
+        self.document_ids = self.document_ids[rows]
+        for key_values in self.own:
+            key_values.keep(rows)
+        if memory_rows is not None:
+            for key_values in self.memory:
+                key_values.keep(memory_rows)
 
 
 class Attention(nn.Module):
@@ -200,14 +269,25 @@ class Attention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        memory: Float[Tensor, "B S D"],
+        memory: Float[Tensor, "B _ D"] | None,
         mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B H T S"],
+        cached: KeyValues | None = None,
     ) -> Float[Tensor, "B T D"]:
+        """With ``cached``, ``memory`` is what is read anew, None for what was read once and for
+        all."""
         q = self._heads(self.query(x))
-        k, v = (self._heads(half) for half in self.key_value(memory).chunk(2, dim=-1))
-        if self.rotary:
-            angles = sinusoids(x.shape[1], q.shape[-1]).to(q)
-            q, k = rotate(q, angles), rotate(k, angles)
+        if memory is None:
+            assert cached is not None
+            k, v = cached.all()
+        else:
+            k, v = (self._heads(half) for half in self.key_value(memory).chunk(2, dim=-1))
+            if self.rotary:
+                start = 0 if cached is None else cached.length
+                angles = sinusoids(start + x.shape[1], q.shape[-1])[start:].to(q)
+                q, k = rotate(q, angles), rotate(k, angles)
+            if cached is not None:
+                cached.append(k, v)
+                k, v = cached.all()
         if self.prefix is not None:
             k, v, mask = self.prefix(k, v, mask)
         mixed = F.scaled_dot_product_attention(
@@ -270,16 +350,21 @@ class Block(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        mask: Bool[Tensor, "B 1 T T"] | Float[Tensor, "B H T T"],
-        memory: Float[Tensor, "B S D"] | None = None,
-        memory_mask: Bool[Tensor, "B 1 T S"] | None = None,
+        mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B H T S"],
+        memory: Float[Tensor, "M _ D"] | None = None,
+        memory_mask: Bool[Tensor, "M 1 _ _"] | None = None,
+        cached: KeyValues | None = None,
+        cached_memory: KeyValues | None = None,
     ) -> Float[Tensor, "B T D"]:
         y = self.attention_norm(x) if self.pre else x
-        x = self._add(x, self.attention(y, y, mask), self.attention_norm)
+        x = self._add(x, self.attention(y, y, mask, cached), self.attention_norm)
         if self.cross_attention is not None and self.cross_norm is not None:
-            assert memory is not None and memory_mask is not None
+            assert memory_mask is not None
             y = self.cross_norm(x) if self.pre else x
-            x = self._add(x, self.cross_attention(y, memory, memory_mask), self.cross_norm)
+            # Rows that share a row of the memory, one token each, are queries of one row.
+            asked = y.view(len(memory_mask), -1, y.shape[2])
+            answer = self.cross_attention(asked, memory, memory_mask, cached_memory)
+            x = self._add(x, answer.view_as(y), self.cross_norm)
         y = self.feed_forward_norm(x) if self.pre else x
         return self._add(x, self.feed_forward(y), self.feed_forward_norm)
 
@@ -310,17 +395,24 @@ class Stack(nn.Module):
         document_ids: Int[Tensor, "B T"],
         *,
         visible: Bool[Tensor, "B T"] | None = None,
-        memory: Float[Tensor, "B S D"] | None = None,
-        memory_document_ids: Int[Tensor, "B S"] | None = None,
+        memory: Float[Tensor, "M N D"] | None = None,
+        memory_document_ids: Int[Tensor, "M N"] | None = None,
+        cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        mask = attention_mask(document_ids, document_ids, causal=self.causal, visible=visible)
+        """The states of tokens; with a cache, of tokens that stand behind those that it has read.
+        Then ``memory`` and ``visible`` are given with the first tokens alone."""
+        read = document_ids if cache is None else cache.extend(document_ids)
+        mask = attention_mask(document_ids, read, causal=self.causal, visible=visible)
         if self.relative is not None:
             mask = self.relative(mask)
         memory_mask = None
         if memory_document_ids is not None:
-            memory_mask = attention_mask(document_ids, memory_document_ids)
-        for block in self.blocks:
-            x = block(x, mask, memory, memory_mask)
+            asking = document_ids.reshape(len(memory_document_ids), -1)
+            memory_mask = attention_mask(asking, memory_document_ids)
+        for i, block in enumerate(self.blocks):
+            own = None if cache is None else cache.own[i]
+            of_memory = cache.memory[i] if cache is not None and cache.memory else None
+            x = block(x, mask, memory, memory_mask, own, of_memory)
         return self.norm(x)
 
 

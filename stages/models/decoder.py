@@ -1,15 +1,23 @@
 """The decoder: a token attends to itself and the tokens before it (GPT; Radford et al. 2018)."""
 
+from dataclasses import replace
+
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from stages.models._backbone import TransformerBackbone, stack_flops
-from stages.models._blocks import Dimensions, Stack
-from stages.text.batch import Batch
+from stages.models._blocks import Cache, Dimensions, Stack
+from stages.models._generation import CachedReader, Decoding, continued, prompts, write
+from stages.text.batch import PADDING, Batch
 
 
 class Decoder(TransformerBackbone):
-    """Tokens that a batch says are ``visible`` are attended to by earlier ones too (a prefix)."""
+    """Tokens that a batch says are ``visible`` are attended to by earlier ones too (a prefix).
+
+    What follows an input stands in one row with it; the input is visible if the decoder
+    ``sees_prefix``.
+    """
 
     architecture = "decoder"
     pooling = "last"
@@ -22,5 +30,30 @@ class Decoder(TransformerBackbone):
         x = self.embedding(batch.input_ids, batch.document_ids, batch.segment_ids)
         return self.stack(x, batch.document_ids, visible=batch.visible)
 
+    @property
+    def can_generate(self) -> bool:
+        return True
+
+    def logits(self, batch: Batch) -> Float[Tensor, "B U V"]:
+        row, num_inputs = continued(batch), batch.input_ids.shape[1]
+        if self.sees_prefix:
+            visible = row.document_ids != PADDING
+            visible[:, num_inputs:] = False
+            row = replace(row, visible=visible)
+        return self.unembed(self(row)[:, num_inputs - 1 :])
+
+    @torch.no_grad()
+    def generate(self, batch: Batch, decoding: Decoding) -> list[list[int]]:
+        prompt = prompts(batch)
+        capacity = prompt.input_ids.shape[1] + decoding.max_new_tokens - 1
+        cache = Cache(self.num_layers, capacity=capacity)
+        reader = CachedReader(self.embedding, self.stack, self.unembed, cache)
+        visible = prompt.document_ids != PADDING if self.sees_prefix else None
+        logits = reader.begin(prompt.input_ids, prompt.document_ids, visible=visible)
+        return write(reader, logits, decoding)
+
     def flops(self, batch: Batch) -> int:
-        return stack_flops(self.dims, *batch.input_ids.shape)
+        rows, length = batch.input_ids.shape
+        if batch.decoder_input_ids is not None:
+            length += batch.decoder_input_ids.shape[1] - 1
+        return stack_flops(self.dims, rows, length)

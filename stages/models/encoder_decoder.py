@@ -4,11 +4,13 @@
 ``encoder`` or ``decoder`` and about their operations per token, since a token passes one half.
 """
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.models._backbone import TransformerBackbone, stack_flops
-from stages.models._blocks import Dimensions, Stack
+from stages.models._blocks import Cache, Dimensions, Stack
+from stages.models._generation import CachedReader, Decoding, write
 from stages.text.batch import Batch
 
 
@@ -36,6 +38,32 @@ class EncoderDecoder(TransformerBackbone):
             memory=self(batch),
             memory_document_ids=batch.document_ids,
         )
+
+    @property
+    def can_generate(self) -> bool:
+        return isinstance(self.decoder, Stack)
+
+    def logits(self, batch: Batch) -> Float[Tensor, "B U V"]:
+        return self.unembed(self.decode(batch))
+
+    @torch.no_grad()
+    def generate(self, batch: Batch, decoding: Decoding) -> list[list[int]]:
+        assert isinstance(self.decoder, Stack)
+        cache = Cache(
+            self.num_layers,
+            capacity=decoding.max_new_tokens,
+            memory_length=batch.input_ids.shape[1],
+        )
+        reader = CachedReader(
+            self.embedding,
+            self.decoder,
+            self.unembed,
+            cache,
+            memory_document_ids=batch.document_ids,
+        )
+        start = torch.full_like(batch.input_ids[:, :1], decoding.start_id)
+        logits = reader.begin(start, torch.ones_like(start), memory=self(batch))
+        return write(reader, logits, decoding)
 
     def flops(self, batch: Batch) -> int:
         rows, length = batch.input_ids.shape

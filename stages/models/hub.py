@@ -6,30 +6,41 @@ code but that of transformers is run.
 """
 
 import hashlib
+import inspect
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from huggingface_hub import snapshot_download
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    GenerationConfig,
+)
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_MAPPING_NAMES,
 )
 from transformers.utils import logging
 
 from stages.artifacts import sha256
 from stages.models._backbone import Backbone
+from stages.models._generation import Decoding, before_end, continued, prompts
 from stages.text.batch import PADDING, Batch
 from stages.text.tokenizer import TaskTokenizer, without_blanks
 
@@ -52,7 +63,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 class Hub(Backbone):
-    """The states are those of the last layer; of an encoder-decoder, the encoder's.
+    """The states are those of the last layer; of an encoder-decoder, the encoder's. Text is written
+    by ``generate`` of transformers, with the settings of ours and none that was published.
 
     ``revision`` pins what is compared. Of a name on the hub it is the whole hash of a commit, since
     a branch or a tag can be moved and the hub does not resolve a shorter hash; of a folder, the
@@ -71,7 +83,8 @@ class Hub(Backbone):
         self.pooling = "last" if self.architecture == "decoder" else "mean"
         self.vocab_size = vocab_size
         self.num_layers = self.config.num_hidden_layers
-        model = AutoModel.from_config(self.config, dtype=torch.float32, trust_remote_code=False)
+        self._class = _class_of(self.config)
+        model = self._class.from_config(self.config, dtype=torch.float32, trust_remote_code=False)
         self.model: Any = _without_pooler(model)
         known = self.model.get_input_embeddings().num_embeddings
         if vocab_size > known:
@@ -150,54 +163,129 @@ class Hub(Backbone):
 
     @property
     def _reader(self) -> Any:
-        """What reads the input: the model, or its encoder."""
+        """What reads the input: the model without its head, or its encoder."""
+        base = self.model.base_model
         both = self.architecture == "encoder_decoder"
-        return getattr(self.model, "encoder", self.model) if both else self.model
+        return getattr(base, "encoder", base) if both else base
 
     def for_tokens(self) -> "Hub":
-        """The encoder alone, as of our own encoder-decoders."""
+        """Without the head; the encoder alone, as of our own encoder-decoders."""
         self.model = self._reader
         return self
 
-    def flops(self, batch: Batch) -> int:
-        """Counted by torch in two short rows; each token adds alike, each pair of tokens too."""
-        rows, length = batch.input_ids.shape
-        per_token, per_pair = self._flops
-        return round(rows * (per_token * length + per_pair * length**2))
+    @property
+    def can_generate(self) -> bool:
+        return self.architecture != "encoder" and self.model.can_generate()
 
-    @cached_property
-    def _flops(self) -> tuple[float, float]:
-        short, long = PROBED
-        one, two = self._counted(short), self._counted(long)
-        per_pair = (two / long - one / short) / (long - short)
-        return one / short - per_pair * short, per_pair
+    def logits(self, batch: Batch) -> Float[Tensor, "B U V"]:
+        assert batch.decoder_input_ids is not None
+        if self.architecture == "encoder_decoder":
+            return self.model(
+                input_ids=batch.input_ids,
+                attention_mask=(batch.document_ids != PADDING).long(),
+                decoder_input_ids=batch.decoder_input_ids,
+            ).logits
+        row, num_targets = continued(batch), batch.decoder_input_ids.shape[1]
+        real = (row.document_ids != PADDING).long()
+        settings = {
+            "position_ids": (real.cumsum(dim=1) - 1).clamp(min=0),
+            "logits_to_keep": num_targets,
+        }
+        known = inspect.signature(self.model.forward).parameters
+        found = self.model(
+            input_ids=row.input_ids,
+            attention_mask=real,
+            **{name: value for name, value in settings.items() if name in known},
+        )
+        return found.logits[:, -num_targets:]
 
     @torch.no_grad()
-    def _counted(self, length: int) -> int:
-        ids = torch.zeros(1, length, dtype=torch.long, device=next(self.parameters()).device)
+    def generate(self, batch: Batch, decoding: Decoding) -> list[list[int]]:
+        decoder = self.architecture == "decoder"
+        prompt = prompts(batch) if decoder else batch
+        beams: dict[str, Any] = {}
+        if decoding.num_beams > 1:
+            beams = {"length_penalty": decoding.length_penalty, "early_stopping": "never"}
+        self.model.generation_config = GenerationConfig(
+            max_new_tokens=decoding.max_new_tokens,
+            num_beams=decoding.num_beams,
+            do_sample=False,
+            use_cache=True,
+            decoder_start_token_id=None if decoder else decoding.start_id,
+            eos_token_id=decoding.eos_id,
+            pad_token_id=decoding.eos_id,
+            **beams,
+        )
+        found = self.model.generate(
+            input_ids=prompt.input_ids, attention_mask=(prompt.document_ids != PADDING).long()
+        )
+        given = prompt.input_ids.shape[1] if decoder else 1
+        return [before_end(row, decoding.eos_id) for row in found[:, given:].tolist()]
+
+    def flops(self, batch: Batch) -> int:
+        """Counted by torch in short rows; each token adds alike, each pair of tokens too."""
+        rows, length = batch.input_ids.shape
+        written = 0 if batch.decoder_input_ids is None else batch.decoder_input_ids.shape[1]
+        if written and self.architecture == "decoder":
+            length, written = length + written - 1, 0
+        total = np.dot(self._flops, [length, length**2])
+        if written:
+            total += np.dot(self._decoder_flops, [written, written**2, length, written * length])
+        return round(rows * float(total))
+
+    @cached_property
+    def _flops(self) -> np.ndarray:
+        """Of each token, and of each pair."""
+        counted = [self._counted(lambda n=n: self._reader(self._probe(n))) for n in PROBED]
+        return np.linalg.solve([[n, n**2] for n in PROBED], counted)
+
+    @cached_property
+    def _decoder_flops(self) -> np.ndarray:
+        """Of each token that is written, of each pair, of each of the input, of each pair of two
+        such."""
+        decoder, lengths = self.model.get_decoder(), list(product(PROBED, PROBED))
+        counted = [
+            self._counted(
+                lambda u=u, t=t: decoder(
+                    self._probe(u),
+                    encoder_hidden_states=torch.zeros(1, t, self.d_model, device=self._device),
+                )
+            )
+            for u, t in lengths
+        ]
+        return np.linalg.solve([[u, u**2, t, u * t] for u, t in lengths], counted)
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    def _probe(self, length: int) -> Tensor:
+        return torch.zeros(1, length, dtype=torch.long, device=self._device)
+
+    @torch.no_grad()
+    def _counted(self, forward: Callable[[], Any]) -> int:
         training = self.training
         self.eval()
         # Plain matrix products: torch does not count those of every fused attention.
         with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
-            self.forward(Batch(input_ids=ids, document_ids=torch.ones_like(ids), num_targets={}))
+            forward()
         self.train(training)
         return counter.get_total_flops()
 
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """Of a checkpoint whose output embedding is its input embedding, as GPT-2's.
-
-        Raises ValueError for another, and for logits that are more than a product.
-        """
+        """Raises ValueError for a checkpoint without a language model's head, and for logits that
+        are more than what that gives."""
+        head = self.model.get_output_embeddings()
         scaled = [key for key in SCALED if getattr(self.config, key, None) not in (None, 1)]
-        if not self.config.tie_word_embeddings or scaled:
+        if head is None or scaled:
             raise ValueError(
                 f"path: a {self.config.model_type!r} does not give the likelihood of text here: "
-                + (f"its logits have a {scaled[0]}" if scaled else "its embeddings are not tied")
+                + (f"its logits have a {scaled[0]}" if scaled else "it has no head for words")
             )
-        return F.linear(states, self.model.get_input_embeddings().weight)
+        return head(states)
 
     def unembed_flops(self, num_positions: int) -> int:
-        return 2 * num_positions * self.model.get_input_embeddings().weight.numel()
+        return 2 * num_positions * self.model.get_output_embeddings().weight.numel()
 
     def initialise(self, *, generator: torch.Generator) -> None:
         """The published weights; nothing is drawn.
@@ -207,7 +295,7 @@ class Hub(Backbone):
         self.check(**self._origin)
         _refuse_pickles(self._folder)
         try:
-            model, found = AutoModel.from_pretrained(
+            model, found = self._class.from_pretrained(
                 self._folder,
                 config=self.config,
                 dtype=torch.float32,
@@ -221,6 +309,10 @@ class Hub(Backbone):
         if missing:
             more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
             raise ValueError(f"path: the weights of {self._folder} lack {missing[0]}{more}")
+        if getattr(model, "final_logits_bias", torch.zeros(1)).any():
+            raise ValueError(
+                f"path: {self._folder} has a final_logits_bias, which is not supported"
+            )
         self.model = _without_pooler(model)
 
 
@@ -239,6 +331,12 @@ class _Tokenizer(TaskTokenizer):
         pad_id, unk_id = self._texts.pad_token_id, self._texts.unk_token_id
         self.pad_id = 0 if pad_id is None else pad_id  # nothing attends to it
         self.unk_id = self.after[-1] if unk_id is None else unk_id
+        eos_id, config = self._texts.eos_token_id, _config(folder)
+        self.eos_id = self.after[-1] if eos_id is None else eos_id
+        if config.is_encoder_decoder:
+            self.before_target = self.before  # BART writes <s>, too
+        start_id = getattr(config, "decoder_start_token_id", None)
+        self.start_id = self.pad_id if start_id is None else start_id  # T5's is padding
 
     def _marks(self, folder: Path) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """Before a text, between the texts of a pair, and after them."""
@@ -269,6 +367,9 @@ class _Tokenizer(TaskTokenizer):
                 texts, found["input_ids"], found["offset_mapping"], strict=True
             )
         ]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return self._texts.decode(list(ids), skip_special_tokens=True).strip()
 
     def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         found = self._encoded(self._words, [list(row) for row in rows], is_split_into_words=True)
@@ -361,6 +462,16 @@ def _architecture(config: Any) -> str:
     if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         return "decoder"
     raise ValueError(f"path: a {kind!r} (config.json) is no language model of transformers")
+
+
+def _class_of(config: Any) -> Any:
+    """With the layer that gives logits where a model writes text, unless it came without."""
+    architecture = _architecture(config)
+    base = MODEL_MAPPING_NAMES.get(config.model_type)
+    tied = getattr(config, "tie_word_embeddings", True)
+    if architecture == "encoder" or (config.architectures == [base] and not tied):
+        return AutoModel
+    return AutoModelForCausalLM if architecture == "decoder" else AutoModelForSeq2SeqLM
 
 
 def _without_pooler(model: Any) -> Any:

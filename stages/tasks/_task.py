@@ -21,7 +21,7 @@ class Example:
 
     id: str  # of the row that it is of
     tokens: np.ndarray  # int64 [T]
-    labels: np.ndarray  # int64: one for the text, or one for each token
+    labels: np.ndarray  # int64: one for the text, one for each token, or the tokens to be written
     pair_start: int | None = None  # where the second text of a pair begins
     word_starts: np.ndarray | None = None  # int64: where each word that was not cut begins
     num_words: int = 0
@@ -52,6 +52,9 @@ class Task(ABC):
 
     architectures: ClassVar[tuple[str, ...]] = ()  # those it fits; all if it names none
     scores_text: ClassVar[bool] = False  # by the model's own likelihood: it adds no head
+
+    generates: ClassVar[bool] = False  # text, for which a model needs its decoder
+    max_target_tokens: int  # of one that generates
 
     def __init__(self, labels: list[str], tokenizer: TaskTokenizer, max_tokens: int) -> None:
         self.labels = labels

@@ -31,7 +31,7 @@ KINDS = {
     "language_modelling": Kind(
         ("text",), "text", ("bits_per_byte", "word_perplexity"), has_classes=False
     ),
-    "seq2seq": Kind(("text",), "target", ("bleu", "chrf"), has_classes=False),
+    "seq2seq": Kind(("text",), "target", ("bleu", "chrf", "rouge_l"), has_classes=False),
 }
 
 
@@ -57,7 +57,8 @@ def inputs_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answer(row: Mapping[str, Any]) -> str:
-    """The right answer, written as a prediction is: a label, or words' tags joined by blanks.
+    """The right answer, written as a prediction is: a label, words' tags joined by blanks, or the
+    text that is to be written.
 
     Of a question it is a JSON list of the texts that are right, and a prediction is one of them;
     "[]" where there is no answer, which is predicted as "". Of a text that is its own answer, how
@@ -69,6 +70,8 @@ def answer(row: Mapping[str, Any]) -> str:
         return " ".join(row["tags"])
     if "label" in row:
         return row["label"]
+    if "target" in row:
+        return row["target"]
     return f"{len(row['text'].encode())} {len(row['text'].split())}"
 
 

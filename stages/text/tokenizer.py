@@ -34,7 +34,8 @@ class TaskTokenizer(ABC):
     """What tasks ask of a tokenizer: of ours, or of one that a public checkpoint brings along.
 
     A text stands between ``before`` and ``after``; ``between`` parts it from the text it is paired
-    with.
+    with. A text that is written begins with ``before_target`` and ends with ``eos_id``; an
+    encoder-decoder's decoder reads ``start_id`` first.
     """
 
     vocab_size: int
@@ -43,6 +44,9 @@ class TaskTokenizer(ABC):
     before: tuple[int, ...]
     between: tuple[int, ...]
     after: tuple[int, ...]
+    before_target: tuple[int, ...] = ()
+    start_id: int
+    eos_id: int
     files: list[Path]  # all that it is read from
 
     @abstractmethod
@@ -64,16 +68,25 @@ class TaskTokenizer(ABC):
     def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
         """The ids of each word of each row, which may be none."""
 
+    @abstractmethod
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids; special tokens are left out."""
+
     def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> list[int]:
         """The ids of a text, or of a pair of texts, between their special tokens."""
         second = [] if pair is None else [*self.between, *pair]
         return [*self.before, *text, *second, *self.after]
+
+    def target(self, text: Sequence[int]) -> list[int]:
+        """The ids of a text that is to be written."""
+        return [*self.before_target, *text, self.eos_id]
 
 
 class Tokenizer(Vocabulary, TaskTokenizer):
     """Text to ids and back."""
 
     pad_id, unk_id = PAD_ID, UNK_ID
+    start_id, eos_id = BOS_ID, EOS_ID  # as the objectives of encoder-decoders have it
     before, between, after = (BOS_ID,), (EOS_ID,), (EOS_ID,)
 
     def __init__(self, path: Path) -> None:

@@ -1,13 +1,16 @@
 import json
 from functools import partial
+from typing import Any
 
 import pytest
 
+from stages.baselines.copy import Copy
 from stages.baselines.majority import Majority
+from stages.baselines.nearest import Nearest
 from stages.baselines.sliding_window import SlidingWindow
 from stages.baselines.tfidf import Tfidf
 from stages.baselines.window import Window, repair, shape
-from stages.components import build, names
+from stages.components import build, component_class, names
 from stages.evaluation.metrics import entities, score
 from stages.seeding import stream
 from stages.text.labelled import KINDS, answer
@@ -133,9 +136,32 @@ def test_regularisation_is_chosen_by_validation_alone() -> None:
     assert tfidf.classifier.C == 1.0
 
 
+def test_nearest_gives_the_target_of_the_text_that_is_most_alike() -> None:
+    train = [
+        {"text": "a dog runs", "target": "ein Hund rennt"},
+        {"text": "a cat sleeps", "target": "eine Katze schläft"},
+        {"text": "a cat sleeps", "target": "never the second of equals"},
+    ]
+    nearest = Nearest()
+    nearest.fit(train, [], macro_f1)
+    asked = [{"text": text} for text in ("the dog runs away", "one cat", "a cat sleeps", "xyz", "")]
+    assert nearest.predict(asked) == [train[i]["target"] for i in (0, 1, 1, 0, 0)]
+
+
+def test_copy_is_the_text() -> None:
+    assert Copy().predict([{"text": "a dog"}, {"text": "a cat"}]) == ["a dog", "a cat"]
+
+
+def test_what_is_written_and_what_has_classes_have_baselines_of_their_own() -> None:
+    for name in names("baselines"):
+        cls: Any = component_class("baselines", name, where="")
+        assert ("seq2seq" in cls.fits) == (name in ("copy", "nearest"))
+
+
 @pytest.mark.parametrize(
     "entry",
     [
+        {"name": "nearest", "max_ngram": 0},
         {"name": "tfidf", "C": [0.0]},
         {"name": "window", "window": -1},
         {"name": "tfidf", "c": 1},

@@ -1,3 +1,4 @@
+import gzip
 import json
 
 import pytest
@@ -7,6 +8,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from stages.evaluation.metrics import METRICS, SCALES, entities, merit, score
 from stages.text.labelled import answer
+from tests.published import DATASETS, needs_datasets
 
 
 def test_entities_of_bio_tags() -> None:
@@ -115,3 +117,68 @@ def test_of_two_scores_the_better_has_the_larger_merit() -> None:
     assert merit("accuracy", 0.9) > merit("accuracy", 0.8)
     assert merit("bits_per_byte", 0.8) > merit("bits_per_byte", 0.9)
     assert set(SCALES) <= set(METRICS)
+
+
+# Of text
+
+MULTI30K = DATASETS / "multi30k"
+TEXTS = ["The cat sat on the mat.", "There is no place like home!"]
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "rouge_l"])
+def test_texts_as_they_should_be_score_1_and_others_0(metric) -> None:
+    assert score(metric, TEXTS, TEXTS) == pytest.approx(1)
+    assert score(metric, TEXTS, ["", ""]) == 0
+    assert score(metric, TEXTS, ["xyz qqq zzz", "vvv wwww jjj"]) < 0.05
+    half = score(metric, TEXTS, [TEXTS[0], "xyz"])
+    assert 0.2 < half < 0.8
+
+
+def test_bleu_by_hand() -> None:
+    """Of 6 words 5 are right, of 5 pairs 4, of 4 triples 3, of 3 quadruples 2; as long as gold."""
+    gold, found = ["one two three four five six"], ["one two three four five seven"]
+    expected = (5 / 6 * 4 / 5 * 3 / 4 * 2 / 3) ** (1 / 4)
+    assert score("bleu", gold, found) == pytest.approx(expected)
+
+
+def test_bleu_is_of_the_whole_test_set_and_no_mean_of_rows() -> None:
+    """Counts are added up: 8 of 10 words, 5 of 8 pairs, 4 of 6 triples, 3 of 4 quadruples."""
+    gold = ["one two three four five six", "seven eight nine ten"]
+    found = ["one two three four five six", "seven ate not ten"]
+    expected = (8 / 10 * 5 / 8 * 4 / 6 * 3 / 4) ** (1 / 4)
+    assert score("bleu", gold, found) == pytest.approx(expected)
+
+
+def test_rouge_l_by_hand() -> None:
+    """Lin 2004, section 3.1: "police killed the gunman" against two that have the same pairs."""
+    gold = ["police killed the gunman"]
+    assert score("rouge_l", gold, ["police kill the gunman"]) == pytest.approx(3 / 4)
+    assert score("rouge_l", gold, ["the gunman kill police"]) == pytest.approx(2 / 4)
+    # Recall 4/4, precision 4/8; the mean of the two texts.
+    longer = "Police, who were late, killed the gunman there."
+    assert score("rouge_l", gold, [longer]) == pytest.approx(2 * 4 / (4 + 8))
+    both = score("rouge_l", [*gold, "Größe zählt"], ["police kill the gunman", "größe"])
+    assert both == pytest.approx((3 / 4 + 2 / 3) / 2)
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=8), st.lists(st.sampled_from("abc"), max_size=8))
+def test_rouge_l_is_symmetric_and_of_a_subsequence(one, other) -> None:
+    gold, found = [" ".join(one)], [" ".join(other)]
+    value = score("rouge_l", gold, found)
+    assert value == score("rouge_l", found, gold)
+    common = value * (len(one) + len(other)) / 2
+    assert common == pytest.approx(round(common))
+    assert common <= sum(min(one.count(x), other.count(x)) for x in "abc") + 1e-9
+    if one and one == other[: len(one)]:
+        assert common == pytest.approx(len(one))
+
+
+@needs_datasets
+def test_translations_of_multi30k() -> None:
+    """Its German against itself, moved by a line, and the English, of which names are right."""
+    packed = ((MULTI30K / f"test_2016_flickr.{name}.gz").read_bytes() for name in ("de", "en"))
+    german, english = (gzip.decompress(text).decode().splitlines() for text in packed)
+    assert len(german) == len(english) == 1000
+    for metric in ("bleu", "chrf", "rouge_l"):
+        assert score(metric, german, german) == pytest.approx(1)
+        assert score(metric, german, english) < score(metric, german, german[1:] + german[:1]) < 0.3

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2Model
 
 from stages.components import build
 from stages.models._backbone import Backbone
@@ -143,6 +143,18 @@ def test_what_a_run_stores_is_read_by_transformers_and_by_fine_tuning(family, tm
     row = batch.input_ids[:1, : int(batch.document_ids[0].sum())]
     expected = reference(tmp_path)(input_ids=row).last_hidden_state
     torch.testing.assert_close(model(batch)[:1, : row.shape[1]], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_model_that_came_without_its_output_layer_gives_states_and_writes_nothing(
+    tmp_path,
+) -> None:
+    shutil.copytree(checkpoint("gpt2"), tmp_path, dirs_exist_ok=True)
+    whole = GPT2Config.from_pretrained(tmp_path, tie_word_embeddings=False)
+    GPT2Model(whole).save_pretrained(tmp_path)
+    model, batch = published(tmp_path), batch_of([5, 6, 7])
+    torch.testing.assert_close(model(batch), reference(tmp_path)(batch.input_ids)[0])
+    assert not model.can_generate and published(checkpoint("gpt2")).can_generate
+    assert not published(checkpoint("bert")).can_generate
 
 
 def test_bert_is_told_the_texts_of_a_pair_apart_and_gpt2_is_not() -> None:

@@ -1,0 +1,214 @@
+"""Writing text token by token: greedily or by beam search (Sutskever et al. 2014, section 3.2)."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from stages.models._blocks import Cache, Embedding, Stack
+from stages.text.batch import PADDING, Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """How text is written.
+
+    Of ``max_new_tokens`` tokens <eos> is one; a text that has none by then is cut. One beam is
+    greedy. With more, a text's score is the sum of its tokens' log-probabilities, <eos> included,
+    over its number of tokens to the power of ``length_penalty``: at 0 it is the sum, and the larger
+    the penalty the better are longer texts (as in transformers; Wu et al. 2016, eq. 14, add 5 to
+    the number).
+    """
+
+    max_new_tokens: int
+    num_beams: int = 1
+    length_penalty: float = 1.0
+    start_id: int  # what an encoder-decoder's text begins behind; a decoder's does behind its input
+    eos_id: int
+
+
+class Reader(ABC):
+    """A decoder that has read the same number of tokens of each row, and remembers them.
+
+    A row may have several beams: texts that begin alike and go on differently.
+    """
+
+    @abstractmethod
+    def read(self, tokens: Int[Tensor, " N"]) -> Float[Tensor, "N V"]:
+        """Read one more token of each beam of each row; returns the logits of the next."""
+
+    @abstractmethod
+    def keep(self, rows: Int[Tensor, " R"], beams: Int[Tensor, "R K"]) -> None:
+        """Go on with these rows alone, and of each with these of its beams."""
+
+
+class CachedReader(Reader):
+    """A causal stack that reads each token once, at its row's end."""
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        stack: Stack,
+        unembed: Callable[[Tensor], Tensor],
+        cache: Cache,
+        *,
+        memory_document_ids: Int[Tensor, "B S"] | None = None,
+    ) -> None:
+        self._embedding, self._stack, self._unembed = embedding, stack, unembed
+        self._cache, self._memory_document_ids = cache, memory_document_ids
+        self._num_beams = 1
+
+    def begin(
+        self,
+        ids: Int[Tensor, "B T"],
+        document_ids: Int[Tensor, "B T"],
+        *,
+        visible: Bool[Tensor, "B T"] | None = None,
+        memory: Float[Tensor, "B S D"] | None = None,
+    ) -> Float[Tensor, "B V"]:
+        """Read what each row begins with; the logits of the next token."""
+        earlier = self._cache.document_ids
+        states = self._stack(
+            self._embedding(ids, document_ids, earlier_document_ids=earlier),
+            document_ids,
+            visible=visible,
+            memory=memory,
+            memory_document_ids=self._memory_document_ids,
+            cache=self._cache,
+        )
+        return self._unembed(states[:, -1])
+
+    def read(self, tokens: Int[Tensor, " N"]) -> Float[Tensor, "N V"]:
+        ids = tokens.unsqueeze(1)
+        return self.begin(ids, torch.ones_like(ids))
+
+    def keep(self, rows: Int[Tensor, " R"], beams: Int[Tensor, "R K"]) -> None:
+        assert self._cache.document_ids is not None
+        num_rows = len(self._cache.document_ids) // self._num_beams
+        fewer = rows if len(rows) < num_rows else None
+        self._cache.keep((rows.unsqueeze(1) * self._num_beams + beams).flatten(), fewer)
+        if fewer is not None and self._memory_document_ids is not None:
+            self._memory_document_ids = self._memory_document_ids[rows]
+        self._num_beams = beams.shape[1]
+
+
+def write(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding) -> list[list[int]]:
+    """What follows what ``reader`` has read, without <eos>; ``logits`` are of its first token."""
+    search = greedy if decoding.num_beams == 1 else beam_search
+    return search(reader, logits, decoding)
+
+
+def greedy(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding) -> list[list[int]]:
+    """The likeliest token, again and again."""
+    found: list[list[int]] = [[] for _ in logits]
+    live = torch.arange(len(logits), device=logits.device)  # rows without an <eos> as yet
+    for length in range(1, decoding.max_new_tokens + 1):
+        tokens = logits.argmax(dim=-1)
+        going = (tokens != decoding.eos_id).nonzero()[:, 0]
+        if len(going) < len(live):
+            live, tokens = live[going], tokens[going]
+        for row, token in zip(live.tolist(), tokens.tolist(), strict=True):
+            found[row].append(token)
+        if length == decoding.max_new_tokens or not len(live):
+            break
+        if len(going) < len(logits):
+            reader.keep(going, torch.zeros_like(going)[:, None])
+        logits = reader.read(tokens)
+    return found
+
+
+def beam_search(
+    reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding
+) -> list[list[int]]:
+    """The text with the best score among those found when, of each row, the ``num_beams`` likeliest
+    unended texts are gone on with.
+
+    A row is done when none of them can become better than its best; so it is in transformers with
+    ``early_stopping="never"``.
+    """
+    num_beams, eos_id = decoding.num_beams, decoding.eos_id
+    max_new_tokens, length_penalty = decoding.max_new_tokens, decoding.length_penalty
+    (num_rows, vocab_size), device = logits.shape, logits.device
+    best = torch.full((num_rows,), -torch.inf, device=device)
+    texts: list[list[int]] = [[] for _ in range(num_rows)]
+
+    # Of the rows that are not done, R, with K beams each. At first a row is its only beam.
+    live = torch.arange(num_rows, device=device)
+    reader.keep(live, torch.zeros(num_rows, num_beams, dtype=torch.long, device=device))
+    totals = torch.full((num_rows, num_beams), -torch.inf, device=device)
+    totals[:, 0] = 0.0
+    prefixes = torch.empty(num_rows, num_beams, 0, dtype=torch.long, device=device)
+    logits = logits.repeat_interleave(num_beams, dim=0)
+    for length in range(1, max_new_tokens + 1):
+        each = totals.unsqueeze(-1) + logits.float().log_softmax(dim=-1).view(*totals.shape, -1)
+        # A beam has one way to end, so that of twice as many at least K go on.
+        number = min(2 * num_beams, num_beams * vocab_size)
+        totals, chosen = each.flatten(1).topk(number, dim=1)  # [R V * K] -> [R 2K]
+        beams, tokens = chosen // vocab_size, chosen % vocab_size
+        prefixes = torch.cat([_of_beams(prefixes, beams), tokens.unsqueeze(-1)], dim=2)
+
+        ends = (tokens == eos_id) | (length == max_new_tokens)
+        scores = (totals / length**length_penalty).masked_fill(~ends, -torch.inf)
+        score, place = scores[:, :num_beams].max(dim=1)
+        for i in (score > best[live]).nonzero()[:, 0].tolist():
+            best[live[i]] = score[i]
+            texts[int(live[i])] = prefixes[i, place[i]].tolist()
+        if length == max_new_tokens:
+            break
+
+        going = ends.int().argsort(dim=1, stable=True)[:, :num_beams]  # in order of their totals
+        totals = totals.masked_fill(ends, -torch.inf).gather(1, going)
+        longest = max_new_tokens if length_penalty > 0 else length + 1
+        rows = (totals[:, 0] / longest**length_penalty > best[live]).nonzero()[:, 0]
+        if not len(rows):
+            break
+        live, totals, going = live[rows], totals[rows], going[rows]
+        prefixes = _of_beams(prefixes[rows], going)
+        reader.keep(rows, beams[rows].gather(1, going))
+        logits = reader.read(prefixes[:, :, -1].flatten())
+    return [before_end(text, eos_id) for text in texts]
+
+
+def _of_beams(texts: Int[Tensor, "R J t"], beams: Int[Tensor, "R K"]) -> Int[Tensor, "R K t"]:
+    return texts.gather(1, beams.unsqueeze(-1).expand(-1, -1, texts.shape[2]))
+
+
+def before_end(tokens: list[int], eos_id: int) -> list[int]:
+    """The tokens before the first <eos>; all where there is none."""
+    return tokens[: tokens.index(eos_id)] if eos_id in tokens else tokens
+
+
+def prompts(batch: Batch) -> Batch:
+    """The input's rows with their padding before them, so that each ends in the last column and
+    what is written stands behind it. A row is one document."""
+    assert batch.document_ids.max() <= 1, "one document in a row"
+    real = batch.document_ids != PADDING
+    order = real.int().argsort(dim=1, stable=True)
+    return Batch(
+        input_ids=batch.input_ids.gather(1, order),
+        document_ids=batch.document_ids.gather(1, order),
+        num_targets={},
+    )
+
+
+def continued(batch: Batch) -> Batch:
+    """The input's rows, each with its target behind it: what a decoder is taught on.
+
+        input     <bos> text <eos>
+        decoder                <bos> target
+        row       <bos> text <eos> target
+
+    The last token of the input takes the place of the decoder's first: from it the target's first
+    token is predicted.
+    """
+    ids, documents = batch.decoder_input_ids, batch.decoder_document_ids
+    assert ids is not None and documents is not None
+    found = prompts(batch)
+    return replace(
+        found,
+        input_ids=torch.cat([found.input_ids, ids[:, 1:]], dim=1),
+        document_ids=torch.cat([found.document_ids, documents[:, 1:]], dim=1),
+    )
