@@ -220,7 +220,7 @@ class KeyValues:
         """These rows alone, in this order; a row may be kept several times."""
         assert self._stored is not None
         keys, values = self._stored
-        self._stored = keys[rows], values[rows]
+        self._stored = keys.index_select(0, rows), values.index_select(0, rows)
 
 
 class Cache:
