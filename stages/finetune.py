@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from stages.adaptation import kept
 from stages.adaptation.fit import misfit
-from stages.adaptation.pairing import PRETRAINED, Pairing
+from stages.adaptation.pairing import PRETRAINED, TASKS, Pairing
 from stages.adaptation.prediction import PREDICTED_AT_ONCE, predict
 from stages.artifacts import read_json, read_jsonl, replacing
 from stages.components import build, component_class
@@ -91,7 +91,7 @@ def misfits(params: Params, run_key: str, task_key: str) -> list[trials.Skipped]
     vocab_size = kind.tokenizer_of(model, PRETRAINED / run_key).vocab_size
     with torch.device("meta"):
         backbone: Backbone = build("models", model, vocab_size, where=where)
-    name = params.tasks[task_key].task["name"]
+    name = read_json(TASKS / task_key / "examples" / "task.json")["task"]["name"]
     task: Any = component_class("tasks", name, where=f"tasks.{task_key}.task")
     reasons = {
         key: misfit(_method(params, key), task, name, backbone) for key in params.finetune.methods
