@@ -23,8 +23,8 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from stages.commands._counterparts import counterpart
 from stages.components import build
+from stages.exporting.counterparts import counterpart
 from stages.models._backbone import TransformerBackbone
 from stages.models._generation import Decoding, Reader, prompts, write
 from stages.seeding import torch_stream

@@ -15,17 +15,17 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from stages.artifacts import read_json, replacing, write_json
-from stages.commands import _fast_tokenizer
-from stages.commands._correspondence import Weights
-from stages.commands._counterparts import (
+from stages.commands._kept_trials import Trial, add_options, chosen, find_trial, opened
+from stages.components import build, unknown
+from stages.exporting import fast_tokenizer
+from stages.exporting.correspondence import Weights
+from stages.exporting.counterparts import (
     Counterpart,
     Goal,
     check_architecture,
     counterpart,
     without_head_bias,
 )
-from stages.commands._kept_trials import Trial, add_options, chosen, find_trial, opened
-from stages.components import build, unknown
 from stages.models._backbone import TransformerBackbone
 from stages.models._heads import Headed, PooledHead
 from stages.process import exit_on_mistake
@@ -97,7 +97,7 @@ def export(run: str, trial: Trial | None, out: Path, *, force: bool = False) -> 
     with replacing(out) as folder:
         folder.mkdir()
         _write_model(folder, found, _weights(model, goal), labels)
-        _fast_tokenizer.save(
+        fast_tokenizer.save(
             tokenizer_path,
             folder,
             ends="begin" if found.auto_class == "AutoModelForCausalLM" else "both",

@@ -15,9 +15,9 @@ from stages.adaptation import kept
 from stages.adaptation.pairing import Pairing
 from stages.artifacts import read_json, write_json
 from stages.commands import export
-from stages.commands._counterparts import counterpart
 from stages.commands.export import Trial, outputs, their_outputs
 from stages.components import build
+from stages.exporting.counterparts import counterpart
 from stages.models._heads import Headed, initialise_head
 from stages.seeding import torch_stream
 from stages.tasks._task import Task

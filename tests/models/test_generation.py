@@ -14,8 +14,8 @@ import transformers
 from safetensors.torch import save_file
 from torch import Tensor
 
-from stages.commands._counterparts import counterpart
 from stages.components import build
+from stages.exporting.counterparts import counterpart
 from stages.models._blocks import Cache
 from stages.models._generation import CachedReader, Decoding, Reader, beam_search, greedy, prompts
 from stages.seeding import torch_stream

@@ -8,7 +8,7 @@ import torch
 import transformers
 from torch import Tensor
 
-from stages.commands._counterparts import counterpart
+from stages.exporting.counterparts import counterpart
 from stages.text.batch import PADDING, Batch
 from tests.small import VOCAB_SIZE, small_model
 

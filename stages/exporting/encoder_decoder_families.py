@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 import transformers
 
-from stages.commands._correspondence import (
+from stages.exporting.correspondence import (
     RMS_EPS,
     SPECIAL_IDS,
     Counterpart,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import transformers
 
-from stages.commands._correspondence import (
+from stages.exporting.correspondence import (
     LAYER_EPS,
     RMS_EPS,
     ROTARY_BASE,

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from stages.commands._correspondence import Counterpart, Goal, Weights, same
-from stages.commands._decoder_families import gpt2, gpt_neox, llama
-from stages.commands._encoder_decoder_families import bart, t5
-from stages.commands._encoder_families import bert, esm
+from stages.exporting.correspondence import Counterpart, Goal, Weights, same
+from stages.exporting.decoder_families import gpt2, gpt_neox, llama
+from stages.exporting.encoder_decoder_families import bart, t5
+from stages.exporting.encoder_families import bert, esm
 from stages.models._blocks import Dimensions
 
 

@@ -1,0 +1,1 @@
+"""Export: our models as transformers has them, layer by layer, and their tokenizers."""
