@@ -354,6 +354,8 @@ def test_text_is_written_by_models_with_a_decoder_and_learnt_without_a_head() ->
     (fault,) = writing(writers, ("full", "linear_probe"))
     assert fault.startswith("finetune.methods.linear_probe.method: linear_probe fits no run and")
     assert fault.endswith("head reads, and seq2seq has no head")
+    (fault,) = writing(writers, ("full",), num_beams=0)
+    assert fault == "tasks.write.task: num_beams must be at least 1, not 0"
     (fault,) = writing(writers, ("full",), num_beems=2)
     assert fault.startswith("tasks.write.task.num_beems: unknown 'num_beems'; did you mean")
 

@@ -48,10 +48,12 @@ class Seq2Seq(Task):
         metric: Literal["bleu", "chrf", "rouge_l"] = "bleu",
     ) -> None:
         super().__init__(labels, tokenizer, max_tokens)
-        if max_target_tokens < 1 or num_beams < 1:
-            raise ValueError("max_target_tokens and num_beams must be at least 1")
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(f"label_smoothing must be in [0, 1), not {label_smoothing}")
+        self.check(
+            max_tokens,
+            max_target_tokens=max_target_tokens,
+            num_beams=num_beams,
+            label_smoothing=label_smoothing,
+        )
         self.max_target_tokens, self.label_smoothing = max_target_tokens, label_smoothing
         self.prefix = "" if prefix == NONE else prefix
         self.decoding = Decoding(
@@ -61,6 +63,22 @@ class Seq2Seq(Task):
             start_id=tokenizer.start_id,
             eos_id=tokenizer.eos_id,
         )
+
+    @classmethod
+    def check(
+        cls,
+        max_tokens: int,
+        *,
+        max_target_tokens: int,
+        num_beams: int,
+        label_smoothing: float,
+        **others: Any,
+    ) -> None:
+        for name, given in (("max_target_tokens", max_target_tokens), ("num_beams", num_beams)):
+            if given < 1:
+                raise ValueError(f"{name} must be at least 1, not {given}")
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"label_smoothing must be in [0, 1), not {label_smoothing}")
 
     def head(self, backbone: Backbone) -> nn.Module:
         return nn.Identity()
