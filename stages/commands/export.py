@@ -28,6 +28,7 @@ from stages.exporting.counterparts import (
 )
 from stages.models._backbone import TransformerBackbone
 from stages.models._heads import Headed, PooledHead
+from stages.params import HUB
 from stages.process import exit_on_mistake
 from stages.seeding import torch_stream
 from stages.text.batch import PADDING, Batch
@@ -69,7 +70,13 @@ def export(run: str, trial: Trial | None, out: Path, *, force: bool = False) -> 
     """
     _check_place(out, force=force)
     record = _record(run)
-    check_architecture(record["settings"]["model"]["name"])
+    name = record["settings"]["model"]["name"]
+    if name == HUB:
+        raise ValueError(
+            f"pretrain.{run}.model: is a public checkpoint, in transformers' own form already: "
+            f"{PRETRAINED / run}; what was fine-tuned on it cannot be exported"
+        )
+    check_architecture(name)
     tokenizer_path = PRETRAINED / run / FILE
     max_tokens = record["settings"]["training"]["max_tokens"]
     goal: Goal = "pretrained"

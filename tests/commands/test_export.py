@@ -388,16 +388,21 @@ def test_options_without_a_counterpart_are_refused_by_name(
     assert not Path("out").exists()
 
 
-def test_a_model_of_no_family_is_refused(write_run) -> None:
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("bilstm", "bilstm models have no counterpart in transformers"),
+        ("hub", r"pretrain\.run\.model: is a public checkpoint"),
+    ],
+)
+def test_a_model_of_no_family_is_refused(name, message, write_run) -> None:
     write_run("encoder", {})
     record = Path("data/pretrained/run/run.json")
-    settings = {"model": {"name": "bilstm", "d_model": 32}, "training": {"max_tokens": 64}}
-    write_json(
-        record,
-        {"architecture": "bilstm", "settings": settings, "fingerprint": "f", "has_prefix": False},
-    )
-    with pytest.raises(ValueError, match="bilstm models have no counterpart in transformers"):
+    settings = {"model": {"name": name}, "training": {"max_tokens": 64}}
+    write_json(record, {"settings": settings, "fingerprint": "f", "has_prefix": False})
+    with pytest.raises(ValueError, match=message):
         export.export("run", None, Path("out"))
+    assert not Path("out").exists()
 
 
 def test_methods_that_add_weights_are_refused(write_run) -> None:
