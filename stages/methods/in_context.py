@@ -21,6 +21,11 @@ TIE = "<tie>"  # the prediction where no label is likelier than all others: coun
 ROUNDING = 1e-4  # nats: labels nearer to each other than this are tied
 INPUTS = ("text", "text_pair")
 LABEL = "label"
+AUTO = "auto"
+TEMPLATES = {  # of a text, and of a pair of texts
+    False: "{text}\nlabel: {label}",
+    True: "{text}\n{text_pair}\nlabel: {label}",
+}
 Normalise = Literal["none", "tokens", "bytes", "unconditional"]
 Row = Mapping[str, Any]
 
@@ -30,9 +35,10 @@ class InContext(Method):
     trains; 0 shots are zero-shot.
 
     The prompt is ``num_shots`` examples, each the ``template`` filled in, and the template up to
-    ``{label}``, parted by ``separator``. It stands where a document begins. Line breaks are blanks
-    to a tokenizer of ours. Where it is longer than ``max_tokens``, shots are left out from its
-    front, and then the beginning of what is left; a warning says how many shots fitted.
+    ``{label}``, parted by ``separator``; ``auto`` is a text, or each of a pair, on a line of its
+    own and then ``label: {label}``. The prompt stands where a document begins. Line breaks are
+    blanks to a tokenizer of ours. Where it is longer than ``max_tokens``, shots are left out from
+    its front, and then the beginning of what is left; a warning says how many shots fitted.
 
     ``verbalisers`` are ``label=words``; a label without one stands for itself, underscores as
     blanks. ``normalise`` says what of a label's log-likelihood is compared:
@@ -63,7 +69,7 @@ class InContext(Method):
         self,
         *,
         num_shots: int = 0,
-        template: str = "{text}\nlabel: {label}",
+        template: str = AUTO,
         separator: str = "\n\n",
         verbalisers: Sequence[str] = (),
         normalise: Normalise = "none",
@@ -71,7 +77,7 @@ class InContext(Method):
         if num_shots < 0:
             raise ValueError(f"num_shots must be at least 0, not {num_shots}")
         self.num_shots, self.separator, self.normalise = num_shots, separator, normalise
-        self.template = _Template.of(template)
+        self.template = None if template == AUTO else _Template.of(template)
         pairs = [pair.partition("=") for pair in verbalisers]
         for label, _, words in pairs:
             if not label or not words.strip():
@@ -104,12 +110,13 @@ class InContext(Method):
         for word, number in Counter(words.values()).items():
             if number > 1:
                 raise ValueError(f"verbalisers: {number} labels are {word!r}, which tells none")
-        self.template.check(rows[0])
+        template = self.template or _Template.of(TEMPLATES[INPUTS[1] in rows[0]])
+        template.check(rows[0])
         shots = [
-            self.template.shot(row, words[row[LABEL]])
+            template.shot(row, words[row[LABEL]])
             for row in draw_shots(rows, self.num_shots, rng=rng)
         ]
-        return _Prompts(self, words, tokenizer, max_tokens, shots, self._known)
+        return _Prompts(self, template, words, tokenizer, max_tokens, shots, self._known)
 
 
 def draw_shots(rows: Sequence[Row], num_shots: int, *, rng: np.random.Generator) -> list[Row]:
@@ -201,13 +208,14 @@ class _Prompts:
     def __init__(
         self,
         method: InContext,
+        template: _Template,
         words: dict[str, str],
         tokenizer: TaskTokenizer,
         max_tokens: int,
         shots: list[str],
         known: dict[bytes, float],
     ) -> None:
-        self.method, self.words, self.shots = method, words, shots
+        self.method, self.template, self.words, self.shots = method, template, words, shots
         self.tokenizer, self.max_tokens = tokenizer, max_tokens
         # A checkpoint whose texts have no first token was trained on texts behind a last one.
         self.start = list(tokenizer.before or tokenizer.after[-1:])
@@ -243,7 +251,7 @@ class _Prompts:
     def _context(self, row: Row, num_shots: int) -> str:
         """The prompt with the last of the shots."""
         shots = self.shots[len(self.shots) - num_shots :]
-        return self.method.separator.join([*shots, self.method.template.prompt(row)])
+        return self.method.separator.join([*shots, self.template.prompt(row)])
 
     def _candidates(self, id: str, context: str) -> list[_Candidate]:
         """The context with each label. Scored is what follows the tokens that all of them and the
@@ -299,7 +307,7 @@ class _Prompts:
 
     def _without_prompt(self, model: Headed, device: torch.device) -> list[float]:
         if self._unconditional is None:
-            candidates = self._candidates("", self.method.template.answer_context)
+            candidates = self._candidates("", self.template.answer_context)
             batch = self.collate(candidates, rngs=[]).to(device)
             self._unconditional = self._scores(model, batch, candidates)
         return self._unconditional

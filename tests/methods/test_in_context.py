@@ -271,8 +271,17 @@ def test_what_does_not_go_with_the_task_is_named(settings, rows, message) -> Non
     assert message in str(error.value)
 
 
+@pytest.mark.parametrize("pair", [{}, {"text_pair": "and b"}])
+def test_the_template_that_is_not_given_has_all_texts_of_a_row(pair) -> None:
+    rows = [{"id": str(i), "text": "a", "label": label} | pair for i, label in enumerate(LABELS)]
+    of = predictor(rows, template="auto", num_shots=1)
+    assert of.template.prompt(rows[0]) == "\n".join(["a", *pair.values(), "label: "])
+    (shot,) = of.shots
+    assert shot.startswith("\n".join(["a", *pair.values(), "label: "]))
+
+
 def test_the_answer_context_is_what_stands_behind_the_last_text() -> None:
-    of = lambda template: method(template=template).template.answer_context  # noqa: E731
+    of = lambda template: predictor(template=template).template.answer_context  # noqa: E731
     assert of("{text}\nlabel: {label}") == "label: "
     assert of("{{a}} {text} {{b}} is: {label}") == "{b} is: "
     assert of("{text} {label}") == " "
