@@ -168,8 +168,12 @@ def _bound(value: float, metric: str) -> str:
     return scale_of(metric).shown(value).replace("-", "\N{MINUS SIGN}")
 
 
+SPELT = {"f1": "F1", "squad": "SQuAD", "bleu": "BLEU", "chrf": "chrF", "rouge": "ROUGE", "l": "L"}
+
+
 def metric_name(metric: str) -> str:
-    return metric.replace("_", " ").replace("f1", "F1").replace("squad", "SQuAD")
+    """``rouge_l`` as people write it, ROUGE L."""
+    return " ".join(SPELT.get(word, word) for word in metric.split("_"))
 
 
 def _count(cell: Cell) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from stages.evaluation.metrics import POINTS
 from stages.reporting import page, tables
-from stages.reporting.guideline import Advice, advice, caveats
+from stages.reporting.guideline import Advice, advice, caveats, metric_name
 from stages.reporting.results import Results, load
 from tests.synthetic_study import EFFECTS, METRICS, RUNS, raw_params, write_study
 
@@ -127,3 +127,10 @@ def test_of_bits_per_byte_the_lowest_mean_is_the_best_and_it_is_no_percentage(
     assert "**0.040**" in text and "**4.0**" not in text.split("### type")[0]
     assert "Bold is the best mean" in text
     assert "Bold is the highest mean" in page.markdown(results)
+
+
+def test_metrics_have_the_names_that_people_write() -> None:
+    metrics = ("entity_f1", "squad_f1", "bleu", "chrf", "rouge_l", "bits_per_byte")
+    assert [metric_name(metric) for metric in metrics] == [
+        *("entity F1", "SQuAD F1", "BLEU", "chrF", "ROUGE L", "bits per byte")
+    ]
