@@ -6,8 +6,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from stages.adaptation.fit import misfit
 from stages.artifacts import replacing, write_json
 from stages.code import hashes
@@ -19,7 +17,7 @@ from stages.process import run_stage
 from stages.tasks._task import Task
 from stages.text.labelled import KINDS, Kind
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL, Vocabulary
-from stages.training.budget import plans, trains
+from stages.training.budget import outline, plans, trains
 
 DATA = Path("data")
 NUM_BYTES = 256  # the pieces that byte fallback needs
@@ -81,6 +79,7 @@ def code_by_stage(params: Params) -> dict[str, list[str]]:
 
 def find_faults(params: Params) -> Iterator[str]:
     """One line for each thing that is wrong, with its path in params.yaml."""
+    backbones = dict(_backbones(params))
     for key, corpus in params.corpora.items():
         yield from _source_faults(corpus.source, f"corpora.{key}.source", None)
     for key, tokenizer in params.tokenizers.items():
@@ -97,18 +96,20 @@ def find_faults(params: Params) -> Iterator[str]:
             if budget != "all" and task.num_train != "all" and int(budget) > int(task.num_train):
                 yield f"finetune.label_budgets: {budget} is more than {where}.num_train"
     for key, run in params.pretrain.items():
-        yield from _run_faults(params, run, f"pretrain.{key}", key)
+        yield from _run_faults(params, run, f"pretrain.{key}", key, backbones.get(key))
     yield from _budget_faults(params)
     for key, baseline in params.baselines.items():
         yield from _baseline_faults(params, baseline, f"baselines.{key}")
-    yield from _fit_faults(params)
+    yield from _fit_faults(params, backbones)
     for name in ("label_budgets", "seeds"):
         values = getattr(params.finetune, name)
         if len(set(values)) < len(values):
             yield f"finetune.{name}: must not repeat a value, not {values}"
 
 
-def _run_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]:
+def _run_faults(
+    params: Params, run: Run, where: str, key: str, backbone: Backbone | None
+) -> Iterator[str]:
     training = run.training
     if training.batch_rows % training.micro_batch_rows:
         yield (
@@ -118,7 +119,7 @@ def _run_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]
     if training.num_validations > training.num_steps:
         yield f"{where}.training.num_validations: must be at most num_steps {training.num_steps}"
     if run.is_public:
-        yield from _public_faults(params, run, where)
+        yield from _public_faults(params, run, where, backbone)
         return
     yield from _unlisted(run.tokenizer, params.tokenizers, f"{where}.tokenizer")
     yield from _unlisted(run.corpus, (*params.corpora, NONE), f"{where}.corpus")
@@ -136,7 +137,7 @@ def _run_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]
     if faults or run.tokenizer not in params.tokenizers:
         return
     vocabulary = Vocabulary(params.tokenizers[run.tokenizer].vocab_size)
-    yield from _model_faults(params, run, vocabulary.vocab_size, where)
+    yield from _model_faults(params, run, vocabulary.vocab_size, where, backbone)
     yield from _fault_of(
         lambda: build(
             "objectives",
@@ -164,7 +165,9 @@ def _run_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]
         yield from _parent_faults(params, run, where, objective)
 
 
-def _public_faults(params: Params, run: Run, where: str) -> Iterator[str]:
+def _public_faults(
+    params: Params, run: Run, where: str, backbone: Backbone | None
+) -> Iterator[str]:
     """Of a public checkpoint; what only the hub knows is found out when it is downloaded."""
     for setting, given in (
         ("corpus", run.corpus),
@@ -177,6 +180,9 @@ def _public_faults(params: Params, run: Run, where: str) -> Iterator[str]:
                 f"{where}.{setting}: must be {NONE}, not {given}: a public checkpoint brings its "
                 "own tokenizer and is not pretrained further"
             )
+    if backbone is not None:  # its folder was read and found to be what is pinned
+        yield from _length_faults(params, run, backbone, where)
+        return
     hub: Any = component_class("models", HUB, where=where)
     settings = {key: value for key, value in run.model.items() if key != "name"}
     try:
@@ -190,16 +196,20 @@ def _public_faults(params: Params, run: Run, where: str) -> Iterator[str]:
         yield f"{where}.model.{error}"
         return
     if vocab_size is not None:
-        yield from _model_faults(params, run, vocab_size, where)
+        yield from _model_faults(params, run, vocab_size, where, None)
 
 
-def _model_faults(params: Params, run: Run, vocab_size: int, where: str) -> Iterator[str]:
-    """Of its own settings, and of texts that are too long for it."""
-    try:
-        model = _described(run, vocab_size, f"{where}.model")
-    except ValueError as error:
-        yield str(error)
-        return
+def _model_faults(
+    params: Params, run: Run, vocab_size: int, where: str, backbone: Backbone | None
+) -> Iterator[str]:
+    """Of its own settings where they gave no backbone, else of texts that are too long for it."""
+    if backbone is None:
+        yield from _fault_of(lambda: outline(run.model, vocab_size, where=f"{where}.model"))
+    else:
+        yield from _length_faults(params, run, backbone, where)
+
+
+def _length_faults(params: Params, run: Run, model: Backbone, where: str) -> Iterator[str]:
     yield from _writing_faults(params, model, where)
     if model.max_positions is None:
         return
@@ -214,16 +224,10 @@ def _model_faults(params: Params, run: Run, vocab_size: int, where: str) -> Iter
             )
 
 
-def _described(run: Run, vocab_size: int, where: str) -> Backbone:
-    """The run's model without storage for its weights."""
-    with torch.device("meta"):
-        return build("models", run.model, vocab_size, where=where)
-
-
-def _fit_faults(params: Params) -> Iterator[str]:
+def _fit_faults(params: Params, backbones: Mapping[str, Backbone]) -> Iterator[str]:
     """Of methods that are wrong in themselves or make texts too long for a run; and of runs, tasks
     and methods of which none of the others is fit: what does not go together is left out."""
-    backbones, tasks = dict(_backbones(params)), dict(_tasks(params))
+    tasks = dict(_tasks(params))
     reasons: dict[tuple[str, str, str], str | None] = {}
     for key, entry in params.finetune.methods.items():
         where = f"finetune.methods.{key}"
@@ -295,7 +299,7 @@ def _backbones(params: Params) -> Iterator[tuple[str, Backbone]]:
             else:
                 vocab_size = Vocabulary(params.tokenizers[run.tokenizer].vocab_size).vocab_size
             if vocab_size is not None:
-                yield key, _described(run, vocab_size, "")
+                yield key, outline(run.model, vocab_size, where="")
         except (KeyError, ValueError):
             continue
 
@@ -393,11 +397,9 @@ def _teacher_faults(params: Params, run: Run, where: str) -> Iterator[str]:
     vocabulary = Vocabulary(params.tokenizers[run.tokenizer].vocab_size)
     max_tokens = run.training.max_tokens
     try:
-        with torch.device("meta"):
-            teacher, student = (
-                build("models", each.model, vocabulary.vocab_size, where="")
-                for each in (parent, run)
-            )
+        teacher, student = (
+            outline(each.model, vocabulary.vocab_size, where="") for each in (parent, run)
+        )
         objective = build("objectives", run.objective, vocabulary, max_tokens, where="")
     except ValueError:  # which is said where it stands
         return

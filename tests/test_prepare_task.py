@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stages import prepare_task
 from stages.artifacts import read_json, read_jsonl, sha256
 from stages.code import code_of
-from stages.components import build, names
+from stages.components import build
 from stages.params import Finetune, Params, Task
 from stages.prepare_task import stratified_order, without_duplicates
 from stages.seeding import stream
@@ -216,11 +216,6 @@ def test_duplicates_within_train_are_kept_and_counted() -> None:
     assert about["duplicates_within_train"] == 2 and about["num_examples"]["train"] == 4
 
 
-def needs_task(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(name not in names("tasks"), reason=f"there is no task {name} as yet")
-
-
-@needs_task("span_qa")
 def test_questions_about_a_held_out_context_are_removed() -> None:
     def questions(context: str, *asked: str) -> dict[str, Any]:
         answer = {"text": context[:3], "answer_start": 0}
@@ -244,7 +239,6 @@ def test_questions_about_a_held_out_context_are_removed() -> None:
     assert read_jsonl(FOLDER / "test_labels.jsonl")[0].keys() == {"id", "answers"}
 
 
-@needs_task("seq2seq")
 def test_translations() -> None:
     for split in ("train", "dev", "test"):
         Path(f"{split}.en").write_text(f"A {split}.\nMore {split}.\n")

@@ -7,14 +7,12 @@ made. A public checkpoint is of the architecture that it is, but that prefix doe
 import argparse
 from collections.abc import Iterator
 
-import torch
-
 from stages.adaptation.fit import misfit
 from stages.components import build, component_class, names
 from stages.methods._method import Method
-from stages.models._backbone import Backbone
 from stages.params import HUB
 from stages.tasks._task import Task
+from stages.training.budget import outline
 
 TRANSFORMER = {"d_model": 32, "num_layers": 2, "num_heads": 2, "d_ff": 64}
 DIMENSIONS = {"bilstm": {"d_model": 32, "num_layers": 2, "d_cell": 48}}  # of what is none
@@ -43,19 +41,13 @@ def lines() -> Iterator[str]:
         for architecture in names("models"):
             if architecture == HUB:
                 continue
-            backbone = outline(architecture)
+            entry = {"name": architecture, **DIMENSIONS.get(architecture, TRANSFORMER)}
+            backbone = outline(entry, VOCAB_SIZE, where=architecture)
             cells = [
                 NO if misfit(method, task, kind, backbone) else YES for method in methods.values()
             ]
             if YES in cells:
                 yield f"| {kind} | {architecture} | {' | '.join(cells)} |"
-
-
-def outline(architecture: str) -> Backbone:
-    """A small model without storage for its weights."""
-    entry = {"name": architecture, **DIMENSIONS.get(architecture, TRANSFORMER)}
-    with torch.device("meta"):
-        return build("models", entry, VOCAB_SIZE, where=architecture)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,8 @@ def show(params: Params, console: Console) -> None:
 def _row(params: Params, run: Run) -> list[str]:
     if run.is_public:
         return [run.learnt[0], *["–"] * 5]  # what others did; its size is known once it is here
-    num_params = sum(weight.numel() for weight in outline(params, run).parameters())
+    backbone = outline(run.model, params.tokenizers[run.tokenizer].vocab_size, where="model")
+    num_params = sum(weight.numel() for weight in backbone.parameters())
     cells = [run.objective["name"], str(run.model["num_layers"]), f"{num_params / 1e6:.2f}M"]
     if not trains(run):
         return [*cells, "–", "–", "–"]

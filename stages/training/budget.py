@@ -5,6 +5,7 @@ encoder-decoder has about twice the parameters of an encoder and about its opera
 (Raffel et al. 2020, section 3.2.2).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,7 +65,7 @@ def _num_layers(params: Params, run: Run) -> int:
     given = run.model.get("num_layers", 0)
     if params.budget.matched != "parameters" or run.model["name"] != "encoder_decoder":
         return given
-    backbone = outline(params, run)
+    backbone = _outline(params, run)
     assert isinstance(backbone, TransformerBackbone)
     dims, vocab_size = backbone.dims, backbone.vocab_size
     most = num_params("encoder", vocab_size, dims).total
@@ -91,16 +92,22 @@ def step_flops(params: Params, run: Run) -> int:
     vocabulary = AnyWords(params.tokenizers[run.tokenizer].vocab_size)
     objective = build("objectives", run.objective, vocabulary, training.max_tokens, where="")
     batch = objective.collate([row] * training.batch_rows, rngs=rngs)
-    backbone = outline(params, run)
+    backbone = _outline(params, run)
     with torch.device("meta"):
         if objective.has_teacher:
-            objective.learn_from(outline(params, params.pretrain[run.parent]), backbone)
+            objective.learn_from(_outline(params, params.pretrain[run.parent]), backbone)
         own = objective.flops(Headed(backbone, objective.head(backbone)), batch)
         return 3 * own + objective.frozen_flops(batch)
 
 
-def outline(params: Params, run: Run) -> Backbone:
-    """The run's model without storage for its weights."""
-    vocab_size = params.tokenizers[run.tokenizer].vocab_size
+def _outline(params: Params, run: Run) -> Backbone:
+    return outline(run.model, params.tokenizers[run.tokenizer].vocab_size, where="model")
+
+
+def outline(model: Mapping[str, Any], vocab_size: int, *, where: str) -> Backbone:
+    """The model of an entry ``model:`` without storage for its weights.
+
+    Raises ValueError with the path in params.yaml (``where``) for a wrong setting.
+    """
     with torch.device("meta"):
-        return build("models", run.model, vocab_size, where="model")
+        return build("models", model, vocab_size, where=where)
