@@ -27,7 +27,7 @@ from stages.text.tokenizer import FILE, Tokenizer
 from stages.training.budget import trains
 from stages.training.device import Device, resolve
 from stages.training.loop import Step, mean_loss, train
-from stages.training.pretraining import PretrainingData, validation_batches
+from stages.training.pretraining import PretrainingData, begin_with_frequencies, validation_batches
 
 STUDY, DATA = Path("studies/systems.yaml"), Path("data")
 SIZES = {  # of transformers; a biLSTM has the width, and cells of twice that
@@ -92,6 +92,7 @@ def measure(
         micro_batch_rows=training.micro_batch_rows,
         seed=run.seed,
     )
+    begin_with_frequencies(backbone, data, num_steps=num_steps)
     compared = objective.for_validation()
     validation = validation_batches(
         Packing(EncodedCorpus.load(corpus / "validation"), training.max_tokens, seed=0),

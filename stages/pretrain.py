@@ -30,7 +30,11 @@ from stages.training.checkpoint import (
 )
 from stages.training.device import Device, resolve
 from stages.training.loop import Step, mean_loss, train
-from stages.training.pretraining import PretrainingData, validation_batches
+from stages.training.pretraining import (
+    PretrainingData,
+    begin_with_frequencies,
+    validation_batches,
+)
 from stages.training.tracking import Tracker
 
 ENCODED, TOKENIZERS = Path("data/encoded"), Path("data/tokenizers")
@@ -164,6 +168,7 @@ def _train(
         micro_batch_rows=training.micro_batch_rows,
         seed=run.seed,
     )
+    begin_with_frequencies(model.backbone, data, num_steps=training.num_steps)
     compared = objective.for_validation()
     validation = validation_batches(
         packing("validation", 0), compared, batch_rows=training.micro_batch_rows

@@ -1,6 +1,6 @@
 """Which weights of a backbone and of a model of transformers hold the same numbers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -68,6 +68,7 @@ class Counterpart:
     auto_class: str  # the class that a user loads it by
     config: Any
     pairs: list[Pair]
+    prepare: Callable[[Weights], Weights] = dict  # ours, as far as theirs can have them
     constants: Weights = field(default_factory=dict)  # weights of theirs that ours has not
     head: str | None = None
     note: str = ""  # what a user should know
@@ -75,9 +76,9 @@ class Counterpart:
 
     def to_theirs(self, weights: Mapping[str, Tensor]) -> Weights:
         """Their weights from ours, by name."""
-        found = dict(self.constants)
+        found, prepared = dict(self.constants), self.prepare(dict(weights))
         for pair in self.pairs:
-            found |= pair.to_theirs(weights)
+            found |= pair.to_theirs(prepared)
         return found
 
     def to_ours(self, weights: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> Weights:

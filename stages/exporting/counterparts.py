@@ -25,6 +25,8 @@ def counterpart(
     ValueError that names the options without a counterpart.
     """
     check_architecture(architecture)
+    if goal != "pretrained":
+        dims = replace(dims, output_bias=False)  # it is of the vocabulary's logits alone
     families = [family for family in FAMILIES if family.architecture == architecture]
     nearest = min(families, key=lambda family: len(family.faults(dims)))
     if faults := nearest.faults(dims):
@@ -106,7 +108,12 @@ def _yaml(value: Any) -> str:
 
 def _options(**own: Any) -> dict[str, tuple[Any, ...]]:
     """Options of a family; those not named must be as in plain blocks."""
-    plain = {"num_segments": 0, "embedding_norm": False, "output_transform": False}
+    plain = {
+        "num_segments": 0,
+        "embedding_norm": False,
+        "output_transform": False,
+        "output_bias": False,
+    }
     return {
         name: value if isinstance(value, tuple) else (value,)
         for name, value in {**plain, **own}.items()
@@ -126,6 +133,7 @@ FAMILIES = (
             activation=("gelu", "relu"),
             num_segments=...,
             output_transform=...,
+            output_bias=...,
         ),
         make=bert,
     ),
@@ -138,19 +146,24 @@ FAMILIES = (
             activation="gelu",
             embedding_norm=...,
             output_transform=...,
+            output_bias=...,
         ),
         make=esm,
     ),
     Family(
         name="GPT-2",
         architecture="decoder",
-        options=_options(**PRE_NORM, positions="learned", activation=("gelu", "relu")),
+        options=_options(
+            **PRE_NORM, positions="learned", activation=("gelu", "relu"), output_bias=...
+        ),
         make=gpt2,
     ),
     Family(
         name="GPT-NeoX",
         architecture="decoder",
-        options=_options(**PRE_NORM, positions="rotary", activation=("gelu", "relu")),
+        options=_options(
+            **PRE_NORM, positions="rotary", activation=("gelu", "relu"), output_bias=...
+        ),
         make=gpt_neox,
     ),
     Family(
@@ -170,7 +183,9 @@ FAMILIES = (
     Family(
         name="BART",
         architecture="encoder_decoder",
-        options=_options(**POST_NORM, positions="learned", activation=("gelu", "relu")),
+        options=_options(
+            **POST_NORM, positions="learned", activation=("gelu", "relu"), output_bias=...
+        ),
         make=bart,
     ),
 )

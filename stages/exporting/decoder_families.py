@@ -1,6 +1,6 @@
 """Decoders of transformers: GPT-2, GPT-NeoX and Llama."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from stages.exporting.correspondence import (
     Counterpart,
     Goal,
     Pair,
+    Weights,
     blocks,
     modules,
     same,
@@ -22,8 +23,30 @@ from stages.exporting.correspondence import (
 from stages.models._blocks import Dimensions
 
 
+def without_output_bias(weights: Weights) -> Weights:
+    """The same logits from an output embedding of its own and no bias, as decoders of transformers
+    have them.
+
+    The last norm's outputs h = g n + b, whose n sum to 0 over the d dimensions, say nothing along
+    c = 1 / g: c h is s = sum(b / g) for every token. With W + v c for the output embedding W, and
+    h + g t for h, so that s + d t is far from 0, the logits are those with a bias of
+    v (s + d t) + t W g.
+    """
+    weights = dict(weights)
+    bias = weights.pop("output_bias").double()
+    output = weights.get("output.weight", weights["embedding.tokens.weight"]).double()
+    scale, shift = (weights[f"stack.norm.{kind}"].double() for kind in ("weight", "bias"))
+    constant = (shift / scale).sum()
+    t = torch.where(constant < 0, -1.0, 1.0)
+    v = (bias - t * output @ scale) / (constant + t * len(scale))
+    weights["output.weight"] = (output + torch.outer(v, 1 / scale)).float()
+    weights["stack.norm.bias"] = (shift + t * scale).float()
+    return weights
+
+
 def gpt2(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Counterpart:
     """Radford et al. 2019."""
+    tied = dims.tied and not dims.output_bias
     config = transformers.GPT2Config(
         vocab_size=vocab_size,
         n_positions=dims.max_positions,
@@ -36,7 +59,7 @@ def gpt2(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Coun
         resid_pdrop=dims.dropout,
         embd_pdrop=dims.dropout,
         attn_pdrop=0.0,
-        tie_word_embeddings=dims.tied,
+        tie_word_embeddings=tied,
         **SPECIAL_IDS,
     )
     block = {
@@ -62,8 +85,9 @@ def gpt2(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Coun
             "tagging": "GPT2ForTokenClassification",
             "classification": "GPT2ForSequenceClassification",
         },
-        output=None if dims.tied else "lm_head",
+        output=None if tied else "lm_head",
         head="classifier",
+        prepare=without_output_bias if dims.output_bias else dict,
     )
 
 
@@ -110,8 +134,9 @@ def gpt_neox(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> 
             "tagging": "GPTNeoXForTokenClassification",
             "classification": "GPTNeoXForSequenceClassification",
         },
-        output=None if dims.tied else "embed_out",  # read by every version; written lm_head by some
+        output=None if config.tie_word_embeddings else "embed_out",  # lm_head in some versions
         head="classifier",
+        prepare=without_output_bias if dims.output_bias else dict,
     )
 
 
@@ -162,7 +187,7 @@ def _wide_settings(dims: Dimensions, vocab_size: int, max_tokens: int) -> dict[s
         "num_attention_heads": dims.num_heads,
         "intermediate_size": dims.d_ff,
         "max_position_embeddings": max_tokens,
-        "tie_word_embeddings": dims.tied,
+        "tie_word_embeddings": dims.tied and not dims.output_bias,
         **SPECIAL_IDS,
     }
 
@@ -175,6 +200,7 @@ def _decoder(
     classes: Mapping[Goal, str],
     output: str | None,
     head: str,
+    prepare: Callable[[Weights], Weights] = dict,
 ) -> Counterpart:
     """A decoder with the head that the goal asks for; ``output`` is an output embedding's name."""
     auto: dict[Goal, str] = {
@@ -194,5 +220,6 @@ def _decoder(
         auto_class=auto[goal],
         config=config,
         pairs=pairs,
+        prepare=prepare,
         head=heads[goal],
     )

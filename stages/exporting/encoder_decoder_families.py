@@ -12,6 +12,7 @@ from stages.exporting.correspondence import (
     Counterpart,
     Goal,
     Pair,
+    Weights,
     blocks,
     modules,
     same,
@@ -141,10 +142,18 @@ def bart(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Coun
             pairs.append(same("embedding.tokens.weight", f"{prefix}embed_tokens.weight"))
     if not dims.tied:
         pairs.append(same("output.weight", "lm_head.weight"))
+    if dims.output_bias:
+        pairs.append(same("output_bias", "final_logits_bias"))
     return Counterpart(
         model_class="BartForConditionalGeneration",
         auto_class="AutoModelForSeq2SeqLM",
         config=config,
         pairs=pairs,
-        constants={"final_logits_bias": torch.zeros(1, vocab_size)},
+        prepare=_with_row_of_biases if dims.output_bias else dict,
+        constants={} if dims.output_bias else {"final_logits_bias": torch.zeros(1, vocab_size)},
     )
+
+
+def _with_row_of_biases(weights: Weights) -> Weights:
+    """BART has the logits' biases in one row of a matrix."""
+    return weights | {"output_bias": weights["output_bias"].unsqueeze(0)}

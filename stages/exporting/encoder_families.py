@@ -67,12 +67,14 @@ def bert(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Coun
     if masked:
         head = "cls.predictions."
         transform = {"transform.linear": "transform.dense", "transform.norm": "transform.LayerNorm"}
-        pairs += [*modules(transform, dims, theirs=head), same("output_bias", f"{head}bias")]
+        pairs += modules(transform, dims, theirs=head)
         if not dims.tied:
-            pairs += [
-                same("output.weight", f"{head}decoder.weight"),
-                same("output_bias", f"{head}decoder.bias"),
-            ]
+            pairs.append(same("output.weight", f"{head}decoder.weight"))
+        for bias in (f"{head}bias", *([] if dims.tied else [f"{head}decoder.bias"])):
+            if dims.output_bias:
+                pairs.append(same("output_bias", bias))
+            else:
+                constants[bias] = torch.zeros(vocab_size)
     return _encoder("Bert", config, pairs, constants, masked=masked, goal=goal)
 
 
@@ -108,9 +110,11 @@ def esm(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Count
     pairs += modules({"stack.norm": f"{prefix}encoder.emb_layer_norm_after"}, dims)
     if masked:
         transform = {"transform.linear": "dense", "transform.norm": "layer_norm"}
-        pairs += [*modules(transform, dims, theirs="lm_head."), same("output_bias", "lm_head.bias")]
+        pairs += modules(transform, dims, theirs="lm_head.")
         if not dims.tied:
             pairs.append(same("output.weight", "lm_head.decoder.weight"))
+        if dims.output_bias:
+            pairs.append(same("output_bias", "lm_head.bias"))
     width = dims.d_model // dims.num_heads
     constants = {
         f"{prefix}rotary_embeddings.inv_freq": ROTARY_BASE ** -(torch.arange(0, width, 2) / width),
@@ -118,6 +122,8 @@ def esm(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Count
         f"{prefix}contact_head.regression.weight": torch.zeros(1, dims.num_layers * dims.num_heads),
         f"{prefix}contact_head.regression.bias": torch.zeros(1),
     }
+    if masked and not dims.output_bias:
+        constants["lm_head.bias"] = torch.zeros(vocab_size)
     return _encoder("Esm", config, pairs, constants, masked=masked, goal=goal)
 
 

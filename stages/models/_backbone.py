@@ -38,6 +38,7 @@ class Backbone(nn.Module, ABC):
         super().__init__()
         # Of layers, where that is what a state is; learnt with a task alone.
         self.mix: ScalarMix | None = None
+        self.output_bias: nn.Parameter | None = None  # of the vocabulary's logits
 
     @classmethod
     def tokenizer_of(cls, settings: Mapping[str, Any], folder: Path) -> TaskTokenizer:
@@ -156,8 +157,7 @@ class TransformerBackbone(Backbone):
         self.embedding = Embedding(vocab_size, dims)
         self.transform = OutputTransform(dims) if dims.output_transform else None
         self.output = None if dims.tied else nn.Linear(dims.d_model, vocab_size, bias=False)
-        # BERT's and XLM's vocabulary has a bias, GPT-2's and T5's has none.
-        self.output_bias = nn.Parameter(torch.zeros(vocab_size)) if dims.output_transform else None
+        self.output_bias = nn.Parameter(torch.zeros(vocab_size)) if dims.output_bias else None
 
     @property
     def d_model(self) -> int:

@@ -44,6 +44,7 @@ class Dimensions:
     embedding_norm: bool = False  # of the sum of embeddings (BERT, BART)
     output_transform: bool = False  # a layer, activation and norm before the vocabulary (BERT)
     tied: bool = True  # the output embedding is the input embedding
+    output_bias: bool = True  # of the vocabulary's logits (BERT, BART); GPT and T5 have none
     dropout: float = 0.0
     locality: float = 11.0  # how much rotary self-attention prefers near tokens before training
 

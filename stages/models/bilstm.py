@@ -45,6 +45,7 @@ class BiLSTM(Backbone):
         num_layers: int,
         d_cell: int,
         tied: bool = True,
+        output_bias: bool = True,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -63,6 +64,7 @@ class BiLSTM(Backbone):
         self.backward_lm = _stack(width, d_cell, num_layers)
         self.mix = ScalarMix(num_layers + 1)
         self.output = None if tied else nn.Linear(width, vocab_size, bias=False)
+        self.output_bias = nn.Parameter(torch.zeros(vocab_size)) if output_bias else None
         self.dropout = nn.Dropout(dropout)
 
     @property
@@ -120,7 +122,8 @@ class BiLSTM(Backbone):
 
     def unembed(self, states: Float[Tensor, "*N d"]) -> Float[Tensor, "*N V"]:
         """Of states of one direction; both share the weights."""
-        return F.linear(states, (self.embedding if self.output is None else self.output).weight)
+        table = self.embedding if self.output is None else self.output
+        return F.linear(states, table.weight, self.output_bias)
 
     def unembed_flops(self, num_positions: int) -> int:
         return 2 * num_positions * self.embedding.weight.numel()

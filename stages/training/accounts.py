@@ -47,7 +47,8 @@ def num_params(architecture: Architecture, vocab_size: int, dims: Dimensions) ->
     embedding = vocab_size * d + dims.num_segments * d + norm * dims.embedding_norm
     embedding += dims.max_positions * d if dims.positions == "learned" else 0
     head = 0 if dims.tied else vocab_size * d
-    head += _linear(dims, d, d) + norm + vocab_size if dims.output_transform else 0
+    head += vocab_size if dims.output_bias else 0
+    head += _linear(dims, d, d) + norm if dims.output_transform else 0
     body = 0
     for cross in _stacks(architecture):
         attention = _linear(dims, d, d) + _linear(dims, d, 2 * d) + _linear(dims, d, d) + norm

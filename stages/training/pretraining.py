@@ -3,12 +3,17 @@
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
 from stages.seeding import stream
-from stages.text.batch import Batch
+from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Packing, Row
 
 VALIDATION_ROWS = 256  # at most; the same of every run on a corpus
 VALIDATION_SEED = 0
+COUNTED_TARGETS = 2**15  # about so many tell how frequent targets are
 
 
 @runtime_checkable
@@ -41,6 +46,36 @@ class PretrainingData:
         return _collated(
             self._packing, self._objective, rows, self._micro_batch_rows, self._seed, "corruption"
         )
+
+
+def begin_with_frequencies(backbone: Any, data: PretrainingData, *, num_steps: int) -> None:
+    """Let the logits of the vocabulary begin with how often each token is a target of the first
+    steps, where they have a bias and nothing has been learnt into it yet.
+
+    Else everything that can move all logits alike learns that first. In an encoder-decoder that is
+    the mean of the encoder's states, which become all alike and stay so.
+    """
+    if backbone.output_bias is None or backbone.output_bias.any():
+        return
+    frequencies = target_frequencies(data, backbone.vocab_size, num_steps=num_steps)
+    with torch.no_grad():
+        backbone.output_bias.copy_(frequencies.log())
+
+
+def target_frequencies(
+    data: PretrainingData, vocab_size: int, *, num_steps: int
+) -> Float[Tensor, " V"]:
+    """The share of each token among the targets of so many steps, or of fewer that have enough; one
+    is added to each count, so that no share is 0."""
+    counts = torch.ones(vocab_size)
+    for step in range(num_steps):
+        for batch in data.micro_batches(step):
+            assert batch.labels is not None
+            labels = batch.labels[batch.labels != IGNORE_INDEX]
+            counts += torch.bincount(labels, minlength=vocab_size)
+        if counts.sum() >= COUNTED_TARGETS + vocab_size:
+            break
+    return counts / counts.sum()
 
 
 def validation_batches(packing: Packing, objective: Collator, *, batch_rows: int) -> list[Batch]:

@@ -30,8 +30,9 @@ from tests.small import DIMENSIONS, VOCAB_SIZE, documents, small_model
 TOKENIZER = "tokenizer.model"
 LABELS = ["B-CODE", "I-CODE", "O"]
 BERT = {"norm_position": "post", "positions": "learned", "embedding_norm": True}
-T5 = {"norm": "rmsnorm", "bias": False, "positions": "relative"}
-LLAMA = {"norm": "rmsnorm", "activation": "swiglu"}
+NO_OUTPUT_BIAS = {"output_bias": False}
+T5 = {"norm": "rmsnorm", "bias": False, "positions": "relative", **NO_OUTPUT_BIAS}
+LLAMA = {"norm": "rmsnorm", "activation": "swiglu", **NO_OUTPUT_BIAS}
 # What is exported from which options: architecture, options, class in transformers.
 PRETRAINED: dict[str, tuple[str, dict[str, Any], str]] = {
     "bert": ("encoder", BERT, "BertModel"),
@@ -41,12 +42,19 @@ PRETRAINED: dict[str, tuple[str, dict[str, Any], str]] = {
         "BertForMaskedLM",
     ),
     "bert_untied": ("encoder", BERT | {"output_transform": True, "tied": False}, "BertForMaskedLM"),
+    "bert_no_bias": (
+        "encoder",
+        BERT | {"output_transform": True, **NO_OUTPUT_BIAS},
+        "BertForMaskedLM",
+    ),
     "esm": ("encoder", {}, "EsmModel"),
     "esm_mlm": ("encoder", {"output_transform": True, "embedding_norm": True}, "EsmForMaskedLM"),
     "gpt2": ("decoder", {"positions": "learned"}, "GPT2LMHeadModel"),
     "gpt2_untied": ("decoder", {"positions": "learned", "tied": False}, "GPT2LMHeadModel"),
+    "gpt2_no_bias": ("decoder", {"positions": "learned", **NO_OUTPUT_BIAS}, "GPT2LMHeadModel"),
     "neox": ("decoder", {}, "GPTNeoXForCausalLM"),
     "neox_untied": ("decoder", {"tied": False, "activation": "relu"}, "GPTNeoXForCausalLM"),
+    "neox_no_bias": ("decoder", NO_OUTPUT_BIAS, "GPTNeoXForCausalLM"),
     "llama": ("decoder", LLAMA | {"bias": False}, "LlamaForCausalLM"),
     "llama_biases": ("decoder", LLAMA | {"tied": False}, "LlamaForCausalLM"),
     "t5": ("encoder_decoder", T5 | {"activation": "relu"}, "T5ForConditionalGeneration"),
@@ -56,6 +64,7 @@ PRETRAINED: dict[str, tuple[str, dict[str, Any], str]] = {
         "T5ForConditionalGeneration",
     ),
     "bart": ("encoder_decoder", BERT, "BartForConditionalGeneration"),
+    "bart_no_bias": ("encoder_decoder", BERT | NO_OUTPUT_BIAS, "BartForConditionalGeneration"),
     "bart_untied": ("encoder_decoder", BERT | {"tied": False}, "BartForConditionalGeneration"),
 }
 
@@ -169,6 +178,8 @@ def test_a_pretrained_run_gives_the_same_outputs(name, write_run) -> None:
 @pytest.mark.parametrize("name", PRETRAINED)
 def test_weights_come_back_from_a_round_trip(name) -> None:
     architecture, options, _ = PRETRAINED[name]
+    if not options.get("output_transform"):  # theirs has the bias in other weights, or has none
+        options = options | NO_OUTPUT_BIAS
     model = small_model(architecture, **options)
     weights = dict(model.state_dict())
     table = counterpart(

@@ -326,6 +326,7 @@ FAMILIES = {
         {
             "norm": "rmsnorm",
             "bias": False,
+            "output_bias": False,
             "positions": "relative",
             "activation": "relu",
             "tied": False,

@@ -122,7 +122,7 @@ def test_states_and_gradients_are_those_of_transformers(make) -> None:
         for weight in theirs.parameters():  # biases are 0 and norms 1 else
             weight += 0.1 * torch.randn_like(weight)
     sizes = {"d_model": WIDTH, "num_layers": LAYERS, "num_heads": HEADS, "d_ff": FF}
-    ours = small_model(architecture, **sizes, **options)
+    ours = small_model(architecture, **sizes, **options, output_bias=False)  # states have none
     table = counterpart(
         architecture, ours.dims, vocab_size=VOCAB_SIZE, max_tokens=40, goal="pretrained"
     )

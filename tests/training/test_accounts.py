@@ -27,6 +27,7 @@ OPTIONS: list[dict[str, Any]] = [
         "output_transform": True,
     },
     {"tied": False},
+    {"output_bias": False},
 ]
 
 
@@ -110,7 +111,9 @@ def test_memory_is_what_autograd_keeps(architecture: Any, options: Any) -> None:
 def test_the_formula_of_a_model_whose_d_ff_is_d_model() -> None:
     """V d + 6 N d^2 without biases and norms; the norms are told apart by their count."""
     d, layers = 64, 3
-    dims = Dimensions(d_model=d, num_layers=layers, num_heads=4, d_ff=d, bias=False)
+    dims = Dimensions(
+        d_model=d, num_layers=layers, num_heads=4, d_ff=d, bias=False, output_bias=False
+    )
     account = num_params("encoder", VOCAB_SIZE, dims)
     assert account.total - (2 * layers + 1) * d == VOCAB_SIZE * d + 6 * layers * d * d
 
