@@ -19,13 +19,12 @@ from tqdm import tqdm
 
 from stages.adaptation import kept
 from stages.adaptation.fit import misfit
-from stages.adaptation.pairing import PRETRAINED, TASKS, Pairing
+from stages.adaptation.pairing import Pairing
 from stages.adaptation.prediction import PREDICTED_AT_ONCE, predict
 from stages.artifacts import read_json, read_jsonl, replacing
-from stages.components import build, component_class
+from stages.components import build
 from stages.evaluation import metrics, trials
 from stages.methods._method import Method, Predictor
-from stages.models._backbone import Backbone
 from stages.models._heads import Headed
 from stages.params import Params, entry
 from stages.process import die_with_parent, run_stage
@@ -85,16 +84,11 @@ def main(params: Params, run_key: str, task_key: str) -> None:
 
 def misfits(params: Params, run_key: str, task_key: str) -> list[trials.Skipped]:
     """The methods of which this run and this task have no trials."""
-    model = read_json(PRETRAINED / run_key / "run.json")["model"]
-    where = f"pretrain.{run_key}.model"
-    kind: Any = component_class("models", model["name"], where=where)
-    vocab_size = kind.tokenizer_of(model, PRETRAINED / run_key).vocab_size
-    with torch.device("meta"):
-        backbone: Backbone = build("models", model, vocab_size, where=where)
-    name = read_json(TASKS / task_key / "examples" / "task.json")["task"]["name"]
-    task: Any = component_class("tasks", name, where=f"tasks.{task_key}.task")
+    pairing = Pairing(run_key, task_key, max_tokens=params.finetune.max_tokens)
+    backbone, name = pairing.outline(), pairing.task_record["task"]["name"]
     reasons = {
-        key: misfit(_method(params, key), task, name, backbone) for key in params.finetune.methods
+        key: misfit(_method(params, key), pairing.task, name, backbone)
+        for key in params.finetune.methods
     }
     return [
         trials.Skipped(run=run_key, method=key, reason=reason)
