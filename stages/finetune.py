@@ -30,13 +30,12 @@ from stages.params import Params, entry
 from stages.process import die_with_parent, run_stage
 from stages.seeding import stream, torch_stream
 from stages.tasks._task import Example
-from stages.text.labelled import answer, rows_in_budget
+from stages.text.labelled import SPLITS, Split, answer, rows_in_budget
 from stages.training.device import Device, resolve
 from stages.training.finetuning import FinetuningData, in_order_of_length
 from stages.training.loop import Step, train
 
 FINETUNED, TIMINGS = Path("data/finetuned"), Path("data/timings/finetune")
-SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
@@ -301,7 +300,7 @@ class Bench:
     def _model(self, cell: Cell, method: Method) -> Headed:
         return self.pairing.adapted(method, seed=cell.finetune_seed).to(self.device.torch)
 
-    def _encode(self, split: str, *, limit: int | None = None) -> list[Example]:
+    def _encode(self, split: Split, *, limit: int | None = None) -> list[Example]:
         return self.task.encode(self.rows[split][:limit])
 
     def _batches(self, examples: Iterable[Example]) -> Iterator[Any]:

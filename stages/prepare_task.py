@@ -12,8 +12,8 @@ from stages.components import build, unknown
 from stages.params import Params, Task, entry
 from stages.process import run_stage
 from stages.seeding import stream
-from stages.sources._source import SPLITS, Labelled, Source, Split, same_input, split_key
-from stages.text.labelled import KINDS, metrics_of, plain_text, rows_in_budget
+from stages.sources._source import Labelled, Source, same_input, split_key
+from stages.text.labelled import KINDS, SPLITS, Split, metrics_of, plain_text, rows_in_budget
 
 FOLDER = Path("data/tasks")
 LANGUAGE_MODELLING, QUESTIONS = "language_modelling", "span_qa"

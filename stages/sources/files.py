@@ -10,13 +10,12 @@ from stages.sources._formats import FORMATS, Format, Record, Unit, format_of, re
 from stages.sources._source import (
     Document,
     Labelled,
-    Split,
     drawn_from_train,
     sentences_of,
     split_key,
 )
 from stages.sources._tags import Scheme
-from stages.text.labelled import Kind
+from stages.text.labelled import Kind, Split
 
 PARALLEL = "parallel"
 _WORDS_AND_TAGS = {"conllu": {"words": "FORM", "tags": "UPOS"}}  # their columns by default

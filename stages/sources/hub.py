@@ -17,13 +17,12 @@ from stages.sources._columns import NONE, TEXT, Columns
 from stages.sources._source import (
     Document,
     Labelled,
-    Split,
     drawn_from_train,
     sentences_of,
     split_key,
 )
 from stages.sources._tags import Scheme
-from stages.text.labelled import Kind
+from stages.text.labelled import Kind, Split
 
 ON_THE_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
 COMMIT = re.compile(r"[0-9a-f]{40}")
