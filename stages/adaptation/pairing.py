@@ -73,7 +73,6 @@ class Pairing:
         backbone = self.backbone(num_added_tokens=num_added_tokens)
         if self.task.generates:
             self._check_room(backbone)
-            backbone.sees_prefix = self.run_record["has_prefix"]
         elif not self.task.scores_text:
             backbone = backbone.for_tokens()
         head = self.task.head(backbone)
