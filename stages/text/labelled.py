@@ -24,6 +24,11 @@ class Kind:
     optional: tuple[str, ...] = ()  # further inputs
     has_classes: bool = True  # its answers are of labels that train has; else they are free text
 
+    @property
+    def is_own_answer(self) -> bool:
+        """The text itself is what is predicted."""
+        return self.target in self.inputs
+
 
 KINDS = {
     "classification": Kind(("text",), "label", ("macro_f1", "accuracy"), optional=("text_pair",)),
