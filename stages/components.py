@@ -2,9 +2,9 @@
 
 ``{name: mlm, mask_prob: 0.15}`` under ``objective:`` is the one public class of
 ``stages/objectives/mlm.py``. The constructor is the schema: its positional parameters come from
-code, its keyword-only parameters (those after ``*``) come from params.yaml. Components that have
-all their parameters in common name a dataclass of them, ``schema = Dimensions``, which is the
-schema then and the last argument of the constructor.
+code, its keyword-only parameters (those after ``*``) come from params.yaml. Those that
+components have in common are the fields of a dataclass, ``schema = Dimensions``, which comes last
+of the positional ones.
 """
 
 import difflib
@@ -56,8 +56,9 @@ def build(folder: str, entry: Mapping[str, Any], *from_code: Any, where: str) ->
     cls = component_class(folder, str(entry.get("name", "")), where=where)
     values = check(cls, {k: v for k, v in entry.items() if k != "name"}, where=where)
     try:
-        if hasattr(cls, "schema"):
-            return cls(*from_code, cls.schema(**values))
+        if schema := getattr(cls, "schema", None):
+            shared = {key: values.pop(key) for key in inspect.signature(schema).parameters}
+            from_code = (*from_code, schema(**shared))
         return cls(*from_code, **values)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
@@ -74,13 +75,13 @@ def check(cls: type, values: Mapping[str, Any], *, where: str) -> dict[str, Any]
 
 @cache
 def _schema(cls: type) -> Any:
-    schema: type = getattr(cls, "schema", cls)
-    hints = get_type_hints(schema.__init__)
     fields: dict[str, Any] = {}
-    for key, parameter in inspect.signature(schema).parameters.items():
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-            required = parameter.default is inspect.Parameter.empty
-            fields[key] = (hints[key], ... if required else parameter.default)
+    for part in (cls, getattr(cls, "schema", cls)):
+        hints = get_type_hints(part.__init__)
+        for key, parameter in inspect.signature(part).parameters.items():
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+                required = parameter.default is inspect.Parameter.empty
+                fields[key] = (hints[key], ... if required else parameter.default)
     strict = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
     return create_model(cls.__name__, __config__=strict, **fields)
 

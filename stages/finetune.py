@@ -19,25 +19,23 @@ from tqdm import tqdm
 
 from stages.adaptation import kept
 from stages.adaptation.fit import misfit
-from stages.adaptation.pairing import PRETRAINED, TASKS, Pairing
+from stages.adaptation.pairing import Pairing
 from stages.adaptation.prediction import PREDICTED_AT_ONCE, predict
 from stages.artifacts import read_json, read_jsonl, replacing
-from stages.components import build, component_class
+from stages.components import build
 from stages.evaluation import metrics, trials
 from stages.methods._method import Method, Predictor
-from stages.models._backbone import Backbone
 from stages.models._heads import Headed
 from stages.params import Params, entry
 from stages.process import die_with_parent, run_stage
 from stages.seeding import stream, torch_stream
 from stages.tasks._task import Example
-from stages.text.labelled import answer, rows_in_budget
+from stages.text.labelled import SPLITS, Split, answer, rows_in_budget
 from stages.training.device import Device, resolve
 from stages.training.finetuning import FinetuningData, in_order_of_length
 from stages.training.loop import Step, train
 
 FINETUNED, TIMINGS = Path("data/finetuned"), Path("data/timings/finetune")
-SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
@@ -85,16 +83,11 @@ def main(params: Params, run_key: str, task_key: str) -> None:
 
 def misfits(params: Params, run_key: str, task_key: str) -> list[trials.Skipped]:
     """The methods of which this run and this task have no trials."""
-    model = read_json(PRETRAINED / run_key / "run.json")["model"]
-    where = f"pretrain.{run_key}.model"
-    kind: Any = component_class("models", model["name"], where=where)
-    vocab_size = kind.tokenizer_of(model, PRETRAINED / run_key).vocab_size
-    with torch.device("meta"):
-        backbone: Backbone = build("models", model, vocab_size, where=where)
-    name = read_json(TASKS / task_key / "examples" / "task.json")["task"]["name"]
-    task: Any = component_class("tasks", name, where=f"tasks.{task_key}.task")
+    pairing = Pairing(run_key, task_key, max_tokens=params.finetune.max_tokens)
+    backbone, name = pairing.outline(), pairing.task_record["task"]["name"]
     reasons = {
-        key: misfit(_method(params, key), task, name, backbone) for key in params.finetune.methods
+        key: misfit(_method(params, key), pairing.task, name, backbone)
+        for key in params.finetune.methods
     }
     return [
         trials.Skipped(run=run_key, method=key, reason=reason)
@@ -307,7 +300,7 @@ class Bench:
     def _model(self, cell: Cell, method: Method) -> Headed:
         return self.pairing.adapted(method, seed=cell.finetune_seed).to(self.device.torch)
 
-    def _encode(self, split: str, *, limit: int | None = None) -> list[Example]:
+    def _encode(self, split: Split, *, limit: int | None = None) -> list[Example]:
         return self.task.encode(self.rows[split][:limit])
 
     def _batches(self, examples: Iterable[Example]) -> Iterator[Any]:

@@ -14,16 +14,14 @@ from stages.evaluation.metrics import score
 from stages.evaluation.trials import BaselinePrediction, Trial, write
 from stages.params import Params, entry
 from stages.process import run_stage
-from stages.text.labelled import rows_in_budget
+from stages.text.labelled import SPLITS, rows_in_budget
 
 
 def main(params: Params, task: str) -> None:
     entry(params.tasks, task, where="tasks")
     examples = Path("data/tasks", task, "examples")
     about = read_json(examples / "task.json")
-    train, validation, test = (
-        read_jsonl(examples / f"{split}.jsonl") for split in ("train", "validation", "test")
-    )
+    train, validation, test = (read_jsonl(examples / f"{split}.jsonl") for split in SPLITS)
     trials: list[Trial] = []
     predictions: list[BaselinePrediction] = []
     cells = [(name, n) for name in params.baselines for n in params.finetune.label_budgets]

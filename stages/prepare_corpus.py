@@ -7,7 +7,8 @@ from stages.artifacts import replacing, write_json, write_jsonl
 from stages.components import build
 from stages.params import Params, entry
 from stages.process import run_stage
-from stages.sources._source import SPLITS, Document, Source, Split
+from stages.sources._source import Document, Source
+from stages.text.labelled import SPLITS, Split
 
 FOLDER = Path("data/corpora")
 

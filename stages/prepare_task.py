@@ -12,11 +12,10 @@ from stages.components import build, unknown
 from stages.params import Params, Task, entry
 from stages.process import run_stage
 from stages.seeding import stream
-from stages.sources._source import SPLITS, Labelled, Source, Split, same_input, split_key
-from stages.text.labelled import KINDS, metrics_of, plain_text, rows_in_budget
+from stages.sources._source import Labelled, Source, same_input, split_key
+from stages.text.labelled import KINDS, SPLITS, Kind, Split, metrics_of, plain_text, rows_in_budget
 
 FOLDER = Path("data/tasks")
-LANGUAGE_MODELLING, QUESTIONS = "language_modelling", "span_qa"
 
 
 def main(params: Params, key: str) -> None:
@@ -32,26 +31,26 @@ def main(params: Params, key: str) -> None:
     name = str(task.task.get("name", ""))
     if name not in KINDS:
         raise ValueError(f"{where}.task.name: {unknown(name, KINDS)}")
+    kind = KINDS[name]
     source: Source = build("sources", task.source, where=f"{where}.source")
     try:
-        found = list(source.examples(KINDS[name]))
+        found = list(source.examples(kind))
     except ValueError as error:
         raise ValueError(f"{where}.source: {error}") from None
     check_kind(found, name, where=where)
-    if name == QUESTIONS and not task.task.get("no_answer", False):
+    if kind.target == "answers" and not task.task.get("no_answer", False):
         check_answered(found, where=where)
-    if name == LANGUAGE_MODELLING:
+    if kind.is_own_answer:
         found = [e._replace(row={"text": plain_text(e.row["text"])}) for e in found]
     examples, removed = without_duplicates(found)
     repeated = len(examples["train"]) - len({same_input(e.row) for e in examples["train"]})
-    examples = sampled(examples, task, name, where=where)
+    examples = sampled(examples, task, kind, where=where)
     for budget in params.finetune.label_budgets:
         rows_in_budget(budget, len(examples["train"]), task=key)
-    if KINDS[name].has_classes:
-        check_labels(examples, name, where=where)
+    if kind.has_classes:
+        check_labels(examples, kind, where=where)
 
-    target, metrics = KINDS[name].target, metrics_of(task.task)
-    own_answer = target in KINDS[name].inputs
+    target, metrics = kind.target, metrics_of(task.task)
     about = {
         "task": task.task,
         "kind": name,
@@ -71,7 +70,7 @@ def main(params: Params, key: str) -> None:
     ):
         folder.mkdir()
         for split in SPLITS:
-            hidden = target if split == "test" and not own_answer else ""
+            hidden = target if split == "test" and not kind.is_own_answer else ""
             rows = (
                 {"id": e.id, **{k: v for k, v in e.row.items() if k != hidden}}
                 for e in examples[split]
@@ -140,7 +139,7 @@ def without_duplicates(
 
 
 def sampled(
-    examples: dict[Split, list[Labelled]], task: Task, name: str, *, where: str
+    examples: dict[Split, list[Labelled]], task: Task, kind: Kind, *, where: str
 ) -> dict[Split, list[Labelled]]:
     """As many examples of each split as the task asks for."""
     numbers = {"train": task.num_train, "validation": task.num_validation, "test": task.num_test}
@@ -152,7 +151,7 @@ def sampled(
                 f"{where}.num_{split}: {asked} asked for, but {split} has {len(there)} examples"
             )
         rng = stream(task.seed, "sample", split)
-        stratified = split == "train" and name == "classification"
+        stratified = split == "train" and kind.target == "label"
         order = stratified_order(there, rng) if stratified else rng.permutation(len(there))
         chosen[split] = [there[i] for i in order[: len(there) if asked == "all" else int(asked)]]
     return chosen
@@ -174,10 +173,10 @@ def stratified_order(examples: list[Labelled], rng: np.random.Generator) -> list
     return [index for _, _, index in sorted(places)]
 
 
-def check_labels(examples: dict[Split, list[Labelled]], name: str, *, where: str) -> None:
+def check_labels(examples: dict[Split, list[Labelled]], kind: Kind, *, where: str) -> None:
     """Raises ValueError for a label in validation or test that no example of train has."""
     known = {label for e in examples["train"] for label in labels_of(e)}
-    if name == "classification" and len(known) < 2:
+    if kind.target == "label" and len(known) < 2:
         raise ValueError(f"{where}.source: all examples of train have the label {min(known)!r}")
     for split in SPLITS[1:]:
         for example in examples[split]:

@@ -20,8 +20,8 @@ from stages.components import build
 from stages.params import Finetune, Params, Task
 from stages.prepare_task import stratified_order, without_duplicates
 from stages.seeding import stream
-from stages.sources._source import SPLITS, Labelled, same_input, split_key
-from stages.text.labelled import KINDS, answer
+from stages.sources._source import Labelled, same_input, split_key
+from stages.text.labelled import KINDS, SPLITS, answer
 from tests.published import DATASETS, needs_datasets
 from tests.test_params import ROOT, edited
 

@@ -23,6 +23,7 @@ from stages.params import Budget, Method, Params, Run, load
 from stages.seeding import torch_stream
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import EncodedCorpus
+from stages.text.labelled import SPLITS
 from stages.text.packing import Packing
 from stages.text.tokenizer import FILE, Tokenizer
 from stages.training.budget import plans
@@ -562,7 +563,7 @@ def add_text() -> None:
     """A task of language modelling, of the texts of ``add_classification``."""
     section, examples = Path("data/tasks/section/examples"), Path("data/tasks/text/examples")
     examples.mkdir(parents=True)
-    for split in finetune.SPLITS:
+    for split in SPLITS:
         texts = [{"id": r["id"], "text": r["text"]} for r in read_jsonl(section / f"{split}.jsonl")]
         write_jsonl(examples / f"{split}.jsonl", texts)
     write_jsonl(Path("data/tasks/text/test_labels.jsonl"), read_jsonl(examples / "test.jsonl"))

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from stages.artifacts import read_json
 from stages.components import build, component_class
 from stages.methods._method import Method
@@ -27,8 +29,9 @@ class Pairing:
         self.examples = TASKS / task_key / "examples"
         self.run_record = _record(self.pretrained / "run.json")
         self.task_record = _record(self.examples / "task.json")
+        self._where = f"pretrain.{run_key}.model"
         model = self.run_record["model"]
-        kind: Any = component_class("models", model["name"], where=f"pretrain.{run_key}.model")
+        kind: Any = component_class("models", model["name"], where=self._where)
         self.tokenizer = kind.tokenizer_of(model, self.pretrained)
         self.task: Task = build(
             "tasks",
@@ -45,25 +48,31 @@ class Pairing:
 
         Raises ValueError if it does not take texts of ``max_tokens`` and what is added to them.
         """
-        where = f"pretrain.{self.run_key}.model"
-        backbone: Backbone = build(
-            "models", self.run_record["model"], self.tokenizer.vocab_size, where=where
-        )
+        backbone = self._built()
         asked, added, most = self.max_tokens, num_added_tokens, backbone.max_positions
         if most is not None and asked + added > most:
             more = f" and {added} that the method adds" if added else ""
             raise ValueError(
-                f"finetune.max_tokens: {asked}{more} is more than {where} takes, {most}"
+                f"finetune.max_tokens: {asked}{more} is more than {self._where} takes, {most}"
             )
         load_weights(backbone, self.pretrained / WEIGHTS)
         return backbone
+
+    def outline(self) -> Backbone:
+        """The run's, without storage for its weights."""
+        with torch.device("meta"):
+            return self._built()
+
+    def _built(self) -> Backbone:
+        return build(
+            "models", self.run_record["model"], self.tokenizer.vocab_size, where=self._where
+        )
 
     def headed(self, *, seed: int, num_added_tokens: int = 0) -> Headed:
         """The pretrained backbone under a head that was drawn anew."""
         backbone = self.backbone(num_added_tokens=num_added_tokens)
         if self.task.generates:
             self._check_room(backbone)
-            backbone.sees_prefix = self.run_record["has_prefix"]
         elif not self.task.scores_text:
             backbone = backbone.for_tokens()
         head = self.task.head(backbone)
@@ -77,8 +86,7 @@ class Pairing:
         if most is not None and taken > most:
             raise ValueError(
                 f"tasks.{self.task_key}.task.max_target_tokens: {written} are with "
-                f"finetune.max_tokens {taken} positions, more than pretrain.{self.run_key}.model "
-                f"has, {most}"
+                f"finetune.max_tokens {taken} positions, more than {self._where} has, {most}"
             )
 
     def adapted(self, method: Method, *, seed: int) -> Headed:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -187,9 +188,11 @@ def prompts(batch: Batch) -> Batch:
     assert batch.document_ids.max() <= 1, "one document in a row"
     real = batch.document_ids != PADDING
     order = real.int().argsort(dim=1, stable=True)
+    visible = batch.visible
     return Batch(
         input_ids=batch.input_ids.gather(1, order),
         document_ids=batch.document_ids.gather(1, order),
+        visible=None if visible is None else visible.gather(1, order),
         num_targets={},
     )
 
@@ -206,9 +209,10 @@ def continued(batch: Batch) -> Batch:
     """
     ids, documents = batch.decoder_input_ids, batch.decoder_document_ids
     assert ids is not None and documents is not None
-    found = prompts(batch)
+    found, length = prompts(batch), ids.shape[1] - 1
     return replace(
         found,
         input_ids=torch.cat([found.input_ids, ids[:, 1:]], dim=1),
         document_ids=torch.cat([found.document_ids, documents[:, 1:]], dim=1),
+        visible=None if found.visible is None else F.pad(found.visible, (0, length), value=False),
     )

@@ -1,7 +1,5 @@
 """The decoder: a token attends to itself and the tokens before it (GPT; Radford et al. 2018)."""
 
-from dataclasses import replace
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -9,14 +7,13 @@ from torch import Tensor
 from stages.models._backbone import TransformerBackbone, stack_flops
 from stages.models._blocks import Cache, Dimensions, Stack
 from stages.models._generation import CachedReader, Decoding, continued, prompts, write
-from stages.text.batch import PADDING, Batch
+from stages.text.batch import Batch
 
 
 class Decoder(TransformerBackbone):
     """Tokens that a batch says are ``visible`` are attended to by earlier ones too (a prefix).
 
-    What follows an input stands in one row with it; the input is visible if the decoder
-    ``sees_prefix``.
+    What follows an input stands in one row with it.
     """
 
     architecture = "decoder"
@@ -36,10 +33,6 @@ class Decoder(TransformerBackbone):
 
     def logits(self, batch: Batch) -> Float[Tensor, "B U V"]:
         row, num_inputs = continued(batch), batch.input_ids.shape[1]
-        if self.sees_prefix:
-            visible = row.document_ids != PADDING
-            visible[:, num_inputs:] = False
-            row = replace(row, visible=visible)
         return self.unembed(self(row)[:, num_inputs - 1 :])
 
     @torch.no_grad()
@@ -48,8 +41,7 @@ class Decoder(TransformerBackbone):
         capacity = prompt.input_ids.shape[1] + decoding.max_new_tokens - 1
         cache = Cache(self.num_layers, capacity=capacity)
         reader = CachedReader(self.embedding, self.stack, self.unembed, cache)
-        visible = prompt.document_ids != PADDING if self.sees_prefix else None
-        logits = reader.begin(prompt.input_ids, prompt.document_ids, visible=visible)
+        logits = reader.begin(prompt.input_ids, prompt.document_ids, visible=prompt.visible)
         return write(reader, logits, decoding)
 
     def flops(self, batch: Batch) -> int:

@@ -1,7 +1,8 @@
 """Rows of a task out of records of data: which column holds what, and what may stand in it."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from stages.sources._tags import Scheme, to_bio
 from stages.text.labelled import Kind
@@ -12,22 +13,31 @@ TEXT, WORDS = (Kind((column,), target="", metrics=()) for column in ("text", "wo
 Cells = Mapping[str, Any]  # of a record, by the names of its columns
 
 
-class Columns(NamedTuple):
-    """``named`` says, for each column of a row (``text``, ``label``, ...), which one of the data it
-    is; ``translation.de`` is ``de`` in the objects of the column ``translation``.
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Which column of the data each one of a row is; ``translation.de`` is ``de`` in the objects of
+    the column ``translation``.
 
     Every method raises ValueError that begins with ``place``, the file and the line.
     """
 
-    named: Mapping[str, str]
-    tag_scheme: Scheme
-    unanswerable: Literal["keep", "drop"]
+    text: str = "text"
+    text_pair: str = NONE
+    label: str = "label"
+    words: str = "words"
+    tags: str = "tags"
+    tag_scheme: Scheme = "bio"
+    question: str = "question"
+    context: str = "context"
+    answers: str = "answers"
+    unanswerable: Literal["keep", "drop"] = "keep"
+    target: str = "target"
 
     def of(self, kind: Kind) -> list[tuple[str, str]]:
         """(column of a row of this kind, column of the data)."""
-        optional = [column for column in kind.optional if self.named[column] != NONE]
+        optional = [column for column in kind.optional if getattr(self, column) != NONE]
         wanted = dict.fromkeys([*kind.inputs, *optional, kind.target])
-        return [(column, self.named[column]) for column in wanted if column]
+        return [(column, getattr(self, column)) for column in wanted if column]
 
     def row(self, cells: Cells, kind: Kind, place: str) -> dict[str, Any] | None:
         """The row that a record is, or None if it is a question without an answer to be dropped,

@@ -3,13 +3,10 @@
 import hashlib
 import re
 from collections.abc import Collection, Iterator
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from stages.sources._sentences import sentences
-from stages.text.labelled import Kind, inputs_of
-
-Split = Literal["train", "validation", "test"]
-SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+from stages.text.labelled import Kind, Split, inputs_of
 
 
 class Document(NamedTuple):

@@ -1,6 +1,7 @@
 """One's own files: text for a corpus, or labelled rows for a task."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -10,13 +11,11 @@ from stages.sources._formats import FORMATS, Format, Record, Unit, format_of, re
 from stages.sources._source import (
     Document,
     Labelled,
-    Split,
     drawn_from_train,
     sentences_of,
     split_key,
 )
-from stages.sources._tags import Scheme
-from stages.text.labelled import Kind
+from stages.text.labelled import Kind, Split
 
 PARALLEL = "parallel"
 _WORDS_AND_TAGS = {"conllu": {"words": "FORM", "tags": "UPOS"}}  # their columns by default
@@ -48,8 +47,11 @@ class Files:
     label, and bytes that are not UTF-8.
     """
 
+    schema = Columns
+
     def __init__(
         self,
+        naming: Columns,
         *,
         path: str,
         train: str | list[str] = NONE,
@@ -57,33 +59,14 @@ class Files:
         test: str | list[str] = NONE,
         format: Format = "auto",
         columns: list[str] | Literal["none"] = NONE,
-        text: str = "text",
-        text_pair: str = NONE,
-        label: str = "label",
-        words: str = "words",
-        tags: str = "tags",
-        tag_scheme: Scheme = "bio",
-        question: str = "question",
-        context: str = "context",
-        answers: str = "answers",
-        unanswerable: Literal["keep", "drop"] = "keep",
-        target: str = "target",
         unit: Unit = "paragraph",
     ) -> None:
         self.root = Path(path)
         self.format = format
         self.columns = None if columns == NONE else list(columns)
         self.unit: Unit = unit
-        self.languages = [text, target]
-        self._read = Columns(
-            {
-                **{"text": text, "text_pair": text_pair, "label": label, "target": target},
-                **{"words": words, "tags": tags},
-                **{"question": question, "context": context, "answers": answers},
-            },
-            tag_scheme,
-            unanswerable,
-        )
+        self.languages = [naming.text, naming.target]
+        self._read = naming
         if not self.root.exists():
             raise ValueError(f"path: no such file or folder: {path}")
         named: dict[Split, list[str]] = {
@@ -189,14 +172,14 @@ class Files:
         of_format = {
             column: name
             for column, name in _WORDS_AND_TAGS.get(self._format(file), {}).items()
-            if self._read.named[column] == column
+            if getattr(self._read, column) == column
         }
-        return self._read._replace(named={**self._read.named, **of_format})
+        return replace(self._read, **of_format)
 
     def _records(self, file: Path) -> Iterator[Record]:
         format, columns = self._format(file), self.columns
         if format == "conll" and columns is None:
-            columns = [self._read.named["words"], self._read.named["tags"]]
+            columns = [self._read.words, self._read.tags]
         return read(file, format, columns=columns, unit=self.unit, languages=self.languages)
 
 

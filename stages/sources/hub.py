@@ -10,20 +10,18 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from stages.components import unknown
 from stages.sources._columns import NONE, TEXT, Columns
 from stages.sources._source import (
     Document,
     Labelled,
-    Split,
     drawn_from_train,
     sentences_of,
     split_key,
 )
-from stages.sources._tags import Scheme
-from stages.text.labelled import Kind
+from stages.text.labelled import Kind, Split
 
 ON_THE_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -50,8 +48,11 @@ class Hub:
     Raises ValueError for what cannot be had or read, and for a row that is no example.
     """
 
+    schema = Columns
+
     def __init__(
         self,
+        naming: Columns,
         *,
         path: str,
         dataset: str = NONE,
@@ -60,30 +61,11 @@ class Hub:
         train: str = "train",
         validation: str = "validation",
         test: str = "test",
-        text: str = "text",
-        text_pair: str = NONE,
-        label: str = "label",
-        words: str = "words",
-        tags: str = "tags",
-        tag_scheme: Scheme = "bio",
-        question: str = "question",
-        context: str = "context",
-        answers: str = "answers",
-        unanswerable: Literal["keep", "drop"] = "keep",
-        target: str = "target",
     ) -> None:
         self.path, self.dataset, self.revision = Path(path), dataset, revision
         self.config = config
         self.title = path if dataset == NONE else dataset
-        self._read = Columns(
-            {
-                **{"text": text, "text_pair": text_pair, "label": label, "target": target},
-                **{"words": words, "tags": tags},
-                **{"question": question, "context": context, "answers": answers},
-            },
-            tag_scheme,
-            unanswerable,
-        )
+        self._read = naming
         named: dict[Split, str] = {"train": train, "validation": validation, "test": test}
         self.splits: dict[Split, str] = {
             split: name for split, name in named.items() if name != NONE

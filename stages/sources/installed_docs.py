@@ -25,8 +25,8 @@ from stages.sources import _docstrings, _prose, _sentences
 from stages.sources._annotations import ANNOTATIONS, File
 from stages.sources._docstrings import docstrings
 from stages.sources._prose import Parameter, Prose, Sentence, prose
-from stages.sources._source import SPLITS, Document, Labelled, same_input, split_of
-from stages.text.labelled import Kind
+from stages.sources._source import Document, Labelled, same_input, split_of
+from stages.text.labelled import SPLITS, Kind
 
 PARSERS = (_docstrings, _prose, _sentences)
 PARSED = Path(".scratch/installed_docs")

@@ -7,7 +7,10 @@ import json
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,11 @@ class Kind:
     metrics: tuple[str, ...]  # the first is the one a trial is compared by unless the task says
     optional: tuple[str, ...] = ()  # further inputs
     has_classes: bool = True  # its answers are of labels that train has; else they are free text
+
+    @property
+    def is_own_answer(self) -> bool:
+        """The text itself is what is predicted."""
+        return self.target in self.inputs
 
 
 KINDS = {

@@ -95,8 +95,7 @@ def reader_of(model: Any, batch: Batch, capacity: int) -> tuple[Reader, Tensor]:
         prompt = prompts(batch)
         cache = Cache(model.num_layers, capacity=prompt.input_ids.shape[1] + capacity)
         reader = CachedReader(model.embedding, model.stack, model.unembed, cache)
-        visible = prompt.document_ids != PADDING if model.sees_prefix else None
-        return reader, reader.begin(prompt.input_ids, prompt.document_ids, visible=visible)
+        return reader, reader.begin(prompt.input_ids, prompt.document_ids, visible=prompt.visible)
     length = batch.input_ids.shape[1]
     cache = Cache(model.num_layers, capacity=capacity, memory_length=length)
     documents = batch.document_ids
@@ -128,14 +127,14 @@ def test_logits_with_a_cache_are_those_of_the_whole_text(architecture, positions
 
 
 @torch.no_grad()
-def test_a_decoder_that_sees_a_prefix_sees_all_of_its_input_at_once() -> None:
+def test_a_decoder_sees_all_of_a_visible_input_at_once() -> None:
     """Another last token changes the first one's state, in the cache as in the whole text."""
     model, batch = model_of("decoder"), inputs(lengths=(6, 6))
     batch.input_ids[1] = batch.input_ids[0]
     batch.input_ids[1, 4] += 1
     target = torch.tensor([7, 8, 9])
     causal = model.logits(followed_by(batch, target))
-    model.sees_prefix = True
+    batch = replace(batch, visible=torch.ones_like(batch.input_ids, dtype=torch.bool))
     whole = model.logits(followed_by(batch, target))
     assert (whole - causal).abs().max() > 0.01
     reader, logits = reader_of(model, batch, len(target))

@@ -269,10 +269,12 @@ class Served(BaseHTTPRequestHandler):
 
 def texts_in_a_process(endpoint: str) -> list[str]:
     """What one finds that has its own cache and asks the hub at this address."""
-    settings = {**ON_THE_HUB, "config": "b", "validation": "none", "test": "none"}
+    splits = {"validation": "none", "test": "none"}
+    entry = {"name": "hub", **ON_THE_HUB, "config": "b", **splits}
     program = (
-        "from stages.sources.hub import Hub\nfrom stages.text.labelled import KINDS\n"
-        f"examples = Hub(**{settings}).examples(KINDS['classification'])\n"
+        "from stages.components import build\nfrom stages.text.labelled import KINDS\n"
+        f"source = build('sources', {entry}, where='')\n"
+        "examples = source.examples(KINDS['classification'])\n"
         "print(*(e.row['text'] for e in examples), sep='\\n')\n"
     )
     address = {"HF_ENDPOINT": endpoint, "HF_HOME": str(Path("home").absolute())}
