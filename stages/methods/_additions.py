@@ -1,7 +1,7 @@
 """What methods share that leave a backbone as it is and train something small beside it."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -22,13 +22,6 @@ def freeze_backbone(model: Headed) -> None:
     model.head.requires_grad_(True)
     if model.backbone.mix is not None:
         model.backbone.mix.requires_grad_(True)
-
-
-def weights_of_states(backbone: Backbone) -> Iterator[tuple[str, nn.Parameter]]:
-    """By name, but for those that only give the logits of the vocabulary."""
-    for name, weight in backbone.named_parameters():
-        if not name.startswith(backbone.unembedding):
-            yield name, weight
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from stages.methods._additions import (
     drawn,
     freeze_backbone,
     sub_layers,
-    weights_of_states,
 )
 from stages.methods._method import Method
 from stages.models._backbone import Backbone
@@ -51,11 +50,10 @@ class Adapter(Method):
     def apply(self, model: Headed, *, generator: torch.Generator) -> None:
         freeze_backbone(model)
         if self.train_norms:
-            used = {id(weight) for _, weight in weights_of_states(model.backbone)}
             for module in model.backbone.modules():
                 if "Norm" in type(module).__name__:  # transformers has many kinds
                     for weight in module.parameters(recurse=False):
-                        weight.requires_grad_(id(weight) in used)
+                        weight.requires_grad_(True)
         for block in model.backbone.blocks:
             for sub_layer in sub_layers(block):
                 last = sub_layer.linears[-1]

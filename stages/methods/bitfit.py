@@ -2,7 +2,7 @@
 
 import torch
 
-from stages.methods._additions import freeze_backbone, weights_of_states
+from stages.methods._additions import freeze_backbone
 from stages.methods._method import Method
 from stages.models._backbone import Backbone
 from stages.models._heads import Headed
@@ -12,13 +12,13 @@ class BitFit(Method):
     """All biases: of linear layers, of norms and of LSTMs' gates."""
 
     def misfit(self, backbone: Backbone) -> str | None:
-        if any(_is_bias(name) for name, _ in weights_of_states(backbone)):
+        if any(_is_bias(name) for name, _ in backbone.named_parameters()):
             return None
         return "trains biases and this model has none (model.bias: true gives our own models some)"
 
     def apply(self, model: Headed, *, generator: torch.Generator) -> None:
         freeze_backbone(model)
-        for name, weight in weights_of_states(model.backbone):
+        for name, weight in model.backbone.named_parameters():
             if _is_bias(name):
                 weight.requires_grad_(True)
 

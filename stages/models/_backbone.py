@@ -27,12 +27,11 @@ class Backbone(nn.Module, ABC):
     """
 
     architecture: str
-    sees_prefix = False  # a decoder that is shown its input in both directions
     pooling: Pooling  # the state of a text, from those of its tokens, if not told
     vocab_size: int
     num_layers: int
     embedding: Any  # a module, whose parameters are told apart from the others in sizes
-    unembedding = ("transform.", "output.", "output_bias")  # what only ``unembed`` uses begins so
+    unembedding = ("transform", "output", "output_bias")  # what ``unembed`` alone uses
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,8 +101,10 @@ class Backbone(nn.Module, ABC):
         """Draw all weights anew."""
 
     def for_tokens(self) -> "Backbone":
-        """The part that gives the states of input tokens: what a task is fine-tuned on, unless it
-        is one of writing."""
+        """The part that gives the states of input tokens, without what gives the vocabulary's
+        logits: what a task is fine-tuned on, unless it is one of writing."""
+        for name in self.unembedding:
+            setattr(self, name, None)
         return self
 
     @property

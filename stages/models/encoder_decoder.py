@@ -77,4 +77,5 @@ class EncoderDecoder(TransformerBackbone):
         """The encoder alone, as in encoders cut from T5 (Ni et al. 2022): a decoder that has only
         ever filled in spans has nothing to say about the tokens of its input."""
         self.decoder = nn.Identity()
+        super().for_tokens()
         return self
