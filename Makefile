@@ -23,7 +23,7 @@ repro: setup ## run the study of params.yaml, what changed of it, and show the c
 
 test: setup ## lint, types, layers (.pre-commit-config.yaml) and tests with coverage
 	@pre-commit run --all-files
-	@pytest -n auto --dist loadfile --cov --cov-report=term
+	@pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term
 
 ui: setup ## the study in MLflow
 	@python -m stages.commands.ui

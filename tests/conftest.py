@@ -7,8 +7,27 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
 
+import pytest  # noqa: E402
 from jaxtyping import install_import_hook  # noqa: E402
 
 from tests import checker  # noqa: E402
 
 install_import_hook("stages", f"{checker.__name__}.checked")
+
+# Files of over 20 s each.
+SLOWEST = (
+    "test_study",
+    "test_systems",
+    "test_training_stages",
+    "test_interruption",
+    "test_methods",
+    "test_loop",
+    "test_report",
+    "test_ui",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slowest files start first, so that none keeps one process busy after the others' end."""
+    place = {name: number for number, name in enumerate(SLOWEST)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(place)))

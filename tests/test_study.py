@@ -2,116 +2,30 @@
 
 import csv
 import json
-import os
-import platform
-import re
-import shutil
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
 from stages.params import load, read_yaml
+from tests.project import Project, clone_of_working_tree, write_environment
 from tests.small_hub import checkpoint, revision_of
 
-ROOT = Path(__file__).parents[1]
 MEASURED = ("data/timings", "reports/costs.csv", "reports/index.html")  # times, not results
 
 
-class Project:
-    """A clone of this project, as it is in the working tree, in a folder of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        binaries = Path(sys.executable).parent
-        self.environment = {
-            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
-            "HOME": str(folder.parent),
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            **{
-                f"GIT_{who}_{what}": f"test@{what.lower()}.invalid"
-                for who in ("AUTHOR", "COMMITTER")
-                for what in ("NAME", "EMAIL")
-            },
-        }
-
-    def run(self, *command: str, check: bool = True) -> str:
-        done = subprocess.run(
-            command,
-            cwd=self.folder,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0 or not check, done.stdout
-        return done.stdout
-
-    def repro(self, *arguments: str) -> list[str]:
-        """The stages that ran, in their order."""
-        output = self.run("dvc", "repro", *arguments)
-        return re.findall(r"^Running stage '(.*)':$", output, re.MULTILINE)
-
-    def edit(self, *path: str, value: object) -> None:
-        """Set one value of params.yaml; what it shared with others by an alias is written out."""
-        text = (self.folder / "params.yaml").read_text()
-        params = json.loads(json.dumps(YAML(typ="safe").load(text)))
-        node = params
-        for key in path[:-1]:
-            node = node[key]
-        node[path[-1]] = value
-        with (self.folder / "params.yaml").open("w") as file:
-            YAML().dump(params, file)  # which keeps the order of keys
-
-    def outputs(self) -> dict[str, str]:
-        """The hash of every output, as DVC locked it."""
-        lock = YAML(typ="safe").load((self.folder / "dvc.lock").read_text())
-        return {
-            out["path"]: out["md5"] for stage in lock["stages"].values() for out in stage["outs"]
-        }
-
-
-def write_environment(folder: Path) -> None:
-    """As make does."""
-    (folder / "data").mkdir(exist_ok=True)
-    version = {"python": platform.python_version()}
-    (folder / "data/environment.json").write_text(json.dumps(version) + "\n")
-
-
-def clone_of_working_tree(folder: Path) -> Project:
-    project = Project(folder)
-    folder.mkdir()
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
-    for name in listed:
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, folder / name)
-    (folder / "dvc.lock").unlink(missing_ok=True)
-    shutil.copyfile(ROOT / "studies" / "smoke.yaml", folder / "params.yaml")
-    write_environment(folder)
-    project.run("git", "init", "--quiet", "--initial-branch", "main")
-    project.run("git", "add", "--all")
-    project.run("git", "commit", "--quiet", "--message", "a study")
-    return project
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, list[str]]:
+    """A study and its stages in the order in which they ran."""
+    project = clone_of_working_tree(tmp_path_factory.mktemp("study") / "project")
+    stages = project.repro()
+    assert stages
+    return project, stages
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory) -> Iterator[Project]:
-    project = clone_of_working_tree(tmp_path_factory.mktemp("study") / "project")
-    assert project.repro()
-    yield project
+def study(first_run: tuple[Project, list[str]]) -> Project:
+    """Every test goes on with it as the one before has left it."""
+    return first_run[0]
 
 
 def test_the_report_holds_every_trial(study) -> None:
@@ -139,6 +53,15 @@ def test_a_second_time_nothing_runs(study) -> None:
     assert "Data and pipelines are up to date." in study.run("dvc", "repro")
     assert study.repro() == []
     assert study.run("git", "status", "--porcelain", "--untracked-files=no", "data") == ""
+
+
+def test_run_again_by_force_every_result_is_the_same(first_run) -> None:
+    project, every = first_run
+    before = project.outputs()
+    assert project.repro("--force") == every
+    after = project.outputs()
+    for path in before:
+        assert before[path] == after[path] or path.startswith(MEASURED), path
 
 
 def test_test_labels_are_read_by_evaluation_alone(study) -> None:
@@ -250,41 +173,3 @@ def test_a_mistake_stops_everything_before_anything_runs(study) -> None:
     assert "pretrain.encoder_mlm.objective.mask_porb" in output
     assert "did you mean 'mask_prob'" in output and "Traceback" not in output
     assert study.outputs() == before
-
-
-def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(tmp_path) -> None:
-    """kill -9 of DVC alone takes its stage along; the weights are those of a run in one go."""
-    project = clone_of_working_tree(tmp_path / "project")
-    project.environment["CHECKPOINT_SECONDS"] = "0"
-    project.edit("pretrain", "encoder_mlm", "training", "num_steps", value=300)
-    stage, model = "pretrain@encoder_mlm", "data/pretrained/encoder_mlm/model.safetensors"
-    project.repro("encode_corpus")
-    running = subprocess.Popen(
-        ["dvc", "repro", stage],
-        cwd=project.folder,
-        env=project.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    saved = project.folder / ".scratch/pretrain/encoder_mlm"
-    while not (saved.is_dir() and any(saved.glob("[!.]*"))):
-        assert running.poll() is None, "it ended before it could be killed"
-        time.sleep(0.01)
-    running.send_signal(signal.SIGKILL)
-    running.wait()
-    assert not (project.folder / model).exists()
-    assert project.repro(stage) == [stage]
-    assert not saved.exists()
-    resumed = (project.folder / model).read_bytes()
-    assert project.repro("--force", "--single-item", stage) == [stage]
-    assert (project.folder / model).read_bytes() == resumed
-
-
-def test_run_again_by_force_every_result_is_the_same(tmp_path, study) -> None:
-    project = clone_of_working_tree(tmp_path / "project")
-    every = project.repro()
-    before = project.outputs()
-    assert project.repro("--force") == every
-    after = project.outputs()
-    for path in before:
-        assert before[path] == after[path] or path.startswith(MEASURED), path

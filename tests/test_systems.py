@@ -8,7 +8,7 @@ from ruamel.yaml import YAML
 
 from stages.artifacts import read_json
 from stages.params import load, read_yaml
-from tests.test_study import ROOT, Project, clone_of_working_tree
+from tests.project import ROOT, Project, clone_of_working_tree
 
 STUDY = ROOT / "studies" / "systems.yaml"
 

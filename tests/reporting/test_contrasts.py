@@ -16,12 +16,6 @@ def named(found: list[tuple[Axis, Group, Group]]) -> set[tuple[Axis, str, str]]:
     return {(axis, a.name, b.name) for axis, a, b in found}
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    with pytest.MonkeyPatch.context() as patch:
-        return results_of(tmp_path_factory.mktemp("study"), patch, RUNS)
-
-
 def test_exactly_the_pairs_that_differ_in_one_axis(results: Results) -> None:
     """The smaller encoder is compared neither with the decoder nor with the larger one that has
     no pretraining; nor is a run on other texts with the decoder."""

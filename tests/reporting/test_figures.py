@@ -2,19 +2,9 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from stages.reporting import figures
-from stages.reporting.results import Results, load
-from tests.synthetic_study import METRICS, RUNS, raw_params, write_study
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    root = tmp_path_factory.mktemp("study")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        return load(write_study(root, raw_params()))
+from stages.reporting.results import Results
+from tests.synthetic_study import METRICS, RUNS, raw_params
 
 
 def drawn(results: Results, name: str, folder: Path) -> str:

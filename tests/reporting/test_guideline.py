@@ -11,14 +11,6 @@ from stages.reporting.results import Results, load
 from tests.synthetic_study import EFFECTS, METRICS, RUNS, raw_params, write_study
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    root = tmp_path_factory.mktemp("study")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        return load(write_study(root, raw_params()))
-
-
 def sentences(found: Advice) -> list[str]:
     return [sentence for _, evidence in found.evidence for sentence in evidence]
 

@@ -1,16 +1,8 @@
 import pytest
 
-from stages.reporting.results import Results, load
+from stages.reporting.results import Results
 from stages.reporting.tables import MEANS, by_axis, by_task, memory, metrics, seconds
-from tests.synthetic_study import METRICS, RUNS, raw_params, write_study
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    root = tmp_path_factory.mktemp("study")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        return load(write_study(root, raw_params()))
+from tests.synthetic_study import METRICS, RUNS
 
 
 def test_every_run_and_fitting_baseline_stands_in_a_tasks_table(results: Results) -> None:

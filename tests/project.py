@@ -1,0 +1,98 @@
+"""This project in a folder of its own: real DVC on a real git repository."""
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[1]
+
+
+class Project:
+    """A clone of this project, as it is in the working tree, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        binaries = Path(sys.executable).parent
+        self.environment = {
+            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(folder.parent),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            **{
+                f"GIT_{who}_{what}": f"test@{what.lower()}.invalid"
+                for who in ("AUTHOR", "COMMITTER")
+                for what in ("NAME", "EMAIL")
+            },
+        }
+
+    def run(self, *command: str, check: bool = True) -> str:
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0 or not check, done.stdout
+        return done.stdout
+
+    def repro(self, *arguments: str) -> list[str]:
+        """The stages that ran, in their order."""
+        output = self.run("dvc", "repro", *arguments)
+        return re.findall(r"^Running stage '(.*)':$", output, re.MULTILINE)
+
+    def edit(self, *path: str, value: object) -> None:
+        """Set one value of params.yaml; what it shared with others by an alias is written out."""
+        text = (self.folder / "params.yaml").read_text()
+        params = json.loads(json.dumps(YAML(typ="safe").load(text)))
+        node = params
+        for key in path[:-1]:
+            node = node[key]
+        node[path[-1]] = value
+        with (self.folder / "params.yaml").open("w") as file:
+            YAML().dump(params, file)  # which keeps the order of keys
+
+    def outputs(self) -> dict[str, str]:
+        """The hash of every output, as DVC locked it."""
+        lock = YAML(typ="safe").load((self.folder / "dvc.lock").read_text())
+        return {
+            out["path"]: out["md5"] for stage in lock["stages"].values() for out in stage["outs"]
+        }
+
+
+def write_environment(folder: Path) -> None:
+    """As make does."""
+    (folder / "data").mkdir(exist_ok=True)
+    version = {"python": platform.python_version()}
+    (folder / "data/environment.json").write_text(json.dumps(version) + "\n")
+
+
+def clone_of_working_tree(folder: Path) -> Project:
+    project = Project(folder)
+    folder.mkdir()
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    for name in listed:
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, folder / name)
+    (folder / "dvc.lock").unlink(missing_ok=True)
+    shutil.copyfile(ROOT / "studies" / "smoke.yaml", folder / "params.yaml")
+    write_environment(folder)
+    project.run("git", "init", "--quiet", "--initial-branch", "main")
+    project.run("git", "add", "--all")
+    project.run("git", "commit", "--quiet", "--message", "a study")
+    return project
