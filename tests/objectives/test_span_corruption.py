@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import comb
+from scipy.stats import chisquare
 
 from stages.objectives.span_corruption import SpanCorruption
 from stages.seeding import stream
@@ -68,6 +70,17 @@ def test_spans_are_3_tokens_long_on_average() -> None:
     tokens = sum(noise.sum() for noise in noises)
     spans = sum((np.diff(noise.astype(int), prepend=0) == 1).sum() for noise in noises)
     assert tokens / spans == pytest.approx(3.0, rel=0.01)
+
+
+def test_lengths_are_those_of_a_uniformly_drawn_composition() -> None:
+    """30 tokens of noise in 10 spans: the first has k in C(29 - k, 8) of the C(29, 9) ways."""
+    noises = [OBJECTIVE.noise_mask(200, rng=stream(seed, "noise")) for seed in range(3000)]
+    begins = [int(noise.argmax()) for noise in noises]
+    lengths = [int((~noise[at:]).argmax()) for noise, at in zip(noises, begins, strict=True)]
+    counts = np.bincount(np.minimum(lengths, 9), minlength=10)[1:]  # 9 and more
+    ways = np.array([comb(29 - k, 8) for k in range(1, 22)]) / comb(29, 9)
+    expected = 3000 * np.append(ways[:8], ways[8:].sum())
+    assert chisquare(counts, expected).pvalue > 0.001
 
 
 def test_documents_of_a_row_are_corrupted_each_by_itself() -> None:

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -129,8 +130,9 @@ def test_lengths_in_words_are_geometric_cut_off_at_10_and_places_uniform() -> No
     expected = 0.2 * 0.8 ** np.arange(10) / (1 - 0.8**10)
     assert len(counts) == 10
     assert lengths.mean() == pytest.approx(3.80, abs=0.2)
-    deviation = (expected * (1 - expected) / len(lengths)) ** 0.5
-    assert (abs(counts / len(lengths) - expected) < 4 * deviation + 1 / 160).all()
+    assert chisquare(counts, expected * len(lengths)).pvalue > 0.001
+    other = 0.25 * 0.75 ** np.arange(10) / (1 - 0.75**10)
+    assert chisquare(counts, other * len(lengths)).pvalue < 1e-6  # so many spans tell them apart
     assert batch.target_positions is not None
     in_first_half = (batch.target_positions < 2_000).float().mean().item()
     assert in_first_half == pytest.approx(0.5, abs=0.04)
