@@ -27,11 +27,18 @@ def show(params: Params, console: Console) -> None:
     title = "What runs cost"
     if budget.matched != "none":
         title += f", matched in {budget.matched} with {budget.reference}"
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+        pad_edge=False,
+    )
     for column in ("run", "objective"):
         table.add_column(column, overflow="fold")
     for column in ("layers", "weights", "steps", "tokens", "FLOPs"):
-        table.add_column(column, justify="right", min_width=7)
+        table.add_column(column, justify="right", no_wrap=True)
     for key, plan in plans(params).items():
         run = params.pretrain[key].planned(asdict(plan))
         table.add_row(key, *_row(params, run))

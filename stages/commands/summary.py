@@ -16,12 +16,16 @@ from stages.evaluation.metrics import POINTS, merit, scale_of
 from stages.process import exit_on_mistake
 
 REPORTS = Path("reports")
+PIPED_WIDTH = 200
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m stages.commands.summary", description=__doc__)
     parser.parse_args()
-    exit_on_mistake(lambda: show(Console()))
+    console = Console()
+    if not console.is_terminal:  # nothing is cut off in a file or behind a pipe
+        console = Console(width=PIPED_WIDTH)
+    exit_on_mistake(lambda: show(console))
 
 
 def show(console: Console) -> None:
