@@ -98,6 +98,7 @@ class Tracker:
         self._points: queue.SimpleQueue[Point] = queue.SimpleQueue()
         self._ended = threading.Event()
         self._status = "FINISHED"
+        self._started = 0.0
         self._thread = threading.Thread(target=self._mirror, daemon=True)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -107,6 +108,7 @@ class Tracker:
                 self._points.put((key, float(value), step))
 
     def __enter__(self) -> "Tracker":
+        self._started = time.time()
         self._thread.start()
         return self
 
@@ -126,7 +128,7 @@ class Tracker:
         with _warned():
             with _alone():
                 view = View(self._study)
-                run = view.begin(self._record)
+                run = view.begin(self._record, started=self._started)
                 view.log(run, params=self._record.params)
             ended = False
             while not ended:
@@ -178,14 +180,17 @@ class View:
                 self._runs[run.data.tags.get("fingerprint", "")].append(run)
             token = page.token or ""
 
-    def begin(self, record: Record) -> "mlflow.entities.Run":
-        """The run of this fingerprint, running (again)."""
+    def begin(self, record: Record, *, started: float | None = None) -> "mlflow.entities.Run":
+        """The run of this fingerprint, running (again); since ``started``, in seconds of the epoch,
+        or for as long as its costs say."""
         if known := self._runs[record.fingerprint]:
             self.client.update_run(known[0].info.run_id, "RUNNING")
             return known[0]
+        if started is None:
+            started = time.time() - record.costs.get("wall_time_s", 0)
         run = self.client.create_run(
             self.experiment.experiment_id,
-            start_time=round(1000 * (time.time() - record.costs.get("wall_time_s", 0))),
+            start_time=round(1000 * started),
             run_name=record.name,
             tags={"kind": record.kind, "fingerprint": record.fingerprint},
         )

@@ -279,10 +279,13 @@ def tracker(fingerprint: str = "a" * 8, delay_s: float = 0) -> Tracker:
 
 
 def test_a_training_is_mirrored_and_reconciled_into_the_same_run(params: Params) -> None:
-    with tracker() as live:
+    before = time.time()
+    with tracker(delay_s=1) as live:
         for step in range(1, 9):
             live.log(step, {"loss": 7 - step / 8, "lr": 0.003})
+        time.sleep(1.5)
     (run,) = shown()
+    assert before <= run.info.start_time / 1000 + 0.001 < before + 1  # not when it was first seen
     assert (run.info.status, run.data.tags["current"]) == ("FINISHED", "true")
     assert curve(run, "loss") == [(step, 7 - step / 8) for step in range(1, 9)]
     reconcile(params)
