@@ -32,7 +32,7 @@ ui: setup ## the study in MLflow
 # stands in the lock, so pip need not resolve anything (--no-deps) and two can share the work, which
 # keeps one core busy for over a minute. What torch's own build asks for besides (CUDA's packages)
 # only the last line looks up.
-setup:
+setup: ## install the packages of requirements.lock into .venv, if need be
 	@for python in $(PYTHON); do \
 	    key="$$("$$python" -c '$(KEY)' 2>/dev/null)" && break; \
 	done; \

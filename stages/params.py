@@ -41,6 +41,9 @@ def _budget(value: int | str) -> int | str:
     return value
 
 
+NumLabels = Annotated[int | Literal["all"], AfterValidator(_budget)]
+
+
 def _rates(value: Any) -> Any:
     rates = value if isinstance(value, list) else [value]
     if not rates or not all(type(r) in (int, float) and 0 < r < math.inf for r in rates):
@@ -148,9 +151,9 @@ class Task(Strict):
 
     task: Component
     source: Component
-    num_train: Annotated[int | Literal["all"], AfterValidator(_budget)]
-    num_validation: Positive
-    num_test: Annotated[int | Literal["all"], AfterValidator(_budget)]
+    num_train: NumLabels
+    num_validation: NumLabels
+    num_test: NumLabels
     seed: int  # of the samples
 
 
@@ -237,7 +240,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         raw = YAML(typ="safe").load(text)
     except YAMLError as error:
-        raise ValueError(f"{path}: {' '.join(str(error).split())}") from None
+        fault = str(error).replace('in "<unicode string>", ', "")
+        raise ValueError(f"{path}: {' '.join(fault.split())}") from None
     if not isinstance(raw, dict):
         raise ValueError(f"{path}: must be a mapping of settings")
     return raw

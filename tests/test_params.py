@@ -67,7 +67,7 @@ def test_params_yaml_is_one_of_the_studies() -> None:
         ("study: smoke", "stduy: smoke", "stduy: unknown 'stduy'; did you mean 'study'"),
         ("study: smoke", "study: smoke\nsize: 1", "size: the key 'size' is invisible to DVC"),
         ("  encoder_mlm:", "  encoder-mlm:", "pretrain.encoder-mlm"),
-        ("corpora:", "corpora: [", "params.yaml: while parsing"),
+        ("corpora:", "corpora: [", "params.yaml: while parsing a flow sequence line"),
         ("corpora:", "<<: *training\ncorpora:", "merge keys"),
     ],
 )

@@ -55,6 +55,14 @@ def content() -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in FOLDER.rglob("*") if p.is_file()}
 
 
+def test_every_split_may_be_taken_whole() -> None:
+    write_csv()
+    prepare_task.main(params(num_validation="all"), "own")
+    numbers = read_json(EXAMPLES / "task.json")["num_examples"]
+    found = {split: len(read_jsonl(EXAMPLES / f"{split}.jsonl")) for split in numbers}
+    assert found == numbers and numbers["validation"] > 10
+
+
 def test_test_labels_stand_apart() -> None:
     write_csv()
     prepare_task.main(params(), "own")

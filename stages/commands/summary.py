@@ -13,6 +13,7 @@ from rich.text import Text
 
 from stages.artifacts import read_json
 from stages.evaluation.metrics import POINTS, merit, scale_of
+from stages.params import PATH, read_yaml
 from stages.process import exit_on_mistake
 
 REPORTS = Path("reports")
@@ -30,10 +31,11 @@ def main() -> None:
 
 def show(console: Console) -> None:
     """Raises ValueError if there is no report."""
-    for name in ("metrics.json", "trials.csv", "contrasts.csv"):
+    for name in ("metrics.json", "trials.csv", "contrasts.csv", "comparison.md"):
         if not (REPORTS / name).exists():
             raise ValueError(f"{REPORTS / name}: no such file; `dvc repro` writes the report")
     metrics = {row["task"]: row["metric"] for row in _rows("trials.csv")}
+    console.print(_title())
     for task, runs in read_json(REPORTS / "metrics.json").items():
         console.print(scores(task, runs, metrics[task]))
     contrasts = _rows("contrasts.csv")
@@ -47,6 +49,15 @@ def show(console: Console) -> None:
         f"\nThe page: {REPORTS / 'index.html'}\nThe same in Markdown: {REPORTS / 'comparison.md'}"
         "\nEvery run's curves, in MLflow: make ui"
     )
+
+
+def _title() -> str:
+    """The study that the report is of, and whether params.yaml is another by now."""
+    of = (REPORTS / "comparison.md").read_text(encoding="utf-8").partition("\n")[0]
+    of = of.removeprefix("# ").replace("\\", "")  # as Markdown escapes it
+    declared = str(read_yaml(PATH).get("study"))
+    other = f"; params.yaml is {declared} and has no report as yet" if declared != of else ""
+    return f"The study {of}{other}\n"
 
 
 def _rows(name: str) -> list[dict[str, str]]:

@@ -51,6 +51,8 @@ class Columns:
                 row[column] = _answers(value, row["context"], f"{place}: {name}")
             elif column in ("words", "tags"):
                 row[column] = _list(value, f"{place}: {name}")
+            elif column == "label":  # a class is none other with a blank behind it
+                row[column] = text_of(value, f"{place}: {name}").strip()
             else:
                 row[column] = text_of(value, f"{place}: {name}")
         if "tags" in row:

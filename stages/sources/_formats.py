@@ -183,6 +183,12 @@ def _table(lines: Lines, columns: list[str] | None, **form: Any) -> Iterator[Rec
         for cells in reader:
             if columns is None:
                 columns = _distinct(cells)
+                if len(columns) == 1 and (odd := [c for c in ";\t|" if c in columns[0]]):
+                    raise _Fault(
+                        f"line {begin}",
+                        f"one column, {columns[0]!r}; a csv file has commas, not {odd[0]!r}, "
+                        "between its columns, and a tsv file tabs",
+                    )
             elif cells and len(cells) != len(columns):
                 raise _Fault(f"line {begin}", _unequal(cells, columns))
             elif cells:

@@ -18,7 +18,9 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
         patch.chdir(root)
         patch.setattr("stages.reporting.figures.draw", lambda *_, **__: svg)
         report.main(write_study(root, raw_params()))
-        summary.show(Console(file=screen, width=120))
+        for study in ("synthetic", "my_own"):
+            Path("params.yaml").write_text(f"study: {study}\n")
+            summary.show(Console(file=screen, width=120))
     return screen.getvalue()
 
 
@@ -27,6 +29,11 @@ def test_every_run_baseline_task_and_axis_is_shown(shown: str) -> None:
         assert name in shown
     for axis in ("architecture", "size", "training set", "pretrained", "method"):
         assert axis in shown
+
+
+def test_it_begins_with_the_study_and_says_if_another_is_declared(shown: str) -> None:
+    assert shown.startswith("The study synthetic\n")
+    assert "The study synthetic; params.yaml is my_own and has no report as yet" in shown
 
 
 def test_it_ends_with_where_the_page_and_mlflow_are(shown: str) -> None:

@@ -159,6 +159,12 @@ def test_equal_inputs_are_drawn_to_the_same_split() -> None:
     assert len({e.id for e in examples}) == 100
 
 
+def test_blanks_around_a_label_make_no_other_class() -> None:
+    write("a.csv", "text,label\n one , good\ntwo,good \n")
+    found = [e.row for e in source("a.csv").examples(KINDS["classification"])]
+    assert found == [{"text": " one ", "label": "good"}, {"text": "two", "label": "good"}]
+
+
 # Mistakes
 
 
@@ -172,6 +178,12 @@ def test_equal_inputs_are_drawn_to_the_same_split() -> None:
         ("a.csv", 'text,label\n"x,1\n', {}, "a.csv line 2: unexpected end of data"),
         ("a.csv", b"text,label\nx\xe9,1\n", {}, "a.csv line 2: byte 0xe9 is not UTF-8"),
         ("a.csv", "", {}, "a.csv line 1: the file is empty"),
+        (
+            "a.csv",
+            "text;label\nx;1\n",
+            {},
+            "line 1: one column, 'text;label'; a csv file has commas",
+        ),
         ("a.csv", "text,label,text\nx,1,y\n", {}, "a.csv line 1: two columns have the name 'text'"),
         ("a.jsonl", '{"text": "x"}\n', {}, "a.jsonl line 1: no column 'label'; there are: text"),
         ("a.jsonl", '\n{"text": \n', {}, "a.jsonl line 2: not JSON: "),
