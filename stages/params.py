@@ -41,7 +41,7 @@ def _budget(value: int | str) -> int | str:
     return value
 
 
-NumLabels = Annotated[int | Literal["all"], AfterValidator(_budget)]
+NumberOrAll = Annotated[int | Literal["all"], AfterValidator(_budget)]
 
 
 def _rates(value: Any) -> Any:
@@ -72,7 +72,7 @@ class Compute(Strict):
 
 class Corpus(Strict):
     source: Component
-    max_tokens: Annotated[int | Literal["all"], AfterValidator(_budget)]  # kept for training
+    max_tokens: NumberOrAll  # kept for training
 
 
 class Tokenizer(Strict):
@@ -151,9 +151,9 @@ class Task(Strict):
 
     task: Component
     source: Component
-    num_train: NumLabels
-    num_validation: NumLabels
-    num_test: NumLabels
+    num_train: NumberOrAll
+    num_validation: NumberOrAll
+    num_test: NumberOrAll
     seed: int  # of the samples
 
 
@@ -184,7 +184,7 @@ class Method(Strict):
 
 class Finetune(Strict):
     methods: dict[Name, Method]
-    label_budgets: list[Annotated[int | Literal["all"], AfterValidator(_budget)]]
+    label_budgets: list[NumberOrAll]
     seeds: list[int]
     max_tokens: Positive  # longer inputs are cut
     keep_weights: Literal["none", "first_seed", "all"]

@@ -68,7 +68,9 @@ class Counterpart:
     auto_class: str  # the class that a user loads it by
     config: Any
     pairs: list[Pair]
-    prepare: Callable[[Weights], Weights] = dict  # ours, as far as theirs can have them
+    prepare: Callable[[Mapping[str, Tensor]], Weights] = (
+        dict  # ours, as far as theirs can have them
+    )
     constants: Weights = field(default_factory=dict)  # weights of theirs that ours has not
     head: str | None = None
     note: str = ""  # what a user should know
@@ -76,7 +78,7 @@ class Counterpart:
 
     def to_theirs(self, weights: Mapping[str, Tensor]) -> Weights:
         """Their weights from ours, by name."""
-        found, prepared = dict(self.constants), self.prepare(dict(weights))
+        found, prepared = dict(self.constants), self.prepare(weights)
         for pair in self.pairs:
             found |= pair.to_theirs(prepared)
         return found

@@ -1,11 +1,12 @@
 """Decoders of transformers: GPT-2, GPT-NeoX and Llama."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 import transformers
+from torch import Tensor
 
 from stages.exporting.correspondence import (
     LAYER_EPS,
@@ -23,7 +24,7 @@ from stages.exporting.correspondence import (
 from stages.models._blocks import Dimensions
 
 
-def without_output_bias(weights: Weights) -> Weights:
+def without_output_bias(weights: Mapping[str, Tensor]) -> Weights:
     """The same logits from an output embedding of its own and no bias, as decoders of transformers
     have them.
 
@@ -32,21 +33,20 @@ def without_output_bias(weights: Weights) -> Weights:
     h + g t for h, so that s + d t is far from 0, the logits are those with a bias of
     v (s + d t) + t W g.
     """
-    weights = dict(weights)
-    bias = weights.pop("output_bias").double()
+    found = dict(weights)
+    bias = found.pop("output_bias").double()
     output = weights.get("output.weight", weights["embedding.tokens.weight"]).double()
     scale, shift = (weights[f"stack.norm.{kind}"].double() for kind in ("weight", "bias"))
     constant = (shift / scale).sum()
     t = torch.where(constant < 0, -1.0, 1.0)
     v = (bias - t * output @ scale) / (constant + t * len(scale))
-    weights["output.weight"] = (output + torch.outer(v, 1 / scale)).float()
-    weights["stack.norm.bias"] = (shift + t * scale).float()
-    return weights
+    found["output.weight"] = (output + torch.outer(v, 1 / scale)).float()
+    found["stack.norm.bias"] = (shift + t * scale).float()
+    return found
 
 
 def gpt2(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Counterpart:
     """Radford et al. 2019."""
-    tied = dims.tied and not dims.output_bias
     config = transformers.GPT2Config(
         vocab_size=vocab_size,
         n_positions=dims.max_positions,
@@ -59,7 +59,7 @@ def gpt2(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Coun
         resid_pdrop=dims.dropout,
         embd_pdrop=dims.dropout,
         attn_pdrop=0.0,
-        tie_word_embeddings=tied,
+        tie_word_embeddings=_tied(dims),
         **SPECIAL_IDS,
     )
     block = {
@@ -79,15 +79,15 @@ def gpt2(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Coun
     return _decoder(
         config,
         pairs,
+        dims,
         goal,
         classes={
             "pretrained": "GPT2LMHeadModel",
             "tagging": "GPT2ForTokenClassification",
             "classification": "GPT2ForSequenceClassification",
         },
-        output=None if tied else "lm_head",
+        output="lm_head",
         head="classifier",
-        prepare=without_output_bias if dims.output_bias else dict,
     )
 
 
@@ -128,15 +128,15 @@ def gpt_neox(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> 
     return _decoder(
         config,
         pairs,
+        dims,
         goal,
         classes={
             "pretrained": "GPTNeoXForCausalLM",
             "tagging": "GPTNeoXForTokenClassification",
             "classification": "GPTNeoXForSequenceClassification",
         },
-        output=None if config.tie_word_embeddings else "embed_out",  # lm_head in some versions
+        output="embed_out",  # read by every version; written lm_head by some
         head="classifier",
-        prepare=without_output_bias if dims.output_bias else dict,
     )
 
 
@@ -167,15 +167,21 @@ def llama(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Cou
     return _decoder(
         config,
         pairs,
+        dims,
         goal,
         classes={
             "pretrained": "LlamaForCausalLM",
             "tagging": "LlamaForTokenClassification",
             "classification": "LlamaForSequenceClassification",
         },
-        output=None if dims.tied else "lm_head",
+        output="lm_head",
         head="score",
     )
+
+
+def _tied(dims: Dimensions) -> bool:
+    """Whether the output embedding is the input's there; it is not where it takes up a bias."""
+    return dims.tied and not dims.output_bias
 
 
 def _wide_settings(dims: Dimensions, vocab_size: int, max_tokens: int) -> dict[str, Any]:
@@ -187,7 +193,7 @@ def _wide_settings(dims: Dimensions, vocab_size: int, max_tokens: int) -> dict[s
         "num_attention_heads": dims.num_heads,
         "intermediate_size": dims.d_ff,
         "max_position_embeddings": max_tokens,
-        "tie_word_embeddings": dims.tied and not dims.output_bias,
+        "tie_word_embeddings": _tied(dims),
         **SPECIAL_IDS,
     }
 
@@ -195,14 +201,15 @@ def _wide_settings(dims: Dimensions, vocab_size: int, max_tokens: int) -> dict[s
 def _decoder(
     config: Any,
     pairs: list[Pair],
+    dims: Dimensions,
     goal: Goal,
     *,
     classes: Mapping[Goal, str],
-    output: str | None,
+    output: str,
     head: str,
-    prepare: Callable[[Weights], Weights] = dict,
 ) -> Counterpart:
-    """A decoder with the head that the goal asks for; ``output`` is an output embedding's name."""
+    """A decoder with the head that the goal asks for; ``output`` names an output embedding, where
+    it is not the input's."""
     auto: dict[Goal, str] = {
         "pretrained": "AutoModelForCausalLM",
         "tagging": "AutoModelForTokenClassification",
@@ -213,13 +220,13 @@ def _decoder(
         "tagging": head,
         "classification": "score",
     }
-    if goal == "pretrained" and output is not None:
+    if goal == "pretrained" and not config.tie_word_embeddings:
         pairs = [*pairs, same("output.weight", f"{output}.weight")]
     return Counterpart(
         model_class=classes[goal],
         auto_class=auto[goal],
         config=config,
         pairs=pairs,
-        prepare=prepare,
+        prepare=without_output_bias if dims.output_bias else dict,
         head=heads[goal],
     )

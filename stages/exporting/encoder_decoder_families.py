@@ -1,10 +1,12 @@
 """Encoder-decoders of transformers: T5 and BART."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 import transformers
+from torch import Tensor
 
 from stages.exporting.correspondence import (
     RMS_EPS,
@@ -154,6 +156,6 @@ def bart(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Coun
     )
 
 
-def _with_row_of_biases(weights: Weights) -> Weights:
+def _with_row_of_biases(weights: Mapping[str, Tensor]) -> Weights:
     """BART has the logits' biases in one row of a matrix."""
-    return weights | {"output_bias": weights["output_bias"].unsqueeze(0)}
+    return {**weights, "output_bias": weights["output_bias"].unsqueeze(0)}

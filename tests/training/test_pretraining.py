@@ -8,11 +8,11 @@ import torch.nn.functional as F
 
 from stages.components import build
 from stages.models._heads import Headed, initialise_head
-from stages.params import Compute, Training
+from stages.params import Training
 from stages.seeding import torch_stream
 from stages.text.batch import IGNORE_INDEX
 from stages.text.packing import Packing
-from stages.training.device import Device, resolve
+from stages.training.device import Device
 from stages.training.loop import mean_loss, train
 from stages.training.pretraining import (
     PretrainingData,
@@ -21,6 +21,7 @@ from stages.training.pretraining import (
 )
 from tests.small import VOCAB_SIZE, small_corpus, small_model, small_tokenizer
 
+CPU = Device("cpu", "float32", compile=False, threads=1)
 LENGTH, ROWS, STEPS = 64, 8, 40
 PAIRS = [
     ("encoder", {"name": "mlm"}),
@@ -31,12 +32,6 @@ PAIRS = [
     ("encoder_decoder", {"name": "denoising"}),
     ("bilstm", {"name": "bidirectional_lm"}),
 ]
-
-
-@pytest.fixture(scope="module")
-def device() -> Device:
-    compute = Compute(device="cpu", precision="float32", compile=False, threads=1, trial_threads=1)
-    return resolve(compute, threads=1)
 
 
 def objective_of(settings: dict[str, Any]) -> Any:
@@ -55,7 +50,7 @@ def headed(objective: Any, backbone: Any) -> Headed:
 
 
 @pytest.mark.parametrize(("architecture", "settings"), PAIRS)
-def test_the_first_loss_is_the_entropy_of_the_targets(architecture, settings, device) -> None:
+def test_the_first_loss_is_the_entropy_of_the_targets(architecture, settings) -> None:
     """Without a bias it is that of guessing, and with one that nothing has set."""
     objective = objective_of(settings)
     data = data_of(objective)
@@ -69,9 +64,9 @@ def test_the_first_loss_is_the_entropy_of_the_targets(architecture, settings, de
 
     backbone = small_model(architecture)
     model = headed(objective, backbone)
-    before = mean_loss(model, objective, batches, device)
+    before = mean_loss(model, objective, batches, CPU)
     begin_with_frequencies(backbone, data, num_steps=STEPS)
-    after = mean_loss(model, objective, batches, device)
+    after = mean_loss(model, objective, batches, CPU)
     assert before == pytest.approx(guessing, rel=0.15)
     assert after - entropy < 0.2 * (guessing - entropy) + (before - guessing)
 
@@ -102,7 +97,7 @@ def test_what_was_learnt_before_is_kept() -> None:
     assert torch.equal(backbone.output_bias, learnt)
 
 
-def test_an_encoder_keeps_its_tokens_apart(device) -> None:
+def test_an_encoder_keeps_its_tokens_apart() -> None:
     """Without the bias a decoder learns its frequencies from states that are made all alike."""
     objective = objective_of({"name": "span_corruption"})
     data = data_of(objective)
@@ -129,7 +124,7 @@ def test_an_encoder_keeps_its_tokens_apart(device) -> None:
             schedule,
             num_steps=schedule.num_steps,
             seed=1,
-            device=device,
+            device=CPU,
         )
         with torch.no_grad():
             batch = data.micro_batches(0)[0]
