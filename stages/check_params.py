@@ -16,10 +16,12 @@ from stages.params import HUB, NONE, Params, Run
 from stages.process import run_stage
 from stages.tasks._task import Task
 from stages.text.labelled import KINDS, Kind
+from stages.text.text_to_text import FORMS
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL, Vocabulary
 from stages.training.budget import outline, plans, trains
 
 DATA = Path("data")
+TASKS = "tasks"  # the source that is made of the study's tasks
 NUM_BYTES = 256  # the pieces that byte fallback needs
 
 
@@ -82,6 +84,7 @@ def find_faults(params: Params) -> Iterator[str]:
     backbones = dict(_backbones(params))
     for key, corpus in params.corpora.items():
         yield from _source_faults(corpus.source, f"corpora.{key}.source", None)
+        yield from _mixture_faults(params, corpus.source, f"corpora.{key}.source")
     for key, tokenizer in params.tokenizers.items():
         where = f"tokenizers.{key}"
         yield from _unlisted(tokenizer.corpus, params.corpora, f"{where}.corpus")
@@ -238,7 +241,13 @@ def _fit_faults(params: Params, backbones: Mapping[str, Backbone]) -> Iterator[s
             continue
         yield from _training_faults(params, method, entry, where)
         for (run, backbone), (task, kind) in product(backbones.items(), tasks.items()):
-            reasons[run, task, key] = misfit(method, kind, _name(params.tasks[task].task), backbone)
+            reasons[run, task, key] = misfit(
+                method,
+                kind,
+                _name(params.tasks[task].task),
+                backbone,
+                text_to_text=entry.text_to_text,
+            )
         for run, backbone in backbones.items():
             if any(reasons[run, task, key] is None for task in tasks):
                 at = f"{where}.method"
@@ -275,6 +284,8 @@ def _training_faults(params: Params, method: Any, entry: Any, where: str) -> Ite
         yield f"{where}.training: missing; say how {name} trains"
     if not method.trains and entry.training is not None:
         yield f"{where}.training: {name} trains nothing; leave it out"
+    if method.prompts and entry.text_to_text:
+        yield f"{where}.text_to_text: {name} has prompts of its own; leave it out"
     num_shots = getattr(method, "num_shots", 0)
     for budget in params.finetune.label_budgets:
         if budget != "all" and num_shots > int(budget):
@@ -440,6 +451,16 @@ def _source_faults(source: Mapping[str, Any], where: str, kind: Kind | None) -> 
         built.check(kind)
     except ValueError as error:
         yield f"{where}: {error}"
+
+
+def _mixture_faults(params: Params, source: Mapping[str, Any], where: str) -> Iterator[str]:
+    """Of tasks that a corpus is made of."""
+    named = source.get("tasks") if _name(source) == TASKS else None
+    for task in named if isinstance(named, list) else ():
+        if task not in params.tasks:
+            yield f"{where}.tasks: {unknown(str(task), params.tasks)}"
+        elif (kind := _name(params.tasks[task].task)) not in FORMS:
+            yield f"{where}.tasks: {task} is {kind}, which has no answer to write"
 
 
 def _check_task(params: Params, entry: Mapping[str, Any], where: str) -> None:

@@ -86,8 +86,10 @@ def misfits(params: Params, run_key: str, task_key: str) -> list[trials.Skipped]
     pairing = Pairing(run_key, task_key, max_tokens=params.finetune.max_tokens)
     backbone, name = pairing.outline(), pairing.task_record["task"]["name"]
     reasons = {
-        key: misfit(_method(params, key), pairing.task, name, backbone)
-        for key in params.finetune.methods
+        key: misfit(
+            _method(params, key), pairing.task, name, backbone, text_to_text=entry.text_to_text
+        )
+        for key, entry in params.finetune.methods.items()
     }
     return [
         trials.Skipped(run=run_key, method=key, reason=reason)
@@ -149,8 +151,10 @@ def run_group(
 ) -> list[Outcome]:
     """Train and predict with one method after the other, in this process."""
     device = resolve(params.compute, threads=params.compute.trial_threads)
-    bench = Bench(params, run_key, task_key, device)
-    method = _method(params, cells[0].method)
+    name = cells[0].method
+    text_to_text = params.finetune.methods[name].text_to_text
+    bench = Bench(params, run_key, task_key, device, text_to_text=text_to_text)
+    method = _method(params, name)
     return [bench.run(cell, method, weights) for cell in cells]
 
 
@@ -162,9 +166,19 @@ def _method(params: Params, name: str) -> Method:
 class Bench:
     """A pretrained run and the encoded examples of a task, on which trials are run."""
 
-    def __init__(self, params: Params, run_key: str, task_key: str, device: Device) -> None:
+    def __init__(
+        self,
+        params: Params,
+        run_key: str,
+        task_key: str,
+        device: Device,
+        *,
+        text_to_text: bool = False,
+    ) -> None:
         self.params, self.run_key, self.task_key, self.device = params, run_key, task_key, device
-        self.pairing = Pairing(run_key, task_key, max_tokens=params.finetune.max_tokens)
+        self.pairing = Pairing(
+            run_key, task_key, max_tokens=params.finetune.max_tokens, text_to_text=text_to_text
+        )
         self.task = self.pairing.task
         self.account = read_json(self.pairing.pretrained / "metrics.json")
         self.rows = {s: read_jsonl(self.pairing.examples / f"{s}.jsonl") for s in SPLITS}
@@ -195,15 +209,14 @@ class Bench:
     def _run_untrained(self, cell: Cell, method: Method) -> Outcome:
         """One trial of a method that trains nothing: of no epochs, weights or FLOPs of training."""
         began = time.monotonic()
-        scores_text = self.task.scores_text
-        predictions = self._as_pretrained if scores_text else self._prompted(cell, method)
+        predictions = self._prompted(cell, method) if method.prompts else self._as_pretrained
         trial = self._trial(cell, 0, 0, lr=0.0, epoch=0)
         return self._outcome(trial, cell, [], predictions, began)
 
     @cached_property
     def _as_pretrained(self) -> list[str]:
         """The predictions of a task that needs no head, by the run as it is."""
-        model = Headed(self.pairing.backbone(), nn.Identity()).to(self.device.torch)
+        model = self.pairing.headed(seed=0).to(self.device.torch)  # of a head that has no weights
         return self.predict(model, self.task, self.rows["test"], self.test)
 
     def _prompted(self, cell: Cell, method: Method) -> list[str]:
@@ -211,9 +224,10 @@ class Bench:
         model = Headed(self.pairing.backbone(), nn.Identity()).to(self.device.torch)
         method.apply(model, generator=torch_stream(cell.finetune_seed, "method"))
         rows = self.rows["train"][: self._budget(cell.label_budget)]
+        words = self.pairing.label_words()
         try:
             predictor = method.predictor(
-                self.task.labels,
+                words,
                 self.task.tokenizer,
                 self.task.max_tokens,
                 rows,
@@ -336,6 +350,7 @@ class Bench:
             label_budget=cell.label_budget,
             finetune_seed=cell.finetune_seed,
             component=self.params.finetune.methods[cell.method].method,
+            text_to_text=self.params.finetune.methods[cell.method].text_to_text,
             max_tokens=self.pairing.max_tokens,
             precision=self.device.precision,
             lr=lr,

@@ -179,6 +179,7 @@ class Adaptation(Schedule):
 
 class Method(Strict):
     method: Component
+    text_to_text: bool = False  # the task as one of writing: no head, the answers are texts
     training: Adaptation | None = None  # of a method that trains nothing, and of no other
 
 

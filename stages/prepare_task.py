@@ -14,6 +14,7 @@ from stages.process import run_stage
 from stages.seeding import stream
 from stages.sources._source import Labelled, Source, same_input, split_key
 from stages.text.labelled import KINDS, SPLITS, Kind, Split, metrics_of, plain_text, rows_in_budget
+from stages.text.text_to_text import label_words
 
 FOLDER = Path("data/tasks")
 
@@ -49,12 +50,18 @@ def main(params: Params, key: str) -> None:
         rows_in_budget(budget, len(examples["train"]), task=key)
     if kind.has_classes:
         check_labels(examples, kind, where=where)
+    labels = sorted(count_labels(examples["train"]))
+    if verbalisers := task.task.get("verbalisers"):
+        try:
+            label_words(labels, verbalisers)
+        except ValueError as error:
+            raise ValueError(f"{where}.task.{error}") from None
 
     target, metrics = kind.target, metrics_of(task.task)
     about = {
         "task": task.task,
         "kind": name,
-        "labels": sorted(count_labels(examples["train"])),
+        "labels": labels,
         "metric": metrics[0],
         "other_metric": metrics[1],
         "code": sha256(*code_of(f"tasks/{name}")),

@@ -70,6 +70,7 @@ def main(params: Params, key: str) -> None:
         run.training.max_tokens,
         where=f"{where}.objective",
     )
+    objective.architecture = backbone.architecture
     # How to begin: resume if an interrupted process left a state (in train), else from the parent's
     # weights or what a teacher gives, else from scratch (a public checkpoint, as it was published).
     if run.parent == NONE or objective.has_teacher:

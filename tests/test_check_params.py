@@ -304,8 +304,54 @@ def test_prompts_that_cannot_be_written_are_refused() -> None:
     tag = with_prompts().model_copy(update={"tasks": {"tag": tagging["tasks"]["tag"]}})
     assert (
         "finetune.methods.prompted.method: in_context fits no run and task: it fits "
-        "classification, language_modelling, not tagging"
+        "classification, not tagging"
     ) in faults_of(tag)
+
+
+def test_a_method_without_training_fits_what_adds_no_head() -> None:
+    none = {"name": "none"}
+    assert faults_of(with_prompts(method=none, text_to_text=True)) == []
+    assert faults_of(with_prompts(text_to_text=True)) == [
+        "finetune.methods.prompted.text_to_text: in_context has prompts of its own; leave it out"
+    ]
+    faults = faults_of(with_prompts(method=none))
+    assert (
+        "finetune.methods.prompted.method: none fits no run and task: it trains nothing, and "
+        "classification has a head to learn; text_to_text has none"
+    ) in faults
+    text = with_prompts(method=none, text_to_text=True)
+    writing = {"name": "seq2seq", "max_target_tokens": 8}
+    tasks = {"write": text.tasks["section"].model_copy(update={"task": writing})}
+    faults = faults_of(text.model_copy(update={"tasks": tasks, "baselines": {}}))
+    assert any("it turns a task into text, which seq2seq is" in fault for fault in faults)
+    encoder = {"encoder_scratch": load(ROOT / "studies/smoke.yaml").pretrain["encoder_scratch"]}
+    faults = faults_of(text.model_copy(update={"pretrain": encoder}))
+    assert any("has a text to write, and encoder models write none" in fault for fault in faults)
+
+
+def test_tasks_that_are_a_corpus_are_those_of_the_study_and_have_answers_to_write() -> None:
+    params = load(ROOT / "studies" / "smoke.yaml")
+
+    def of(**source: Any) -> list[str]:
+        entry = {"name": "tasks", "path": "data/tasks"} | source
+        (corpus,) = params.corpora.values()
+        mixture = corpus.model_copy(update={"source": entry})
+        return faults_of(params.model_copy(update={"corpora": params.corpora | {"mix": mixture}}))
+
+    assert of(tasks=["tag", "section"]) == []
+    where = "corpora.mix.source"
+    assert of(tasks=["tagg"]) == [
+        f"{where}.tasks: unknown 'tagg'; did you mean 'tag'? Valid: {', '.join(params.tasks)}"
+    ]
+    (fault,) = of(tasks=["tag"], temperature=0.0)
+    assert fault == f"{where}: temperature: must be at least 1, not 0.0"
+    (fault,) = of(tasks=["tag"], path="data/labels")
+    assert fault.startswith(f"{where}.path: input should be 'data/tasks'")
+    text = params.tasks["section"].model_copy(update={"task": {"name": "language_modelling"}})
+    params = params.model_copy(update={"tasks": params.tasks | {"text": text}})
+    assert f"{where}.tasks: text is language_modelling, which has no answer to write" in of(
+        tasks=["tag", "text"]
+    )
 
 
 def test_a_task_without_a_head_needs_a_model_and_methods_that_need_none() -> None:
@@ -317,14 +363,14 @@ def test_a_task_without_a_head_needs_a_model_and_methods_that_need_none() -> Non
     assert faults[0] == (
         "finetune.methods.linear_probe.method: linear_probe fits no run and task: it has "
         "language_modelling to learn, which fits decoder, not encoder; adapts the states that a "
-        "head reads, and language_modelling has no head"
+        "head reads, where there is none"
     )
     assert [fault.partition(":")[0] for fault in faults[1:]] == [
         "pretrain.encoder_mlm.model",
         "pretrain.encoder_scratch.model",
     ]
     update["pretrain"] = {"decoder_causal": params.pretrain["decoder_causal"]}
-    update["finetune"] = with_prompts().finetune
+    update["finetune"] = with_prompts(method={"name": "none"}).finetune
     assert faults_of(params.model_copy(update=update)) == []
 
 
@@ -349,11 +395,11 @@ def test_text_is_written_by_models_with_a_decoder_and_learnt_without_a_head() ->
     writers = ("decoder_causal", "encoder_decoder_span")
     assert writing(writers, ("full",)) == []
     (fault,) = writing(("encoder_mlm", *writers), ("full",))
-    assert fault.startswith("pretrain.encoder_mlm.model: no method fits it: full has seq2seq to")
-    assert fault.endswith("and encoder models write no text")
+    assert fault.startswith("pretrain.encoder_mlm.model: no method fits it: full has a text to")
+    assert fault.endswith("and encoder models write none")
     (fault,) = writing(writers, ("full", "linear_probe"))
     assert fault.startswith("finetune.methods.linear_probe.method: linear_probe fits no run and")
-    assert fault.endswith("head reads, and seq2seq has no head")
+    assert fault.endswith("head reads, where there is none")
     (fault,) = writing(writers, ("full",), num_beams=0)
     assert fault == "tasks.write.task: num_beams must be at least 1, not 0"
     (fault,) = writing(writers, ("full",), num_beems=2)

@@ -484,11 +484,11 @@ def test_text_is_written_from_what_was_pretrained(params) -> None:
 
     both = params.model_copy(update={"pretrain": runs})
     (skipped,) = finetune.misfits(both, "encoder", "write")
-    assert "encoder models write no text" in skipped.reason
+    assert "encoder models write none" in skipped.reason
     probe = settings.model_copy(update={"methods": {"probe": methods["linear_probe"]}})
     params = params.model_copy(update={"finetune": probe})
     (skipped,) = finetune.misfits(params, "both", "write")
-    assert "seq2seq has no head" in skipped.reason
+    assert "where there is none" in skipped.reason
 
 
 @pytest.mark.parametrize(("family", "architecture"), [("bert", "encoder"), ("gpt2", "decoder")])
@@ -556,8 +556,16 @@ def test_a_method_that_trains_nothing_leaves_predictions_alone(params) -> None:
     (skipped,) = trials.read(Path("data/finetuned/section/encoder/skipped.csv"), trials.Skipped)
     assert skipped.method == "prompted" and skipped.reason == "fits decoder, not encoder"
     assert trials.read(Path("data/finetuned/section/encoder/trials.csv"), trials.Trial) == []
-    with pytest.raises(ValueError, match=r"finetune\.methods\.prompted\.method\.verbalisers: 'x'"):
-        finetune.main(prompted(params, runs, verbalisers=["x=y"]), "decoder", "section")
+    edit_task("section", verbalisers=["x=y"])
+    with pytest.raises(ValueError, match=r"tasks\.section\.task\.verbalisers: 'x' is no label"):
+        finetune.main(prompted(params, runs), "decoder", "section")
+
+
+def edit_task(key: str, **settings: Any) -> None:
+    """As if the prepared task had these settings, too."""
+    path = Path("data/tasks", key, "examples/task.json")
+    about = read_json(path)
+    write_json(path, about | {"task": about["task"] | settings})
 
 
 def add_text() -> None:
@@ -582,7 +590,7 @@ def test_the_bits_of_text_before_and_after_training_on_such(params) -> None:
     full = params.finetune.methods["full"]
     training = full.training.model_copy(update={"num_epochs": 4, "lr": 5e-3})
     methods = {
-        "as_pretrained": Method(method={"name": "in_context"}),
+        "as_pretrained": Method(method={"name": "none"}),
         "full": full.model_copy(update={"training": training}),
     }
     tuning = params.finetune.model_copy(update={"methods": methods, "max_tokens": 16})
@@ -612,7 +620,7 @@ def test_the_bits_of_text_before_and_after_training_on_such(params) -> None:
     assert "fits decoder, not encoder" in skipped.reason
     study.finetune.methods["linear_probe"] = params.finetune.methods["linear_probe"]
     (skipped,) = finetune.misfits(study, "decoder", "text")
-    assert skipped.method == "linear_probe" and "has no head" in skipped.reason
+    assert skipped.method == "linear_probe" and "where there is none" in skipped.reason
 
 
 def with_full_alone(params: Params) -> Params:

@@ -3,12 +3,20 @@
 from stages.methods._method import Method
 from stages.models._backbone import Backbone
 from stages.tasks._task import Task
+from stages.text.text_to_text import FORMS
 
 
-def misfit(method: Method, task: Task | type[Task], kind: str, backbone: Backbone) -> str | None:
+def misfit(
+    method: Method,
+    task: Task | type[Task],
+    kind: str,
+    backbone: Backbone,
+    *,
+    text_to_text: bool = False,
+) -> str | None:
     """Why the three have no trials, as the end of a sentence about the method; None if they have.
 
-    Looks at no weights. ``kind`` is the task's name.
+    Looks at no weights. ``kind`` is the task's name; with ``text_to_text`` it is one of writing.
     """
     if reason := method.misfit(backbone):
         return reason
@@ -17,8 +25,13 @@ def misfit(method: Method, task: Task | type[Task], kind: str, backbone: Backbon
     if task.architectures and backbone.architecture not in task.architectures:
         fitting = ", ".join(task.architectures)
         return f"has {kind} to learn, which fits {fitting}, not {backbone.architecture}"
-    if task.generates and not backbone.can_generate:
-        return f"has {kind} to learn, and {backbone.architecture} models write no text"
-    if (task.scores_text or task.generates) and method.trains and method.states_only:
-        return f"adapts the states that a head reads, and {kind} has no head"
+    if text_to_text and (task.generates or kind not in FORMS):
+        return f"turns a task into text, which {kind} is"
+    if (writes := task.generates or text_to_text) and not backbone.can_generate:
+        return f"has a text to write, and {backbone.architecture} models write none"
+    if task.scores_text or writes:
+        if method.trains and method.states_only:
+            return "adapts the states that a head reads, where there is none"
+    elif not method.trains and not method.prompts:
+        return f"trains nothing, and {kind} has a head to learn; text_to_text has none"
     return None

@@ -29,6 +29,7 @@ class KeptTrial:
     label_budget: str
     finetune_seed: int
     component: Mapping[str, Any]  # the method's, as params.yaml had it
+    text_to_text: bool
     max_tokens: int
     precision: str
     lr: float
@@ -77,7 +78,9 @@ def pairing_of(trial: KeptTrial, path: Path) -> Pairing:
 
     Raises ValueError if one of the two is another by now.
     """
-    pairing = Pairing(trial.run, trial.task, max_tokens=trial.max_tokens)
+    pairing = Pairing(
+        trial.run, trial.task, max_tokens=trial.max_tokens, text_to_text=trial.text_to_text
+    )
     places = {
         "checkpoint": pairing.pretrained / "run.json",
         "checkpoint_weights": pairing.pretrained / WEIGHTS,

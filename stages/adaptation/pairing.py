@@ -1,5 +1,7 @@
 """A pretrained run and a task: what every trial of the two begins with."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +14,24 @@ from stages.models._backbone import Backbone
 from stages.models._heads import Headed, initialise_head
 from stages.seeding import torch_stream
 from stages.tasks._task import Task
+from stages.tasks._text_to_text import TextToText
+from stages.tasks._writing import Writing
+from stages.text.text_to_text import label_words
 from stages.training.checkpoint import WEIGHTS, load_weights
 
 PRETRAINED, TASKS = Path("data/pretrained"), Path("data/tasks")
 
 
 class Pairing:
-    """The tokenizer and the weights of a run, and the task as ``prepare_task`` left it.
+    """The tokenizer and the weights of a run, and the task as ``prepare_task`` left it, or with
+    ``text_to_text`` as one of writing.
 
     Raises ValueError if one of the two is not there.
     """
 
-    def __init__(self, run_key: str, task_key: str, *, max_tokens: int) -> None:
+    def __init__(
+        self, run_key: str, task_key: str, *, max_tokens: int, text_to_text: bool = False
+    ) -> None:
         self.run_key, self.task_key, self.max_tokens = run_key, task_key, max_tokens
         self.pretrained = PRETRAINED / run_key
         self.examples = TASKS / task_key / "examples"
@@ -41,7 +49,34 @@ class Pairing:
             max_tokens,
             where=f"tasks.{task_key}.task",
         )
+        if text_to_text:
+            with self._below_task():
+                self.task = TextToText(task_key, self.task_record, self.task)
         self.task.has_prefix = self.run_record["has_prefix"]
+
+    def label_words(self) -> dict[str, str]:
+        """What each label is called in a prompt.
+
+        Raises ValueError for labels that cannot be told apart, or that are nothing to the
+        tokenizer.
+        """
+        with self._below_task():
+            given = self.task_record["task"].get("verbalisers", ())
+            words = label_words(self.task_record["labels"], given)
+            for word, ids in zip(
+                words.values(), self.tokenizer.encode([*words.values()]), strict=True
+            ):
+                if not ids:
+                    raise ValueError(f"verbalisers: {word!r} is nothing to the tokenizer")
+        return words
+
+    @contextmanager
+    def _below_task(self) -> Iterator[None]:
+        """A mistake inside is one of the task's settings."""
+        try:
+            yield
+        except ValueError as error:
+            raise ValueError(f"tasks.{self.task_key}.task.{error}") from None
 
     def backbone(self, *, num_added_tokens: int = 0) -> Backbone:
         """The run's, with its weights.
@@ -71,19 +106,24 @@ class Pairing:
     def headed(self, *, seed: int, num_added_tokens: int = 0) -> Headed:
         """The pretrained backbone under a head that was drawn anew."""
         backbone = self.backbone(num_added_tokens=num_added_tokens)
-        if self.task.generates:
-            self._check_room(backbone)
+        if isinstance(self.task, Writing):
+            self._make_room(self.task, backbone)
         elif not self.task.scores_text:
             backbone = backbone.for_tokens()
         head = self.task.head(backbone)
         initialise_head(head, generator=torch_stream(seed, "head"))
         return Headed(backbone, head)
 
-    def _check_room(self, backbone: Backbone) -> None:
-        """Raises ValueError if texts of the task's length cannot be written."""
-        written, most = self.task.max_target_tokens, backbone.max_positions
+    def _make_room(self, task: Writing, backbone: Backbone) -> None:
+        """Raises ValueError if texts of the length that a task asks for cannot be written."""
+        most = backbone.max_positions
+        if most is None:
+            return
+        written = task.max_target_tokens
         taken = backbone.positions_taken(self.max_tokens, written)
-        if most is not None and taken > most:
+        if taken > most and isinstance(task, TextToText):  # asked for by no setting
+            task.max_target_tokens = written + most - taken
+        elif taken > most:
             raise ValueError(
                 f"tasks.{self.task_key}.task.max_target_tokens: {written} are with "
                 f"finetune.max_tokens {taken} positions, more than {self._where} has, {most}"

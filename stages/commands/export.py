@@ -27,10 +27,11 @@ from stages.exporting.counterparts import (
     without_head_bias,
 )
 from stages.models._backbone import TransformerBackbone
-from stages.models._heads import Headed, PooledHead
+from stages.models._heads import Headed, LinearHead, PooledHead
 from stages.params import HUB
 from stages.process import exit_on_mistake
 from stages.seeding import torch_stream
+from stages.tasks._writing import Writing
 from stages.text.batch import PADDING, Batch
 from stages.text.tokenizer import BOS_ID, EOS_ID, FILE, NUM_SPECIAL, PAD_ID, Tokenizer
 from stages.training.checkpoint import WEIGHTS, load_weights
@@ -86,7 +87,10 @@ def export(run: str, trial: Trial | None, out: Path, *, force: bool = False) -> 
     else:
         model, labels = _finetuned(run, trial)
         backbone = model.backbone
-        goal = "classification" if isinstance(model.head, PooledHead) else "tagging"
+        if isinstance(model.head, PooledHead):
+            goal = "classification"
+        elif isinstance(model.head, LinearHead):
+            goal = "tagging"
     found = counterpart(
         backbone.architecture,
         backbone.dims,
@@ -168,7 +172,8 @@ def _finetuned(run: str, trial: Trial) -> tuple[Headed, list[str]]:
     """
     kept, pairing = opened(run, trial)
     about = pairing.task_record
-    if about["task"]["name"] not in ("classification", "tagging"):
+    writes = isinstance(pairing.task, Writing)
+    if not writes and about["task"]["name"] not in ("classification", "tagging"):
         raise ValueError(f"tasks.{trial.task}: {about['task']['name']} cannot be exported")
     if pairing.task.has_prefix:
         raise ValueError(
@@ -184,7 +189,7 @@ def _finetuned(run: str, trial: Trial) -> tuple[Headed, list[str]]:
             f"method adds to a model ({odd[0]})"
         )
     model.load_state_dict(trained, strict=False)  # what was frozen is as it was pretrained
-    return model, about["labels"]
+    return model, [] if writes else about["labels"]
 
 
 def _weights(model: Headed, goal: Goal) -> Weights:
@@ -282,6 +287,8 @@ def _told(out: Path, run: str, trial: Trial | None, found: Counterpart) -> str:
         f"  model = transformers.{found.auto_class}.from_pretrained({str(out)!r}{options})",
         f"  tokenizer = transformers.AutoTokenizer.from_pretrained({str(out)!r})",
     ]
+    if trial is not None and found.auto_class == "AutoModelForCausalLM":
+        lines.append("What it writes stands behind a text and tokenizer.eos_token.")
     return "\n".join([*lines, found.note] if found.note else lines)
 
 

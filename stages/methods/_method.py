@@ -43,7 +43,8 @@ class Method(ABC):
     """
 
     freezes_backbone: ClassVar[bool] = False  # then trials of one method share its states
-    trains: ClassVar[bool] = True  # else it has a predictor, and its entry no ``training:``
+    trains: ClassVar[bool] = True  # else its entry has no ``training:``
+    prompts: ClassVar[bool] = False  # then it has a predictor of its own, in the task's place
     architectures: ClassVar[tuple[str, ...]] = ()  # those it fits; all if it names none
     fits: ClassVar[tuple[str, ...]] = ()  # the kinds of task, likewise
     num_added_tokens: int = 0  # by which each input grows inside the backbone
@@ -66,18 +67,19 @@ class Method(ABC):
 
     def predictor(
         self,
-        labels: list[str],
+        words: Mapping[str, str],
         tokenizer: TaskTokenizer,
         max_tokens: int,
         rows: Sequence[Mapping[str, Any]],
         *,
         rng: np.random.Generator,
     ) -> Predictor:
-        """What predicts in the task's place, from labelled ``rows`` and without training.
+        """What predicts in the task's place, from labelled ``rows`` and without training; ``words``
+        are what each label is called.
 
         Raises ValueError, with the setting's name, for what does not go together.
         """
-        raise AssertionError("a method that trains leaves prediction to the task")
+        raise AssertionError("a method without prompts leaves prediction to the task")
 
     def frozen(self, model: Headed, epoch: int) -> Iterable[nn.Parameter]:
         """What of that which ``apply`` lets train does not do so in this epoch, counted from 0; in

@@ -15,9 +15,9 @@ from stages.methods._method import Method, Predictor
 from stages.models._heads import Headed
 from stages.models._likelihood import log_likelihoods
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
+from stages.text.text_to_text import NO_LABEL
 from stages.text.tokenizer import TaskTokenizer
 
-TIE = "<tie>"  # the prediction where no label is likelier than all others: counted as wrong
 ROUNDING = 1e-4  # nats: labels nearer to each other than this are tied
 INPUTS = ("text", "text_pair")
 LABEL = "label"
@@ -40,8 +40,8 @@ class InContext(Method):
     blanks to a tokenizer of ours. Where it is longer than ``max_tokens``, shots are left out from
     its front, and then the beginning of what is left; a warning says how many shots fitted.
 
-    ``verbalisers`` are ``label=words``; a label without one stands for itself, underscores as
-    blanks. ``normalise`` says what of a label's log-likelihood is compared:
+    A label is called what the task's ``verbalisers`` say. ``normalise`` says what of its
+    log-likelihood is compared:
 
         none            itself
         tokens          the mean per token (GPT-3, section 2.4)
@@ -52,18 +52,16 @@ class InContext(Method):
 
     Unlike GPT-3's, which are drawn anew for each test row, the shots are those of the trial: drawn
     by its seed from the rows of its label budget, as many of each label as can be. A tie is the
-    prediction ``<tie>``, which is no label.
-
-    Of a task that is itself scored by likelihood (``language_modelling``) nothing is asked: the
-    model as it was pretrained predicts, whatever the settings.
+    prediction ``<no label>``.
 
     Raises ValueError for a template that cannot be filled in or does not end with the label.
     """
 
     freezes_backbone = True
     trains = False
+    prompts = True
     architectures = ("decoder",)
-    fits = ("classification", "language_modelling")
+    fits = ("classification",)
 
     def __init__(
         self,
@@ -71,20 +69,12 @@ class InContext(Method):
         num_shots: int = 0,
         template: str = AUTO,
         separator: str = "\n\n",
-        verbalisers: Sequence[str] = (),
         normalise: Normalise = "none",
     ) -> None:
         if num_shots < 0:
             raise ValueError(f"num_shots must be at least 0, not {num_shots}")
         self.num_shots, self.separator, self.normalise = num_shots, separator, normalise
         self.template = None if template == AUTO else _Template.of(template)
-        pairs = [pair.partition("=") for pair in verbalisers]
-        for label, _, words in pairs:
-            if not label or not words.strip():
-                raise ValueError(f"verbalisers: {label!r} is not of the form label=words")
-        self.verbalisers = {label: words.strip() for label, _, words in pairs}
-        if len(self.verbalisers) < len(pairs):
-            raise ValueError("verbalisers: a label has two")
         self._known: dict[bytes, float] = {}  # trials of one run share what was scored before
 
     def apply(self, model: Headed, *, generator: torch.Generator) -> None:
@@ -92,24 +82,13 @@ class InContext(Method):
 
     def predictor(
         self,
-        labels: list[str],
+        words: Mapping[str, str],
         tokenizer: TaskTokenizer,
         max_tokens: int,
         rows: Sequence[Row],
         *,
         rng: np.random.Generator,
     ) -> Predictor:
-        for label in self.verbalisers:
-            if label not in labels:
-                raise ValueError(
-                    f"verbalisers: {label!r} is no label; there are {', '.join(labels)}"
-                )
-        if TIE in labels:
-            raise ValueError(f"the label {TIE!r} is what a tie is written as; rename it")
-        words = {x: self.verbalisers.get(x, x.replace("_", " ").strip()) for x in labels}
-        for word, number in Counter(words.values()).items():
-            if number > 1:
-                raise ValueError(f"verbalisers: {number} labels are {word!r}, which tells none")
         template = self.template or _Template.of(TEMPLATES[INPUTS[1] in rows[0]])
         template.check(rows[0])
         shots = [
@@ -209,7 +188,7 @@ class _Prompts:
         self,
         method: InContext,
         template: _Template,
-        words: dict[str, str],
+        words: Mapping[str, str],
         tokenizer: TaskTokenizer,
         max_tokens: int,
         shots: list[str],
@@ -219,9 +198,6 @@ class _Prompts:
         self.tokenizer, self.max_tokens = tokenizer, max_tokens
         # A checkpoint whose texts have no first token was trained on texts behind a last one.
         self.start = list(tokenizer.before or tokenizer.after[-1:])
-        for word, ids in zip(words.values(), tokenizer.encode(list(words.values())), strict=True):
-            if not ids:
-                raise ValueError(f"verbalisers: {word!r} is nothing to the tokenizer")
         self._known = known
         self._unconditional: list[float] | None = None
 
@@ -315,7 +291,7 @@ class _Prompts:
     def combine(self, row: Row, predictions: list[float]) -> str:
         best = max(predictions)
         leading = [i for i, score in enumerate(predictions) if score > best - ROUNDING]
-        return list(self.words)[leading[0]] if len(leading) == 1 else TIE
+        return list(self.words)[leading[0]] if len(leading) == 1 else NO_LABEL
 
 
 def _shared_prefix(a: list[int], b: list[int]) -> int:

@@ -37,6 +37,7 @@ class Objective(ABC):
         # Of a public checkpoint, which is not trained further, it is another tokenizer's.
         self.vocabulary: Vocabulary = vocabulary
         self.max_tokens = max_tokens
+        self.architecture = self.architectures[0]  # of the model; one that fits several is told
 
     def head(self, backbone: Backbone) -> nn.Module:
         """What is trained beside the backbone, its weights not yet drawn."""

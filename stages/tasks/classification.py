@@ -11,6 +11,7 @@ from stages.models._backbone import Backbone
 from stages.models._heads import Headed, PooledHead
 from stages.tasks._task import Example, Predicted, Task
 from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.text_to_text import verbalised
 from stages.text.tokenizer import TaskTokenizer
 
 
@@ -20,6 +21,9 @@ class Classification(Task):
 
     The state is the mean over tokens or, in a decoder, that of the last, which alone has seen all
     of them; ``pooling`` overrides it.
+
+    ``verbalisers`` are ``label=words``: what a label is called where it is text, in a prompt or as
+    what is written. A label without one stands for itself, underscores as blanks.
     """
 
     def __init__(
@@ -30,11 +34,16 @@ class Classification(Task):
         *,
         pooling: Literal["auto", "mean", "first", "last"] = "auto",
         dropout: float = 0.1,
+        verbalisers: Sequence[str] = (),
         metric: Literal["macro_f1", "accuracy"] = "macro_f1",
     ) -> None:
         super().__init__(labels, tokenizer, max_tokens)
         self.pooling: Literal["auto", "mean", "first", "last"] = pooling
         self.dropout = dropout
+
+    @classmethod
+    def check(cls, max_tokens: int, *, verbalisers: Sequence[str], **others: Any) -> None:
+        verbalised(verbalisers)
 
     def head(self, backbone: Backbone) -> PooledHead:
         pooling = backbone.pooling if self.pooling == "auto" else self.pooling

@@ -10,9 +10,8 @@ from stages.models._backbone import Backbone
 from stages.models._heads import Headed, LinearHead
 from stages.tasks._task import Example, Task
 from stages.text.batch import IGNORE_INDEX, Batch, pad
+from stages.text.text_to_text import OUTSIDE
 from stages.text.tokenizer import TaskTokenizer
-
-OUTSIDE = "O"  # what a word that was cut off is said to be
 
 
 class Tagging(Task):

@@ -251,6 +251,7 @@ def keep(model: nn.Module, method: str) -> Path:
         label_budget="200",
         finetune_seed=1,
         component={"name": method},
+        text_to_text=False,
         max_tokens=64,
         precision="float32",
         lr=0.001,

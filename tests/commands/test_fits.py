@@ -20,7 +20,7 @@ def test_the_readme_shows_the_table() -> None:
 
 def test_every_task_is_learnt_by_some_model_and_every_method_fits_something() -> None:
     found = rows()
-    assert {task for task, _ in found} == set(names("tasks"))
+    assert {task.partition(",")[0] for task, _ in found} == set(names("tasks"))
     for task in names("tasks"):
         assert any(row["full"] == fits.YES for (name, _), row in found.items() if name == task)
     for method in names("methods"):
@@ -33,3 +33,16 @@ def test_a_model_without_a_decoder_writes_no_text_and_has_no_blocks_to_prefix() 
     assert found["classification", "bilstm"]["lora"] == fits.NO
     assert found["classification", "bilstm"]["linear_probe"] == fits.YES
     assert found["tagging", "decoder"]["in_context"] == fits.NO
+
+
+def test_as_text_any_task_with_answers_is_one_of_writing() -> None:
+    found = rows()
+    written = {key: row for key, row in found.items() if key[0].endswith(fits.AS_TEXT)}
+    assert {model for _, model in written} == {"decoder", "encoder_decoder"}
+    assert {task for task, _ in written} == {
+        f"{task}{fits.AS_TEXT}" for task in ("classification", "span_qa", "tagging")
+    }
+    for row in written.values():
+        assert row["none"] == row["full"] == fits.YES
+        assert row["linear_probe"] == row["in_context"] == fits.NO
+    assert found["classification", "decoder"]["none"] == fits.NO

@@ -59,7 +59,7 @@ def fit(model: Headed, of: Seq2Seq, rows: list[dict[str, str]], *, steps: int, l
     for _ in range(steps):
         chosen = rng.choice(len(examples), size=min(32, len(examples)), replace=False)
         batch = of.collate([examples[i] for i in chosen], rngs=[])
-        loss = of.loss(model, batch)["seq2seq"][1] / batch.num_targets["seq2seq"]
+        loss = of.loss(model, batch)["target"][1] / batch.num_targets["target"]
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step(lr=lr)
@@ -93,7 +93,7 @@ def test_a_text_and_its_target_stand_between_their_marks() -> None:
     assert batch.decoder_input_ids is not None and batch.labels is not None
     assert batch.decoder_input_ids.tolist() == [[BOS_ID, *target]]
     assert batch.labels.tolist() == [[*target, EOS_ID]]
-    assert batch.num_targets == {"seq2seq": len(target) + 1}
+    assert batch.num_targets == {"target": len(target) + 1}
 
 
 def test_a_prefix_stands_before_every_text() -> None:
@@ -116,15 +116,15 @@ def test_a_test_row_has_no_target_and_counts_in_no_loss() -> None:
     batch = of.collate(of.encode(rows), rngs=[])
     assert batch.labels is not None
     assert set(batch.labels[0].tolist()) == {IGNORE_INDEX}
-    assert batch.num_targets["seq2seq"] == int((batch.labels != IGNORE_INDEX).sum())
+    assert batch.num_targets["target"] == int((batch.labels != IGNORE_INDEX).sum())
 
 
 @pytest.mark.parametrize("architecture", WRITERS)
 def test_the_loss_is_of_the_targets_tokens_alone_whatever_is_padded(architecture) -> None:
     of, model = task(), headless(small_model(architecture).eval())
     examples = of.encode(pairs(5, seed=1))
-    together = of.loss(model, of.collate(examples, rngs=[]))["seq2seq"][1]
-    alone = [of.loss(model, of.collate([e], rngs=[]))["seq2seq"][1] for e in examples]
+    together = of.loss(model, of.collate(examples, rngs=[]))["target"][1]
+    alone = [of.loss(model, of.collate([e], rngs=[]))["target"][1] for e in examples]
     torch.testing.assert_close(together, torch.stack(alone).sum())
 
     (example,) = of.encode([{"id": "1", "text": "if not value", "target": "return name"}])
@@ -138,8 +138,8 @@ def test_the_loss_is_of_the_targets_tokens_alone_whatever_is_padded(architecture
         states = model.backbone.decode(batch)
     logits = model.backbone.unembed(states)[0]
     expected = F.cross_entropy(logits, batch.labels[0], reduction="sum")
-    torch.testing.assert_close(of.loss(model, batch)["seq2seq"][1], expected)
-    smoothed = task(label_smoothing=0.1).loss(model, batch)["seq2seq"][1]
+    torch.testing.assert_close(of.loss(model, batch)["target"][1], expected)
+    smoothed = task(label_smoothing=0.1).loss(model, batch)["target"][1]
     uniform = -logits.log_softmax(dim=-1).mean(dim=-1).sum()
     torch.testing.assert_close(smoothed, 0.9 * expected + 0.1 * uniform)
 
@@ -206,7 +206,7 @@ def test_a_public_checkpoint_learns_and_writes(family) -> None:
             assert ids == tokenizer.wrap(*tokenizer.encode([row["target"]]))
     assert batch.decoder_input_ids[:, 0].tolist() == [tokenizer.start_id] * 4
     model = headless(backbone)
-    first = of.loss(model, batch)["seq2seq"][1] / batch.num_targets["seq2seq"]
+    first = of.loss(model, batch)["target"][1] / batch.num_targets["target"]
     first.backward()
     assert [name for name, p in backbone.named_parameters() if p.grad is None] == []
     assert fit(model, of, rows, steps=40, lr=5e-3) < 0.5 * first.item()

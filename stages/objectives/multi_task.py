@@ -1,0 +1,76 @@
+"""Several tasks at once, all as text to text (T5; Raffel et al. 2020, section 3.5.2)."""
+
+import numpy as np
+
+from stages.models._heads import Headed
+from stages.objectives._objective import Objective, Terms, cross_entropy
+from stages.objectives._seq2seq import Pair, batch_of, documents_of
+from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
+from stages.text.packing import Row
+from stages.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+
+TERM = "multi_task"
+
+
+class MultiTask(Objective):
+    """Each document is an example of a task, as the source ``tasks`` gives it: what is read, and as
+    its second sentence what is to be written, which alone is learnt.
+
+        encoder-decoder   <bos> text <eos>    <bos> target          -> target <eos>
+        decoder           <bos> text <eos> target                   -> target <eos>
+
+    as the tasks themselves have it. Where the end of a row cuts an example, what is left of its
+    target is learnt, and nothing of its rest in another row.
+    """
+
+    architectures = ("decoder", "encoder_decoder")
+
+    def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
+        rows = [[pair_of(row, places) for places in documents_of(row)] for row in examples]
+        if self.architecture == "encoder_decoder":
+            return batch_of(rows, term=TERM)
+        ids, documents, labels = [], [], []
+        for pairs in rows:
+            joined = [_joined(source, target) for source, target in pairs]
+            ids.append(np.concatenate([tokens for tokens, _ in joined]))
+            labels.append(np.concatenate([label for _, label in joined]))
+            numbers = np.arange(1, len(pairs) + 1)
+            documents.append(np.repeat(numbers, [len(tokens) for tokens, _ in joined]))
+        return Batch(
+            input_ids=pad(ids, PAD_ID),
+            document_ids=pad(documents, PADDING),
+            labels=pad(labels, IGNORE_INDEX),
+            num_targets={TERM: sum(int((row != IGNORE_INDEX).sum()) for row in labels)},
+        )
+
+    def loss(self, model: Headed, batch: Batch) -> Terms:
+        assert batch.labels is not None
+        writes = batch.decoder_input_ids is not None
+        states = model.backbone.decode(batch) if writes else model.backbone(batch)
+        counted = batch.labels != IGNORE_INDEX
+        logits = model.backbone.unembed(states[counted])
+        return {TERM: (1.0, cross_entropy(logits, batch.labels[counted]))}
+
+    def flops(self, model: Headed, batch: Batch) -> int:
+        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.num_targets[TERM])
+
+
+def pair_of(row: Row, places: np.ndarray) -> Pair:
+    """(inputs, targets) of a document; no targets where its beginning or its second sentence is in
+    another row."""
+    assert row.starts_sentence is not None
+    tokens = row.tokens[places]
+    starts = np.flatnonzero(row.starts_sentence[places])
+    if tokens[0] != BOS_ID or len(starts) < 2:
+        return tokens, tokens[:0]
+    split = int(starts[1])
+    return np.append(tokens[:split], EOS_ID), tokens[split:]
+
+
+def _joined(source: np.ndarray, target: np.ndarray) -> Pair:
+    """(tokens, labels) of a row of a decoder: the last token of the source predicts the first of
+    the target."""
+    ignored = np.full(max(len(source) - 1, 0), IGNORE_INDEX)
+    if not len(target):
+        return source, np.full(len(source), IGNORE_INDEX)
+    return np.concatenate([source, target[:-1]]), np.concatenate([ignored, target])

@@ -1,0 +1,117 @@
+"""Tasks of the study as a corpus: their labelled examples as text to text, for ``multi_task``."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from stages.artifacts import read_json, read_jsonl
+from stages.sources._source import Document, Labelled, split_key
+from stages.text.labelled import SPLITS, Kind, Split, inputs_of
+from stages.text.text_to_text import FORMS, TextForm
+
+Row = dict[str, Any]
+
+
+class Tasks:
+    """The train and the validation rows of ``tasks``, each a document of two sentences: what is
+    read and what is to be written. A row whose input another of them tests or validates on is left
+    out; so is, of the documents for validation, what another tests on.
+
+    A task's share of the documents is proportional to the number of its rows, of which no more than
+    ``limit`` count, to the power of 1 / ``temperature`` (Raffel et al. 2020, section 3.5.2: at 1
+    the mixture is proportional; the higher, the more equal). There are as many documents as rows:
+    those of a small task are repeated, of a large one some are left out. Documents for validation
+    are each row once.
+
+    All of a task's train rows are mixed, whatever the label budgets are: rows of a report that are
+    to be compared with it are those of ``all`` labels.
+    """
+
+    def __init__(
+        self,
+        *,
+        path: Literal["data/tasks"],  # what ``prepare_task`` writes
+        tasks: list[str],
+        limit: int | Literal["all"] = "all",
+        temperature: float = 1.0,
+    ) -> None:
+        if not tasks or len({*tasks}) < len(tasks):
+            raise ValueError(f"tasks: must name some, none twice, not {tasks}")
+        if limit != "all" and limit < 1:
+            raise ValueError(f"limit: must be at least 1 or 'all', not {limit}")
+        if temperature < 1:
+            raise ValueError(f"temperature: must be at least 1, not {temperature}")
+        self.tasks, self.folder = tasks, Path(path)
+        self.limit, self.temperature = limit, temperature
+
+    def check(self, kind: Kind | None) -> None:
+        if kind is not None:
+            raise ValueError("name: tasks gives text for a corpus, not examples of another task")
+
+    def documents(self) -> Iterator[Document]:
+        forms = {task: self._form(task) for task in self.tasks}
+        rows, num_removed = self._rows()
+        numbers = self.mixed({task: len(rows[task, "train"]) for task in self.tasks})
+        for task, form in forms.items():
+            train, validation = rows[task, "train"], rows[task, "validation"]
+            print(
+                f"{task}: {numbers[task]} documents of {len(train)} rows; {num_removed[task]} more "
+                "are left out, since another task tests on them"
+            )
+            for i in range(numbers[task]):
+                row, turn = train[i % len(train)], i // len(train)
+                yield _document(f"{task} {row['id']} {turn}", "train", form, row)
+            for row in validation:
+                yield _document(f"{task} {row['id']}", "validation", form, row)
+
+    def _rows(self) -> tuple[dict[tuple[str, Split], list[Row]], dict[str, int]]:
+        """Those of each task and split that may be learnt from, and how many of train may not."""
+        there = {
+            (task, split): read_jsonl(self.folder / task / "examples" / f"{split}.jsonl")
+            for task in self.tasks
+            for split in SPLITS
+        }
+        held_out: set[str] = set()
+        kept = {}
+        for split in reversed(SPLITS):  # test, validation, train
+            for task in self.tasks:
+                kept[task, split] = [r for r in there[task, split] if _key(r) not in held_out]
+            held_out.update(_key(row) for task in self.tasks for row in there[task, split])
+        pairs = ((there[task, "train"], kept[task, "train"]) for task in self.tasks)
+        removed = [len(before) - len(after) for before, after in pairs]
+        return kept, dict(zip(self.tasks, removed, strict=True))
+
+    def mixed(self, rows: dict[str, int]) -> dict[str, int]:
+        """How many documents each task has, of which there are so many rows.
+
+        Raises ValueError for a task without rows.
+        """
+        for task, number in rows.items():
+            if not number:
+                raise ValueError(f"tasks: of {task} no row is left")
+        most = max(rows.values()) if self.limit == "all" else int(self.limit)
+        weights = {t: min(number, most) ** (1 / self.temperature) for t, number in rows.items()}
+        total, whole = sum(rows.values()), sum(weights.values())
+        return {task: max(round(total * w / whole), 1) for task, w in weights.items()}
+
+    def examples(self, kind: Kind) -> Iterator[Labelled]:
+        raise AssertionError("check has refused it")
+
+    def versions(self) -> dict[str, str]:
+        return {}
+
+    def _form(self, task: str) -> TextForm:
+        record = read_json(self.folder / task / "examples" / "task.json")
+        if (name := record["task"]["name"]) not in FORMS:
+            raise ValueError(f"tasks: {task} is {name}, which has no answer to write")
+        return TextForm(task, record)
+
+
+def _key(row: Row) -> str:
+    return split_key(inputs_of(row))
+
+
+def _document(id: str, split: Split, form: TextForm, row: Row) -> Document:
+    answer = form.answer(row)
+    assert answer is not None, "rows of train and validation have theirs"
+    return Document(id, split, [form.input(row), answer])

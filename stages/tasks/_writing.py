@@ -1,0 +1,112 @@
+"""A task of writing: a text from a text, token by token."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch.nn.functional as F
+from torch import nn
+
+from stages.models._backbone import Backbone
+from stages.models._generation import Decoding
+from stages.models._heads import Headed
+from stages.tasks._task import Example, Task
+from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
+from stages.text.tokenizer import TaskTokenizer
+
+
+class Writing(Task):
+    """The target is predicted token by token, from the text and the target's tokens before.
+
+        encoder-decoder   <bos> text <eos>    <bos> target          -> target <eos>
+        decoder           <bos> text <eos> target                   -> target <eos>
+
+    What begins and ends a text is the tokenizer's. There is no head: the vocabulary's logits are
+    those of pretraining.
+
+    Of a target ``max_target_tokens`` are learnt and written, <eos> one of them; one that is longer
+    is cut and has no <eos>, since it does not end there.
+    """
+
+    generates: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        labels: list[str],
+        tokenizer: TaskTokenizer,
+        max_tokens: int,
+        *,
+        max_target_tokens: int,
+        num_beams: int = 1,
+        length_penalty: float = 1.0,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(labels, tokenizer, max_tokens)
+        self.max_target_tokens, self.label_smoothing = max_target_tokens, label_smoothing
+        self.num_beams, self.length_penalty = num_beams, length_penalty
+
+    @abstractmethod
+    def text_of(self, row: Mapping[str, Any]) -> str:
+        """What is read."""
+
+    @abstractmethod
+    def target_of(self, row: Mapping[str, Any]) -> str | None:
+        """What is to be written; None where that is not known."""
+
+    def head(self, backbone: Backbone) -> nn.Module:
+        return nn.Identity()
+
+    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
+        texts = self.tokenizer.encode([self.text_of(row) for row in rows])
+        known = [self.target_of(row) for row in rows]
+        targets = self.tokenizer.encode([target or "" for target in known])
+        room = max(self.max_tokens - len(self.tokenizer.wrap([])), 0)
+        return [
+            Example(
+                row["id"],
+                np.array(self.tokenizer.wrap(text[:room])[: self.max_tokens]),
+                np.array(
+                    [IGNORE_INDEX]
+                    if known_target is None
+                    else self.tokenizer.target(target)[: self.max_target_tokens]
+                ),
+            )
+            for row, text, target, known_target in zip(rows, texts, targets, known, strict=True)
+        ]
+
+    def targets(self, examples: list[Example]) -> dict[str, Any]:
+        start = self.tokenizer.start_id
+        before = [np.concatenate([[start], example.labels[:-1]]) for example in examples]
+        counted = sum(int((example.labels != IGNORE_INDEX).sum()) for example in examples)
+        return {
+            "decoder_input_ids": pad(before, self.tokenizer.pad_id),
+            "decoder_document_ids": pad([np.ones(len(ids)) for ids in before], PADDING),
+            "labels": pad([example.labels for example in examples], IGNORE_INDEX),
+            "num_targets": {"target": counted},
+        }
+
+    def loss(self, model: Headed, batch: Batch) -> dict[str, tuple[float, Any]]:
+        assert batch.labels is not None
+        loss = F.cross_entropy(
+            model.backbone.logits(batch).flatten(0, 1).float(),
+            batch.labels.flatten(),
+            ignore_index=IGNORE_INDEX,
+            reduction="sum",
+            label_smoothing=self.label_smoothing,
+        )
+        return {"target": (1.0, loss)}
+
+    def flops(self, model: Headed, batch: Batch) -> int:
+        assert batch.labels is not None
+        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
+
+    def predict(self, model: Headed, batch: Batch, examples: list[Example]) -> list[str]:
+        decoding = Decoding(
+            max_new_tokens=self.max_target_tokens,
+            num_beams=self.num_beams,
+            length_penalty=self.length_penalty,
+            start_id=self.tokenizer.start_id,
+            eos_id=self.tokenizer.eos_id,
+        )
+        return [self.tokenizer.decode(ids) for ids in model.backbone.generate(batch, decoding)]

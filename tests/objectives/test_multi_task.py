@@ -1,0 +1,120 @@
+"""Several tasks at once: what is read, what is learnt, and that it is as the tasks have it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from stages.components import build
+from stages.objectives.multi_task import MultiTask, pair_of
+from stages.tasks._text_to_text import TextToText
+from stages.text.batch import IGNORE_INDEX, PADDING
+from stages.text.corpus import encode
+from stages.text.packing import Packing, Row
+from stages.text.text_to_text import TextForm
+from stages.text.tokenizer import EOS_ID, Vocabulary
+from stages.training.device import Device
+from stages.training.loop import accumulate
+from stages.training.optimizer import AdamW
+from tests.small import VOCAB_SIZE, headless, small_model, small_tokenizer
+
+CPU = Device("cpu", "float32", compile=False, threads=1)
+WRITERS = ("decoder", "encoder_decoder")
+RECORD = {"task": {"name": "classification"}, "labels": ["list", "value"]}
+ROWS = [
+    {"id": str(i), "text": f"a {word} of the module", "label": ("list", "value")[i % 2]}
+    for i, word in enumerate(["class", "method", "name", "object", "string", "function"])
+]
+
+
+def objective(architecture: str, max_tokens: int = 32) -> MultiTask:
+    of = MultiTask(Vocabulary(VOCAB_SIZE), max_tokens)
+    of.architecture = architecture
+    return of
+
+
+def packing(rows: list[dict[str, Any]], max_tokens: int) -> Packing:
+    form = TextForm("kind", RECORD)
+    documents = [[form.input(row), form.answer(row) or ""] for row in rows]
+    return Packing(encode(documents, small_tokenizer()), max_tokens, seed=1)
+
+
+def collated(of: MultiTask, rows: list[Row]) -> Any:
+    return of.collate(rows, rngs=[np.random.default_rng(0)] * len(rows))
+
+
+@pytest.mark.parametrize("architecture", WRITERS)
+def test_a_document_is_to_a_model_what_the_task_is(architecture) -> None:
+    """The logits of its targets are those of the task's own batch."""
+    form = TextForm("kind", RECORD)
+    corpus = encode([[form.input(r), form.answer(r) or ""] for r in ROWS], small_tokenizer())
+    whole = len(corpus.tokens)
+    batch = collated(objective(architecture, whole), [Packing(corpus, whole, seed=1).row(0)])
+    model = small_model(architecture).eval()
+    states = model.decode(batch) if batch.decoder_input_ids is not None else model(batch)
+    ours = model.unembed(states)[batch.labels != IGNORE_INDEX]
+    targets = batch.labels[batch.labels != IGNORE_INDEX]
+
+    inner = build("tasks", RECORD["task"], RECORD["labels"], small_tokenizer(), 32, where="task")
+    task = TextToText("kind", RECORD, inner)
+    alone = {}
+    for example in task.encode(ROWS):
+        one = task.collate([example], rngs=[])
+        assert one.labels is not None
+        alone[tuple(example.tokens)] = model.logits(one)[0], one.labels[0]
+    documents = batch.document_ids[0]
+    order = [
+        tuple(tokens[: tokens.index(EOS_ID) + 1])
+        for number in range(1, int(documents.max()) + 1)
+        if (tokens := batch.input_ids[0][documents == number].tolist())
+    ]
+    assert sorted(order) == sorted(alone)
+    logits, labels = (torch.cat(parts) for parts in zip(*(alone[o] for o in order), strict=True))
+    assert torch.equal(labels, targets)
+    torch.testing.assert_close(ours, logits, rtol=1e-4, atol=1e-5)
+
+
+def test_what_a_row_cuts_is_learnt_as_far_as_it_is_there() -> None:
+    tokens = np.array([2, 10, 11, 12, 13, 3])  # <bos> text text target target <eos>
+    starts = np.array([True, False, False, True, False, False])
+
+    def cut(begin: int, end: int) -> tuple[list[int], list[int]]:
+        part = slice(begin, end)
+        row = Row(tokens[part], np.ones(end - begin), starts_sentence=starts[part])
+        source, target = pair_of(row, np.arange(end - begin))
+        return source.tolist(), target.tolist()
+
+    assert cut(0, 6) == ([2, 10, 11, 3], [12, 13, 3])
+    assert cut(0, 5) == ([2, 10, 11, 3], [12, 13])
+    assert cut(0, 3) == ([2, 10, 11], [])
+    assert cut(2, 6) == ([11, 12, 13, 3], [])
+    assert cut(3, 6) == ([12, 13, 3], [])
+
+
+@pytest.mark.parametrize("architecture", WRITERS)
+def test_only_targets_are_counted_and_padding_is_none(architecture) -> None:
+    of, rows = objective(architecture), packing(ROWS, 20)
+    batch = collated(of, [rows.row(i) for i in range(rows.rows_per_epoch)])
+    counted = batch.labels != IGNORE_INDEX
+    assert batch.num_targets == {"multi_task": int(counted.sum())} and counted.any()
+    documents = batch.decoder_document_ids if batch.decoder_input_ids is not None else None
+    documents = batch.document_ids if documents is None else documents
+    assert (documents[counted] != PADDING).all()
+    assert batch.visible is None
+
+
+@pytest.mark.parametrize("architecture", WRITERS)
+def test_one_batch_is_learnt_from_chance_to_near_its_floor(architecture) -> None:
+    of, rows = objective(architecture), packing(ROWS * 4, 32)
+    batch = collated(of, [rows.row(i) for i in range(4)])
+    model = headless(small_model(architecture, d_model=64))
+    optimizer, losses = AdamW(model, weight_decay=0.0), []
+    for _ in range(120):
+        losses.append(accumulate(model, of, [batch], CPU))
+        optimizer.step(lr=3e-3)
+    assert losses[0] == pytest.approx(np.log(VOCAB_SIZE), abs=0.3)
+    assert losses[-1] < 0.1
+    states = batch.num_targets["multi_task"]
+    expected = model.backbone.flops(batch) + 2 * states * 64 * VOCAB_SIZE
+    assert of.flops(model, batch) == expected

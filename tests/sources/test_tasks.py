@@ -1,0 +1,121 @@
+"""Tasks as a corpus: their rows as text, in shares, without what another of them tests on."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.artifacts import write_json, write_jsonl
+from stages.sources.tasks import Tasks
+from stages.text.labelled import KINDS
+
+FOLDER = "data/tasks"
+
+
+def write_task(key: str, texts: dict[str, list[str]], **task: Any) -> None:
+    folder = Path(FOLDER, key, "examples")
+    folder.mkdir(parents=True)
+    for split in ("train", "validation", "test"):
+        rows = [
+            {"id": f"{split} {i}", "text": text} | ({"label": "no"} if split != "test" else {})
+            for i, text in enumerate(texts.get(split, []))
+        ]
+        write_jsonl(folder / f"{split}.jsonl", rows)
+    record = {"task": {"name": "classification"} | task, "labels": ["no", "yes"]}
+    write_json(folder / "task.json", record)
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch) -> None:
+    """``large`` trains on a text that ``small`` tests on and on one that it validates on."""
+    monkeypatch.chdir(tmp_path)
+    large = [f"text {i}" for i in range(8)]
+    write_task("large", {"train": [*large, "a TEST", "to  judge"], "validation": ["v", "a test"]})
+    write_task("small", {"train": ["x", "y"], "validation": ["to judge"], "test": ["a test"]})
+
+
+def source(*tasks: str, **settings: Any) -> Tasks:
+    return Tasks(path="data/tasks", tasks=[*tasks], **settings)
+
+
+def test_rows_are_text_and_answer_and_none_that_another_task_tests_on(written, capsys) -> None:
+    found = list(source("large", "small").documents())
+    by_split = Counter((document.id.split()[0], document.split) for document in found)
+    assert by_split == {
+        ("large", "train"): 8,
+        ("small", "train"): 2,
+        ("large", "validation"): 1,
+        ("small", "validation"): 1,
+    }
+    texts = {document.sentences[0] for document in found}
+    assert "large text: text 3" in texts and "small text: x" in texts
+    assert not {text for text in texts if "test" in text.lower()}
+    assert "large text: to  judge" not in texts
+    assert {document.sentences[1] for document in found} == {"no"}
+    assert "large: 8 documents of 8 rows; 2 more are left out" in capsys.readouterr().out
+    assert len({document.id for document in found}) == len(found)
+
+
+def test_a_small_task_is_repeated_and_each_of_its_rows_as_often(written) -> None:
+    found = [d for d in source("large", "small", temperature=1e9).documents() if d.split == "train"]
+    assert Counter(d.id.split()[0] for d in found) == {"large": 5, "small": 5}
+    small = Counter(d.sentences[0] for d in found if d.id.startswith("small"))
+    assert small == {"small text: x": 3, "small text: y": 2}
+    assert len({d.id for d in found}) == len(found)
+
+
+@given(
+    rows=st.lists(st.integers(1, 500), min_size=1, max_size=5),
+    temperature=st.floats(1, 50),
+    limit=st.one_of(st.just("all"), st.integers(1, 500)),
+)
+def test_shares_are_those_of_the_paper(rows, temperature, limit) -> None:
+    keys = [f"task_{i}" for i in range(len(rows))]
+    found = source(*keys, temperature=temperature, limit=limit).mixed(
+        dict(zip(keys, rows, strict=True))
+    )
+    most = max(rows) if limit == "all" else limit
+    rates = [min(number, most) ** (1 / temperature) for number in rows]
+    for key, rate in zip(keys, rates, strict=True):
+        assert abs(found[key] - sum(rows) * rate / sum(rates)) <= 1
+    assert abs(sum(found.values()) - sum(rows)) <= len(rows)
+
+
+def test_proportional_shares_repeat_and_leave_out_nothing() -> None:
+    rows = {"a": 700, "b": 200, "c": 100}
+    assert source(*rows).mixed(rows) == rows
+    assert source(*rows, limit=100).mixed(rows) == {"a": 333, "b": 333, "c": 333}
+    # Their square roots are 26.46, 14.14 and 10, of 50.60 in all.
+    assert source(*rows, temperature=2.0).mixed(rows) == {"a": 523, "b": 279, "c": 198}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tasks": []}, "tasks: must name some"),
+        ({"tasks": ["a", "a"]}, "tasks: must name some, none twice"),
+        ({"tasks": ["a"], "limit": 0}, "limit: must be at least 1 or 'all', not 0"),
+        ({"tasks": ["a"], "temperature": 0.5}, "temperature: must be at least 1, not 0.5"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(settings, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        Tasks(path="data/tasks", **settings)
+
+
+def test_a_task_without_rows_or_without_an_answer_to_write_is_refused(written) -> None:
+    write_task("texts", {"train": ["a"]}, name="language_modelling")
+    with pytest.raises(ValueError, match="tasks: texts is language_modelling, which has no answer"):
+        list(source("texts").documents())
+    write_task("taken", {"train": ["a test"]})
+    with pytest.raises(ValueError, match="tasks: of taken no row is left"):
+        list(source("taken", "small").documents())
+
+
+def test_it_gives_no_examples_of_a_task() -> None:
+    source("a").check(None)
+    with pytest.raises(ValueError, match="tasks gives text for a corpus"):
+        source("a").check(KINDS["classification"])

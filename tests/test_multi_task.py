@@ -1,0 +1,176 @@
+"""One model that learns two tasks as text, from their rows to the scores of each."""
+
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from stages import encode_corpus, evaluate, finetune, prepare_corpus, pretrain
+from stages.artifacts import read_json, write_json, write_jsonl
+from stages.commands import export, predict
+from stages.evaluation import trials
+from stages.params import Corpus, Method, Params, load
+from stages.seeding import stream
+from tests.small import small_tokenizer
+from tests.test_training_stages import write_plans
+
+ROOT = Path(__file__).parents[1]
+WORDS = ["class", "def", "for", "from", "if", "import", "return", "value"]
+
+
+def rows_of(task: str, number: int, *, seed: int) -> list[dict[str, Any]]:
+    """Texts of two words; whether the first is "class", or which of them are."""
+    rng = stream(seed, task)
+    rows = []
+    for i in range(number):
+        words = [str(word) for word in rng.choice(WORDS[:2], size=2)]
+        ends, name = str(rng.choice(WORDS[2:])), f"{seed}{i}"  # no row is as another
+        if task == "first":
+            label = "some_class" if words[0] == "class" else "none"
+            rows.append({"id": str(i), "text": " ".join([*words, ends, name]), "label": label})
+        else:
+            tags = ["B-X" if word == "class" else "O" for word in words]
+            rows.append({"id": str(i), "words": [*words, name], "tags": [*tags, "O"]})
+    return rows
+
+
+def write_task(task: str, name: str, labels: list[str], metrics: list[str], target: str) -> None:
+    examples = Path("data/tasks", task, "examples")
+    examples.mkdir(parents=True)
+    write_jsonl(examples / "train.jsonl", rows_of(task, 200, seed=1))
+    write_jsonl(examples / "validation.jsonl", rows_of(task, 30, seed=2))
+    test = rows_of(task, 40, seed=3)
+    hidden = [{k: v for k, v in row.items() if k != target} for row in test]
+    write_jsonl(examples / "test.jsonl", hidden)
+    gold = [{"id": row["id"], target: row[target]} for row in test]
+    write_jsonl(Path("data/tasks", task, "test_labels.jsonl"), gold)
+    metric, other = metrics
+    record = {"task": {"name": name}, "labels": labels, "metric": metric, "other_metric": other}
+    write_json(examples / "task.json", record)
+    trials.write(Path("data/baselines", task, "trials.csv"), trials.Trial, [])
+    predictions = Path("data/baselines", task, "predictions.csv.gz")
+    trials.write(predictions, trials.BaselinePrediction, [])
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> Path:
+    """A mixture of two tasks, learnt; each of them then as it is, and fine-tuned as text."""
+    folder = tmp_path_factory.mktemp("study")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_task(
+            "first", "classification", ["none", "some_class"], ["accuracy", "macro_f1"], "label"
+        )
+        write_task("which", "tagging", ["B-X", "O"], ["word_accuracy", "entity_f1"], "tags")
+        tokenizer, nothing = Path("data/tokenizers/unigram"), Path("data/encoded/none/unigram")
+        for made in (tokenizer, nothing.parent, Path("data/pretrained"), Path("data/plans")):
+            made.mkdir(parents=True)
+        (model,) = small_tokenizer().files
+        shutil.copyfile(model, tokenizer / model.name)
+        for path in (nothing, Path("data/pretrained/none")):
+            path.write_text("nothing\n")
+        params = mixture()
+        write_plans(params)
+        prepare_corpus.main(params, "mixture")
+        encode_corpus.main(params, "mixture", "unigram")
+        for run in params.pretrain:
+            pretrain.main(params, run)
+        for run, task in (("both", "first"), ("both", "which"), ("scratch", "first")):
+            finetune.main(params, run, task)
+    return folder
+
+
+def mixture() -> Params:
+    smoke = load(ROOT / "studies/smoke.yaml")
+    scratch = smoke.pretrain["encoder_scratch"]
+    model = {"name": "encoder_decoder", "d_model": 64, "num_layers": 1, "num_heads": 2, "d_ff": 128}
+    bart = {"positions": "learned", "max_positions": 64, "norm_position": "post"}
+    model |= bart | {"embedding_norm": True}
+    scratch = scratch.model_copy(update={"model": model})
+    training = scratch.training.model_copy(
+        update={"num_steps": 120, "lr": 2e-3, "batch_rows": 8, "micro_batch_rows": 8}
+    )
+    both = {"corpus": "mixture", "objective": {"name": "multi_task"}, "training": training}
+    full = smoke.finetune.methods["full"]
+    assert full.training is not None
+    tuned = full.training.model_copy(update={"num_epochs": 1, "batch_examples": 16, "lr": 1e-3})
+    methods = {
+        "as_it_is": Method(method={"name": "none"}, text_to_text=True),
+        "text": Method(method={"name": "full"}, text_to_text=True, training=tuned),
+    }
+    source = {"name": "tasks", "path": "data/tasks", "tasks": ["first", "which"]}
+    tagging = smoke.tasks["tag"].model_copy(update={"task": {"name": "tagging"}})
+    section = smoke.tasks["section"].model_copy(update={"task": {"name": "classification"}})
+    tuning = {"methods": methods, "label_budgets": ["all"], "seeds": [1], "max_tokens": 32}
+    return smoke.model_copy(
+        update={
+            "compute": smoke.compute.model_copy(update={"threads": 1}),
+            "corpora": {"mixture": Corpus(source=source, max_tokens="all")},
+            "tasks": {"first": section, "which": tagging},
+            "pretrain": {"both": scratch.model_copy(update=both), "scratch": scratch},
+            "budget": smoke.budget.model_copy(update={"matched": "none", "reference": "both"}),
+            "finetune": smoke.finetune.model_copy(update=tuning),
+        }
+    )
+
+
+def test_one_model_answers_both_tasks_and_one_that_learnt_nothing_neither(
+    study, monkeypatch
+) -> None:
+    monkeypatch.chdir(study)
+    params = mixture()
+    found = {}
+    for task, runs in (("first", ["both", "scratch"]), ("which", ["both"])):
+        chosen = {run: params.pretrain[run] for run in runs}
+        evaluate.main(params.model_copy(update={"pretrain": chosen}), task)
+        for trial in trials.read(Path(f"data/evaluated/{task}/trials.csv"), trials.Scored):
+            found[trial.run, task, trial.method] = trial
+    assert found["both", "first", "as_it_is"].value > 0.9  # by chance half
+    assert found["both", "which", "as_it_is"].value > 0.9  # all O is two thirds
+    assert found["scratch", "first", "as_it_is"].value < 0.1
+    assert found["both", "first", "text"].value > 0.9
+    as_it_is = found["both", "first", "as_it_is"]
+    assert as_it_is.num_trained_params == as_it_is.finetune_flops == as_it_is.best_epoch == 0
+    text = found["both", "first", "text"]
+    assert text.num_trained_params == text.num_params  # there is no head
+    assert as_it_is.objective == "multi_task" and as_it_is.corpus == "mixture"
+    assert read_json(Path("data/corpora/mixture/corpus.json"))["train"]["documents"] == 400
+
+
+def test_new_text_gets_labels_and_tags(study, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(study)
+    for task, text, expected in (
+        ("first", "class def for 7", {"label": "some_class"}),
+        ("which", "def class 7", {"words": ["def", "class", "7"], "tags": ["O", "B-X", "O"]}),
+    ):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        monkeypatch.setattr(sys, "argv", ["predict", "--run", "both", "--task", task])
+        predict.main()
+        assert json.loads(capsys.readouterr().out) == {"line": 1} | expected
+
+
+def test_transformers_writes_what_we_write(study, monkeypatch, tmp_path) -> None:
+    monkeypatch.chdir(study)
+    trial = export.find_trial("both", "first", None, None, None)
+    told = export.export("both", trial, tmp_path / "out")
+    assert "T5ForConditionalGeneration" in told or "AutoModelForSeq2SeqLM" in told
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    rows = rows_of("first", 10, seed=3)
+    inputs = tokenizer(
+        [f"first text: {r['text']}" for r in rows], padding=True, return_tensors="pt"
+    )
+    with torch.no_grad():
+        written = model.generate(
+            inputs.input_ids, attention_mask=inputs.attention_mask, max_new_tokens=6, num_beams=1
+        )
+    texts = tokenizer.batch_decode(written, skip_special_tokens=True)
+    path = Path("data/finetuned/first/both/predictions.csv.gz")
+    ours = [p.prediction for p in trials.read(path, trials.Prediction) if p.method == "text"]
+    assert [text.strip().replace(" ", "_") for text in texts] == ours[:10]
