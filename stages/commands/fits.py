@@ -7,12 +7,12 @@ is, but that prefix does not fit it.
 
 import argparse
 from collections.abc import Iterator
-from itertools import product
+from dataclasses import dataclass
+from itertools import groupby, product
 
 from stages.adaptation.fit import misfit
 from stages.components import build, component_class, names
 from stages.methods._method import Method
-from stages.models._backbone import Backbone
 from stages.params import HUB
 from stages.tasks._task import Task
 from stages.training.budget import outline
@@ -33,34 +33,45 @@ def main() -> None:
     print("\n".join(lines()))
 
 
+@dataclass(frozen=True)
+class Cell:
+    """A task as it is or as text, an architecture and a method."""
+
+    kind: str
+    text_to_text: bool
+    architecture: str
+    method: str
+
+    @property
+    def task(self) -> str:
+        return f"{self.kind}{AS_TEXT}" if self.text_to_text else self.kind
+
+    def reason(self) -> str | None:
+        """Why the three do not go together; None if they do."""
+        method: Method = build("methods", {"name": self.method}, where=self.method)
+        if self.text_to_text and method.prompts:
+            return "has prompts of its own"
+        task: type[Task] = component_class("tasks", self.kind, where=self.kind)
+        entry = {"name": self.architecture, **DIMENSIONS.get(self.architecture, TRANSFORMER)}
+        backbone = outline(entry, VOCAB_SIZE, where=self.architecture)
+        return misfit(method, task, self.kind, backbone, text_to_text=self.text_to_text)
+
+
+def cells() -> list[Cell]:
+    architectures = [name for name in names("models") if name != HUB]
+    every = product(names("tasks"), (False, True), architectures, names("methods"))
+    return [Cell(*each) for each in every]
+
+
 def lines() -> Iterator[str]:
     """A row for each task and architecture that some method fits, a column for each method."""
-    methods: dict[str, Method] = {
-        name: build("methods", {"name": name}, where=name) for name in names("methods")
-    }
+    methods = names("methods")
     yield f"| task | model | {' | '.join(methods)} |"
     yield "|---" * (2 + len(methods)) + "|"
-    architectures = [name for name in names("models") if name != HUB]
-    for kind, text_to_text in product(names("tasks"), (False, True)):
-        task: type[Task] = component_class("tasks", kind, where=kind)
-        shown = f"{kind}{AS_TEXT}" if text_to_text else kind
-        for architecture in architectures:
-            entry = {"name": architecture, **DIMENSIONS.get(architecture, TRANSFORMER)}
-            backbone = outline(entry, VOCAB_SIZE, where=architecture)
-            cells = [
-                YES if _fits(method, task, kind, backbone, text_to_text=text_to_text) else NO
-                for method in methods.values()
-            ]
-            if YES in cells:
-                yield f"| {shown} | {architecture} | {' | '.join(cells)} |"
-
-
-def _fits(
-    method: Method, task: type[Task], kind: str, backbone: Backbone, *, text_to_text: bool
-) -> bool:
-    if text_to_text and method.prompts:
-        return False
-    return misfit(method, task, kind, backbone, text_to_text=text_to_text) is None
+    for (task, architecture), row in groupby(cells(), key=lambda c: (c.task, c.architecture)):
+        fitting = [YES if cell.reason() is None else NO for cell in row]
+        if YES in fitting:
+            yield f"| {task} | {architecture} | {' | '.join(fitting)} |"
 
 
 if __name__ == "__main__":

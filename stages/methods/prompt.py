@@ -1,8 +1,6 @@
 """Prompt tuning: learnt vectors before the embeddings of a frozen model's input (Lester et al.
 2021)."""
 
-from dataclasses import replace
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -56,17 +54,17 @@ class Prompt(Method):
 
 
 def _after_prompt(batch: Batch, prompt: range) -> Batch:
-    """The batch with the ids of the prompt before each row, in its document."""
+    """The input with the ids of the prompt before each row, in its document."""
     assert batch.document_ids.max() <= 1, "one document in a row"
     length = len(prompt)
     ids = torch.tensor(prompt, device=batch.input_ids.device).expand(len(batch.input_ids), -1)
     segments, visible = batch.segment_ids, batch.visible
-    return replace(
-        batch,
+    return Batch(
         input_ids=torch.cat([ids, batch.input_ids], dim=1),
         document_ids=F.pad(batch.document_ids, (length, 0), value=1),
         segment_ids=None if segments is None else F.pad(segments, (length, 0), value=0),
         visible=None if visible is None else F.pad(visible, (length, 0), value=True),
+        num_targets={},
     )
 
 

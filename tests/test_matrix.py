@@ -1,0 +1,131 @@
+"""Every architecture with every task and every method: it fits a small set, or says why it has no
+trials. The cells are those of the table that the README shows."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from stages.commands.fits import AS_TEXT, Cell, cells
+from stages.components import build
+from stages.methods._method import Predictor
+from stages.models._heads import Headed, initialise_head
+from stages.seeding import stream, torch_stream
+from stages.tasks._task import Task
+from stages.tasks._text_to_text import TextToText
+from stages.tasks._writing import Writing
+from stages.text.text_to_text import label_words
+from tests.methods.test_methods import check_fit, grown, method_of
+from tests.small import small_model, small_tokenizer
+
+TEXTS = [
+    ("the class statement", "a", "O B O"),
+    ("a function call", "b", "O O B"),
+    ("this class has a method", "a", "O B O O O"),
+    ("call the function", "b", "B O O"),
+    ("classes have classes", "a", "O O O"),
+    ("functions call functions", "b", "O B O"),
+]
+LABELS = {"classification": ["a", "b"], "tagging": ["B", "O"]}
+SETTINGS = {
+    "seq2seq": {"max_target_tokens": 12},
+    "span_qa": {"stride": 4, "max_question_tokens": 8},
+}
+FITTING = [cell for cell in cells() if cell.reason() is None]
+TRAINED = [cell for cell in FITTING if cell.method not in ("in_context", "none")]
+# These have little to move a frozen model with.
+SLOW: dict[str, dict[str, Any]] = {
+    "bitfit": {"num_steps": 80, "lr": 0.1},
+    "prefix": {"num_steps": 80, "lr": 0.1},
+    "prompt": {"num_steps": 80, "lr": 0.03},
+}
+
+
+def name_of(cell: Cell) -> str:
+    return "-".join((cell.task.replace(AS_TEXT, "_as_text"), cell.architecture, cell.method))
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def rows_of(kind: str) -> Iterator[dict[str, Any]]:
+    for i, (text, label, tags) in enumerate(TEXTS):
+        words = text.split()
+        answers = [{"text": words[1], "answer_start": len(words[0]) + 1}]
+        yield {"id": str(i)} | {
+            "classification": {"text": text, "label": label},
+            "language_modelling": {"text": text},
+            "seq2seq": {"text": text, "target": " ".join(reversed(words))},
+            "span_qa": {"question": words[0], "context": text, "answers": answers},
+            "tagging": {"words": words, "tags": tags.split()},
+        }[kind]
+
+
+def built(cell: Cell) -> tuple[Task, Headed]:
+    entry, labels = {"name": cell.kind, **SETTINGS.get(cell.kind, {})}, LABELS.get(cell.kind, [])
+    task: Task = build("tasks", entry, labels, small_tokenizer(), 32, where="task")
+    if cell.text_to_text:
+        task = TextToText("task", {"task": entry, "labels": labels}, task)
+    backbone = small_model(cell.architecture)
+    if not isinstance(task, Writing) and not task.scores_text:
+        backbone = backbone.for_tokens()
+    if cell.architecture != "bilstm":
+        grown(backbone)
+    head = task.head(backbone)
+    initialise_head(head, generator=torch_stream(1, "head"))
+    return task, Headed(backbone, head)
+
+
+@pytest.mark.parametrize("cell", TRAINED, ids=name_of)
+def test_it_fits_a_small_set_and_changes_what_it_says_alone(cell) -> None:
+    method = method_of(cell.method)
+    task, model = built(cell)
+    method.apply(model, generator=torch_stream(2, "method"))
+    examples = task.encode([*rows_of(cell.kind)])
+    method.before_training(model, [task.collate(examples, rngs=[])])
+    check_fit(task, model, examples, method, **SLOW.get(cell.method, {}))
+
+
+@pytest.mark.parametrize("cell", [cell for cell in FITTING if cell not in TRAINED], ids=name_of)
+def test_without_training_every_row_has_a_prediction_and_no_weight_changes(cell) -> None:
+    rows = [*rows_of(cell.kind)]
+    method = method_of(cell.method)
+    task, model = built(cell)
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    method.apply(model, generator=torch_stream(2, "method"))
+    predictor: Predictor = task
+    if method.prompts:
+        words = label_words(LABELS["classification"], ())
+        predictor = method.predictor(words, small_tokenizer(), 32, rows, rng=stream(1, "shots"))
+    examples = predictor.encode(rows)
+    with torch.no_grad():
+        found = predictor.predict(model.eval(), predictor.collate(examples, rngs=[]), examples)
+    each = len(examples) // len(rows)
+    predictions = [
+        predictor.combine(row, found[i * each : (i + 1) * each]) for i, row in enumerate(rows)
+    ]
+    assert all(isinstance(prediction, str) for prediction in predictions)
+    assert all(torch.equal(weight, before[name]) for name, weight in model.named_parameters())
+    assert not any(weight.requires_grad for weight in model.parameters())
+
+
+@pytest.mark.parametrize("cell", [c for c in cells() if c not in FITTING], ids=name_of)
+def test_what_does_not_go_together_says_why(cell) -> None:
+    reason = cell.reason()
+    assert reason is not None and any(
+        said in reason
+        for said in (
+            "fits ",
+            "has a text to write, and",
+            "has prompts of its own",
+            "adapts the states that a head reads, where there is none",
+            "trains nothing, and",
+            "turns a task into text, which",
+        )
+    )
