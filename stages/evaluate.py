@@ -11,7 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from stages.artifacts import read_json, read_jsonl, replacing
+from stages.artifacts import read_json, read_jsonl, replacing, write_json
 from stages.evaluation.metrics import score
 from stages.evaluation.trials import (
     BaselinePrediction,
@@ -62,6 +62,7 @@ def main(params: Params, task: str) -> None:
         write(folder / "history.csv", Epoch, _of_chosen_rates(curves, trials))
         skipped = [each for run in runs for each in read(run / "skipped.csv", Skipped)]
         write(folder / "skipped.csv", Skipped, skipped)
+        write_json(folder / "task.json", about)
 
 
 def _answers(folder: Path, kind: type[Prediction]) -> Mapping[tuple[Any, ...], dict[str, str]]:

@@ -178,6 +178,7 @@ def write_study(
         write(root / "data/evaluated" / task / "trials.csv", Scored, trials)
         write(root / "data/evaluated" / task / "history.csv", Epoch, curves)
         write(root / "data/evaluated" / task / "skipped.csv", Skipped, skipped)
+        write_json(root / "data/evaluated" / task / "task.json", about(task))
     for name in params.pretrain:
         path = root / "data/timings/pretrain" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -193,6 +194,16 @@ def write_study(
         for name, plan in plans(params).items():
             write_json(folder / f"{name}.json", asdict(plan))
     return params
+
+
+def about(task: str) -> dict[str, Any]:
+    """As prepare_task leaves it."""
+    return {
+        "kind": "tagging" if task == "tag" else "classification",
+        "labels": ["B-CODE", "O"] if task == "tag" else ["a", "b", "c"],
+        "num_examples": {"train": 1200, "validation": 200, "test": 1000},
+        "duplicates_removed": {"train": 3, "validation": 0},
+    }
 
 
 def _trial(

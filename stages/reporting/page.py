@@ -110,6 +110,7 @@ def context(results: Results) -> dict[str, Any]:
         "scores": {task: tables.by_task(results, task) for task in results.params.tasks},
         "sections": sections(results),
         "runs": tables.run_rows(results),
+        "tasks": tables.task_rows(results),
     }
 
 

@@ -26,6 +26,7 @@ class Results:
     curves: Sequence[Epoch]
     pretraining_costs: dict[str, dict[str, Any]]  # run -> wall_time_s, peak_memory_bytes, ...
     finetuning_costs: dict[tuple[str, str, str, str, int], Cost]  # see ``trial_key``
+    tasks: dict[str, dict[str, Any]]  # what prepare_task found: num_examples, labels, ...
 
     @property
     def confidence(self) -> float:
@@ -94,7 +95,8 @@ def load(params: Params) -> Results:
         for run in params.pretrain:
             for cost in read(TIMINGS / "finetune" / task / f"{run}.csv", Cost):
                 finetuning[task, run, cost.method, cost.label_budget, cost.finetune_seed] = cost
-    results = Results(params, trials, curves, pretraining, finetuning)
+    tasks = {task: _json(EVALUATED / task / "task.json") for task in params.tasks}
+    results = Results(params, trials, curves, pretraining, finetuning, tasks)
     untimed = [t for t in trials if t.run in params.pretrain and trial_key(t) not in finetuning]
     if untimed:
         raise ValueError(f"{TIMINGS}: no cost of {_words(trial_key(untimed[0]))}; run `dvc repro`")

@@ -200,6 +200,23 @@ def run_rows(results: Results) -> list[dict[str, str]]:
     ]
 
 
+def task_rows(results: Results) -> list[dict[str, str]]:
+    """For each task, what was found; the duplicates are rows whose input validation or test has,
+    which were removed."""
+    return [
+        {
+            "task": key,
+            "kind": task["kind"],
+            **{split: f"{number:,}" for split, number in task["num_examples"].items()},
+            "classes": str(len(task["labels"])) if task["labels"] else "\N{EN DASH}",
+            "duplicates removed": ", ".join(
+                f"{split} {number:,}" for split, number in task["duplicates_removed"].items()
+            ),
+        }
+        for key, task in results.tasks.items()
+    ]
+
+
 def _settings(component: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in component.items() if key != "name")
 

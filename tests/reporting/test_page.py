@@ -114,6 +114,12 @@ def test_markdown_and_page_tell_the_same(results: Results, html: str) -> None:
         assert name in html and name in text.replace("\\_", "_")
 
 
+def test_tasks_are_listed_with_their_sizes_and_what_was_removed(results: Results, html) -> None:
+    markdown = page.markdown(results)
+    assert "| tag | tagging | 1,200 | 200 | 1,000 | 2 | train 3, validation 0 |" in markdown
+    assert "What the tasks are" in html and "train 3, validation 0" in html
+
+
 def test_markdown_says_nothing_that_was_measured_on_a_machine(results: Results) -> None:
     assert not re.search(r"\d+ (?:s|min|MiB|GiB)\b", page.markdown(results))
 
