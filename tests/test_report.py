@@ -210,8 +210,9 @@ def test_a_single_seed_gives_effects_without_intervals(
 def test_scores_without_spread_say_so(small: dict[str, Any], tmp_path: Path) -> None:
     report.main(write_study(tmp_path, small, score=0.5))
     for row in rows(Path("reports/contrasts.csv")):
-        assert [float(row[key]) for key in ("effect", "low", "high")] == [0, 0, 0]
-        assert row["verdict"] == "not resolved: all seeds agree, the interval has width 0"
+        assert (row["low"], row["high"], row["p_value"], row["resolved"]) == ("", "", "", "no")
+        assert row["verdict"] == "all seeds agree: no interval" and float(row["effect"]) == 0
+    assert "Where all seeds agree" in Path("reports/comparison.md").read_text()
     for path in Path("reports").glob("*.*"):
         assert not re.search(r"\bnan\b|NaN", path.read_text()), path
 

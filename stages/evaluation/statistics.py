@@ -19,14 +19,17 @@ Values = Mapping[int, Mapping[int, float]]  # pretraining seed -> fine-tuning se
 PRETRAINING = "pretraining seeds"
 FINETUNING = "fine-tuning seeds only"
 SINGLE = "one trial"
+AGREEING = "all seeds agree"
 NO_SPREAD = 1e-12  # below the rounding of a difference of two scores
 
 
 @dataclass(frozen=True)
 class Interval:
-    """``low`` and ``high`` are None, and so is ``p_value``, where one trial gives no interval.
+    """``basis`` is what the interval accounts for.
 
-    ``basis`` is what the interval accounts for. Where all seeds agree, its width is 0.
+    ``low`` and ``high`` are None, and so is ``p_value``, where there is none: of one trial, and
+    where all seeds agree. They do where nothing was drawn (no weight was trained) or every trial
+    came out at the same constant answer, so that their number is no evidence.
     """
 
     value: float
@@ -39,10 +42,6 @@ class Interval:
     @property
     def excludes_zero(self) -> bool:
         return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
-
-    @property
-    def no_spread(self) -> bool:
-        return self.low is not None and self.low == self.high
 
 
 def mean(values: Values, *, confidence: float) -> Interval:
@@ -75,7 +74,7 @@ def _interval(
         return Interval(value, None, None, None, SINGLE, "none")
     if max(np.ptp(sample) for sample in samples) < NO_SPREAD:
         value = 0.0 if abs(value) < NO_SPREAD else value
-        return Interval(value, value, value, float(value == 0), basis, test)
+        return Interval(value, None, None, None, AGREEING, "none")
     result: Any = (
         stats.ttest_1samp(samples[0], 0)
         if len(samples) == 1

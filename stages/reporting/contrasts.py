@@ -285,10 +285,8 @@ class Contrast:
     def verdict(self) -> str:
         """Never stronger than the numbers."""
         if self.effect.low is None:
-            return "one trial: no interval"
+            return f"{self.effect.basis}: no interval"
         verdict = "resolved" if self.resolved else "not resolved"
-        if self.effect.no_spread:
-            return f"{verdict}: all seeds agree, the interval has width 0"
         assert self.p_holm is not None
         corrected = self.p_holm < 1 - self.a.confidence or not self.resolved
         return verdict if corrected else "resolved alone, not after correction"

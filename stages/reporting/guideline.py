@@ -6,7 +6,7 @@ Names stand in backticks, as in Markdown.
 from dataclasses import dataclass
 
 from stages.evaluation.metrics import POINTS, scale_of
-from stages.evaluation.statistics import FINETUNING, SINGLE
+from stages.evaluation.statistics import AGREEING, FINETUNING, SINGLE
 from stages.reporting.contrasts import Cell, Contrast, seeds
 from stages.reporting.results import Results
 
@@ -93,7 +93,7 @@ def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, list[str]
     mean = best.mean
     beaten = ": no run here beats it" if strongest.merit > best.merit else ""
     if mean.low is None or mean.high is None:
-        where = "one trial, so there is no interval to compare it with"
+        where = f"{mean.basis}, so there is no interval to compare it with"
     elif mean.low > value:
         where = f"below the interval of the best run{beaten}"
     elif mean.high < value:
@@ -120,6 +120,11 @@ def caveats(results: Results) -> list[str]:
         )
     if SINGLE in bases:
         found.append("A single trial has no interval; nothing is claimed from it.")
+    if AGREEING in bases:
+        found.append(
+            "Where all seeds agree, since nothing was trained or every trial gave one constant "
+            "answer, there is no interval; nothing is claimed from their number."
+        )
     tested = [c for c in results.contrasts if c.p_holm is not None]
     if tested:
         alpha = 1 - results.confidence

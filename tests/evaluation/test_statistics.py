@@ -5,7 +5,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stages.evaluation.statistics import FINETUNING, PRETRAINING, SINGLE, difference, holm, mean
+from stages.evaluation.statistics import (
+    AGREEING,
+    FINETUNING,
+    PRETRAINING,
+    SINGLE,
+    difference,
+    holm,
+    mean,
+)
 from stages.seeding import stream
 
 Values = dict[int, dict[int, float]]
@@ -97,7 +105,7 @@ def test_one_trial_has_no_interval() -> None:
         assert interval.basis == SINGLE and not interval.excludes_zero
 
 
-def test_without_spread_the_width_is_zero_and_nothing_is_nan() -> None:
+def test_seeds_that_agree_are_no_evidence_and_nothing_is_nan() -> None:
     same = {1: dict.fromkeys(range(5), 0.3)}
     other = {1: dict.fromkeys(range(5), 0.1)}
     shifted = {1: {i: 0.1 * i for i in range(5)}}, {1: {i: 0.1 * i + 0.2 for i in range(5)}}
@@ -105,11 +113,13 @@ def test_without_spread_the_width_is_zero_and_nothing_is_nan() -> None:
         mean(same, confidence=0.95),
         difference(same, other, confidence=0.95),
         difference(*shifted, confidence=0.95),
+        difference(same, same, confidence=0.95),
     ):
-        assert interval.no_spread and interval.low == interval.high == interval.value
-        assert interval.p_value == 0 and interval.excludes_zero
-    tie = difference(same, same, confidence=0.95)
-    assert (tie.value, tie.low, tie.high, tie.p_value) == (0, 0, 0, 1) and not tie.excludes_zero
+        assert (interval.low, interval.high, interval.p_value) == (None, None, None)
+        assert interval.basis == AGREEING and not interval.excludes_zero
+    assert difference(*shifted, confidence=0.95).value == pytest.approx(-0.2)
+    varied = {1: {i: 0.1 * i for i in range(5)}}  # one side that varies is enough for an interval
+    assert difference(varied, same, confidence=0.95).low is not None
 
 
 @pytest.mark.parametrize(
