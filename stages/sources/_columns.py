@@ -67,12 +67,16 @@ class Columns:
         return None if dropped else row
 
 
+class MissingColumnError(ValueError):
+    """A row has no column of the name that is asked for."""
+
+
 def cell(cells: Cells, name: str, place: str) -> Any:
     """The value in a column, or in a field of its objects."""
     value: Any = cells
     for key in [name] if name in cells else name.split("."):
         if not isinstance(value, Mapping) or key not in value:
-            raise ValueError(f"{place}: no column {name!r}; there are: {', '.join(cells)}")
+            raise MissingColumnError(f"{place}: no column {name!r}; there are: {', '.join(cells)}")
         value = value[key]
     return value
 

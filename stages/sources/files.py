@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from stages.components import unknown
-from stages.sources._columns import NONE, TEXT, WORDS, Columns
+from stages.sources._columns import NONE, TEXT, WORDS, Columns, MissingColumnError
 from stages.sources._formats import FORMATS, Format, Record, Unit, format_of, read, sides
 from stages.sources._source import (
     Document,
@@ -68,7 +68,8 @@ class Files:
         self.languages = [naming.text, naming.target]
         self._read = naming
         if not self.root.exists():
-            raise ValueError(f"path: no such file or folder: {path}")
+            home = "; write ~ out, which a shell alone reads" if path.startswith("~") else ""
+            raise ValueError(f"path: no such file or folder: {path}{home}")
         named: dict[Split, list[str]] = {
             "train": _list(train),
             "validation": _list(validation),
@@ -77,6 +78,8 @@ class Files:
         self.splits: set[Split] = {split for split, names in named.items() if names}
         self.files: dict[Path, Split]
         if self.splits:
+            if self.root.is_file():
+                raise ValueError(f"path: {path} is a file, but splits name files in a folder")
             if "train" not in self.splits:
                 raise ValueError("train: name its file too, since another split has one")
             self.files = {}
@@ -107,7 +110,7 @@ class Files:
         name, columns = self._name(file), self._columns(file)
         kind = WORDS if self._format(file) in ("conll", "conllu") else TEXT
         for record in self._records(file):
-            row = columns.row(record.cells, kind, f"{file} {record.place}")
+            row = self._row(file, columns, record, kind)
             if row is not None:
                 key = name if self.unit == "file" else split_key(row)
                 split = drawn_from_train(self.files[file], key, self.splits)
@@ -118,10 +121,21 @@ class Files:
         if self._format(file) == "txt" and {column for column, _ in columns.of(kind)} != {"text"}:
             raise ValueError(f"{file}: a txt file has no labels; if it has, name its `format`")
         for record in self._records(file):
-            row = columns.row(record.cells, kind, f"{file} {record.place}")
+            row = self._row(file, columns, record, kind)
             if row is not None:
                 split = drawn_from_train(self.files[file], split_key(row), self.splits)
                 yield Labelled(f"{name}:{record.key}", split, row)
+
+    def _row(
+        self, file: Path, columns: Columns, record: Record, kind: Kind
+    ) -> dict[str, Any] | None:
+        try:
+            return columns.row(record.cells, kind, f"{file} {record.place}")
+        except MissingColumnError as error:
+            if self._format(file) not in ("csv", "tsv") or self.columns is not None:
+                raise
+            hint = "if its first line names none, give their names: `columns: [...]`"
+            raise ValueError(f"{error}; {hint}") from None
 
     # Which files, in which format, of which split --------------------------------------------
 

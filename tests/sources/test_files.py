@@ -172,6 +172,7 @@ def test_blanks_around_a_label_make_no_other_class() -> None:
     ("name", "content", "settings", "message"),
     [
         ("a.csv", "text,gold\nx,1\n", {}, "a.csv line 2: no column 'label'; there are: text, gold"),
+        ("a.csv", "x,1\ny,2\n", {}, "there are: x, 1; if its first line names none, give their"),
         ("a.csv", "text,label\nx,1\n ,0\n", {}, "a.csv line 3: text is empty"),
         ("a.csv", 'text,label\n"x\ny",1\nz,\n', {}, "a.csv line 4: label is empty"),
         ("a.csv", "text,label\nx,1,2\n", {}, "a.csv line 2: 3 cells, but 2 columns: text, label"),
@@ -201,7 +202,7 @@ def test_blanks_around_a_label_make_no_other_class() -> None:
         ("a.csv.gz", b"", {}, "a.csv.gz line 1: the file is empty"),
         ("a.txt", "Text.", {}, "a.txt: a txt file has no labels"),
         ("a.dat", "x\t1\n", {}, "format: name it, since a.dat does not end in one of txt, csv"),
-        ("a.csv", "text,label\nx,1\n", {"train": "b.csv"}, "train: no such file: a.csv/b.csv"),
+        ("a.csv", "text,label\nx,1\n", {"train": "b.csv"}, "path: a.csv is a file, but splits"),
         ("data/a.csv", "text,label\nx,1\n", {"test": "a.csv"}, "train: name its file too"),
         ("data/a.csv", "text,label\n", {"train": "b.csv"}, "did you mean 'a.csv'?"),
         (
@@ -259,6 +260,8 @@ def test_mistakes_in_tagged_words_are_named(
 
 
 def test_a_missing_path_and_a_broken_archive() -> None:
+    with pytest.raises(ValueError, match=r"path: no such file or folder: ~/x; write ~ out"):
+        source("~/x")
     with pytest.raises(ValueError, match="path: no such file or folder: nowhere"):
         source("nowhere")
     Path("a.csv.gz").write_bytes(b"no archive")
