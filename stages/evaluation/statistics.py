@@ -21,6 +21,8 @@ FINETUNING = "fine-tuning seeds only"
 SINGLE = "one trial"
 AGREEING = "all seeds agree"
 NO_SPREAD = 1e-12  # below the rounding of a difference of two scores
+POWER = 0.8  # the share of studies that would find an effect, with as many seeds as it needs
+MANY = 10_000  # seeds, beyond which nobody asks how many
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Interval:
     p_value: float | None  # of the value 0
     basis: str
     test: str
+    seeds_needed: int | None = None  # of a difference, for each side; see ``seeds_needed``
 
     @property
     def excludes_zero(self) -> bool:
@@ -81,7 +84,39 @@ def _interval(
         else stats.ttest_ind(*samples, equal_var=False)
     )
     low, high = result.confidence_interval(confidence)
-    return Interval(value, float(low), float(high), float(result.pvalue), basis, test)
+    return Interval(
+        value,
+        float(low),
+        float(high),
+        float(result.pvalue),
+        basis,
+        test,
+        seeds_needed(value, samples, confidence=confidence),
+    )
+
+
+def seeds_needed(value: float, samples: list[list[float]], *, confidence: float) -> int | None:
+    """How many seeds (of each of two samples) would find an effect of this size, with spreads as
+    here, in POWER of all studies: those with an interval of ``confidence`` that excludes zero.
+
+    From the noncentral t distribution (Cohen 1988, chapter 2). The spread is known from few seeds,
+    so the number is rough. None if it is more than MANY.
+    """
+    deviation = float(np.sqrt(np.mean([np.var(sample, ddof=1) for sample in samples])))
+    shift = abs(value) / deviation / len(samples) ** 0.5
+
+    def power(seeds: int) -> float:
+        df = len(samples) * (seeds - 1)
+        limit, noncentrality = stats.t.ppf((1 + confidence) / 2, df), shift * seeds**0.5
+        above = stats.nct.sf(limit, df, noncentrality)
+        return float(above + stats.nct.cdf(-limit, df, noncentrality))
+
+    # The normal distribution needs fewer; no shift is worth so many steps that MANY stops it.
+    normal = stats.norm.ppf((1 + confidence) / 2) + stats.norm.ppf(POWER)
+    if shift == 0 or (fewest := (normal / shift) ** 2) > MANY:
+        return None
+    numbers = range(max(int(fewest), 2), int(fewest) + 30)
+    return next((seeds for seeds in numbers if power(seeds) >= POWER), None)
 
 
 def per_pretrain_seed(values: Values) -> dict[int, float]:

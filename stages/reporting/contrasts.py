@@ -292,6 +292,14 @@ class Contrast:
         return verdict if corrected else "resolved alone, not after correction"
 
     @property
+    def shown(self) -> str:
+        """The verdict, and what it would take if there is none."""
+        if self.verdict != "not resolved":
+            return self.verdict
+        needed = self.effect.seeds_needed
+        return f"{self.verdict} ({needed} seeds would)" if needed else self.verdict
+
+    @property
     def seeds(self) -> str:
         """``5`` fine-tuning seeds, or ``3 x 5`` where there are several pretraining seeds."""
         return _both(seeds(self.a), seeds(self.b))
@@ -342,6 +350,7 @@ class Contrast:
             "seeds": self.seeds,
             "resolved": "yes" if self.resolved else "no",
             "verdict": self.verdict,
+            "seeds_needed": self.effect.seeds_needed if self.verdict == "not resolved" else None,
             **amounts,
             "confounds": "; ".join(self.confounds),
         }

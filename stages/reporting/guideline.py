@@ -6,7 +6,7 @@ Names stand in backticks, as in Markdown.
 from dataclasses import dataclass
 
 from stages.evaluation.metrics import POINTS, scale_of
-from stages.evaluation.statistics import AGREEING, FINETUNING, SINGLE
+from stages.evaluation.statistics import AGREEING, FINETUNING, POWER, SINGLE
 from stages.reporting.contrasts import Cell, Contrast, seeds
 from stages.reporting.results import Results
 
@@ -76,7 +76,7 @@ def _sentence(contrast: Contrast, leader: Cell) -> str:
         bounds = f" ({scale.signed(low)} to {scale.signed(high)})"
     value = effect.value if mine else -effect.value
     size = f"{scale.signed(value)} {scale.unit}".strip() + bounds
-    return f"`{names[0]}` against `{names[1]}`: {size}, {contrast.verdict}."
+    return f"`{names[0]}` against `{names[1]}`: {size}, {contrast.shown}."
 
 
 def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, list[str]]]:
@@ -134,6 +134,11 @@ def caveats(results: Results) -> list[str]:
             f"Of {len(tested)} contrasts, {resolved} intervals exclude zero (about "
             f"{alpha * len(tested):.0f} would if nothing differed); {stand} also stand after "
             "Holm's correction for their number; only these are called resolved without more words."
+        )
+    if any(c.effect.seeds_needed and not c.resolved for c in tested):
+        found.append(
+            "Beside what is not resolved stands how many seeds of each side would find an effect "
+            f"of the size that was seen, in {percent(POWER)} of studies; it is a rough number."
         )
     found.append(
         "All of it holds for these labelled samples and test sets: drawing others is not covered. "

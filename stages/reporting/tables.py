@@ -25,7 +25,7 @@ COSTS = [
 CONTRASTS = [
     *("axis", "task", "method", "label_budget", "run_a", "run_b", "level_a", "level_b"),
     *("mean_a", "mean_b", "effect", "low", "high", "p_value", "p_holm", "test", "basis", "seeds"),
-    *("resolved", "verdict"),
+    *("resolved", "verdict", "seeds_needed"),
     *(f"{amount}_{side}" for amount in AMOUNTS for side in "ab"),
     "confounds",
 ]

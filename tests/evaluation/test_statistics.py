@@ -8,11 +8,13 @@ from scipy import stats
 from stages.evaluation.statistics import (
     AGREEING,
     FINETUNING,
+    POWER,
     PRETRAINING,
     SINGLE,
     difference,
     holm,
     mean,
+    seeds_needed,
 )
 from stages.seeding import stream
 
@@ -149,6 +151,29 @@ def test_after_correction_a_study_without_effects_rarely_finds_any() -> None:
         ]
         found += min(holm([value for value in p if value is not None])) < 0.05
     assert found / (SIMULATIONS // 5) <= 0.09  # 5 % and two standard errors
+
+
+def test_as_many_seeds_as_the_tables_say() -> None:
+    """Of effects of 0.2, 0.5 and 0.8 standard deviations at 5 % and 80 % (Cohen 1988, tables 2.4.1
+    for two samples and 2.3.5 for one, by G*Power)."""
+    one, other = [-1.0, 0.0, 1.0], [0.0, 1.0, 2.0]  # of deviation 1 each
+    for effect, two_samples, paired in ((0.2, 394, 199), (0.5, 64, 34), (0.8, 26, 15)):
+        assert seeds_needed(effect, [one, other], confidence=0.95) == two_samples
+        assert seeds_needed(-effect, [one], confidence=0.95) == paired
+    assert seeds_needed(0.0, [one], confidence=0.95) is None
+    assert seeds_needed(1e-4, [one], confidence=0.95) is None
+    assert seeds_needed(5.0, [one], confidence=0.95) == 3
+    assert seeds_needed(0.8, [one], confidence=0.99) == 22
+
+
+def test_studies_of_so_many_seeds_find_the_effect_as_often_as_asked() -> None:
+    rng, found = stream(1, "power"), 0
+    needed = seeds_needed(0.9, [[-1.0, 0.0, 1.0], [0.0, 1.0, 2.0]], confidence=0.95)
+    assert needed is not None
+    for _ in range(SIMULATIONS):
+        a, b = ({1: dict(enumerate(rng.normal(m, 1, needed), at))} for m, at in ((0.9, 0), (0, 99)))
+        found += difference(a, b, confidence=0.95).excludes_zero
+    assert abs(found / SIMULATIONS - POWER) < 3 * (POWER * (1 - POWER) / SIMULATIONS) ** 0.5
 
 
 def test_holm_by_hand() -> None:

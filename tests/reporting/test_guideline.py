@@ -45,7 +45,7 @@ def test_every_sentence_repeats_a_contrast_and_its_verdict(results: Results) -> 
                     for sign in (1, -1)
                     if names[::sign] == (one, other)
                     and size == POINTS.signed(sign * contrast.effect.value)
-                    and text.endswith(f"{contrast.verdict}.")
+                    and text.endswith(f"{contrast.shown}.")
                 ]
                 assert matching, text
 
