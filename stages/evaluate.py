@@ -11,7 +11,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from stages.artifacts import read_json, read_jsonl, replacing, write_json
+from stages.artifacts import read_json, read_jsonl, replacing, write_json, write_jsonl
+from stages.evaluation.examples import examples, shown_trials
 from stages.evaluation.metrics import score
 from stages.evaluation.trials import (
     BaselinePrediction,
@@ -26,25 +27,28 @@ from stages.evaluation.trials import (
 )
 from stages.params import Params, entry
 from stages.process import run_stage
-from stages.text.labelled import answer
+from stages.text.labelled import KINDS, answer
 
 
 def main(params: Params, task: str) -> None:
     entry(params.tasks, task, where="tasks")
     about = read_json(Path("data/tasks", task, "examples", "task.json"))
+    rows = read_jsonl(Path("data/tasks", task, "examples", "test.jsonl"))
     labels = read_jsonl(Path("data/tasks", task, "test_labels.jsonl"))
     gold = {row["id"]: answer(row) for row in labels}
 
     discard_unlisted(Path("data/finetuned", task), params.pretrain)
     runs = [Path("data/finetuned", task, run) for run in params.pretrain]
     trials: list[Scored] = []
+    predictions: dict[str, Mapping[str, str]] = {}  # of the trials that examples show
     for folder in tqdm(
         [*runs, Path("data/baselines", task)], desc=f"evaluate {task}", disable=None
     ):
         kind = Prediction if folder in runs else BaselinePrediction
-        answers = _answers(folder, kind)
-        for trial in read(folder / "trials.csv", Trial):
-            key = (trial.run, trial.method, trial.label_budget, trial.finetune_seed)
+        answers, found = _answers(folder, kind), read(folder / "trials.csv", Trial)
+        predictions |= {run: answers[_key(trial)] for run, trial in shown_trials(found).items()}
+        for trial in found:
+            key = _key(trial)
             assert answers[key].keys() == gold.keys(), f"{folder}: one prediction per test row"
             pair = list(gold.values()), [answers[key][id] for id in gold]
             scored = Scored(
@@ -63,6 +67,13 @@ def main(params: Params, task: str) -> None:
         skipped = [each for run in runs for each in read(run / "skipped.csv", Skipped)]
         write(folder / "skipped.csv", Skipped, skipped)
         write_json(folder / "task.json", about)
+        is_own_answer = KINDS[about["task"]["name"]].is_own_answer  # then predictions are numbers
+        shown = [] if is_own_answer else examples(rows, gold, predictions)
+        write_jsonl(folder / "examples.jsonl", shown)
+
+
+def _key(trial: Trial) -> tuple[Any, ...]:
+    return trial.run, trial.method, trial.label_budget, trial.finetune_seed
 
 
 def _answers(folder: Path, kind: type[Prediction]) -> Mapping[tuple[Any, ...], dict[str, str]]:

@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from stages.artifacts import replacing, write_json
+from stages.artifacts import replacing, write_json, write_jsonl
 from stages.evaluation.trials import Cost, Epoch, Scored, Skipped, write
 from stages.params import Params
 from stages.seeding import stream
@@ -179,6 +179,7 @@ def write_study(
         write(root / "data/evaluated" / task / "history.csv", Epoch, curves)
         write(root / "data/evaluated" / task / "skipped.csv", Skipped, skipped)
         write_json(root / "data/evaluated" / task / "task.json", about(task))
+        write_jsonl(root / "data/evaluated" / task / "examples.jsonl", looked_at(task, params))
     for name in params.pretrain:
         path = root / "data/timings/pretrain" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -194,6 +195,17 @@ def write_study(
         for name, plan in plans(params).items():
             write_json(folder / f"{name}.json", asdict(plan))
     return params
+
+
+def looked_at(task: str, params: Params) -> list[dict[str, Any]]:
+    """As evaluate leaves them."""
+    runs = [*params.pretrain]
+    votes = [
+        {"prediction": "array", "right": True, "runs": runs[:1]},
+        {"prediction": "int <b>", "right": False, "runs": runs[1:]},
+    ]
+    row = {"id": f"{task} 1", "chosen": "any", "input": {"text": "a list & <i>more</i>"}}
+    return [row | {"answer": "array", "predictions": votes}]
 
 
 def about(task: str) -> dict[str, Any]:

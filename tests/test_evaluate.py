@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stages import evaluate
-from stages.artifacts import write_json, write_jsonl
+from stages.artifacts import read_jsonl, write_json, write_jsonl
 from stages.evaluation.trials import (
     BaselinePrediction,
     Epoch,
@@ -49,8 +49,11 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     raw = raw_params({name: RUNS[name] for name in RUN_NAMES})
     task = Path("data/tasks/tag")
     (task / "examples").mkdir(parents=True)
-    write_json(
-        task / "examples/task.json", {"metric": "entity_f1", "other_metric": "word_accuracy"}
+    metrics = {"metric": "entity_f1", "other_metric": "word_accuracy"}
+    write_json(task / "examples/task.json", {"task": {"name": "tagging"}} | metrics)
+    words = [[f"word{j}" for j, _ in enumerate(tags.split())] for tags in GOLD]
+    write_jsonl(
+        task / "examples/test.jsonl", [{"id": f"id{i}", "words": w} for i, w in enumerate(words)]
     )
     gold = [{"id": f"id{i}", "tags": tags.split()} for i, tags in enumerate(GOLD)]
     write_jsonl(task / "test_labels.jsonl", gold)
@@ -158,7 +161,10 @@ def test_what_was_left_out_is_said_of_all_runs(params: Params) -> None:
 def test_labels_that_look_like_missing_values_are_labels(params: Params) -> None:
     labels = ["None", "NA", "null", "", 'a "quoted", label']
     task = Path("data/tasks/tag")
-    write_json(task / "examples/task.json", {"metric": "accuracy", "other_metric": "macro_f1"})
+    metrics = {"metric": "accuracy", "other_metric": "macro_f1"}
+    write_json(task / "examples/task.json", {"task": {"name": "classification"}} | metrics)
+    texts = [{"id": f"id{i}", "text": label} for i, label in enumerate(labels)]
+    write_jsonl(task / "examples/test.jsonl", texts)
     rows = [{"id": f"id{i}", "label": label} for i, label in enumerate(labels)]
     write_jsonl(task / "test_labels.jsonl", rows)
     for run in RUN_NAMES:
@@ -170,6 +176,17 @@ def test_labels_that_look_like_missing_values_are_labels(params: Params) -> None
     write(predictions, BaselinePrediction, named)
     evaluate.main(params, "tag")
     assert {trial.value for trial in read(Path("data/evaluated/tag/trials.csv"), Scored)} == {1.0}
+
+
+def test_examples_show_what_each_run_and_baseline_says(params: Params) -> None:
+    evaluate.main(params, "tag")
+    found = read_jsonl(Path("data/evaluated/tag/examples.jsonl"))
+    assert [row["id"] for row in found] == ["id0", "id1", "id2"]
+    for row in found:
+        runs = [run for one in row["predictions"] for run in one["runs"]]
+        assert sorted(runs) == sorted([*RUN_NAMES, "window"])
+        right = {run for one in row["predictions"] if one["right"] for run in one["runs"]}
+        assert RUN_NAMES[0] in right  # which answers all as it should
 
 
 def test_scores_are_written_in_full(params: Params) -> None:

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from stages.artifacts import read_json
+from stages.artifacts import read_json, read_jsonl
 from stages.evaluation.trials import Cost, Epoch, Scored, Skipped, discard_unlisted, read
 from stages.params import Params
 from stages.reporting.contrasts import Cell, Contrast, Group, budget_order, cells, contrasts, groups
@@ -27,6 +27,7 @@ class Results:
     pretraining_costs: dict[str, dict[str, Any]]  # run -> wall_time_s, peak_memory_bytes, ...
     finetuning_costs: dict[tuple[str, str, str, str, int], Cost]  # see ``trial_key``
     tasks: dict[str, dict[str, Any]]  # what prepare_task found: num_examples, labels, ...
+    examples: dict[str, list[dict[str, Any]]]  # of each task; see ``evaluation.examples``
 
     @property
     def confidence(self) -> float:
@@ -96,7 +97,8 @@ def load(params: Params) -> Results:
             for cost in read(TIMINGS / "finetune" / task / f"{run}.csv", Cost):
                 finetuning[task, run, cost.method, cost.label_budget, cost.finetune_seed] = cost
     tasks = {task: _json(EVALUATED / task / "task.json") for task in params.tasks}
-    results = Results(params, trials, curves, pretraining, finetuning, tasks)
+    examples = {task: _examples(EVALUATED / task / "examples.jsonl") for task in params.tasks}
+    results = Results(params, trials, curves, pretraining, finetuning, tasks, examples)
     untimed = [t for t in trials if t.run in params.pretrain and trial_key(t) not in finetuning]
     if untimed:
         raise ValueError(f"{TIMINGS}: no cost of {_words(trial_key(untimed[0]))}; run `dvc repro`")
@@ -156,3 +158,9 @@ def _json(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise ValueError(f"{path}: missing; run `dvc repro`")
     return read_json(path)
+
+
+def _examples(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        raise ValueError(f"{path}: missing; run `dvc repro`")
+    return read_jsonl(path)

@@ -1,0 +1,87 @@
+"""What the models do, to look at: a few test rows, and what each run predicts for them."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from stages.evaluation.trials import Trial
+from stages.text.labelled import inputs_of
+
+ANY = 3  # of the first test rows, whose order is random
+DISPUTED = 5  # of those that runs agree on least
+
+
+def shown_trials(trials: Iterable[Trial]) -> dict[str, Trial]:
+    """One trial of each run and baseline: that of its most labels, of those its first method and
+    seed."""
+    found: dict[str, Trial] = {}
+    for trial in trials:
+        best = found.get(trial.run)
+        if best is None or _budget(trial) > _budget(best):
+            found[trial.run] = trial
+    return found
+
+
+def _budget(trial: Trial) -> float:
+    return float("inf") if trial.label_budget == "all" else float(trial.label_budget)
+
+
+def examples(
+    rows: Sequence[Mapping[str, Any]],
+    gold: Mapping[str, str],
+    predictions: Mapping[str, Mapping[str, str]],
+) -> list[dict[str, Any]]:
+    """The rows to look at; ``predictions`` are by run and then by the row's id.
+
+    The first rows stand for all; the others are those with the most even votes, of equals those
+    that come first.
+    """
+    votes = {row["id"]: Counter(one[row["id"]] for one in predictions.values()) for row in rows}
+    disputed = sorted(rows[ANY:], key=lambda row: sum(n * n for n in votes[row["id"]].values()))
+    disputed = [row for row in disputed[:DISPUTED] if len(votes[row["id"]]) > 1]
+    return [
+        {
+            "id": row["id"],
+            "chosen": chosen,
+            "input": {column: _text(value) for column, value in inputs_of(row).items()},
+            "answer": _shown(row, _first_right(gold[row["id"]], row)),
+            "predictions": [
+                {
+                    "prediction": _shown(row, prediction),
+                    "right": _is_right(gold[row["id"]], prediction, row),
+                    "runs": [
+                        run for run, one in predictions.items() if one[row["id"]] == prediction
+                    ],
+                }
+                for prediction, _ in votes[row["id"]].most_common()
+            ],
+        }
+        for chosen, some in (("any", rows[:ANY]), ("disputed", disputed))
+        for row in some
+    ]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else " ".join(value)
+
+
+def _right_answers(gold: str, row: Mapping[str, Any]) -> list[str]:
+    """Of a question there are several, or "" if it has none."""
+    return (json.loads(gold) or [""]) if "question" in row else [gold]
+
+
+def _first_right(gold: str, row: Mapping[str, Any]) -> str:
+    return _right_answers(gold, row)[0]
+
+
+def _is_right(gold: str, prediction: str, row: Mapping[str, Any]) -> bool:
+    return prediction in _right_answers(gold, row)
+
+
+def _shown(row: Mapping[str, Any], prediction: str) -> str:
+    """Tags stand behind their words, those outside of any left out."""
+    if "words" not in row:
+        return prediction
+    pairs = zip(row["words"], prediction.split(" "), strict=True)
+    return " ".join(f"{word}/{tag}" for word, tag in pairs if tag != "O")

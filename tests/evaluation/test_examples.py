@@ -1,0 +1,70 @@
+"""The rows to look at: some at random, and those that runs agree on least."""
+
+import json
+from typing import Any
+
+from stages.evaluation.examples import ANY, DISPUTED, examples, shown_trials
+from stages.evaluation.trials import Trial
+from tests.test_evaluate import TRIAL
+
+
+def trial(run: str, method: str, budget: str, seed: int) -> Trial:
+    key = {"run": run, "method": method, "label_budget": budget, "finetune_seed": seed}
+    fields: dict[str, Any] = TRIAL | key
+    return Trial(**fields)
+
+
+def test_of_each_run_the_first_trial_of_its_most_labels_is_shown() -> None:
+    trials = [
+        trial("a", "full", "200", 1),
+        trial("a", "full", "1000", 1),
+        trial("a", "full", "1000", 2),
+        trial("a", "lora", "1000", 1),
+        trial("b", "lora", "all", 1),
+        trial("b", "full", "200", 1),
+    ]
+    found = shown_trials(trials)
+    keys = {run: (t.method, t.label_budget, t.finetune_seed) for run, t in found.items()}
+    assert keys == {"a": ("full", "1000", 1), "b": ("lora", "all", 1)}
+
+
+def rows_of(number: int) -> list[dict[str, Any]]:
+    return [{"id": str(i), "text": f"text {i}"} for i in range(number)]
+
+
+def test_first_rows_stand_for_all_and_the_disputed_are_those_with_the_most_even_votes() -> None:
+    rows = rows_of(20)
+    gold = {row["id"]: "x" for row in rows}
+    agreed = dict.fromkeys(gold, "x")
+    runs = {name: dict(agreed) for name in "abcd"}
+    runs["a"]["15"] = "y"  # one of four
+    runs["a"]["9"] = runs["b"]["9"] = "y"  # two of four
+    runs["a"]["12"], runs["b"]["12"] = "y", "z"  # three opinions
+    found = examples(rows, gold, runs)
+    assert [row["id"] for row in found] == ["0", "1", "2", "12", "9", "15"]
+    assert [row["chosen"] for row in found] == ["any"] * ANY + ["disputed"] * 3
+    assert found[0]["predictions"] == [{"prediction": "x", "right": True, "runs": [*"abcd"]}]
+    votes = {one["prediction"]: (one["right"], one["runs"]) for one in found[3]["predictions"]}
+    assert votes == {"x": (True, ["c", "d"]), "y": (False, ["a"]), "z": (False, ["b"])}
+    assert found[0]["input"] == {"text": "text 0"} and found[0]["answer"] == "x"
+    other = {"a": dict(agreed), "b": dict.fromkeys(gold, "y")}
+    assert len(examples(rows, gold, other)) == ANY + DISPUTED
+
+
+def test_tags_stand_behind_their_words_and_any_right_answer_is_right() -> None:
+    tagged = [{"id": "1", "words": ["call", "int", "now"]}]
+    (found,) = examples(
+        tagged, {"1": "O B-CODE O"}, {"a": {"1": "O B-CODE O"}, "b": {"1": "O O O"}}
+    )
+    assert found["answer"] == "int/B-CODE" and found["input"] == {"words": "call int now"}
+    assert [(one["prediction"], one["right"]) for one in found["predictions"]] == [
+        ("int/B-CODE", True),
+        ("", False),
+    ]
+    question = [{"id": "1", "question": "Who?", "context": "Ada Lovelace did."}]
+    gold = {"1": json.dumps(["Ada", "Ada Lovelace"])}
+    (found,) = examples(question, gold, {"a": {"1": "Ada Lovelace"}, "b": {"1": "did"}})
+    assert found["answer"] == "Ada"
+    assert [one["right"] for one in found["predictions"]] == [True, False]
+    (found,) = examples(question, {"1": "[]"}, {"a": {"1": ""}})
+    assert found["answer"] == "" and found["predictions"][0]["right"]
