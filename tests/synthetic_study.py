@@ -229,7 +229,7 @@ def _trial(
     value = 0.5 + EFFECTS.get(name, 0.0) + more_labels + rng.normal(0, 0.015)
     value -= 0.05 if method == "linear_probe" else 0.0
     d_model = entry.model.get("d_model", 192)
-    num_params = {192: 2_563_072, 96: 812_544}[d_model]
+    num_params = {192: 2_563_072, 96: 812_544, 48: 288_000}[d_model]
     num_params += 1_000 if entry.model["name"] == "decoder" else 0
     settings = params.finetune.methods[method].training
     return Scored(

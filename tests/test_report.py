@@ -79,6 +79,7 @@ def test_one_picture_stands_alone_and_the_others_in_a_folder(reported: Path) -> 
     assert sorted(path.name for path in pictures.iterdir()) == ["comparison.svg", "more"]
     more = {path.name for path in (pictures / "more").iterdir()}
     assert {"comparison.png", "scores_type_200.svg", "curves_type_full_200.png"} <= more
+    assert {"ranks.svg", "cost_type_200.png", "parameters_type_200.svg"} <= more
 
 
 def test_metrics_are_nothing_but_numbers(reported: Path) -> None:
@@ -105,7 +106,7 @@ def test_another_process_writes_the_same_bytes(reported: Path, tmp_path: Path) -
     written = {path.relative_to(reported) for path in reported.rglob("*") if path.is_file()}
     again = tmp_path / "reports"
     assert {path.relative_to(again) for path in again.rglob("*") if path.is_file()} == written
-    assert len(written) == 7 + 2 * 3 + 1  # one picture has its PNG in the other folder
+    assert len(written) == 7 + 2 * 6 + 1  # one picture has its PNG in the other folder
     for path in written:
         assert (again / path).read_bytes() == (reported / path).read_bytes(), path
 
@@ -270,8 +271,13 @@ def test_what_nobody_knows_of_public_checkpoints_is_said_to_be_unknown(
     page, markdown = (Path("reports", n).read_text() for n in ("index.html", "comparison.md"))
     assert "unknown" in page and "google-bert/bert-base-uncased" in markdown
     assert "## Checkpoint" in markdown
-    curves = [draw() for name, draw in figures.pictures(load(params)).items() if "curve" in name]
+    pictures = figures.pictures(load(params))
+    curves = [draw() for name, draw in pictures.items() if "curve" in name]
     assert curves and "google-bert" not in str(curves)  # beside it no run is from scratch
+    costs = [draw()["datasets"]["marks"] for name, draw in pictures.items() if "cost" in name]
+    assert costs and not {"bert", "gpt2"} & {row["run"] for rows in costs for row in rows}
+    left_out = "Left out, as nobody knows what their pretraining took: <code>bert</code>, "
+    assert f"{left_out}<code>gpt2</code>." in page
     test_no_file_has_a_nan(Path("reports"))
 
 

@@ -1,45 +1,48 @@
-"""The pictures: one look for all, drawn offline.
-
-Colour is the architecture (Okabe and Ito's palette, which survives colour blindness), grey is a
-classical baseline; a hollow mark or a dotted line is from scratch; shape is the method. Scores that
-are shares are in points, 0 to 100.
-"""
+"""The pictures of the report, drawn offline."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import altair as alt
 import vl_convert
 
 from stages.artifacts import replacing
 from stages.evaluation.metrics import POINTS, scale_of
+from stages.reporting import ranks, trade_offs
 from stages.reporting.contrasts import Group
 from stages.reporting.guideline import percent
+from stages.reporting.look import (
+    BASELINE,
+    CLASSICAL,
+    DASHES,
+    DOTTED,
+    MUTED,
+    ROW,
+    Panel,
+    Row,
+    Spec,
+    architecture_colour,
+    colours,
+    mark,
+    method_shape,
+    row_names,
+    styled,
+    unit_of,
+)
 from stages.reporting.results import Results
 
-INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#e4e7eb", "#ffffff"
-BASELINE = "#7a828c"
-PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
-SHAPES = ["circle", "diamond", "triangle-up", "square", "cross", "triangle-down"]
-DASHES = [[1, 0], [7, 3], [4, 2], [10, 3, 2, 3]]
-DOTTED = [1.5, 3]
-ROW = 26  # pixels
-# Liberation Sans, which the renderer brings along, is as wide as Arial: what is measured here fits.
-FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
-CLASSICAL = "classical"
-Panel = alt.LayerChart | alt.FacetChart
-Row = dict[str, Any]
-Spec = dict[str, Any]  # of Vega-Lite
 Picture = Callable[[], Spec]
 
 
 def pictures(results: Results) -> dict[str, Picture]:
     """Every picture of the report, by the name of its file; ``draw`` draws one."""
-    found: dict[str, Picture] = {"comparison": partial(comparison, results)}
+    found: dict[str, Picture] = {
+        "comparison": partial(comparison, results),
+        "ranks": partial(ranks.ranks, results),
+    }
     trained = {epoch.method for epoch in results.curves}  # the others have no curves
     for task, budget in product(results.params.tasks, results.label_budgets):
         found[f"scores_{task}_{budget}"] = partial(scores, results, task, budget)
@@ -47,12 +50,13 @@ def pictures(results: Results) -> dict[str, Picture]:
             if _from_scratch(results, task, method, budget):
                 name = f"curves_{task}_{method}_{budget}"
                 found[name] = partial(curves, results, task, method, budget)
+        found |= trade_offs.pictures(results, task, budget)
     return found
 
 
 def comparison(results: Results) -> Spec:
     """Every run and baseline on every task (columns) with every label budget (rows)."""
-    names = _names(results)
+    names = row_names(results)
     data: dict[str, list[Row]] = {}
     rows = []
     for budget in results.label_budgets:
@@ -67,18 +71,18 @@ def comparison(results: Results) -> Spec:
         "dotted lines: classical baselines"
     )
     title = alt.Title(note, fontSize=12, fontWeight="normal", color=MUTED, offset=14)
-    return _styled(alt.vconcat(*rows, spacing=24, title=title), data)
+    return styled(alt.vconcat(*rows, spacing=24, title=title), data)
 
 
 def scores(results: Results, task: str, label_budget: str) -> Spec:
     """One panel of ``comparison``, on its own: only what was tried on this task."""
     names = [
         name
-        for name in _names(results)
+        for name in row_names(results)
         if any(results.cell(name, task, method, label_budget) for method in results.methods)
     ]
     panel = _dots(results, alt.NamedData("means"), task, label_budget, names, labelled=True)
-    return _styled(panel, {"means": _means(results, task, label_budget, names)})
+    return styled(panel, {"means": _means(results, task, label_budget, names)})
 
 
 def curves(results: Results, task: str, method: str, label_budget: str) -> Spec:
@@ -113,7 +117,7 @@ def curves(results: Results, task: str, method: str, label_budget: str) -> Spec:
             for values in [[v for run in group.runs for v in points.get((run, epoch), [])]]
         ]
         panels.append(_curves(results, alt.NamedData(scratch.name), task, scratch))
-    return _styled(alt.hconcat(*panels, spacing=18).resolve_scale(y="shared"), data)
+    return styled(alt.hconcat(*panels, spacing=18).resolve_scale(y="shared"), data)
 
 
 def _from_scratch(results: Results, task: str, method: str, label_budget: str) -> list[Group]:
@@ -134,7 +138,7 @@ def _curves(results: Results, data: alt.NamedData, task: str, scratch: Group) ->
         x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, format="d")),
         detail="group:N",
     )
-    title = f"{results.metrics[task]} on validation, {_unit(results.metrics[task])}"
+    title = f"{results.metrics[task]} on validation, {unit_of(results.metrics[task])}"
     y = alt.Y("mean:Q", title=title, scale=alt.Scale(zero=False))
     band = base.mark_area(opacity=0.1, color=colour).encode(y="low:Q", y2="high:Q")
     line = base.mark_line(color=colour, strokeWidth=2).encode(
@@ -152,26 +156,19 @@ def _curves(results: Results, data: alt.NamedData, task: str, scratch: Group) ->
 
 def _means(results: Results, task: str, label_budget: str, names: Sequence[str]) -> list[Row]:
     """What ``_dots`` draws."""
-    groups = {group.name: group for group in results.groups}
-    palette, scale = colours(results), scale_of(results.metrics[task])
+    scale = scale_of(results.metrics[task])
     rows: list[Row] = []
     for name in names:
-        group = groups.get(name)
-        for i, method in enumerate(results.methods if group else [CLASSICAL]):
+        methods = [CLASSICAL] if name in results.baselines else results.methods
+        for i, method in enumerate(methods):
             if cell := results.cell(name, task, method, label_budget):
                 low, high = (
                     cell.mean.value if v is None else v for v in (cell.mean.low, cell.mean.high)
                 )
-                architecture = group.architecture if group else CLASSICAL
-                hollow = group is not None and not group.pretrained
                 rows.append(
                     {
-                        "run": name,
-                        "method": method,
-                        "slot": _slot(i, len(results.methods)) if group else 0.0,
-                        "architecture": architecture,
-                        "fill": PAPER if hollow else palette[architecture],
-                        "score": scale.factor * cell.mean.value,
+                        **mark(results, cell),
+                        "slot": _slot(i, len(methods)),
                         "low": scale.factor * max(low, 0),
                         "high": scale.factor * (min(high, 1) if scale == POINTS else high),
                     }
@@ -188,8 +185,6 @@ def _dots(
     *,
     labelled: bool,
 ) -> Panel:
-    palette = colours(results)
-    shapes = [SHAPES[i % len(SHAPES)] for i in range(len(results.methods))]
     base = alt.Chart(data).encode(
         y=alt.Y(
             "run:N",
@@ -200,29 +195,17 @@ def _dots(
         yOffset=alt.YOffset(
             "slot:Q", scale=alt.Scale(domain=[-1, 1], range=[ROW / 2 - 10, ROW / 2 + 10])
         ),
-        color=alt.Color(
-            "architecture:N",
-            title=None,
-            scale=alt.Scale(domain=list(palette), range=list(palette.values())),
-            legend=alt.Legend(symbolType="stroke", symbolStrokeWidth=5, symbolSize=120),
-        ),
+        color=architecture_colour(results),
     )
     x = alt.X(
         "low:Q",
-        title=f"{results.metrics[task]}, {_unit(results.metrics[task])}",
+        title=f"{results.metrics[task]}, {unit_of(results.metrics[task])}",
         scale=alt.Scale(zero=False, padding=6),
     )
     whiskers = base.mark_rule(strokeWidth=1.75).encode(x=x, x2="high:Q")
     marks = base.mark_point(size=52, strokeWidth=1.75, opacity=1).encode(
         x="score:Q",
-        shape=alt.Shape(
-            "method:N",
-            title=None,
-            scale=alt.Scale(domain=[*results.methods, CLASSICAL], range=[*shapes, "square"]),
-            legend=alt.Legend(
-                values=results.methods, symbolStrokeColor=MUTED, symbolFillColor=PAPER
-            ),
-        ),
+        shape=method_shape(results, shown=results.methods),
         fill=alt.Fill("fill:N", scale=None, legend=None),
     )
     lines = (
@@ -236,50 +219,15 @@ def _dots(
     )
 
 
-def _unit(metric: str) -> str:
-    return "lower is better" if scale_of(metric).lower_is_better else scale_of(metric).unit
-
-
 def _slot(i: int, num: int) -> float:
     """Where the i-th of several marks stands in its row: around 0, within -1 to 1."""
     return (i - (num - 1) / 2) / max(num, 2)
-
-
-def colours(results: Results) -> dict[str, str]:
-    """The colour of each architecture, and of the baselines."""
-    architectures = dict.fromkeys(group.architecture for group in results.groups)
-    palette = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(architectures)}
-    return palette | ({CLASSICAL: BASELINE} if results.baselines else {})
-
-
-def _names(results: Results) -> list[str]:
-    """The rows of every picture and table of scores."""
-    return [*(group.name for group in results.groups), *results.baselines]
 
 
 def _size(group: Group) -> str:
     model = group.entry.model
     known = [f"{key}={model[key]}" for key in ("num_layers", "d_model") if key in model]
     return ", ".join(known) or group.name
-
-
-def _styled(chart: Any, data: dict[str, list[Row]]) -> Spec:
-    """The one look; Altair copies a chart at each step, so the data joins at the end."""
-    text = {"labelColor": MUTED, "titleColor": MUTED, "labelFontSize": 12, "titleFontSize": 12}
-    plain = {"domain": False, "tickColor": GRID, "gridColor": GRID, "titleFontWeight": "normal"}
-    config = {
-        "font": FONT,
-        "background": PAPER,
-        "padding": 8,
-        "view": {"stroke": None},
-        "axis": text | plain,
-        "axisY": {"labelColor": INK},
-        "title": {"color": INK, "fontSize": 14, "anchor": "start", "offset": 10},
-        "legend": text
-        | {"orient": "top", "titleFontWeight": "normal", "titleOrient": "left"}
-        | {"symbolStrokeWidth": 2},
-    }
-    return chart.to_dict() | {"config": config, "datasets": data}
 
 
 def draw(picture: Picture, *, svg: Path, png: Path) -> str:

@@ -1,8 +1,9 @@
 """The report to read: one self-contained HTML page, and the same in Markdown."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from stages.evaluation.metrics import scale_of
-from stages.reporting import figures, guideline, tables
+from stages.reporting import guideline, look, tables
 from stages.reporting.contrasts import AXES, Axis, Contrast
 from stages.reporting.results import Results
+from stages.reporting.trade_offs import unpriced
 
 INTRODUCTIONS: dict[Axis, str] = {
     "architecture": "Architectures, each with the objective it is pretrained with, at the "
@@ -29,6 +31,21 @@ INTRODUCTIONS: dict[Axis, str] = {
     "method": "The same checkpoint, fine-tuned in another way.",
     "label budget": "The same checkpoint, fine-tuned on more and on fewer labels.",
 }
+
+
+COST = (
+    "The mean of each run and method against what a trial took: pretraining, with all that the run "
+    "came from, and fine-tuning, at all learning rates that were tried. The line is the front: "
+    "nothing does better for as few FLOPs; its corners are numbered, the cheapest first. Dotted: "
+    "the best classical baseline."
+)
+PARAMETERS = (
+    "Each pretrained run by its best method of those that train most of its weights, or else by "
+    "its best. Numbered are those that no run of as many parameters or fewer beats. A curve, where "
+    "an architecture has three sizes with one objective, training set and tokenizer, is the power "
+    "law through them. Its band is the {} interval over seeds if there is such a law: marks beside "
+    "the band speak against one, and no other sizes are claimed."
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +73,13 @@ class Section:
     introduction: str
     parts: list[Part]
     reach: float  # the farthest end of an interval from zero: the scale of its drawings
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    heading: str
+    caption: str
+    pictures: dict[str, str]  # name -> what to call it for who cannot see it
 
 
 def sections(results: Results) -> list[Section]:
@@ -97,6 +121,34 @@ def _reach(contrasts: Sequence[Contrast]) -> float:
     return max(*ends, 0.01)
 
 
+def trade_offs(results: Results, drawn: Collection[str]) -> list[TradeOff]:
+    """The pictures of score against cost and size, if there are any."""
+    parameters = PARAMETERS.format(guideline.percent(results.confidence))
+    found = []
+    for kind, heading, caption in (
+        ("cost", "Score against training cost", " ".join([COST, *_left_out(results)])),
+        ("parameters", "Score against size", parameters),
+    ):
+        pictures = {
+            f"{kind}_{task}_{budget}": f"{heading}, on {task} with {budget} labels"
+            for task, budget in product(results.params.tasks, results.label_budgets)
+            if f"{kind}_{task}_{budget}" in drawn
+        }
+        found += [TradeOff(heading, caption, pictures)] if pictures else []
+    return found
+
+
+def _left_out(results: Results) -> Iterable[str]:
+    """Who has no place in the pictures of cost, and why."""
+    unknown, untrained = unpriced(results)
+    if unknown:
+        names = ", ".join(f"`{name}`" for name in unknown)
+        yield f"Left out, as nobody knows what their pretraining took: {names}."
+    if untrained:
+        names = ", ".join(f"`{run}` with `{method}`" for run, method in untrained)
+        yield f"Left out, as nothing was trained: {names}."
+
+
 def context(results: Results) -> dict[str, Any]:
     """What both templates show."""
     return {
@@ -129,10 +181,11 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         context(results),
         costs=tables.cost_rows(results),
         trials=tables.trials(results),
+        trade_offs=trade_offs(results, drawn),
         drawn=drawn,
         svg=lambda name, label: _inline(drawn[name], name, label),
         forest=forest,
-        palette={"ink": figures.INK, "muted": figures.MUTED, "grid": figures.GRID},
+        palette={"ink": look.INK, "muted": look.MUTED, "grid": look.GRID},
     )
 
 

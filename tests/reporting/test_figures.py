@@ -2,7 +2,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from stages.reporting import figures
+from stages.reporting import figures, look
 from stages.reporting.results import Results
 from tests.synthetic_study import METRICS, RUNS, raw_params
 
@@ -42,16 +42,16 @@ def test_a_mark_for_each_cell_and_a_hollow_one_from_scratch(
         for method in re.findall(r"method: (\w+)", label)
     }
     assert len(points) == 7 * 2 + 2
-    assert {run for (run, _), fill in points.items() if fill == figures.PAPER} == {
+    assert {run for (run, _), fill in points.items() if fill == look.PAPER} == {
         "encoder_scratch",
         "decoder_scratch",
     }
 
 
 def test_an_architecture_has_one_colour_and_baselines_are_grey(results: Results) -> None:
-    colours = figures.colours(results)
+    colours = look.colours(results)
     assert list(colours) == ["encoder", "decoder", "classical"]
-    assert len(set(colours.values())) == 3 and colours["classical"] == figures.BASELINE
+    assert len(set(colours.values())) == 3 and colours["classical"] == look.BASELINE
 
 
 def test_a_study_without_scratch_runs_has_no_curves_beside_them(results: Results) -> None:
