@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PACKAGES = .venv/bin/python -m pip install --quiet --no-compile --no-input --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help repro test ui lock clean setup
+.PHONY: help plan repro test ui lock clean setup
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
@@ -20,6 +20,9 @@ help: ## show this list
 repro: setup ## run the study of params.yaml, what changed of it, and show the comparison
 	@dvc repro
 	@python -m stages.commands.summary
+
+plan: setup ## what make repro would run and what that costs, before anything runs
+	@python -m stages.commands.plan
 
 test: setup ## lint, types, layers (.pre-commit-config.yaml) and tests with coverage
 	@pre-commit run --all-files
