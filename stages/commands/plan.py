@@ -148,9 +148,9 @@ def _is_unknown(cost: Pretraining | Finetuning) -> bool:
 
 def show(plan: Plan, console: Console) -> None:
     console.print(_pretraining_table(plan))
-    if plan.stages:
-        if any(cost.pending for cost in plan.finetune):
-            console.print(_finetuning_table(plan))
+    if any(cost.pending for cost in plan.finetune):
+        console.print(_finetuning_table(plan))
+    if any(cost.pending for cost in (*plan.pretrain, *plan.finetune)):
         console.print(_totals_table(plan))
     for line in notes(plan):
         console.print(line, highlight=False, soft_wrap=False)
@@ -242,6 +242,8 @@ def notes(plan: Plan) -> Iterator[str]:
         return
     yield f"{_stages(plan.stages)} would run, at most."
     waiting = [cost for cost in (*plan.pretrain, *plan.finetune) if cost.pending]
+    if not waiting:
+        return
     sources = Counter(cost.speed_from for cost in waiting if cost.speed_from)
     if sources:
         listed = ", ".join(f"{source} ({n})" for source, n in sources.most_common())

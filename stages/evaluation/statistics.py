@@ -22,7 +22,7 @@ SINGLE = "one trial"
 AGREEING = "all seeds agree"
 NO_SPREAD = 1e-12  # below the rounding of a difference of two scores
 POWER = 0.8  # the share of studies that would find an effect, with as many seeds as it needs
-MANY = 10_000  # seeds, beyond which nobody asks how many
+MANY = 1_000  # seeds, beyond which nobody asks how many
 
 
 @dataclass(frozen=True)
