@@ -10,6 +10,7 @@ from stages.adaptation.fit import misfit
 from stages.artifacts import replacing, write_json
 from stages.code import hashes
 from stages.components import build, check, component_class, names, unknown
+from stages.evaluation.trials import discard_unlisted
 from stages.methods._method import Method
 from stages.models._backbone import Backbone
 from stages.params import HUB, NONE, Params, Run
@@ -36,6 +37,10 @@ def main(params: Params) -> None:
         folder.mkdir()
         for key in (*params.tokenizers, NONE):
             (folder / key).write_text("nothing\n")
+    # A corpus that is made of tasks depends on all that lie there: what is listed no more goes, so
+    # that it does not run again where that never was.
+    if any(_name(corpus.source) == TASKS for corpus in params.corpora.values()):
+        discard_unlisted(DATA / "tasks", params.tasks)
     # A run depends on its own plan, so that it runs anew when the reference changes what it means.
     with replacing(DATA / "plans") as folder:
         folder.mkdir()

@@ -354,6 +354,23 @@ def test_tasks_that_are_a_corpus_are_those_of_the_study_and_have_answers_to_writ
     )
 
 
+def test_tasks_that_are_listed_no_more_go_where_a_corpus_is_made_of_tasks(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "requirements.lock").write_text("")
+    params = load(ROOT / "studies" / "smoke.yaml")
+    for name in ("tag", "old"):
+        Path("data/tasks", name).mkdir(parents=True)
+    check_params.main(params)
+    assert Path("data/tasks/old").exists()
+    (corpus,) = params.corpora.values()
+    source = {"name": "tasks", "path": "data/tasks", "tasks": ["tag"]}
+    mixture = {"mix": corpus.model_copy(update={"source": source})}
+    check_params.main(params.model_copy(update={"corpora": params.corpora | mixture}))
+    assert not Path("data/tasks/old").exists() and Path("data/tasks/tag").exists()
+
+
 def test_a_task_without_a_head_needs_a_model_and_methods_that_need_none() -> None:
     params = load(ROOT / "studies" / "smoke.yaml")
     text = params.tasks["section"].model_copy(update={"task": {"name": "language_modelling"}})

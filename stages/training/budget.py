@@ -18,7 +18,7 @@ from stages.models._heads import Headed
 from stages.params import Params, Run
 from stages.seeding import stream
 from stages.text.packing import Row
-from stages.text.tokenizer import Tokenizer, Vocabulary
+from stages.text.tokenizer import BOS_ID, Tokenizer, Vocabulary
 from stages.training.accounts import num_params
 
 
@@ -82,17 +82,20 @@ def _step_tokens(params: Params, run: Run) -> int:
 
 
 def step_flops(params: Params, run: Run) -> int:
-    """Operations of one step on rows that hold one document each."""
+    """Operations of one step on rows that hold one document each, of sentences of 16 tokens. What
+    ``multi_task`` will read and write is not known as yet: here it reads the first of them."""
     training = run.training
     tokens = stream(0, "budget", 0).permutation(np.arange(training.max_tokens) % 64 + 5)
+    tokens[0] = BOS_ID
     documents = np.ones(training.max_tokens, dtype=np.int64)
     begins = np.arange(training.max_tokens) % 16 == 0
     row = Row(tokens, documents, Row(tokens, documents), starts_sentence=begins)
     rngs = [stream(0, "budget", i) for i in range(training.batch_rows)]
     vocabulary = AnyWords(params.tokenizers[run.tokenizer].vocab_size)
     objective = build("objectives", run.objective, vocabulary, training.max_tokens, where="")
-    batch = objective.collate([row] * training.batch_rows, rngs=rngs)
     backbone = _outline(params, run)
+    objective.architecture = backbone.architecture
+    batch = objective.collate([row] * training.batch_rows, rngs=rngs)
     with torch.device("meta"):
         if objective.has_teacher:
             objective.learn_from(_outline(params, params.pretrain[run.parent]), backbone)

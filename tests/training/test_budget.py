@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from stages.components import build
 from stages.params import Params, read_yaml
+from stages.text.batch import Batch
 from stages.text.tokenizer import Vocabulary
 from stages.training.budget import plans, step_flops
 from tests.small import with_encoder_decoder
@@ -53,6 +55,27 @@ def test_a_step_of_a_student_has_a_forward_pass_of_its_teacher_besides() -> None
     )
     besides = step_flops(params, student) - step_flops(params, alone)
     assert 3 * besides == step_flops(params, teacher)
+
+
+def test_tasks_at_once_are_counted_as_the_architecture_has_them() -> None:
+    """Rows of 64 tokens, 16 of which are read: an encoder-decoder has both in its halves, a decoder
+    one behind the other. Each adds an <eos> to what is read."""
+    params = study("none")
+    for key, length in (("encoder_decoder_span", 17), ("decoder_causal", 64)):
+        run = params.pretrain[key].model_copy(update={"objective": {"name": "multi_task"}})
+        rows = run.training.batch_rows
+        model = build("models", run.model, Vocabulary(2048).vocab_size, where="model")
+        ids = torch.zeros(rows, length, dtype=torch.int64)
+        written = torch.zeros(rows, 48, dtype=torch.int64)
+        batch = Batch(
+            input_ids=ids,
+            document_ids=ids + 1,
+            decoder_input_ids=written if length == 17 else None,
+            decoder_document_ids=written + 1 if length == 17 else None,
+            num_targets={},
+        )
+        expected = model.flops(batch) + model.unembed_flops(rows * 48)
+        assert step_flops(params, run) == 3 * expected
 
 
 def test_parameters_of_both_halves_are_those_of_one_encoder() -> None:
