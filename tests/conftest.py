@@ -4,15 +4,22 @@ Tests run side by side, a process for each core: more threads would only wait fo
 """
 
 import os
+from collections.abc import Iterator
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
 
+import hypothesis  # noqa: E402
 import pytest  # noqa: E402
+import torch  # noqa: E402
 from jaxtyping import install_import_hook  # noqa: E402
 
 from tests import checker  # noqa: E402
 
 install_import_hook("stages", f"{checker.__name__}.checked")
+
+# How long an example takes is the machine's affair.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 # Files of over 20 s each.
 SLOWEST = (
@@ -20,6 +27,7 @@ SLOWEST = (
     "test_systems",
     "test_training_stages",
     "test_interruption",
+    "test_matrix",
     "test_methods",
     "test_loop",
     "test_report",
@@ -31,3 +39,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The slowest files start first, so that none keeps one process busy after the others' end."""
     place = {name: number for number, name in enumerate(SLOWEST)}
     items.sort(key=lambda item: place.get(item.path.stem, len(place)))
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Of models so small two threads wait for each other for longer than they work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

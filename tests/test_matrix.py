@@ -16,17 +16,11 @@ from stages.tasks._task import Task
 from stages.tasks._text_to_text import TextToText
 from stages.tasks._writing import Writing
 from stages.text.text_to_text import label_words
-from tests.methods.test_methods import check_fit, grown, method_of
+from tests.methods.test_methods import ROWS, check_fit, grown, method_of
 from tests.small import small_model, small_tokenizer
 
-TEXTS = [
-    ("the class statement", "a", "O B O"),
-    ("a function call", "b", "O O B"),
-    ("this class has a method", "a", "O B O O O"),
-    ("call the function", "b", "B O O"),
-    ("classes have classes", "a", "O O O"),
-    ("functions call functions", "b", "O B O"),
-]
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 LABELS = {"classification": ["a", "b"], "tagging": ["B", "O"]}
 SETTINGS = {
     "seq2seq": {"max_target_tokens": 12},
@@ -46,24 +40,16 @@ def name_of(cell: Cell) -> str:
     return "-".join((cell.task.replace(AS_TEXT, "_as_text"), cell.architecture, cell.method))
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def rows_of(kind: str) -> Iterator[dict[str, Any]]:
-    for i, (text, label, tags) in enumerate(TEXTS):
-        words = text.split()
+    for row in ROWS:
+        text, words = row["text"], row["words"]
         answers = [{"text": words[1], "answer_start": len(words[0]) + 1}]
-        yield {"id": str(i)} | {
-            "classification": {"text": text, "label": label},
+        yield {"id": row["id"]} | {
+            "classification": {"text": text, "label": row["label"]},
             "language_modelling": {"text": text},
             "seq2seq": {"text": text, "target": " ".join(reversed(words))},
             "span_qa": {"question": words[0], "context": text, "answers": answers},
-            "tagging": {"words": words, "tags": tags.split()},
+            "tagging": {"words": words, "tags": row["tags"]},
         }[kind]
 
 

@@ -1,7 +1,6 @@
 """Writing text: with a cache as without one, greedily as by the best beam, as transformers does."""
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,21 +24,14 @@ from tests.models.test_hub import published
 from tests.small import DIMENSIONS, small_model
 from tests.small_hub import checkpoint
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 WRITERS = ("decoder", "encoder_decoder")
 POSITIONS = ("rotary", "learned", "sinusoidal", "relative", "none")
 LENGTHS = (9, 4, 1, 7)
 
 
 VOCAB_SIZE = 16  # so few tokens that <eos> is not rare
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Of models so small two threads wait for each other for longer than they work."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def model_of(

@@ -1,6 +1,5 @@
 """Sequence to sequence: what is taught, what is written, and that small models learn to."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -23,6 +22,8 @@ from stages.training.optimizer import AdamW
 from tests.models.test_hub import published, tokenizer_of
 from tests.small import headless, small_model, small_tokenizer
 from tests.small_hub import checkpoint
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 WRITERS = ("decoder", "encoder_decoder")
 WORDS = [
@@ -70,15 +71,6 @@ def fit(model: Headed, of: Seq2Seq, rows: list[dict[str, str]], *, steps: int, l
 def predictions(model: Headed, of: Seq2Seq, rows: list[dict[str, str]]) -> list[str]:
     examples = of.encode(hidden(rows))
     return of.predict(model, of.collate(examples, rngs=[]), examples)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Of models so small two threads wait for each other for longer than they work."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 # What is taught

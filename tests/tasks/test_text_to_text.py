@@ -20,6 +20,8 @@ from tests.models.test_hub import tokenizer_of
 from tests.small import headless, small_model, small_tokenizer
 from tests.small_hub import checkpoint
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 WRITERS = ("decoder", "encoder_decoder")
 WORDS = ["class", "value", "return", "import"]
 ANSWERS = dict(zip(WORDS, WORDS[1:] + WORDS[:1], strict=True))
@@ -69,14 +71,6 @@ def rows_of(name: str, number: int, *, seed: int) -> list[dict[str, Any]]:
 
 
 LABELS = {"classification": ["none", "some_class"], "tagging": ["B-X", "O"], "span_qa": []}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_a_row_and_its_answer_stand_between_their_marks() -> None:
