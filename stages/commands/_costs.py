@@ -159,8 +159,11 @@ def _pretraining(params: Params, key: str, run: Run) -> Pretraining:
 
 
 def objective_of(params: Params, run: Run) -> Objective:
+    """As it is for the run's architecture."""
     vocabulary = AnyWords(params.tokenizers[run.tokenizer].vocab_size)
-    return build("objectives", run.objective, vocabulary, run.training.max_tokens, where="")
+    found = build("objectives", run.objective, vocabulary, run.training.max_tokens, where="")
+    found.architecture = component_class("models", run.model["name"], where="").architecture  # type: ignore[attr-defined]
+    return found
 
 
 def random_batch(

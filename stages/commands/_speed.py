@@ -188,7 +188,6 @@ class Calibration:
         params, training = self.params, self.run.training
         objective = _objective(params, self.run)
         model = _model(self.run, objective.vocabulary.vocab_size)
-        objective.architecture = model.backbone.architecture
         model.head = objective.head(model.backbone)
         batch = random_batch(
             params,

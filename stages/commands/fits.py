@@ -8,11 +8,13 @@ is, but that prefix does not fit it.
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby, product
 
 from stages.adaptation.fit import misfit
 from stages.components import build, component_class, names
 from stages.methods._method import Method
+from stages.models._backbone import Backbone
 from stages.params import HUB
 from stages.tasks._task import Task
 from stages.training.budget import outline
@@ -52,9 +54,15 @@ class Cell:
         if self.text_to_text and method.prompts:
             return "has prompts of its own"
         task: type[Task] = component_class("tasks", self.kind, where=self.kind)
-        entry = {"name": self.architecture, **DIMENSIONS.get(self.architecture, TRANSFORMER)}
-        backbone = outline(entry, VOCAB_SIZE, where=self.architecture)
+        backbone = _outline(self.architecture)
         return misfit(method, task, self.kind, backbone, text_to_text=self.text_to_text)
+
+
+@cache
+def _outline(architecture: str) -> Backbone:
+    """One for all cells: nothing changes it."""
+    entry = {"name": architecture, **DIMENSIONS.get(architecture, TRANSFORMER)}
+    return outline(entry, VOCAB_SIZE, where=architecture)
 
 
 def cells() -> list[Cell]:

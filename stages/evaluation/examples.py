@@ -45,7 +45,7 @@ def examples(
             "id": row["id"],
             "chosen": chosen,
             "input": {column: _text(value) for column, value in inputs_of(row).items()},
-            "answer": _shown(row, _first_right(gold[row["id"]], row)),
+            "answer": _shown(row, _right_answers(gold[row["id"]], row)[0]),
             "predictions": [
                 {
                     "prediction": _shown(row, prediction),
@@ -69,10 +69,6 @@ def _text(value: Any) -> str:
 def _right_answers(gold: str, row: Mapping[str, Any]) -> list[str]:
     """Of a question there are several, or "" if it has none."""
     return (json.loads(gold) or [""]) if "question" in row else [gold]
-
-
-def _first_right(gold: str, row: Mapping[str, Any]) -> str:
-    return _right_answers(gold, row)[0]
 
 
 def _is_right(gold: str, prediction: str, row: Mapping[str, Any]) -> bool:

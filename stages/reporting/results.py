@@ -97,7 +97,9 @@ def load(params: Params) -> Results:
             for cost in read(TIMINGS / "finetune" / task / f"{run}.csv", Cost):
                 finetuning[task, run, cost.method, cost.label_budget, cost.finetune_seed] = cost
     tasks = {task: _json(EVALUATED / task / "task.json") for task in params.tasks}
-    examples = {task: _examples(EVALUATED / task / "examples.jsonl") for task in params.tasks}
+    examples = {
+        task: read_jsonl(_present(EVALUATED / task / "examples.jsonl")) for task in params.tasks
+    }
     results = Results(params, trials, curves, pretraining, finetuning, tasks, examples)
     untimed = [t for t in trials if t.run in params.pretrain and trial_key(t) not in finetuning]
     if untimed:
@@ -155,12 +157,10 @@ def _discard_leftovers(params: Params) -> None:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        raise ValueError(f"{path}: missing; run `dvc repro`")
-    return read_json(path)
+    return read_json(_present(path))
 
 
-def _examples(path: Path) -> list[dict[str, Any]]:
+def _present(path: Path) -> Path:
     if not path.exists():
         raise ValueError(f"{path}: missing; run `dvc repro`")
-    return read_jsonl(path)
+    return path

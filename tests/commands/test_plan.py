@@ -10,12 +10,19 @@ from rich.console import Console
 
 from stages.artifacts import write_json
 from stages.commands import plan
-from stages.commands._costs import Finetuning, Pretraining, finetunings, pretrainings
+from stages.commands._costs import (
+    Finetuning,
+    Pretraining,
+    finetunings,
+    objective_of,
+    pretrainings,
+    random_batch,
+)
 from stages.commands._pending import pending
 from stages.commands._speed import CALIBRATION, OWN, SAME_ARCHITECTURE, Calibration
 from stages.evaluation import trials
 from stages.params import Params, load
-from tests.project import Project, clone_of_working_tree
+from tests.project import AFTER_THE_DECODER, Project, clone_of_working_tree
 from tests.small import with_encoder_decoder
 from tests.small_study import write_study
 
@@ -341,17 +348,7 @@ def test_nothing_is_pending_where_all_is_up_to_date(up_to_date: Project) -> None
 def test_what_follows_from_an_edited_run_is_pending(up_to_date: Project) -> None:
     up_to_date.edit("pretrain", "decoder_causal", "training", "lr", value=0.002)
     found = pending(load())
-    assert sorted(found) == sorted(
-        [
-            "check_params",
-            "pretrain@decoder_causal",
-            "finetune@decoder_causal-tag",
-            "finetune@decoder_causal-section",
-            "evaluate@tag",
-            "evaluate@section",
-            "report",
-        ]
-    )
+    assert sorted(found) == sorted(AFTER_THE_DECODER)
     assert found[0] == "check_params" and found[-1] == "report"
 
 
@@ -379,3 +376,12 @@ def test_the_command_prints_json_and_refuses_as_others_do(up_to_date: Project) -
 def test_without_dvc_it_is_said(fresh: Params) -> None:
     with pytest.raises(ValueError, match="dvc: "):
         pending(fresh)
+
+
+def test_an_objective_that_fits_several_architectures_is_that_of_the_run() -> None:
+    params = with_encoder_decoder(load(ROOT / "studies" / "smoke.yaml"))
+    run = params.pretrain["encoder_decoder_span"]
+    both = run.model_copy(update={"objective": {"name": "multi_task"}})
+    assert objective_of(params, both).architecture == "encoder_decoder"
+    batch = random_batch(params, both, objective_of(params, both), rows=2, length=32)
+    assert batch.decoder_input_ids is not None
