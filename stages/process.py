@@ -5,15 +5,18 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
+from stages.artifacts import replacing, write_json
 from stages.params import PATH, load, read_yaml
 
 LOCKS = Path(".scratch/locks")
+TIMES = Path(".scratch/times")  # of each stage's last run here, by its name in DVC
 WAIT_S = 30.0  # for a process that runs the same stage; it dies soon if its parent was killed
 PR_SET_PDEATHSIG = 1  # of Linux' prctl
 
@@ -56,7 +59,9 @@ def run_stage(
         lock = LOCKS / f"{'-'.join([stage, *keys])}.lock"
         try:
             with FileLock(lock, timeout=WAIT_S):
+                begin = time.monotonic()
                 main(params, *keys)
+                _write_time(stage, keys, time.monotonic() - begin)
         except Timeout:
             raise ValueError(f"another process runs this stage; it holds {lock}") from None
 
@@ -66,6 +71,13 @@ def run_stage(
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _write_time(stage: str, keys: list[str], seconds: float) -> None:
+    """For `make plan`; no result, so it is no output of the stage."""
+    name = "@".join([stage.rpartition(".")[2], *(["-".join(keys)] if keys else [])])
+    with replacing(TIMES / f"{name}.json") as path:
+        write_json(path, {"wall_time_s": round(seconds, 3)})
 
 
 def exit_on_mistake(main: Callable[[], None]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from stages.methods._method import Method
 from stages.models._heads import Headed
 from stages.objectives._objective import Objective
 from stages.params import Params, Run
+from stages.process import TIMES
 from stages.seeding import stream, torch_stream
 from stages.tasks._task import Example
 from stages.tasks.classification import Classification
@@ -34,6 +36,8 @@ from stages.training.loop import Step, train
 
 PRETRAINED, FINETUNED, TIMINGS = (Path("data", n) for n in ("pretrained", "finetuned", "timings"))
 OWN = "the same training before"
+OWN_STAGE, SAME_KIND = "the same stage before", "others of its kind before"
+TRAININGS = ("pretrain", "finetune")
 SAME_ARCHITECTURE = "others of its architecture before"
 CALIBRATION = "a calibration"
 STEPS, SECONDS, MOST_STEPS = 4, 1.0, 200  # of a calibration; its first step counts in none
@@ -44,6 +48,15 @@ STAND_INS = {
     "encoder_decoder": "denoising",
     "bilstm": "bidirectional_lm",
 }
+
+
+@dataclass
+class Other:
+    """A stage that trains nothing; None is a time that nothing tells."""
+
+    stage: str
+    seconds: float | None
+    speed_from: str | None
 
 
 @dataclass
@@ -108,6 +121,23 @@ def add_finetuning_times(params: Params, costs: list[Finetuning], calibration: A
         if seconds is not None:
             cost.seconds = seconds / side_by_side
             cost.speed_from = cost.speed_from or CALIBRATION
+
+
+def other_stages(stages: Iterable[str]) -> list[Other]:
+    """How long each of ``stages`` that trains nothing will take, by when it ran here before, else
+    by the mean of its kind."""
+    kinds: dict[str, dict[str, float]] = {}
+    for path in sorted(TIMES.glob("*.json")):
+        times = kinds.setdefault(path.stem.partition("@")[0], {})
+        times[path.stem] = read_json(path)["wall_time_s"]
+
+    def found(stage: str) -> Other:
+        times = kinds.get(stage.partition("@")[0], {})
+        if stage in times:
+            return Other(stage, times[stage], OWN_STAGE)
+        return Other(stage, fmean(times.values()), SAME_KIND) if times else Other(stage, None, None)
+
+    return [found(stage) for stage in stages if stage.partition("@")[0] not in TRAININGS]
 
 
 def workers(params: Params) -> int:

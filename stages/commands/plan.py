@@ -1,17 +1,20 @@
 """Show what `dvc repro` would run and what that costs, before anything runs.
 
-Nothing is written. Times are those of earlier runs, which are taken to be of this machine, scaled
-by the operations, or those of a calibration of some seconds where there are none; memory is an
-estimate from the sizes of weights and activations.
+Nothing is written. Times are those of earlier runs, which are taken to be of this machine, of
+trainings scaled by the operations; where there are none, those of a calibration of some seconds.
+Memory is an estimate from the sizes of weights and activations.
 """
 
 import argparse
 import json
+import os
 import resource
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -24,13 +27,16 @@ from stages.commands._pending import pending
 from stages.commands._speed import (
     CALIBRATION,
     Calibration,
+    Other,
     add_finetuning_times,
     add_pretraining_times,
+    other_stages,
     workers,
 )
-from stages.params import Params, load
+from stages.params import Params, load, read_yaml
 from stages.process import exit_on_mistake
 
+PIPELINE = Path("dvc.yaml")
 PIPED_WIDTH = 100
 UNKNOWN = "–"
 SUMMED = ("tokens", "flops", "seconds", "disk_bytes")
@@ -44,6 +50,7 @@ class Plan:
     stages: list[str]
     pretrain: list[Pretraining]
     finetune: list[Finetuning]
+    others: list[Other]  # pending stages that train nothing
     side_by_side: int  # trials
 
 
@@ -59,7 +66,20 @@ def main() -> None:
         help="the same numbers as JSON: operations, seconds and bytes; null is not known",
     )
     as_json = parser.parse_args().json
+    _begin_as_trainings_do()
     exit_on_mistake(lambda: _main(as_json=as_json))
+
+
+def _begin_as_trainings_do() -> None:
+    """Start anew in the environment that dvc.yaml gives to trainings, unless this is it: how memory
+    is handled decides how fast a calibration is, and is read when a process begins."""
+    if not PIPELINE.is_file():
+        return
+    (variables,) = read_yaml(PIPELINE)["vars"]
+    settings = dict(word.split("=") for word in variables["torch"].split() if "=" in word)
+    if not settings.items() <= os.environ.items():
+        again = [sys.executable, "-m", "stages.commands.plan", *sys.argv[1:]]
+        os.execve(sys.executable, again, os.environ | settings)
 
 
 def _main(*, as_json: bool) -> None:
@@ -91,7 +111,7 @@ def made(params: Params, stages: list[str]) -> Plan:
     calibration = Calibration(params, trials)
     add_pretraining_times(params, runs, calibration)
     add_finetuning_times(params, trials, calibration)
-    return Plan(params, stages, runs, trials, workers(params))
+    return Plan(params, stages, runs, trials, other_stages(stages), workers(params))
 
 
 def as_record(plan: Plan) -> dict[str, Any]:
@@ -103,6 +123,7 @@ def as_record(plan: Plan) -> dict[str, Any]:
         "process_memory_bytes": _process_memory(),
         "pretrain": [asdict(each) for each in plan.pretrain],
         "finetune": [asdict(each) for each in plan.finetune],
+        "others": [asdict(each) for each in plan.others],
         "totals": totals(plan),
     }
 
@@ -111,10 +132,18 @@ def totals(plan: Plan) -> dict[str, dict[str, Any]]:
     """Of what is pending."""
     parts = {"pretrain": plan.pretrain, "finetune": plan.finetune}
     counts = Counter(stage.partition("@")[0] for stage in plan.stages)
-    numbers = {name: counts[name] for name in parts}
-    summed = {name: _total(costs, numbers[name]) for name, costs in parts.items()}
-    every = [*plan.pretrain, *plan.finetune]
-    return summed | {"all": _total(every, sum(numbers.values()))}
+    summed = {name: _total(costs, counts[name]) for name, costs in parts.items()}
+    times = [other.seconds for other in plan.others if other.seconds is not None]
+    others = {
+        **_total([], len(plan.others)),
+        "seconds": sum(times) if times else None,
+        "unknown": len(plan.others) - len(times),
+    }
+    every = _total([*plan.pretrain, *plan.finetune], len(plan.stages))
+    if times:
+        every["seconds"] = sum(times) + (every["seconds"] or 0)
+    every["unknown"] += others["unknown"]
+    return summed | {"others": others, "all": every}
 
 
 def _total(costs: Iterable[Pretraining | Finetuning], num_stages: int) -> dict[str, Any]:
@@ -150,7 +179,7 @@ def show(plan: Plan, console: Console) -> None:
     console.print(_pretraining_table(plan))
     if any(cost.pending for cost in plan.finetune):
         console.print(_finetuning_table(plan))
-    if any(cost.pending for cost in (*plan.pretrain, *plan.finetune)):
+    if plan.stages:
         console.print(_totals_table(plan))
     for line in notes(plan):
         console.print(line, highlight=False, soft_wrap=False)
@@ -204,8 +233,13 @@ def _finetuning_table(plan: Plan) -> Table:
 
 
 def _totals_table(plan: Plan) -> Table:
-    table = _table("In all", ("",), ("stages", "tokens", "FLOPs", "time", "memory", "disk"))
-    names = {"pretrain": "pretraining", "finetune": "fine-tuning", "all": "both"}
+    table = _table("What is to run", ("",), ("stages", "tokens", "FLOPs", "time", "memory", "disk"))
+    names = {
+        "pretrain": "pretraining",
+        "finetune": "fine-tuning",
+        "others": "other stages",
+        "all": "in all",
+    }
     for part, total in totals(plan).items():
         table.add_row(
             names[part],
@@ -242,12 +276,10 @@ def notes(plan: Plan) -> Iterator[str]:
         return
     yield f"{_stages(plan.stages)} would run, at most."
     waiting = [cost for cost in (*plan.pretrain, *plan.finetune) if cost.pending]
-    if not waiting:
-        return
-    sources = Counter(cost.speed_from for cost in waiting if cost.speed_from)
+    sources = Counter(c.speed_from for c in (*waiting, *plan.others) if c.speed_from)
     if sources:
         listed = ", ".join(f"{source} ({n})" for source, n in sources.most_common())
-        yield f"Time: of trainings alone, by the speed of {listed}."
+        yield f"Time: without the starts of processes, by the speed of {listed}."
     if sources[CALIBRATION]:
         yield (
             "Calibration: the reference's model trained for some seconds just now; what else the "
@@ -261,8 +293,13 @@ def notes(plan: Plan) -> Iterator[str]:
         )
     if any(cost.leaves_out_rows for cost in plan.finetune if cost.pending):
         yield "Left out: the prediction of all rows of a file, which are counted when it is read."
+    if number := sum(other.seconds is None for other in plan.others):
+        stages = "other stage" if number == 1 else "other stages"
+        yield f"Left out: the time of {number} {stages}, of a kind that has not run here as yet."
     if number := sum(_is_unknown(cost) for cost in waiting):
         yield f"Left out: {number} trainings whose size is known only when others have run."
+    if not waiting:
+        return
     yield (
         f"Memory: an estimate for one training, beside the {size(_process_memory())} of a process "
         f"(as this one has); {plan.side_by_side} trials run side by side."

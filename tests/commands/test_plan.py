@@ -1,6 +1,7 @@
 import io
 import json
 import math
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,15 @@ from stages.commands._costs import (
     random_batch,
 )
 from stages.commands._pending import pending
-from stages.commands._speed import CALIBRATION, OWN, SAME_ARCHITECTURE, Calibration
+from stages.commands._speed import (
+    CALIBRATION,
+    OWN,
+    OWN_STAGE,
+    SAME_ARCHITECTURE,
+    SAME_KIND,
+    Calibration,
+    Other,
+)
 from stages.evaluation import trials
 from stages.params import Params, load
 from tests.project import AFTER_THE_DECODER, Project, clone_of_working_tree
@@ -29,7 +38,7 @@ from tests.small_study import write_study
 pytestmark = pytest.mark.filterwarnings("ignore:_NoneStep:DeprecationWarning")  # DVC's own
 
 ROOT = Path(__file__).parents[2]
-EVERY = ("stages", "pretrain", "finetune", "totals")
+EVERY = ("stages", "pretrain", "finetune", "others", "totals")
 SPEED = 1e9  # operations a second
 
 
@@ -205,6 +214,39 @@ def test_trials_take_what_they_took_before_side_by_side(fresh: Params) -> None:
     assert same.seconds == pytest.approx(2 * 3.0 / 2) and same.speed_from == SAME_ARCHITECTURE
 
 
+def test_other_stages_take_what_they_took_before(fresh: Params) -> None:
+    times = Path(".scratch/times")
+    times.mkdir(parents=True)
+    write_json(times / "prepare_task@tag.json", {"wall_time_s": 20.0})
+    write_json(times / "prepare_task@type.json", {"wall_time_s": 10.0})
+    stages = ["prepare_task@tag", "prepare_task@section", "report", "pretrain@encoder_mlm"]
+    found = plan.made(fresh, stages)
+    assert found.others == [
+        Other("prepare_task@tag", 20.0, OWN_STAGE),
+        Other("prepare_task@section", 15.0, SAME_KIND),
+        Other("report", None, None),
+    ]
+    total = plan.totals(found)
+    assert (total["others"]["seconds"], total["others"]["unknown"]) == (35.0, 1)
+    assert total["all"]["seconds"] == 35.0 + total["pretrain"]["seconds"]
+    assert total["all"]["stages"] == len(stages)
+    assert any("time of 1 other stage" in line for line in plan.notes(found))
+
+
+def test_a_calibration_runs_as_trainings_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the environment that dvc.yaml gives to them; once."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    started: list[dict[str, str]] = []
+    monkeypatch.setattr(os, "execve", lambda path, argv, env: started.append(env))
+    plan._begin_as_trainings_do()
+    (environment,) = started
+    assert f"GOMP_SPINCOUNT={environment['GOMP_SPINCOUNT']} " in Path("dvc.yaml").read_text()
+    monkeypatch.setattr(os, "environ", environment)
+    plan._begin_as_trainings_do()
+    assert len(started) == 1
+
+
 def made(params: Params) -> plan.Plan:
     return plan.made(params, every_stage(params))
 
@@ -339,6 +381,11 @@ def up_to_date(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.chdir(project.folder)
     project.run("git", "checkout", "--quiet", "params.yaml")
     return project
+
+
+def test_a_stage_leaves_what_it_took(project: Project) -> None:
+    found = json.loads((project.folder / ".scratch/times/check_params.json").read_text())
+    assert 0 < found["wall_time_s"] < 600
 
 
 def test_nothing_is_pending_where_all_is_up_to_date(up_to_date: Project) -> None:
