@@ -1,4 +1,5 @@
-"""Writing text token by token: greedily or by beam search (Sutskever et al. 2014, section 3.2)."""
+"""Writing text token by token: greedily, at random or by beam search (Sutskever et al. 2014,
+section 3.2)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -22,6 +23,9 @@ class Decoding:
     over its number of tokens to the power of ``length_penalty``: at 0 it is the sum, and the larger
     the penalty the better are longer texts (as in transformers; Wu et al. 2016, eq. 14, add 5 to
     the number).
+
+    With ``draws``, uniform in [0, 1), each token is drawn instead (temperature 1): the first at
+    which the probabilities, added up in the order of the vocabulary, exceed the row's next number.
     """
 
     max_new_tokens: int
@@ -29,6 +33,7 @@ class Decoding:
     length_penalty: float = 1.0
     start_id: int  # what an encoder-decoder's text begins behind; a decoder's does behind its input
     eos_id: int
+    draws: Float[Tensor, "B U"] | None = None  # with one beam; U is max_new_tokens
 
 
 class Reader(ABC):
@@ -98,16 +103,19 @@ class CachedReader(Reader):
 
 def write(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding) -> list[list[int]]:
     """What follows what ``reader`` has read, without <eos>; ``logits`` are of its first token."""
-    search = greedy if decoding.num_beams == 1 else beam_search
+    search = one_by_one if decoding.num_beams == 1 else beam_search
     return search(reader, logits, decoding)
 
 
-def greedy(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding) -> list[list[int]]:
-    """The likeliest token, again and again."""
+def one_by_one(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding) -> list[list[int]]:
+    """The likeliest token, or one that is drawn, again and again."""
     found: list[list[int]] = [[] for _ in logits]
     live = torch.arange(len(logits), device=logits.device)  # rows without an <eos> as yet
     for length in range(1, decoding.max_new_tokens + 1):
-        tokens = logits.argmax(dim=-1)
+        if decoding.draws is None:
+            tokens = logits.argmax(dim=-1)
+        else:
+            tokens = drawn(logits, decoding.draws[live, length - 1])
         going = (tokens != decoding.eos_id).nonzero()[:, 0]
         if len(going) < len(live):
             live, tokens = live[going], tokens[going]
@@ -119,6 +127,13 @@ def greedy(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding) -> 
             reader.keep(going, torch.zeros_like(going)[:, None])
         logits = reader.read(tokens)
     return found
+
+
+def drawn(logits: Float[Tensor, "R V"], draws: Float[Tensor, " R"]) -> Int[Tensor, " R"]:
+    """A token of each row, by the inverse of its distribution function."""
+    reached = logits.double().softmax(dim=-1).cumsum(dim=-1)
+    tokens = torch.searchsorted(reached, draws.double().unsqueeze(1), right=True)[:, 0]
+    return tokens.clamp(max=logits.shape[1] - 1)  # where rounding leaves the sum below 1
 
 
 def beam_search(

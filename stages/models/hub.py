@@ -201,6 +201,7 @@ class Hub(Backbone):
 
     @torch.no_grad()
     def generate(self, batch: Batch, decoding: Decoding) -> list[list[int]]:
+        assert decoding.draws is None, "what is published writes for tasks alone"
         decoder = self.architecture == "decoder"
         prompt = prompts(batch) if decoder else batch
         beams: dict[str, Any] = {}

@@ -12,8 +12,9 @@ from stages.models._backbone import Backbone
 from stages.models._heads import Headed
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
-from stages.text.tokenizer import Vocabulary
+from stages.text.tokenizer import Tokenizer, Vocabulary
 
+PROMPT_TOKENS = 12  # at most, <bos> among them
 Terms = dict[str, tuple[float, Tensor]]  # {term: (its weight, its loss summed over targets)}
 
 
@@ -31,6 +32,7 @@ class Objective(ABC):
     trains: ClassVar[bool] = True
     has_teacher: ClassVar[bool] = False  # then the run's parent teaches and is not gone on from
     has_prefix: ClassVar[bool] = False  # then a decoder sees what comes before in both directions
+    draws_text: ClassVar[bool] = False  # then a sample is drawn, and else the likeliest text
     compares_documents: bool = False  # then each row comes with another, ``Row.other``
 
     def __init__(self, vocabulary: Any, max_tokens: int) -> None:
@@ -67,9 +69,21 @@ class Objective(ABC):
         """Those of what no backward pass follows: a teacher's."""
         return 0
 
+    def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray | None:
+        """What the model reads to show what it writes, of the beginning of a document; None if it
+        writes nothing. One that ``draws_text`` is also given <bos> alone."""
+        return None
+
     def for_validation(self) -> "Objective":
         """The objective whose loss runs with other settings of this one are compared by."""
         return self
+
+
+def first_words(passage: Row, vocabulary: Vocabulary) -> np.ndarray:
+    """What a decoder goes on from."""
+    assert isinstance(vocabulary, Tokenizer)  # where words begin is not in the ids
+    begins = np.flatnonzero(vocabulary.starts_word[passage.tokens[: PROMPT_TOKENS + 1]])
+    return passage.tokens[: begins[-1] if len(begins) > 1 else PROMPT_TOKENS]
 
 
 def cross_entropy(logits: Float[Tensor, "*N V"], labels: Int[Tensor, "*N"]) -> Float[Tensor, ""]:

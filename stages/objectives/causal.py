@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from stages.models._heads import Headed
-from stages.objectives._objective import Objective, Terms, cross_entropy
+from stages.objectives._objective import Objective, Terms, cross_entropy, first_words
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
 
@@ -14,6 +14,7 @@ class Causal(Objective):
     of a document is predicted from nothing and does not count."""
 
     architectures = ("decoder",)
+    draws_text = True
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
         input_ids = torch.from_numpy(np.stack([row.tokens for row in examples]))
@@ -36,6 +37,9 @@ class Causal(Objective):
                 cross_entropy(model.backbone.unembed(model.backbone(batch)), batch.labels),
             )
         }
+
+    def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
+        return first_words(passage, self.vocabulary)
 
     def flops(self, model: Headed, batch: Batch) -> int:
         return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.input_ids.numel())

@@ -81,6 +81,10 @@ class Denoising(Objective):
             text = self._noisy(text, starts_sentence[begin:end], rng)
         return np.concatenate([tokens[:begin], text, tokens[end:]]), tokens[begin:]
 
+    def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
+        ((inputs, _),) = self._pairs(passage, rng)
+        return inputs
+
     def _noisy(
         self, text: np.ndarray, starts_sentence: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:

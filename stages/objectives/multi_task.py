@@ -43,6 +43,10 @@ class MultiTask(Objective):
             num_targets={TERM: sum(int((row != IGNORE_INDEX).sum()) for row in labels)},
         )
 
+    def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
+        inputs, targets = pair_of(passage, np.arange(len(passage.tokens)))
+        return inputs if len(targets) else np.append(inputs, EOS_ID)  # as tasks cut what is long
+
     def loss(self, model: Headed, batch: Batch) -> Terms:
         assert batch.labels is not None
         writes = batch.decoder_input_ids is not None

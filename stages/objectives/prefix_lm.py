@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from stages.models._heads import Headed
-from stages.objectives._objective import Objective, Terms, cross_entropy
+from stages.objectives._objective import Objective, Terms, cross_entropy, first_words
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
 
@@ -23,6 +23,7 @@ class PrefixLM(Objective):
     """
 
     architectures = ("decoder",)
+    draws_text = True
     has_prefix = True
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
@@ -40,6 +41,9 @@ class PrefixLM(Objective):
         assert batch.labels is not None
         logits = model.backbone.unembed(model.backbone(batch))
         return {"prefix_lm": (1.0, cross_entropy(logits, batch.labels))}
+
+    def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
+        return first_words(passage, self.vocabulary)
 
     def flops(self, model: Headed, batch: Batch) -> int:
         return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.input_ids.numel())

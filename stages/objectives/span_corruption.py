@@ -9,6 +9,8 @@ from stages.text.batch import Batch
 from stages.text.packing import Row
 from stages.text.tokenizer import BOS_ID, EOS_ID, Vocabulary
 
+NOISE_DENSITY, MEAN_SPAN_LENGTH = 0.15, 3.0  # the paper's
+
 
 class SpanCorruption(Objective):
     """Spans of the text are replaced by a sentinel each; the decoder writes each sentinel and what
@@ -27,8 +29,8 @@ class SpanCorruption(Objective):
         vocabulary: Vocabulary,
         max_tokens: int,
         *,
-        noise_density: float = 0.15,
-        mean_span_length: float = 3.0,
+        noise_density: float = NOISE_DENSITY,
+        mean_span_length: float = MEAN_SPAN_LENGTH,
     ) -> None:
         super().__init__(vocabulary, max_tokens)
         if not 0 < noise_density < 1:
@@ -68,6 +70,10 @@ class SpanCorruption(Objective):
         last = self.vocabulary.sentinel_ids[_num_spans(noise)]
         return np.concatenate(inputs), np.append(self._sentinels_for(text, ~noise), last)
 
+    def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray | None:
+        inputs, targets = self.corrupt(passage.tokens, rng=rng)
+        return inputs if len(targets) else None
+
     def noise_mask(self, length: int, *, rng: np.random.Generator) -> np.ndarray:
         """Bool [length]: spans of noise between spans of text, which begin and alternate.
 
@@ -99,6 +105,12 @@ class SpanCorruption(Objective):
     def flops(self, model: Headed, batch: Batch) -> int:
         assert batch.labels is not None
         return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
+
+    def for_validation(self) -> "SpanCorruption":
+        """The paper's density and spans, or longer ones where there are too few sentinels."""
+        most = len(self.vocabulary.sentinel_ids) - 1
+        length = max(MEAN_SPAN_LENGTH, NOISE_DENSITY * self.max_tokens / most)
+        return SpanCorruption(self.vocabulary, self.max_tokens, mean_span_length=length)
 
 
 def _num_spans(noise: np.ndarray) -> int:

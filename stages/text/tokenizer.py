@@ -4,7 +4,7 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +114,19 @@ class Tokenizer(Vocabulary, TaskTokenizer):
         """The text of ids; special tokens and sentinels are left out."""
         regular = self.regular_ids
         return self._processor.decode([int(i) for i in ids if i in regular])
+
+    def shown(self, ids: Iterable[int] | np.ndarray) -> str:
+        """The text of ids to look at, with marks for what is left out: ``<mask>``, ``<s0>``, ..."""
+        runs = [(mark, [*run]) for mark, run in groupby(map(int, ids), self._mark)]
+        parts = [[self.decode(run)] if mark is None else [mark] * len(run) for mark, run in runs]
+        return " ".join(filter(None, chain.from_iterable(parts)))
+
+    def _mark(self, i: int) -> str | None:
+        if i in self.regular_ids:
+            return None
+        if i >= self.regular_ids.stop:
+            return f"<s{self.vocab_size - 1 - i}>"
+        return "<mask>" if i == MASK_ID else ""
 
     @cached_property
     def starts_word(self) -> np.ndarray:

@@ -16,7 +16,15 @@ from torch import Tensor
 from stages.components import build
 from stages.exporting.counterparts import counterpart
 from stages.models._blocks import Cache
-from stages.models._generation import CachedReader, Decoding, Reader, beam_search, greedy, prompts
+from stages.models._generation import (
+    CachedReader,
+    Decoding,
+    Reader,
+    beam_search,
+    drawn,
+    one_by_one,
+    prompts,
+)
 from stages.seeding import torch_stream
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
 from stages.text.tokenizer import BOS_ID, EOS_ID
@@ -222,8 +230,31 @@ def scores(model: Any, batch: Batch, texts: list[list[int]], how: Decoding) -> l
 def test_what_is_written_with_a_cache_is_what_is_written_without(architecture, num_beams) -> None:
     model, batch, how = model_of(architecture), inputs(), decoding(num_beams=num_beams)
     reader = Whole(model, batch)
-    search = greedy if num_beams == 1 else beam_search
+    search = one_by_one if num_beams == 1 else beam_search
     assert model.generate(batch, how) == search(reader, reader.logits(), how)
+
+
+@pytest.mark.parametrize("architecture", WRITERS)
+def test_what_is_drawn_of_a_row_depends_on_its_own_draws_alone(architecture) -> None:
+    """Whether rows that end early leave the batch or not, and whatever else is in it."""
+    model, batch = model_of(architecture), inputs()
+    draws = torch.rand(len(LENGTHS), 8, generator=torch.Generator().manual_seed(4))
+    how = ending(model, batch, decoding(draws=draws))
+    found = model.generate(batch, how)
+    alone = [
+        model.generate(row_of(batch, i), replace(how, draws=draws[i : i + 1]))[0]
+        for i in range(len(LENGTHS))
+    ]
+    assert found == alone and len({len(text) for text in found}) > 1
+    assert found != model.generate(batch, replace(how, draws=None))
+
+
+def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
+    logits = torch.tensor([0.5, 0.0, 0.3, 0.2]).log()  # the second never
+    draws = torch.arange(1000) / 1000
+    tokens = drawn(logits.expand(1000, -1), draws)
+    assert torch.bincount(tokens).tolist() == pytest.approx([500, 0, 300, 200], abs=1)
+    assert drawn(logits[None], torch.tensor([1.0])).tolist() == [3]  # beyond what rounding leaves
 
 
 @torch.no_grad()

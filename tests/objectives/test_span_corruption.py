@@ -100,6 +100,20 @@ def test_documents_of_a_row_are_corrupted_each_by_itself() -> None:
     assert batch.num_targets["span_corruption"] == (batch.labels != IGNORE_INDEX).sum()
 
 
+def test_losses_are_compared_on_the_papers_noise_whatever_was_trained_on() -> None:
+    rows = [Row(document(60, seed=1), np.ones(62, int))]
+    compared, default = (
+        objective.collate(rows, rngs=[stream(0, "noise")]).labels
+        for objective in (
+            SpanCorruption(VOCABULARY, 64, noise_density=0.5).for_validation(),
+            SpanCorruption(VOCABULARY, 64),
+        )
+    )
+    assert compared is not None and default is not None and compared.tolist() == default.tolist()
+    longest = SpanCorruption(VOCABULARY, 4096, mean_span_length=20.0)
+    assert longest.for_validation().mean_span_length == 0.15 * 4096 / 99  # 100 sentinels
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.text import tokenizer
-from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL, Tokenizer, Vocabulary
+from stages.text.tokenizer import (
+    BOS_ID,
+    EOS_ID,
+    MASK_ID,
+    NUM_SENTINELS,
+    NUM_SPECIAL,
+    Tokenizer,
+    Vocabulary,
+)
 from tests.small import VOCAB_SIZE, documents, small_tokenizer
 
 
@@ -21,6 +29,14 @@ def test_text_survives_encoding_and_decoding() -> None:
 def test_what_was_not_in_the_training_text_survives_by_its_bytes() -> None:
     (ids,) = small_tokenizer().encode(["Ωmega 漢字"])
     assert small_tokenizer().decode(ids) == "Ωmega 漢字"
+
+
+def test_what_is_left_out_is_shown_by_marks() -> None:
+    """<bos> and <eos> by none; the text between marks is as it was."""
+    one, two = small_tokenizer().encode(["one thing", "and two"])
+    first, second = small_tokenizer().sentinel_ids[:2].tolist()
+    ids = [BOS_ID, *one, first, *two, MASK_ID, MASK_ID, second, EOS_ID]
+    assert small_tokenizer().shown(ids) == "one thing <s0> and two <mask> <mask> <s1>"
 
 
 def test_text_has_no_special_ids_and_no_sentinels() -> None:

@@ -1,0 +1,102 @@
+"""What a pretrained model writes, to look at."""
+
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+
+from stages.models._backbone import Backbone
+from stages.models._generation import Decoding
+from stages.seeding import stream
+from stages.text.batch import PADDING, Batch, pad
+from stages.text.corpus import EncodedCorpus
+from stages.text.packing import Row
+from stages.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from stages.training.device import Device
+
+PASSAGES = 3
+MAX_TOKENS = 48  # of a passage, and of what is written
+SEED = 0  # the same of every run, so that all with one corpus and tokenizer get the same passages
+
+
+@runtime_checkable
+class Prompter(Protocol):
+    """An Objective."""
+
+    max_tokens: int
+    draws_text: ClassVar[bool]
+    has_prefix: ClassVar[bool]
+
+    def prompt(self, passage: Row, *, rng: Any) -> np.ndarray | None: ...
+
+
+def samples(
+    backbone: Backbone,
+    objective: Prompter,
+    corpus: EncodedCorpus,
+    tokenizer: Tokenizer,
+    device: Device,
+) -> list[dict[str, str]]:
+    """What the model writes of a few documents of ``corpus``: the ``passage`` at the beginning, the
+    ``prompt`` that the objective makes of it, and what was ``written`` then.
+
+    A pure function of the weights: what is drawn is drawn from streams of its own.
+    """
+    passages = beginnings(corpus, min(objective.max_tokens, MAX_TOKENS))
+    if objective.draws_text:
+        passages = [_passage(np.array([BOS_ID]), np.array([True])), *passages]
+    read = [
+        (passage, prompt)
+        for i, passage in enumerate(passages)
+        if (prompt := objective.prompt(passage, rng=stream(SEED, "prompt", i))) is not None
+    ]
+    if not read:
+        return []
+    prompts = [prompt for _, prompt in read]
+    documents = pad([np.ones(len(prompt)) for prompt in prompts], PADDING)
+    batch = Batch(
+        input_ids=pad(prompts, PAD_ID),
+        document_ids=documents,
+        visible=documents != PADDING if objective.has_prefix else None,
+        num_targets={},
+    )
+    room = objective.max_tokens
+    if backbone.architecture == "decoder":  # which goes on in the same row
+        room -= batch.input_ids.shape[1] - 1
+    length = min(room, MAX_TOKENS)
+    draws = np.stack([stream(SEED, "sample", i).random(length) for i in range(len(read))])
+    decoding = Decoding(
+        max_new_tokens=length,
+        start_id=BOS_ID,
+        eos_id=EOS_ID,
+        draws=torch.from_numpy(draws).to(device.torch) if objective.draws_text else None,
+    )
+    with device.autocast():
+        texts = backbone.eval().generate(batch.to(device.torch), decoding)
+    return [
+        {
+            "passage": tokenizer.shown(passage.tokens),
+            "prompt": tokenizer.shown(prompt),
+            "written": tokenizer.shown(text) + (" …" if len(text) == length else ""),
+        }
+        for (passage, prompt), text in zip(read, texts, strict=True)
+    ]
+
+
+def beginnings(corpus: EncodedCorpus, max_tokens: int) -> list[Row]:
+    """Of a few documents, drawn alike for every run."""
+    order = stream(SEED, "passages").permutation(len(corpus.document_starts))
+    rows = []
+    for start, length in zip(
+        corpus.document_starts[order[:PASSAGES]],
+        corpus.document_lengths[order[:PASSAGES]],
+        strict=True,
+    ):
+        places = np.arange(start, start + min(length, max_tokens))
+        tokens = corpus.tokens[places].astype(np.int64)
+        rows.append(_passage(tokens, np.isin(places, corpus.sentence_starts)))
+    return rows
+
+
+def _passage(tokens: np.ndarray, starts_sentence: np.ndarray) -> Row:
+    return Row(tokens, np.ones_like(tokens), starts_sentence=starts_sentence)

@@ -1,0 +1,79 @@
+"""What a pretrained model writes, to look at."""
+
+from typing import Any
+
+import pytest
+
+from stages.components import build
+from stages.text.tokenizer import BOS_ID, MASK_ID
+from stages.training import samples as module
+from stages.training.device import Device
+from stages.training.samples import beginnings, samples
+from tests.small import documents, small_corpus, small_model, small_tokenizer
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+CPU = Device("cpu", "float32", compile=False, threads=1)
+MAX_TOKENS = 32
+GENERATIVE = (
+    ("causal", "decoder"),
+    ("prefix_lm", "decoder"),
+    ("span_corruption", "encoder_decoder"),
+    ("denoising", "encoder_decoder"),
+    ("multi_task", "decoder"),
+    ("multi_task", "encoder_decoder"),
+)
+
+
+def written(objective: str, architecture: str, *, seed: int = 1, **settings: Any) -> list[dict]:
+    """By a model of random weights."""
+    entry = {"name": objective, **settings}
+    made: Any = build("objectives", entry, small_tokenizer(), MAX_TOKENS, where="objective")
+    made.architecture = architecture
+    model = small_model(architecture, seed=seed, positions="learned", max_positions=MAX_TOKENS)
+    return samples(model, made, small_corpus(), small_tokenizer(), CPU)
+
+
+@pytest.mark.parametrize(("objective", "architecture"), GENERATIVE)
+def test_the_same_passages_and_prompts_for_every_model(objective, architecture) -> None:
+    """And from equal weights the same text again; a longest row has room for it."""
+    one, other = (written(objective, architecture, seed=seed) for seed in (1, 2))
+    assert one == written(objective, architecture, seed=1) != other
+    for sample, again in zip(one, other, strict=True):
+        assert (sample["passage"], sample["prompt"]) == (again["passage"], again["prompt"])
+    passages = [small_tokenizer().shown(row.tokens) for row in beginnings(small_corpus(), 32)]
+    assert len(set(passages)) == module.PASSAGES
+    assert [sample["passage"] for sample in one if sample["passage"]] == passages
+    texts = {" ".join(document) for document in documents()}
+    assert all(any(text.startswith(passage) for text in texts) for passage in passages)
+
+
+@pytest.mark.parametrize("objective", ["causal", "prefix_lm"])
+def test_a_decoder_goes_on_from_nothing_and_from_whole_words(objective) -> None:
+    first, *others = written(objective, "decoder")
+    assert (first["passage"], first["prompt"]) == ("", "")
+    for sample in others:
+        words = sample["prompt"].split()
+        assert words and words == sample["passage"].split()[: len(words)]
+
+
+def test_an_encoder_decoder_fills_what_is_left_out() -> None:
+    for sample in written("span_corruption", "encoder_decoder", noise_density=0.3):
+        assert "<s0>" in sample["prompt"] and "<s0>" not in sample["passage"]
+    filled = written("denoising", "encoder_decoder", permute_sentences=False, infilling=0.3)
+    assert all("<mask>" in sample["prompt"] for sample in filled)
+
+
+@pytest.mark.parametrize(("objective", "architecture"), [("mlm", "encoder"), ("mlm", "bilstm")])
+def test_what_writes_no_text_has_no_samples(objective, architecture) -> None:
+    made: Any = build("objectives", {"name": objective}, small_tokenizer(), 32, where="objective")
+    made.architecture = architecture
+    model = small_model(architecture)
+    assert samples(model, made, small_corpus(), small_tokenizer(), CPU) == []
+
+
+def test_passages_begin_documents_and_know_their_sentences() -> None:
+    for row in beginnings(small_corpus(), MAX_TOKENS):
+        assert row.tokens[0] == BOS_ID and len(row.tokens) <= MAX_TOKENS
+        assert MASK_ID not in row.tokens and set(row.document_ids) == {1}
+        assert row.starts_sentence is not None and row.starts_sentence[0]
