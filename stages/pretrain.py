@@ -5,12 +5,13 @@ import resource
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from stages.artifacts import read_json, replacing, sha256, write_json
+from stages.artifacts import read_json, replacing, sha256, write_json, write_jsonl
 from stages.code import code_of
 from stages.components import build, component_class
 from stages.models._backbone import Backbone
@@ -21,6 +22,7 @@ from stages.process import run_stage
 from stages.seeding import torch_stream
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
+from stages.text.tokenizer import Tokenizer
 from stages.training.checkpoint import (
     WEIGHTS,
     Resumable,
@@ -35,11 +37,13 @@ from stages.training.pretraining import (
     begin_with_frequencies,
     validation_batches,
 )
+from stages.training.samples import samples
 from stages.training.tracking import Tracker
 
 ENCODED, TOKENIZERS = Path("data/encoded"), Path("data/tokenizers")
 PLANS = Path("data/plans")
 PRETRAINED, TIMINGS = Path("data/pretrained"), Path("data/timings/pretrain")
+PROGRESS = Path("data/progress")  # what only the report reads
 HISTORY_ROWS = 1000  # at most about as many rows of history are kept
 History = list[dict[str, float]]
 Account = dict[str, Any]  # numbers; None is an unknown one
@@ -85,6 +89,7 @@ def main(params: Params, key: str) -> None:
     model.to(device.torch)
     account = _params(backbone, run)
     history: History = []
+    written: list[dict[str, str]] = []
     if objective.trains:
         with Tracker(
             params.study,
@@ -95,6 +100,14 @@ def main(params: Params, key: str) -> None:
         ) as tracker:
             history = _train(model, objective, run, key, device, resumable, tracker)
         account |= _work(history, run)
+        assert isinstance(tokenizer, Tokenizer)
+        written = samples(
+            backbone,
+            objective,
+            EncodedCorpus.load(ENCODED / run.corpus / run.tokenizer / "validation"),
+            tokenizer,
+            device,
+        )
     account |= _lineage(account, run)
 
     with replacing(PRETRAINED / key) as folder:
@@ -102,7 +115,6 @@ def main(params: Params, key: str) -> None:
         save_weights(backbone, folder / WEIGHTS)
         for file in tokenizer.files:
             shutil.copyfile(file, folder / file.name)
-        _write_history(history, run, folder / "history.csv")
         write_json(folder / "metrics.json", account)
         write_json(
             folder / "run.json",
@@ -121,6 +133,10 @@ def main(params: Params, key: str) -> None:
                 "fingerprint": identity,
             },
         )
+    with replacing(PROGRESS / "history" / f"{key}.csv") as file:
+        _write_history(history, run, file)
+    with replacing(PROGRESS / "samples" / f"{key}.jsonl") as file:
+        write_jsonl(file, written)
     _write_timing(TIMINGS / f"{key}.json", resumable.wall_time_s(), account, device)
     resumable.clear()
 
@@ -242,21 +258,23 @@ def _lineage(account: Account, run: Run) -> Account:
 
 def _write_history(history: History, run: Run, path: Path) -> None:
     with path.open("w", newline="") as file:
-        columns = ["step", "tokens", "loss", "lr", "validation_loss"]
+        columns = ["step", "tokens", "flops", "loss", "lr", "validation_loss"]
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(_thinned(history, run))
 
 
 def _thinned(history: History, run: Run) -> Iterator[dict[str, Any]]:
-    """Every so many rows, and those with a validation loss."""
+    """Every so many rows, and those with a validation loss; tokens and FLOPs are all until then."""
     every = -(-len(history) // HISTORY_ROWS) or 1
     row_tokens = run.training.batch_rows * run.training.max_tokens
-    for row in history:
+    done = accumulate(int(row["flops"]) for row in history)
+    for row, flops in zip(history, done, strict=True):
         if row["step"] % every == 0 or "validation_loss" in row:
             yield {
                 "step": row["step"],
                 "tokens": int(row["step"]) * row_tokens,
+                "flops": flops,
                 "loss": row["loss"],
                 "lr": row["lr"],
                 "validation_loss": row.get("validation_loss", ""),

@@ -14,7 +14,8 @@ from typing import Any
 
 from stages.artifacts import replacing, write_json, write_jsonl
 from stages.evaluation.trials import Cost, Epoch, Scored, Skipped, write
-from stages.params import Params
+from stages.params import Params, Run
+from stages.reporting.progress import Step
 from stages.seeding import stream
 from stages.training.budget import plans
 
@@ -190,11 +191,36 @@ def write_study(
             "device": "cpu",
         }
         path.write_text(json.dumps(cost))
+        write_progress(root / "data/progress", name, params.pretrain[name])
     with replacing(root / "data/plans") as folder:
         folder.mkdir()
         for name, plan in plans(params).items():
             write_json(folder / f"{name}.json", asdict(plan))
     return params
+
+
+def write_progress(folder: Path, name: str, entry: Run) -> None:
+    """As pretrain leaves it, with a loss that falls with the root of the tokens."""
+    trained, decoder = entry.objective["name"] != "none", entry.model["name"] == "decoder"
+    offset = stream(entry.seed, str(entry.model), entry.corpus).random()
+    steps = [
+        Step(
+            step=step,
+            tokens=4096 * step,
+            flops=40_000_000 * entry.model["d_model"] * step,
+            loss=(loss := 4 + offset + 3 / step**0.5),
+            lr=0.003,
+            validation_loss=loss + 0.1 if step % 200 == 0 else None,
+        )
+        for step in range(20, 1001, 20)
+        if trained
+    ]
+    write(folder / "history" / f"{name}.csv", Step, steps)
+    text = {"passage": "a list & <i>more</i>", "prompt": "a list &", "written": "<b>of</b> …"}
+    nothing = {"passage": "", "prompt": "", "written": "It begins"}
+    samples = folder / "samples" / f"{name}.jsonl"
+    samples.parent.mkdir(exist_ok=True)
+    write_jsonl(samples, [nothing, text] if trained and decoder else [])
 
 
 def looked_at(task: str, params: Params) -> list[dict[str, Any]]:

@@ -6,13 +6,25 @@ import time
 
 from tests.project import clone_of_working_tree
 
+RESULTS = (
+    "pretrained/decoder_causal/model.safetensors",
+    "progress/history/decoder_causal.csv",
+    "progress/samples/decoder_causal.jsonl",
+)
+
 
 def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(tmp_path) -> None:
-    """kill -9 of DVC alone takes its stage along; the weights are those of a run in one go."""
+    """kill -9 of DVC alone takes its stage along; the weights, the history and the
+    samples are those of a run in one go."""
     project = clone_of_working_tree(tmp_path / "project")
     project.environment["CHECKPOINT_SECONDS"] = "0"
-    project.edit("pretrain", "encoder_mlm", "training", "num_steps", value=100)
-    stage, model = "pretrain@encoder_mlm", "data/pretrained/encoder_mlm/model.safetensors"
+    project.edit("pretrain", "decoder_causal", "training", "num_steps", value=100)
+    stage = "pretrain@decoder_causal"
+    files = [project.folder / "data" / name for name in RESULTS]
+
+    def results() -> list[bytes]:
+        return [file.read_bytes() for file in files]
+
     project.repro("encode_corpus")
     running = subprocess.Popen(
         ["dvc", "repro", stage],
@@ -21,15 +33,16 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(tmp_path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    saved = project.folder / ".scratch/pretrain/encoder_mlm"
+    saved = project.folder / ".scratch/pretrain/decoder_causal"
     while not (saved.is_dir() and any(saved.glob("[!.]*"))):
         assert running.poll() is None, "it ended before it could be killed"
         time.sleep(0.01)
     running.send_signal(signal.SIGKILL)
     running.wait()
-    assert not (project.folder / model).exists()
+    assert not any(file.exists() for file in files)
     assert project.repro(stage) == [stage]
     assert not saved.exists()
-    resumed = (project.folder / model).read_bytes()
+    resumed = results()
+    assert all(resumed)
     assert project.repro("--force", "--single-item", stage) == [stage]
-    assert (project.folder / model).read_bytes() == resumed
+    assert results() == resumed

@@ -80,6 +80,7 @@ def test_one_picture_stands_alone_and_the_others_in_a_folder(reported: Path) -> 
     more = {path.name for path in (pictures / "more").iterdir()}
     assert {"comparison.png", "scores_type_200.svg", "curves_type_full_200.png"} <= more
     assert {"ranks.svg", "cost_type_200.png", "parameters_type_200.svg"} <= more
+    assert {"pretraining_tokens.png", "pretraining_flops.svg"} <= more
 
 
 def test_metrics_are_nothing_but_numbers(reported: Path) -> None:
@@ -106,7 +107,7 @@ def test_another_process_writes_the_same_bytes(reported: Path, tmp_path: Path) -
     written = {path.relative_to(reported) for path in reported.rglob("*") if path.is_file()}
     again = tmp_path / "reports"
     assert {path.relative_to(again) for path in again.rglob("*") if path.is_file()} == written
-    assert len(written) == 7 + 2 * 6 + 1  # one picture has its PNG in the other folder
+    assert len(written) == 7 + 2 * 8 + 1  # one picture has its PNG in the other folder
     for path in written:
         assert (again / path).read_bytes() == (reported / path).read_bytes(), path
 
@@ -145,6 +146,14 @@ def _no_timing() -> None:
     Path("data/timings/finetune/tag/encoder_mlm.csv").unlink()
 
 
+def _no_history() -> None:
+    Path("data/progress/history/encoder_mlm.csv").unlink()
+
+
+def _no_samples() -> None:
+    Path("data/progress/samples/encoder_scratch.jsonl").unlink()
+
+
 def _no_pretraining_timing() -> None:
     Path("data/timings/pretrain/encoder_mlm.json").unlink()
 
@@ -156,6 +165,8 @@ def _no_pretraining_timing() -> None:
         (_no_run, r"tag/trials\.csv: no trial of encoder_scratch on tag .* and 9 more"),
         (_no_seed, r"tag/trials\.csv: no trial of encoder_mlm on tag .*seed 3"),
         (_no_timing, r"data/timings/finetune/tag/encoder_mlm\.csv: missing"),
+        (_no_history, r"data/progress/history/encoder_mlm\.csv: missing; run `dvc repro`"),
+        (_no_samples, r"data/progress/samples/encoder_scratch\.jsonl: missing; run `dvc repro`"),
         (_no_pretraining_timing, r"data/timings/pretrain/encoder_mlm\.json: missing"),
     ],
 )

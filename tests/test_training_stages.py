@@ -100,8 +100,12 @@ def test_from_text_to_predictions(params) -> None:
     assert trained["pretrain_tokens"] == 6 * 16 * 64
     assert scratch["pretrain_tokens"] == scratch["pretrain_flops"] == 0
     assert trained["num_params"] == scratch["num_params"]
-    history = Path("data/pretrained/encoder_mlm/history.csv").read_text().splitlines()
-    assert len(history) == 1 + 6
+    with Path("data/progress/history/encoder_mlm.csv").open() as file:
+        history = list(csv.DictReader(file))
+    assert len(history) == 6
+    assert int(history[-1]["tokens"]) == trained["pretrain_tokens"]
+    assert int(history[-1]["flops"]) == trained["pretrain_flops"] == 6 * int(history[0]["flops"])
+    assert float(history[-1]["validation_loss"]) == trained["validation_loss"]
 
     finetune.main(params, "encoder_mlm", "tag")
     folder = Path("data/finetuned/tag/encoder_mlm")
@@ -352,7 +356,7 @@ def test_training_goes_on_from_the_weights_of_the_parent(params, name, objective
         mean_loss(headless(model.to(device.torch)), objective_of(child), batches, device)
         for model in (before, untrained)
     )
-    with Path("data/pretrained/child/history.csv").open() as file:
+    with Path("data/progress/history/child.csv").open() as file:
         first = float(next(csv.DictReader(file))["loss"])
     assert first == pytest.approx(expected, rel=1e-6)
     assert first != pytest.approx(other, rel=1e-2)
@@ -506,7 +510,7 @@ def test_a_public_checkpoint_from_its_folder_to_scores(
     assert account["num_params"] > account["num_embedding_params"] > 0
     unknown = {key for key, value in account.items() if value is None}
     assert unknown == {"pretrain_tokens", "pretrain_flops", "lineage_tokens", "lineage_flops"}
-    assert len(Path("data/pretrained/public/history.csv").read_text().splitlines()) == 1
+    assert len(Path("data/progress/history/public.csv").read_text().splitlines()) == 1
 
     shutil.rmtree(origin)  # all that fine-tuning needs stands in data/pretrained/public
     for task, metric in (("tag", "entity_f1"), ("section", "macro_f1")):

@@ -11,7 +11,7 @@ import vl_convert
 
 from stages.artifacts import replacing
 from stages.evaluation.metrics import POINTS, scale_of
-from stages.reporting import ranks, trade_offs
+from stages.reporting import label_budgets, pretraining, ranks, trade_offs
 from stages.reporting.contrasts import Group
 from stages.reporting.guideline import percent
 from stages.reporting.look import (
@@ -42,6 +42,8 @@ def pictures(results: Results) -> dict[str, Picture]:
     found: dict[str, Picture] = {
         "comparison": partial(comparison, results),
         "ranks": partial(ranks.ranks, results),
+        **pretraining.pictures(results),
+        **label_budgets.pictures(results),
     }
     trained = {epoch.method for epoch in results.curves}  # the others have no curves
     for task, budget in product(results.params.tasks, results.label_budgets):

@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 from stages.evaluation.metrics import scale_of
 from stages.reporting import guideline, look, tables
 from stages.reporting.contrasts import AXES, Axis, Contrast
+from stages.reporting.progress import passages
 from stages.reporting.results import Results
 from stages.reporting.trade_offs import unpriced
 
@@ -182,6 +183,7 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         costs=tables.cost_rows(results),
         trials=tables.trials(results),
         trade_offs=trade_offs(results, drawn),
+        passages=passages(results.params, results.progress),
         drawn=drawn,
         svg=lambda name, label: _inline(drawn[name], name, label),
         forest=forest,

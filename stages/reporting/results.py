@@ -11,6 +11,7 @@ from stages.artifacts import read_json, read_jsonl
 from stages.evaluation.trials import Cost, Epoch, Scored, Skipped, discard_unlisted, read
 from stages.params import Params
 from stages.reporting.contrasts import Cell, Contrast, Group, budget_order, cells, contrasts, groups
+from stages.reporting.progress import Progress, read_progress
 
 EVALUATED = Path("data/evaluated")
 TIMINGS = Path("data/timings")
@@ -28,6 +29,7 @@ class Results:
     finetuning_costs: dict[tuple[str, str, str, str, int], Cost]  # see ``trial_key``
     tasks: dict[str, dict[str, Any]]  # what prepare_task found: num_examples, labels, ...
     examples: dict[str, list[dict[str, Any]]]  # of each task; see ``evaluation.examples``
+    progress: dict[str, Progress]  # of each run's pretraining
 
     @property
     def confidence(self) -> float:
@@ -100,7 +102,8 @@ def load(params: Params) -> Results:
     examples = {
         task: read_jsonl(_present(EVALUATED / task / "examples.jsonl")) for task in params.tasks
     }
-    results = Results(params, trials, curves, pretraining, finetuning, tasks, examples)
+    progress = read_progress(params.pretrain)
+    results = Results(params, trials, curves, pretraining, finetuning, tasks, examples, progress)
     untimed = [t for t in trials if t.run in params.pretrain and trial_key(t) not in finetuning]
     if untimed:
         raise ValueError(f"{TIMINGS}: no cost of {_words(trial_key(untimed[0]))}; run `dvc repro`")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 STORE, ARTIFACTS = Path("mlflow.db"), Path("mlruns")  # unless MLFLOW_TRACKING_URI names others
 LOCK = Path(".scratch/mlflow.lock")
 PRETRAINED, EVALUATED = Path("data/pretrained"), Path("data/evaluated")
-TIMINGS, REPORTS = Path("data/timings"), Path("reports")
+PROGRESS, TIMINGS, REPORTS = Path("data/progress"), Path("data/timings"), Path("reports")
 
 DELAY_S = (
     20.0  # a pretraining that ends sooner is left to reconcile: importing mlflow takes seconds
@@ -282,7 +282,7 @@ def _pretraining(run: str) -> Record:
     timing = TIMINGS / "pretrain" / f"{run}.json"
     curves = [
         (key, float(row[key]), int(row["step"]))
-        for row in _rows(folder / "history.csv")
+        for row in _rows(PROGRESS / "history" / f"{run}.csv")
         for key in ("loss", "lr", "validation_loss")
         if row[key]
     ]

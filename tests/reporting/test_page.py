@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stages.reporting import figures, page
+from stages.reporting.progress import Progress, passages
 from stages.reporting.results import Results, load
 from tests.synthetic_study import METRICS, RUNS, raw_params, write_study
 
@@ -118,6 +119,18 @@ def test_tasks_are_listed_with_their_sizes_and_what_was_removed(results: Results
     markdown = page.markdown(results)
     assert "| tag | tagging | 1,200 | 200 | 1,000 | 2 | train 3, validation 0 |" in markdown
     assert "What the tasks are" in html and "train 3, validation 0" in html
+
+
+def test_what_models_write_stands_side_by_side_and_on_the_page_alone(results, html) -> None:
+    """The runs of one corpus and tokenizer, each with what it read; the text of others escaped."""
+    runs = ("decoder_causal", "encoder_mlm")
+    samples = results.progress["decoder_causal"].samples
+    progress = results.progress | {run: Progress([], samples) for run in runs}
+    found = passages(results.params, progress)
+    assert [each.text for each in found] == ["", "a list & <i>more</i>"]
+    assert [run for run, *_ in found[1].rows] == ["encoder_mlm", "decoder_causal"]
+    assert "What the models write" in html and "&lt;b&gt;of&lt;/b&gt; …" in html
+    assert "of</b> …" not in html and "of</b> …" not in page.markdown(results)
 
 
 def test_markdown_says_nothing_that_was_measured_on_a_machine(results: Results) -> None:

@@ -62,7 +62,7 @@ def write_pretraining(run: str, fingerprint: str) -> None:
     (folder / "run.json").write_text(json.dumps(about))
     (folder / "metrics.json").write_text(json.dumps({"num_params": 100, "validation_loss": 5.5}))
     write_table(
-        folder / "history.csv",
+        Path("data/progress/history", f"{run}.csv"),
         [
             {"step": step, "tokens": 64 * step, "loss": 7 - step / 8, "lr": 0.003}
             | {"validation_loss": 5.5 if step == 8 else ""}
