@@ -2,9 +2,7 @@
 
 import math
 import multiprocessing
-import resource
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -13,7 +11,6 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
@@ -21,6 +18,7 @@ from stages.adaptation import kept
 from stages.adaptation.fit import misfit
 from stages.adaptation.pairing import Pairing
 from stages.adaptation.prediction import PREDICTED_AT_ONCE, predict
+from stages.adaptation.speed import measured
 from stages.artifacts import read_json, read_jsonl, replacing
 from stages.components import build
 from stages.evaluation import metrics, trials
@@ -31,9 +29,11 @@ from stages.process import die_with_parent, run_stage
 from stages.seeding import stream, torch_stream
 from stages.tasks._task import Example
 from stages.text.labelled import SPLITS, Split, answer, rows_in_budget
+from stages.training.checkpoint import WEIGHTS
 from stages.training.device import Device, resolve
 from stages.training.finetuning import FinetuningData, in_order_of_length
 from stages.training.loop import Step, train
+from stages.training.meter import Meter, Taken, hardware
 
 FINETUNED, TIMINGS = Path("data/finetuned"), Path("data/timings/finetune")
 
@@ -128,10 +128,7 @@ def _run_jobs(params: Params, jobs: list[Any], description: str) -> Iterator[Out
 
     Their number changes no result: each trial has its own seed, threads and order of data.
     """
-    device = resolve(params.compute, threads=params.compute.trial_threads)
-    workers = max(params.compute.threads // params.compute.trial_threads, 1)
-    if device.device != "cpu":
-        workers = 1  # trials on one GPU would only wait for each other
+    workers = _side_by_side(params)
     with tqdm(total=len(jobs), desc=description, unit="group", disable=None) as progress:
         if workers == 1:
             for job in jobs:
@@ -144,6 +141,13 @@ def _run_jobs(params: Params, jobs: list[Any], description: str) -> Iterator[Out
             for done in as_completed([pool.submit(run_group, *job) for job in jobs]):
                 yield from done.result()
                 progress.update()
+
+
+def _side_by_side(params: Params) -> int:
+    device = resolve(params.compute, threads=params.compute.trial_threads)
+    if device.device != "cpu":
+        return 1  # trials on one GPU would only wait for each other
+    return max(params.compute.threads // params.compute.trial_threads, 1)
 
 
 def run_group(
@@ -181,6 +185,7 @@ class Bench:
         )
         self.task = self.pairing.task
         self.account = read_json(self.pairing.pretrained / "metrics.json")
+        self.checkpoint = self.pairing.pretrained / WEIGHTS
         self.rows = {s: read_jsonl(self.pairing.examples / f"{s}.jsonl") for s in SPLITS}
         self.train = self._encode("train", limit=self._largest_budget())
         self.validation = self._encode("validation")
@@ -190,7 +195,7 @@ class Bench:
         """One trial: train, take the best weights on validation, predict the test inputs."""
         if not method.trains:
             return self._run_untrained(cell, method)
-        began = time.monotonic()
+        meter = Meter(self.device)
         examples = self._first(self._budget(cell.label_budget))
         model, best, flops = self._search(cell, method, examples)
         settings = self.params.finetune.methods[cell.method].training
@@ -203,30 +208,49 @@ class Bench:
             kept.save(model, self._kept_trial(cell, best.lr), weights)
         if method.freezes_backbone:
             flops += sum(model.backbone.backbone.flops(batch) for batch in self._batches(examples))
-        trial = self._trial(cell, num_trained, flops, lr=best.lr, epoch=best.epoch)
-        return self._outcome(trial, cell, best.epochs, predictions, began)
+        trial = self._trial(
+            cell,
+            num_trained,
+            flops,
+            lr=best.lr,
+            epoch=best.epoch,
+            weights_bytes=kept.weights_bytes(model, self.checkpoint),
+        )
+        cost = self._cost(cell, meter.read(), model, self.task, self.test)
+        return self._outcome(trial, cell, best.epochs, predictions, cost)
 
     def _run_untrained(self, cell: Cell, method: Method) -> Outcome:
         """One trial of a method that trains nothing: of no epochs, weights or FLOPs of training."""
-        began = time.monotonic()
-        predictions = self._prompted(cell, method) if method.prompts else self._as_pretrained
-        trial = self._trial(cell, 0, 0, lr=0.0, epoch=0)
-        return self._outcome(trial, cell, [], predictions, began)
+        meter = Meter(self.device)
+        if method.prompts:
+            model = Headed(self.pairing.backbone(), nn.Identity()).to(self.device.torch)
+            method.apply(model, generator=torch_stream(cell.finetune_seed, "method"))
+            predictor = self._predictor(cell, method)
+            examples = predictor.encode(self.rows["test"])
+            predictions = self.predict(model, predictor, self.rows["test"], examples)
+            # One that remembers none of these prompts.
+            predictor = self._predictor(cell, _method(self.params, cell.method))
+        else:
+            model, predictions = self._as_pretrained
+            predictor, examples = self.task, self.test
+        trial = self._trial(
+            cell, 0, 0, lr=0.0, epoch=0, weights_bytes=self.checkpoint.stat().st_size
+        )
+        cost = self._cost(cell, meter.read(), model, predictor, examples)
+        return self._outcome(trial, cell, [], predictions, cost)
 
     @cached_property
-    def _as_pretrained(self) -> list[str]:
-        """The predictions of a task that needs no head, by the run as it is."""
+    def _as_pretrained(self) -> tuple[Headed, list[str]]:
+        """The run as it is and its predictions of a task that needs no head."""
         model = self.pairing.headed(seed=0).to(self.device.torch)  # of a head that has no weights
-        return self.predict(model, self.task, self.rows["test"], self.test)
+        return model, self.predict(model, self.task, self.rows["test"], self.test)
 
-    def _prompted(self, cell: Cell, method: Method) -> list[str]:
-        """What the method's own predictor makes of the labelled rows of the trial."""
-        model = Headed(self.pairing.backbone(), nn.Identity()).to(self.device.torch)
-        method.apply(model, generator=torch_stream(cell.finetune_seed, "method"))
+    def _predictor(self, cell: Cell, method: Method) -> Predictor:
+        """The method's own, from the labelled rows of the trial."""
         rows = self.rows["train"][: self._budget(cell.label_budget)]
         words = self.pairing.label_words()
         try:
-            predictor = method.predictor(
+            return method.predictor(
                 words,
                 self.task.tokenizer,
                 self.task.max_tokens,
@@ -235,8 +259,6 @@ class Bench:
             )
         except ValueError as error:
             raise ValueError(f"finetune.methods.{cell.method}.method.{error}") from None
-        test = self.rows["test"]
-        return self.predict(model, predictor, test, predictor.encode(test))
 
     def _outcome(
         self,
@@ -244,7 +266,7 @@ class Bench:
         cell: Cell,
         epochs: list[trials.Epoch],
         predictions: list[str],
-        began: float,
+        cost: trials.Cost,
     ) -> Outcome:
         return Outcome(
             trial=trial,
@@ -253,11 +275,28 @@ class Bench:
                 trials.Prediction(**asdict(cell), id=row["id"], prediction=prediction)
                 for row, prediction in zip(self.rows["test"], predictions, strict=True)
             ],
-            cost=trials.Cost(
-                **asdict(cell),
-                wall_time_s=round(time.monotonic() - began, 3),
-                peak_memory_bytes=self._peak_memory(),
-            ),
+            cost=cost,
+        )
+
+    def _cost(
+        self, cell: Cell, taken: Taken, model: Headed, predictor: Predictor, examples: list[Any]
+    ) -> trials.Cost:
+        """What the trial took; with the first seed also how fast its model predicts."""
+        speed = None
+        if cell.finetune_seed == self.params.finetune.seeds[0]:
+            speed = measured(predictor, model, self.rows["test"], examples, self.device)
+        return trials.Cost(
+            **asdict(cell),
+            wall_time_s=round(taken.wall_time_s, 3),
+            peak_memory_bytes=taken.peak_memory_bytes,
+            processor_time_s=round(taken.processor_time_s, 3),
+            gpu_energy_j=taken.gpu_energy_j,
+            latency_s=round(speed.latency_s, 6) if speed else None,
+            texts_per_s=round(speed.texts_per_s, 1) if speed else None,
+            tokens_per_s=round(speed.tokens_per_s, 1) if speed else None,
+            hardware=hardware(self.device),
+            threads=self.device.threads,
+            side_by_side=_side_by_side(self.params),
         )
 
     def _search(
@@ -337,11 +376,6 @@ class Bench:
         first = cell.finetune_seed == self.params.finetune.seeds[0]
         return keep == "all" or (keep == "first_seed" and first)
 
-    def _peak_memory(self) -> int:
-        if self.device.device == "cuda":
-            return torch.cuda.max_memory_allocated()
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
     def _kept_trial(self, cell: Cell, lr: float) -> kept.KeptTrial:
         return kept.KeptTrial(
             run=self.run_key,
@@ -358,7 +392,14 @@ class Bench:
         )
 
     def _trial(
-        self, cell: Cell, num_trained: int, flops: int, *, lr: float, epoch: int
+        self,
+        cell: Cell,
+        num_trained: int,
+        flops: int,
+        *,
+        lr: float,
+        epoch: int,
+        weights_bytes: int,
     ) -> trials.Trial:
         record = self.pairing.run_record
         return trials.Trial(
@@ -380,6 +421,7 @@ class Bench:
             d_model=record["d_model"],
             num_layers=record["num_layers"],
             best_epoch=epoch,
+            weights_bytes=weights_bytes,
         )
 
 

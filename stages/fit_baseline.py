@@ -71,6 +71,7 @@ def _trial(run: str, architecture: str, task: str, label_budget: str) -> Trial:
         d_model=0,
         num_layers=0,
         best_epoch=0,
+        weights_bytes=None,
     )
 
 

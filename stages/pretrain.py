@@ -1,15 +1,12 @@
 """Pretrain a run of params.yaml: from its parent's weights or from scratch, by its objective."""
 
 import csv
-import resource
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from stages.artifacts import read_json, replacing, sha256, write_json, write_jsonl
 from stages.code import code_of
@@ -32,6 +29,7 @@ from stages.training.checkpoint import (
 )
 from stages.training.device import Device, resolve
 from stages.training.loop import Step, mean_loss, train
+from stages.training.meter import Meter, hardware
 from stages.training.pretraining import (
     PretrainingData,
     begin_with_frequencies,
@@ -52,6 +50,7 @@ Account = dict[str, Any]  # numbers; None is an unknown one
 def main(params: Params, key: str) -> None:
     run = entry(params.pretrain, key, where="pretrain").planned(read_json(PLANS / f"{key}.json"))
     device = resolve(params.compute, threads=params.compute.threads)
+    meter = Meter(device)
     inputs = [
         ENCODED / run.corpus / run.tokenizer,
         TOKENIZERS / run.tokenizer,
@@ -137,7 +136,7 @@ def main(params: Params, key: str) -> None:
         _write_history(history, run, file)
     with replacing(PROGRESS / "samples" / f"{key}.jsonl") as file:
         write_jsonl(file, written)
-    _write_timing(TIMINGS / f"{key}.json", resumable.wall_time_s(), account, device)
+    _write_timing(TIMINGS / f"{key}.json", resumable.wall_time_s(), meter, account, device)
     resumable.clear()
 
 
@@ -281,19 +280,26 @@ def _thinned(history: History, run: Run) -> Iterator[dict[str, Any]]:
             }
 
 
-def _write_timing(path: Path, seconds: float, account: Account, device: Device) -> None:
-    """What was measured about the machine, apart from every artifact that others depend on."""
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    if device.device == "cuda":
-        memory = torch.cuda.max_memory_allocated()
+def _write_timing(
+    path: Path, seconds: float, meter: Meter, account: Account, device: Device
+) -> None:
+    """What was measured about the machine, apart from every artifact that others depend on. Of
+    interrupted processes the wall time alone is known; the rest is taken to be in proportion."""
+    taken = meter.read()
+    whole = seconds / taken.wall_time_s
+    energy = taken.gpu_energy_j
     with replacing(path) as temporary:
         write_json(
             temporary,
             {
                 "wall_time_s": round(seconds, 3),
-                "peak_memory_bytes": memory,
+                "peak_memory_bytes": taken.peak_memory_bytes,
+                "processor_time_s": round(whole * taken.processor_time_s, 3),
+                "gpu_energy_j": None if energy is None else round(whole * energy, 3),
                 "tokens_per_s": round((account["pretrain_tokens"] or 0) / seconds, 1),
                 "device": device.device,
+                "hardware": hardware(device),
+                "threads": device.threads,
             },
         )
 

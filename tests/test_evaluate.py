@@ -39,6 +39,7 @@ TRIAL = {
     "d_model": 4,
     "num_layers": 1,
     "best_epoch": 1,
+    "weights_bytes": 40,
 }
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file
 
 from stages import finetune, pretrain
 from stages.adaptation import kept
@@ -91,6 +92,36 @@ def test_of_equal_rates_the_first_is_kept(finetuned) -> None:
     for rates in ([1e-12, 2e-12], [2e-12, 1e-12]):
         finetuned(rates)
         assert [(t.lr, t.best_epoch) for t in read_trials().values()] == [(rates[0], 1)] * 2
+
+
+def test_weights_on_disk_are_those_of_the_files(finetuned) -> None:
+    """But for the headers of what was kept: a probe needs its checkpoint, full fine-tuning does
+    not."""
+    finetuned(1e-3)
+    kept_bytes = {}
+    for method in ("full", "linear_probe"):
+        weights = load_file(FOLDER / "weights" / f"{method}-64-1.safetensors")
+        kept_bytes[method] = sum(weight.nbytes for weight in weights.values())
+    checkpoint = Path("data/pretrained", SCRATCH, "model.safetensors").stat().st_size
+    found = {method: trial.weights_bytes for method, trial in read_trials().items()}
+    assert found == kept_bytes | {"linear_probe": checkpoint + kept_bytes["linear_probe"]}
+
+
+def test_speed_is_measured_with_the_first_seed_alone(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    params = write_study(tmp_path, lr="1e-3")
+    pretrain.main(params, SCRATCH)
+    finetune.main(params, SCRATCH, "section")
+    costs = trials.read(Path("data/timings/finetune/section", f"{SCRATCH}.csv"), trials.Cost)
+    assert {cost.finetune_seed for cost in costs} == {1, 2}
+    for cost in costs:
+        assert cost.hardware and (cost.threads, cost.side_by_side) == (1, 1)
+        assert cost.processor_time_s > 0 and cost.gpu_energy_j == 0
+        speed = (cost.latency_s, cost.texts_per_s, cost.tokens_per_s)
+        if cost.finetune_seed == 1:
+            assert all(value is not None and value > 0 for value in speed)
+        else:
+            assert speed == (None, None, None)
 
 
 def test_the_choice_does_not_see_the_test_set(finetuned) -> None:

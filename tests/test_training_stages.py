@@ -550,6 +550,10 @@ def test_a_method_that_trains_nothing_leaves_predictions_alone(params) -> None:
     assert [trial.finetune_seed for trial in scored] == params.finetune.seeds
     for trial in scored:
         assert trial.num_trained_params == trial.finetune_flops == trial.best_epoch == 0
+        checkpoint = Path("data/pretrained/decoder/model.safetensors")
+        assert trial.weights_bytes == checkpoint.stat().st_size
+    costs = trials.read(Path("data/timings/finetune/section/decoder.csv"), trials.Cost)
+    assert costs[0].latency_s and costs[0].latency_s > 1e-4, "no prompt was remembered"
     folder = Path("data/finetuned/section/decoder")
     assert trials.read(folder / "history.csv", trials.Epoch) == []
     assert not list((folder / "weights").iterdir())

@@ -61,6 +61,14 @@ def save(model: nn.Module, trial: KeptTrial, folder: Path) -> None:
     save_weights(model, folder / trial.file, trained_only=True, metadata=metadata)
 
 
+def weights_bytes(model: Headed, checkpoint: Path) -> int:
+    """Of what it takes to use a trial: the weights that its method trained and, unless these are
+    all, the checkpoint that they belong to."""
+    weights = [*model.parameters()]
+    trained = sum(w.numel() * w.element_size() for w in weights if w.requires_grad)
+    return trained if all(w.requires_grad for w in weights) else trained + checkpoint.stat().st_size
+
+
 def read(path: Path) -> KeptTrial:
     """What stands beside the weights; raises ValueError if nothing does."""
     try:

@@ -170,6 +170,22 @@ def _pretraining_paces(params: Params) -> Paces:
     return paces
 
 
+@dataclass(frozen=True)
+class _Time:
+    """Of a Cost what is needed, so that files of earlier versions can be read; so with _Work."""
+
+    method: str
+    wall_time_s: float
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Of a Trial."""
+
+    method: str
+    finetune_flops: int
+
+
 def _finetuning_paces(costs: list[Finetuning]) -> Paces:
     """Of trials whose settings may have been others: what they trained they have counted, what they
     predicted is taken to be as much as it would be now."""
@@ -179,8 +195,8 @@ def _finetuning_paces(costs: list[Finetuning]) -> Paces:
         table = FINETUNED / cost.task / cost.run / "trials.csv"
         if cost.prediction_flops is None or not (timing.is_file() and table.is_file()):
             continue
-        times = [row for row in trials.read(timing, trials.Cost) if row.method == cost.method]
-        done = [row for row in trials.read(table, trials.Trial) if row.method == cost.method]
+        times = [row for row in trials.read(timing, _Time) if row.method == cost.method]
+        done = [row for row in trials.read(table, _Work) if row.method == cost.method]
         if len(times) != len(done):
             continue
         predicted = cost.prediction_flops * len(done) / cost.num_trials

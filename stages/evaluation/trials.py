@@ -45,6 +45,7 @@ class Trial:
     d_model: int
     num_layers: int
     best_epoch: int
+    weights_bytes: int | None  # what is kept to use it; a baseline's are not stored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,13 +100,22 @@ class Skipped:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a trial took on the machine that ran it."""
+    """What a trial took on the machine that ran it, and how fast it predicts there, which is
+    measured once for all seeds: with the first one."""
 
     method: str
     label_budget: str
     finetune_seed: int
     wall_time_s: float
     peak_memory_bytes: int
+    processor_time_s: float
+    gpu_energy_j: float | None  # 0 without a GPU
+    latency_s: float | None
+    texts_per_s: float | None
+    tokens_per_s: float | None
+    hardware: str
+    threads: int
+    side_by_side: int  # as many trials ran at once
 
 
 def read(path: Path, kind: type[T]) -> list[T]:
