@@ -8,7 +8,7 @@ from stages.artifacts import remove, replacing, write_json
 from stages.evaluation.trials import write_table
 from stages.params import Params
 from stages.process import run_stage
-from stages.reporting import figures, page, tables
+from stages.reporting import costs, figures, page, tables
 from stages.reporting.results import load
 from stages.training.tracking import reconcile
 
@@ -18,7 +18,7 @@ REPORTS = Path("reports")
 def main(params: Params) -> None:
     results = load(params)
     write_table(REPORTS / "trials.csv", tables.TRIALS, tables.trials(results))
-    write_table(REPORTS / "costs.csv", tables.COSTS, tables.costs(results))
+    write_table(REPORTS / "costs.csv", costs.COLUMNS, costs.rows(results))
     contrasts = [contrast.row() for contrast in results.contrasts]
     write_table(REPORTS / "contrasts.csv", tables.CONTRASTS, contrasts)
     with replacing(REPORTS / "metrics.json") as path:

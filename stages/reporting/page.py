@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from stages.evaluation.metrics import scale_of
-from stages.reporting import guideline, look, tables
+from stages.reporting import costs, guideline, look, tables
 from stages.reporting.contrasts import AXES, Axis, Contrast
 from stages.reporting.progress import passages
 from stages.reporting.results import Results
@@ -164,6 +164,7 @@ def context(results: Results) -> dict[str, Any]:
         "sections": sections(results),
         "runs": tables.run_rows(results),
         "tasks": tables.task_rows(results),
+        "weights": costs.weights_rows(results),
     }
 
 
@@ -180,7 +181,10 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
     environment.filters["prose"] = prose
     return environment.get_template("page.html.jinja").render(
         context(results),
-        costs=tables.cost_rows(results),
+        cost_notes=costs.notes(results),
+        pretraining=costs.pretraining_rows(results),
+        finetuning=costs.finetuning_rows(results),
+        gains=costs.gain_rows(results),
         trials=tables.trials(results),
         trade_offs=trade_offs(results, drawn),
         passages=passages(results.params, results.progress),

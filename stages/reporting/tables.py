@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from stages.evaluation.trials import Scored
 from stages.reporting.contrasts import AMOUNTS, Axis, Cell, Contrast, compact, digits, seeds
-from stages.reporting.results import Results, trial_key
+from stages.reporting.results import Results
 
 KEYS = [
     *("study", "run", "architecture", "objective", "method", "task", "corpus", "pretrain_seed"),
@@ -17,10 +16,6 @@ TRIALS = [
     *("num_params", "num_trained_params", "pretrain_tokens", "pretrain_flops"),
     *("lineage_tokens", "lineage_flops", "finetune_flops", "lr"),
     *("metric", "value"),
-]
-COSTS = [
-    *KEYS,
-    *("wall_time_s", "peak_memory_bytes", "pretrain_wall_time_s", "pretrain_peak_memory_bytes"),
 ]
 CONTRASTS = [
     *("axis", "task", "method", "label_budget", "run_a", "run_b", "level_a", "level_b"),
@@ -37,22 +32,6 @@ def trials(results: Results) -> list[dict[str, Any]]:
     return [
         {"study": results.params.study, **asdict(trial), "value": digits(trial.value)}
         for trial in results.trials
-    ]
-
-
-def costs(results: Results) -> list[dict[str, Any]]:
-    """reports/costs.csv: the same keys, and what the trial and its pretraining took."""
-    return [
-        {
-            "study": results.params.study,
-            **asdict(trial),
-            "wall_time_s": cost.wall_time_s,
-            "peak_memory_bytes": cost.peak_memory_bytes,
-            "pretrain_wall_time_s": results.pretraining_costs[trial.run]["wall_time_s"],
-            "pretrain_peak_memory_bytes": results.pretraining_costs[trial.run]["peak_memory_bytes"],
-        }
-        for trial in results.trials
-        if (cost := results.finetuning_costs.get(trial_key(trial)))
     ]
 
 
@@ -158,32 +137,6 @@ def _score(results: Results, cell: Cell | None, best: float) -> Score | None:
     return Score(cell.metric, mean.value, mean.low, mean.high, seeds(cell), cell.merit == best)
 
 
-def cost_rows(results: Results) -> list[dict[str, str]]:
-    """For each group, what it is and what its pretraining and a fine-tuning trial took."""
-    rows = []
-    for group in results.groups:
-        trials = [trial for trial in results.trials if trial.run in group.runs]
-        first: Scored = trials[0]
-        pretraining = [results.pretraining_costs[run] for run in group.runs]
-        row: dict[str, str] = {
-            "run": group.name,
-            "parameters": compact(group.num_params),
-            "tokens seen": compact(first.pretrain_tokens),
-            "pretraining FLOPs": compact(first.pretrain_flops),
-            "pretraining time": seconds(_mean(cost["wall_time_s"] for cost in pretraining)),
-            "peak memory": memory(max(cost["peak_memory_bytes"] for cost in pretraining)),
-        }
-        for method in results.methods:
-            taken = [
-                results.finetuning_costs[trial_key(t)].wall_time_s
-                for t in trials
-                if t.method == method
-            ]
-            row[f"a trial of {method}"] = seconds(_mean(taken)) if taken else "\N{EN DASH}"
-        rows.append(row)
-    return rows
-
-
 def run_rows(results: Results) -> list[dict[str, str]]:
     """For each group, what params.yaml says it is; nothing that a machine decides."""
     return [
@@ -219,19 +172,3 @@ def task_rows(results: Results) -> list[dict[str, str]]:
 
 def _settings(component: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in component.items() if key != "name")
-
-
-def _mean(values: Iterable[float]) -> float:
-    values = list(values)
-    return sum(values) / len(values)
-
-
-def seconds(value: float) -> str:
-    """``0.8 s``, ``61 s``, ``12 min``, ``3.4 h``."""
-    if value < 99.5:
-        return f"{value:.2g} s"
-    return f"{value / 60:.3g} min" if value < 5940 else f"{value / 3600:.3g} h"
-
-
-def memory(value: float) -> str:
-    return f"{value / 2**20:.0f} MiB" if value < 2**30 else f"{value / 2**30:.1f} GiB"

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages.artifacts import read_json, sha256
 from stages.params import NONE, Params
+from stages.training.energy import Energy
 
 if TYPE_CHECKING:
     import mlflow.entities
@@ -51,10 +52,14 @@ Point = tuple[str, float, int]  # key, value, step
 Row = dict[str, str]
 
 AMOUNTS = (
-    *("best_epoch", "num_params", "num_trained_params"),
+    *("best_epoch", "num_params", "num_trained_params", "weights_bytes"),
     *("pretrain_tokens", "pretrain_flops", "lineage_tokens", "lineage_flops", "finetune_flops"),
 )
 CURVES = ("train_loss", "validation_metric")
+COSTS = (
+    *("wall_time_s", "peak_memory_bytes", "processor_time_s", "gpu_energy_j"),
+    *("latency_s", "texts_per_s", "tokens_per_s"),
+)
 NOTE = "mlflow.note.content"
 CURRENT = 'workflowType=machine_learning&searchFilter=tags.current="true"'.replace('"', "%22")
 
@@ -293,7 +298,7 @@ def _pretraining(run: str) -> Record:
         f"{run}:{about['fingerprint']}",
         params={"run": run, "architecture": about["architecture"]} | flat(about["settings"]),
         points=curves + [(k, v, 0) for k, v in _numbers(summary).items() if k not in drawn],
-        costs=_numbers(read_json(timing)) if timing.exists() else {},
+        costs=_with_energy(_numbers(read_json(timing))) if timing.exists() else {},
     )
 
 
@@ -345,7 +350,7 @@ def _trials(group: Group, parent: Record, params: Params) -> Record:
     }
     timed = _grouped(
         _rows(TIMINGS / "finetune" / group.task / f"{group.run}.csv"), "method", "label_budget"
-    ).get((group.method, group.label_budget))
+    ).get((group.method, group.label_budget), [])
     return Record(
         f"{group.run}/{group.task}/{group.method}/{group.label_budget}",
         "trials",
@@ -353,8 +358,17 @@ def _trials(group: Group, parent: Record, params: Params) -> Record:
         parent.fingerprint,
         params=own,
         points=points,
-        costs={"wall_time_s": _mean(timed, "wall_time_s")} if timed else {},
+        costs=_with_energy(
+            {key: _mean(known, key) for key in COSTS if (known := [t for t in timed if t.get(key)])}
+        ),
     )
+
+
+def _with_energy(costs: dict[str, float]) -> dict[str, float]:
+    energy = Energy.of(costs.get("processor_time_s", 0.0), costs.get("gpu_energy_j"))
+    if energy is None:
+        return costs
+    return costs | {"energy_j_estimate": energy.joules, "co2e_g_estimate": energy.co2e_g}
 
 
 def _comparison() -> Record:

@@ -1,7 +1,7 @@
 import pytest
 
 from stages.reporting.results import Results
-from stages.reporting.tables import MEANS, by_axis, by_task, memory, metrics, seconds
+from stages.reporting.tables import MEANS, by_axis, by_task, metrics
 from tests.synthetic_study import METRICS, RUNS
 
 
@@ -55,8 +55,3 @@ def test_metrics_are_numbers_below_task_run_method_and_budget(results: Results) 
     assert found["low"] < found["mean"] < found["high"]
     assert set(map(type, found.values())) == {float, int}
     assert "low" not in metrics(results)["tag"]["window"]["classical"]["200"]
-
-
-def test_seconds_and_memory() -> None:
-    assert [seconds(v) for v in (0.84, 61, 720, 12240)] == ["0.84 s", "61 s", "12 min", "3.4 h"]
-    assert [memory(v) for v in (400 * 2**20, 3 * 2**30)] == ["400 MiB", "3.0 GiB"]
