@@ -1,0 +1,172 @@
+"""Overlap against a search that reads every run of words of every document."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.evaluation.contamination import TaskTexts, gram_length, texts, words
+
+WORDS = ("a", "b", "c")  # few, so that runs of them repeat
+TEXTS = st.lists(st.sampled_from(WORDS), max_size=18)
+Span = tuple[int, int]  # the first of a document's sentences that a match touches, and the last
+
+
+@st.composite
+def tasks_and_documents(draw) -> tuple[list[list[list[str]]], list[list[list[str]]]]:
+    """Tasks, each of texts, and documents, each of sentences, as lists of words; the documents are
+    put together from parts of the texts and other words."""
+    tasks = draw(st.lists(st.lists(TEXTS, max_size=3), min_size=1, max_size=2))
+    known = [text for task in tasks for text in task] or [[]]
+    documents = []
+    for _ in range(draw(st.integers(0, 3))):
+        flat: list[str] = []
+        for text in draw(st.lists(st.sampled_from(known), max_size=4)):
+            begin = draw(st.integers(0, 2))
+            flat += text[begin : len(text) - draw(st.integers(0, 2))]
+            flat += draw(st.lists(st.sampled_from((*WORDS, "other")), max_size=1))
+        cuts = sorted(draw(st.lists(st.integers(0, len(flat)), max_size=5)))
+        pairs = zip([0, *cuts], [*cuts, len(flat)], strict=True)
+        documents.append([flat[i:j] for i, j in pairs])
+    return tasks, documents
+
+
+def spans(text: list[str], n: int, document: list[list[str]]) -> Iterator[Span]:
+    """Where n words in a row of the text stand in a document: of a text of fewer than 8 words, as
+    sentences of their own."""
+    flat = [(word, i) for i, sentence in enumerate(document) for word in sentence]
+    grams = [text[i : i + n] for i in range(len(text) - n + 1)] if n else []
+    for start in range(len(flat) - n + 1):
+        here = flat[start : start + n]
+        if [word for word, _ in here] not in grams:
+            continue
+        first, last = here[0][1], here[-1][1]
+        if len(text) < 8 and sum(document[first : last + 1], []) != text:
+            continue
+        yield first, last
+
+
+def stands_in(text: list[str], n: int, documents: list[list[list[str]]]) -> bool:
+    return any(True for document in documents for _ in spans(text, n, document))
+
+
+def rows(tasks: list[list[list[str]]]) -> dict[str, list[dict[str, str]]]:
+    """A row for each text, not as plain as it is."""
+    return {
+        f"task_{i}": [{"id": "1", "text": ", ".join(text).title() + "!"} for text in task]
+        for i, task in enumerate(tasks)
+    }
+
+
+def joined(documents: list[list[list[str]]]) -> list[list[str]]:
+    return [[" - ".join(sentence) for sentence in document] for document in documents]
+
+
+@given(tasks_and_documents())
+def test_what_overlaps_is_what_a_slow_search_finds(drawn) -> None:
+    tasks, documents = drawn
+    found = TaskTexts(rows(tasks)).overlap(joined(documents))
+    for of_task, task in zip(found.values(), tasks, strict=True):
+        assert of_task.num_test == len(task)
+        assert of_task.exact == sum(stands_in(text, len(text), documents) for text in task)
+        grams = [stands_in(text, gram_length(len(text)), documents) for text in task]
+        assert of_task.ngram == sum(grams)
+
+
+@given(tasks_and_documents())
+def test_what_is_removed_is_what_matches_until_nothing_does(drawn) -> None:
+    tasks, documents = drawn
+    searched = TaskTexts(rows(tasks))
+    left = list(searched.removed_from(joined(documents)))
+    for document in documents:
+        while True:
+            touched = {
+                i
+                for task in tasks
+                for text in task
+                for first, last in spans(text, gram_length(len(text)), document)
+                for i in range(first, last + 1)
+            }
+            if not touched:
+                break
+            document[:] = [s for i, s in enumerate(document) if i not in touched]
+    assert left == joined(documents)
+    assert all(of_task.ngram == 0 for of_task in searched.overlap(left).values())
+
+
+def test_the_size_of_a_batch_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = [[f"the {i}th of ten documents has its number {i} twice"] for i in range(10)]
+    searched = TaskTexts({"task": [{"text": document[0]} for document in documents[::3]]})
+    whole = searched.overlap(documents), list(searched.removed_from(documents))
+    assert whole[0]["task"].exact == 4 and [not left for left in whole[1]].count(True) == 4
+    monkeypatch.setattr("stages.evaluation.contamination.BATCH_WORDS", 7)
+    assert (searched.overlap(documents), list(searched.removed_from(documents))) == whole
+
+
+@pytest.mark.parametrize(
+    ("num_words", "n"), [(30, 13), (13, 13), (12, 8), (8, 8), (7, 7), (1, 1), (0, 0)]
+)
+def test_texts_that_are_shorter_are_searched_for_with_shorter_grams(num_words: int, n: int) -> None:
+    assert gram_length(num_words) == n
+
+
+SENTENCE = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+
+
+@pytest.mark.parametrize(
+    ("sentences", "exact", "ngram"),
+    [
+        ([SENTENCE], 1, 1),
+        ([f"Before, {SENTENCE.upper()}; after."], 1, 1),
+        (["One two three four five six seven,", "eight nine ten eleven twelve thirteen"], 0, 1),
+        ([SENTENCE.removesuffix(" thirteen fourteen")], 0, 0),
+        ([SENTENCE.replace("seven", "7")], 0, 0),
+        ([SENTENCE.replace("five six", "five\nsix").replace("one", "one\u00a0")], 1, 1),
+    ],
+)
+def test_one_text(sentences: list[str], exact: int, ngram: int) -> None:
+    found = TaskTexts({"task": [{"text": SENTENCE}]}).overlap([["Another."], sentences])["task"]
+    assert (found.exact, found.ngram) == (exact, ngram)
+
+
+def test_a_match_does_not_go_on_in_the_next_document() -> None:
+    half = len(SENTENCE) // 2
+    pair = [[SENTENCE[:half]], [SENTENCE[half:]]]
+    assert TaskTexts({"task": [{"text": SENTENCE}]}).overlap(pair)["task"].ngram == 0
+
+
+def test_a_short_text_is_a_sentence_of_its_own_or_does_not_count() -> None:
+    """Else one that is "No." would take every sentence with that word from a corpus."""
+    searched = TaskTexts({"task": [{"text": "No."}, {"text": "Yes"}, {"text": "?!"}]})
+    document = ["There is no yes.", "NO", "There is none."]
+    assert searched.overlap([document])["task"].ngram == 1
+    assert list(searched.removed_from([document])) == [["There is no yes.", "There is none."]]
+
+
+def test_any_text_of_a_row_counts_and_its_answers_do_not() -> None:
+    context, question = f"In a context, {SENTENCE}.", "What is it about, then?"
+    row = {"id": "7", "context": context, "question": question, "answers": [{"text": "a context"}]}
+    assert texts(row) == [context, question] or texts(row) == [question, context]
+    for text in (context, question):
+        assert TaskTexts({"qa": [row]}).overlap([[text]])["qa"].exact == 1
+    assert TaskTexts({"qa": [row]}).overlap([["a context"]])["qa"].ngram == 0
+    pair = {"id": "8", "text": "first of two", "text_pair": "second of two", "label": "x"}
+    assert texts(pair) == ["first of two", "second of two"]
+    assert texts({"id": "9", "words": ["Tagged", "words", "."]}) == ["Tagged words ."]
+
+
+def test_words_are_without_case_punctuation_and_compositions() -> None:
+    assert words("Ein STRASSEN-Fest: \ufb01nal, cafe\u0301 x_1!") == [
+        *("ein", "strassen", "fest", "final", "caf\u00e9", "x_1")
+    ]
+    assert words("Stra\u00dfe") == words("STRASSE") == ["strasse"]
+    assert words(" ... ") == []
+
+
+def test_nothing_to_search_for_and_nowhere_to_search() -> None:
+    assert TaskTexts({}).overlap([["a b"]]) == {}
+    empty = TaskTexts({"none": []})
+    assert empty.overlap([["a b"]])["none"].num_test == 0
+    assert list(empty.removed_from([["a b"], []])) == [["a b"], []]
+    assert TaskTexts({"task": [{"text": "a b"}]}).overlap([])["task"].exact == 0
