@@ -37,10 +37,16 @@ def main(params: Params) -> None:
         folder.mkdir()
         for key in (*params.tokenizers, NONE):
             (folder / key).write_text("nothing\n")
-    # A corpus that is made of tasks depends on all that lie there: what is listed no more goes, so
-    # that it does not run again where that never was.
-    if any(_name(corpus.source) == TASKS for corpus in params.corpora.values()):
-        discard_unlisted(DATA / "tasks", params.tasks)
+    # And a corpus that nothing is removed from, and the report of a study without corpora.
+    _write(DATA / NONE, "nothing\n")
+    _write(DATA / "contamination" / NONE, "nothing\n")
+    # Some stages depend on all that lies there: what is listed no more goes, so that they do not
+    # run again where that never was.
+    discard_unlisted(DATA / "tasks", params.tasks)
+    discard_unlisted(DATA / "contamination", [*params.corpora, NONE])
+    for key in params.corpora:
+        listed = [f"{tokenizer}.json" for tokenizer in params.tokenizers]
+        discard_unlisted(DATA / "contamination" / key, listed)
     # A run depends on its own plan, so that it runs anew when the reference changes what it means.
     with replacing(DATA / "plans") as folder:
         folder.mkdir()
@@ -73,7 +79,7 @@ def code_by_stage(params: Params) -> dict[str, list[str]]:
         found[f"pretrain/{key}"] = components
     baselines = {f"baselines/{baseline['name']}" for baseline in params.baselines.values()}
     methods = {f"methods/{entry.method['name']}" for entry in params.finetune.methods.values()}
-    alone = ("train_tokenizer", "encode_corpus", "evaluate", "report")
+    alone = ("train_tokenizer", "encode_corpus", "measure_contamination", "evaluate", "report")
     return (
         found
         | dict.fromkeys(alone, [])
@@ -90,6 +96,11 @@ def find_faults(params: Params) -> Iterator[str]:
     for key, corpus in params.corpora.items():
         yield from _source_faults(corpus.source, f"corpora.{key}.source", None)
         yield from _mixture_faults(params, corpus.source, f"corpora.{key}.source")
+        if _name(corpus.source) == TASKS and corpus.decontaminate_against != NONE:
+            yield (
+                f"corpora.{key}.decontaminate_against: must be {NONE} for a corpus of tasks: it "
+                "leaves out the rows that are tested on, and a row without a sentence is none"
+            )
     for key, tokenizer in params.tokenizers.items():
         where = f"tokenizers.{key}"
         yield from _unlisted(tokenizer.corpus, params.corpora, f"{where}.corpus")

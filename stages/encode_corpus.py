@@ -5,13 +5,12 @@ from pathlib import Path
 from stages.artifacts import read_json, read_jsonl, replacing, sha256, write_json
 from stages.params import Params, entry
 from stages.process import run_stage
-from stages.seeding import stream
 from stages.text import tokenizer
 from stages.text.corpus import SPLITS, encode
+from stages.text.kept import document_order
 from stages.text.tokenizer import Tokenizer
 
 CORPORA, TOKENIZERS, ENCODED = Path("data/corpora"), Path("data/tokenizers"), Path("data/encoded")
-SEED = 0  # of the order of documents, of which max_tokens keeps the first
 
 
 def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
@@ -24,9 +23,8 @@ def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
         counts: dict[str, int] = {}
         for split in SPLITS:
             documents = read_jsonl(CORPORA / corpus_key / f"{split}.jsonl")
-            order = stream(SEED, "documents", split).permutation(len(documents))
             keep = None if max_tokens == "all" or split != "train" else int(max_tokens)
-            sentences = (documents[i]["sentences"] for i in order)
+            sentences = (documents[i]["sentences"] for i in document_order(len(documents), split))
             encoded = encode(sentences, encoder, max_tokens=keep)
             if keep is not None and len(encoded.tokens) < keep:
                 raise ValueError(

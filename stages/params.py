@@ -73,6 +73,7 @@ class Compute(Strict):
 class Corpus(Strict):
     source: Component
     max_tokens: NumberOrAll  # kept for training
+    decontaminate_against: Literal["none", "tasks"]  # whose test texts are removed from it
 
 
 class Tokenizer(Strict):

@@ -3,20 +3,24 @@
 import hashlib
 from pathlib import Path
 
-from stages.artifacts import replacing, write_json, write_jsonl
+from stages.artifacts import read_jsonl, replacing, write_json, write_jsonl
 from stages.components import build
-from stages.params import Params, entry
+from stages.evaluation.contamination import TaskTexts
+from stages.params import NONE, Params, entry
 from stages.process import run_stage
 from stages.sources._source import Document, Source
 from stages.text.labelled import SPLITS, Split
 
 FOLDER = Path("data/corpora")
+TASKS = Path("data/tasks")
 
 
 def main(params: Params, key: str) -> None:
     """Writes ``{train,validation}.jsonl`` and what they hold to ``corpus.json``.
 
-    Documents of the test split are in no corpus: the texts of tasks are tested on them.
+    Documents of the test split are in no corpus: the texts of tasks are tested on them. With
+    ``decontaminate_against: tasks``, nor are sentences of others that hold such a text or an n-gram
+    of it, nor documents that are left without a sentence; how many there were is written, too.
     Raises ValueError if there is nothing to train or to validate on.
     """
     where = f"corpora.{key}.source"
@@ -29,6 +33,14 @@ def main(params: Params, key: str) -> None:
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
     held_out = len(documents.pop("test"))
+    removed = {}
+    if corpus.decontaminate_against != NONE:
+        texts = TaskTexts(
+            {task: read_jsonl(TASKS / task / "examples" / "test.jsonl") for task in params.tasks}
+        )
+        for split, found in documents.items():
+            documents[split] = decontaminated(found, texts)
+            removed[split] = loss(found, documents[split])
 
     digest = hashlib.sha256()
     counts = {}
@@ -36,25 +48,45 @@ def main(params: Params, key: str) -> None:
         folder.mkdir()
         for split, found in documents.items():
             if not found:
-                raise ValueError(f"{where}: no text for {split}; give it more documents")
+                left = " that no task tests on" if removed else ""
+                raise ValueError(f"{where}: no text for {split}{left}; give it more documents")
             write_jsonl(
                 folder / f"{split}.jsonl", ({"id": d.id, "sentences": d.sentences} for d in found)
             )
+            counts[split] = extent(found)
             sentences = [sentence for d in found for sentence in d.sentences]
-            counts[split] = {
-                "documents": len(found),
-                "sentences": len(sentences),
-                "characters": sum(map(len, sentences)),
-            }
             digest.update("\n".join([split, *sentences, ""]).encode())
         about = {
             **counts,
+            **({"removed": removed} if removed else {}),
             "held_out_documents": held_out,
             "max_tokens": corpus.max_tokens,  # which the encoded corpus will keep to
             "versions": source.versions(),
             "sha256": digest.hexdigest(),
         }
         write_json(folder / "corpus.json", about)
+
+
+def decontaminated(documents: list[Document], texts: TaskTexts) -> list[Document]:
+    """Without what ``texts`` match, and without what is then empty."""
+    left = texts.removed_from(document.sentences for document in documents)
+    pairs = zip(documents, left, strict=True)
+    return [document._replace(sentences=sentences) for document, sentences in pairs if sentences]
+
+
+def extent(documents: list[Document]) -> dict[str, int]:
+    sentences = [sentence for document in documents for sentence in document.sentences]
+    return {
+        "documents": len(documents),
+        "sentences": len(sentences),
+        "characters": sum(map(len, sentences)),
+    }
+
+
+def loss(before: list[Document], after: list[Document]) -> dict[str, int]:
+    """How much less there is."""
+    left = extent(after)
+    return {name: number - left[name] for name, number in extent(before).items()}
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def raw_params(runs: Mapping[str, Any] = RUNS) -> dict[str, Any]:
             "trial_threads": 1,
         },
         "corpora": {
-            name: {"source": source, "max_tokens": "all"}
+            name: {"source": source, "max_tokens": "all", "decontaminate_against": "none"}
             for name in ("all", "scientific", "deep_learning")
         },
         "tokenizers": {
@@ -206,6 +206,10 @@ def write_study(
         }
         path.write_text(json.dumps(cost))
         write_progress(root / "data/progress", name, params.pretrain[name])
+    for corpus in params.corpora:
+        path = root / "data/contamination" / corpus / "unigram.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, overlapping(params))
     with replacing(root / "data/plans") as folder:
         folder.mkdir()
         for name, plan in plans(params).items():
@@ -235,6 +239,12 @@ def write_progress(folder: Path, name: str, entry: Run) -> None:
     samples = folder / "samples" / f"{name}.jsonl"
     samples.parent.mkdir(exist_ok=True)
     write_jsonl(samples, [nothing, text] if trained and decoder else [])
+
+
+def overlapping(params: Params) -> dict[str, Any]:
+    """As measure_contamination leaves it."""
+    tasks = {task: {"num_test": 1000, "exact": 4, "ngram": 15} for task in params.tasks}
+    return {"documents": 900, "tasks": tasks, "removed": {}}
 
 
 def looked_at(task: str, params: Params) -> list[dict[str, Any]]:

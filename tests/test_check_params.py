@@ -354,21 +354,39 @@ def test_tasks_that_are_a_corpus_are_those_of_the_study_and_have_answers_to_writ
     )
 
 
-def test_tasks_that_are_listed_no_more_go_where_a_corpus_is_made_of_tasks(
+def test_what_is_listed_no_more_goes_from_what_stages_depend_on_as_a_whole(
     tmp_path, monkeypatch
 ) -> None:
+    """Else a clone that never had it would run them again."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "requirements.lock").write_text("")
     params = load(ROOT / "studies" / "smoke.yaml")
-    for name in ("tag", "old"):
-        Path("data/tasks", name).mkdir(parents=True)
+    kept = ("tasks/tag/examples", "contamination/prose/unigram.json")
+    old = ("tasks/old/examples", "contamination/old/unigram.json", "contamination/prose/bpe.json")
+    for name in (*kept, *old):
+        Path("data", name).mkdir(parents=True)
     check_params.main(params)
-    assert Path("data/tasks/old").exists()
+    assert all(Path("data", name).exists() for name in kept)
+    assert not any(Path("data", name).exists() for name in old)
+    assert sorted(path.name for path in Path("data/contamination").iterdir()) == ["none", "prose"]
+    assert not Path("data/contamination/old").exists() and not Path("data/tasks/old").exists()
+
+
+def test_a_corpus_is_decontaminated_against_tasks_or_nothing(tmp_path) -> None:
+    assert faults_of(load(edited(tmp_path, "against: none", "against: tasks"))) == []
+    with pytest.raises(ValueError, match=r"corpora\.prose\.decontaminate_against: .*'tasks'"):
+        load(edited(tmp_path, "against: none", "against: [tag]"))
+    with pytest.raises(ValueError, match=r"corpora\.prose\.decontaminate_against: .*'tasks'"):
+        load(edited(tmp_path, "against: none", "against: tag"))
+    with pytest.raises(ValueError, match=r"corpora\.prose\.decontaminate_against: missing"):
+        load(edited(tmp_path, "    decontaminate_against: none\n", ""))
+    params = load(ROOT / "studies" / "smoke.yaml")
     (corpus,) = params.corpora.values()
     source = {"name": "tasks", "path": "data/tasks", "tasks": ["tag"]}
-    mixture = {"mix": corpus.model_copy(update={"source": source})}
-    check_params.main(params.model_copy(update={"corpora": params.corpora | mixture}))
-    assert not Path("data/tasks/old").exists() and Path("data/tasks/tag").exists()
+    update = {"source": source, "decontaminate_against": "tasks"}
+    mixture = {"mix": corpus.model_copy(update=update)}
+    (fault,) = faults_of(params.model_copy(update={"corpora": params.corpora | mixture}))
+    assert fault.startswith("corpora.mix.decontaminate_against: must be none for a corpus of tasks")
 
 
 def test_a_task_without_a_head_needs_a_model_and_methods_that_need_none() -> None:

@@ -111,7 +111,9 @@ def mixture() -> Params:
     return smoke.model_copy(
         update={
             "compute": smoke.compute.model_copy(update={"threads": 1}),
-            "corpora": {"mixture": Corpus(source=source, max_tokens="all")},
+            "corpora": {
+                "mixture": Corpus(source=source, max_tokens="all", decontaminate_against="none")
+            },
             "tasks": {"first": section, "which": tagging},
             "pretrain": {"both": scratch.model_copy(update=both), "scratch": scratch},
             "budget": smoke.budget.model_copy(update={"matched": "none", "reference": "both"}),

@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from stages import prepare_corpus
-from stages.artifacts import read_json, read_jsonl
+from stages.artifacts import read_json, read_jsonl, write_jsonl
+from stages.evaluation.contamination import TaskTexts
 from stages.params import Corpus, Params
 from stages.sources._source import split_of
 from tests.installed_package import install, module
@@ -26,10 +27,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def params(**source: Any) -> Params:
+def params(against: Literal["none", "tasks"] = "none", **source: Any) -> Params:
     """The part of params.yaml that the stage reads."""
-    corpus = Corpus(source=source or SHELF, max_tokens="all")
-    return Params.model_construct(corpora={"all": corpus})
+    corpus = Corpus(source=source or SHELF, max_tokens="all", decontaminate_against=against)
+    return Params.model_construct(corpora={"all": corpus}, tasks={"one": ..., "other": ...})
+
+
+def write_tests(*of_tasks: list[str]) -> dict[str, list[dict[str, str]]]:
+    """The test rows of the two tasks."""
+    rows = {
+        task: [{"id": str(i), "text": text} for i, text in enumerate(texts)]
+        for task, texts in zip(("one", "other"), of_tasks, strict=True)
+    }
+    for task, of_task in rows.items():
+        folder = Path("data/tasks", task, "examples")
+        folder.mkdir(parents=True)
+        write_jsonl(folder / "test.jsonl", of_task)
+    return rows
 
 
 SHELF = {"name": "installed_docs", "path": "requirements.lock", "packages": ["shelf"]}
@@ -90,6 +104,45 @@ def test_an_empty_corpus_is_refused_and_leaves_nothing(text: str, message: str) 
     with pytest.raises(ValueError, match=message):
         prepare_corpus.main(params(name="files", path="book.txt"), "all")
     assert not FOLDER.exists() and not list(FOLDER.parent.iterdir())
+
+
+def test_sentences_that_tasks_test_on_are_removed_and_counted() -> None:
+    prepare_corpus.main(params(), "all")
+    before = {split: read_jsonl(FOLDER / f"{split}.jsonl") for split in ("train", "validation")}
+    assert "removed" not in read_json(FOLDER / "corpus.json")
+    # All of a document's sentences, one sentence of a task that is not the first, and no sentence.
+    emptied, tested = before["train"][0], before["validation"][1]["sentences"][0]
+    searched = TaskTexts(write_tests(emptied["sentences"], [tested.upper(), "In none of them."]))
+    prepare_corpus.main(params("tasks"), "all")
+    about = read_json(FOLDER / "corpus.json")
+    for split, rows in before.items():
+        left = read_jsonl(FOLDER / f"{split}.jsonl")
+        sentences = {row["id"]: row["sentences"] for row in left}
+        assert all(sentences.values())
+        expected = searched.removed_from(row["sentences"] for row in rows)
+        assert [*sentences.values()] == [document for document in expected if document]
+        whole = [s for row in rows for s in row["sentences"]]
+        kept = [s for found in sentences.values() for s in found]
+        assert about["removed"][split] == {
+            "documents": len(rows) - len(left),
+            "sentences": len(whole) - len(kept),
+            "characters": sum(map(len, whole)) - sum(map(len, kept)),
+        }
+        assert about[split]["sentences"] == len(kept) < len(whole)
+        assert tested not in kept
+        assert searched.overlap(sentences.values())["one"].ngram == 0
+    assert emptied["id"] not in [row["id"] for row in read_jsonl(FOLDER / "train.jsonl")]
+    assert about["removed"]["train"]["documents"] >= 1
+
+
+def test_a_corpus_that_is_all_tested_on_is_refused() -> None:
+    prepare_corpus.main(params(), "all")
+    rows = [
+        row for split in ("train", "validation") for row in read_jsonl(FOLDER / f"{split}.jsonl")
+    ]
+    write_tests([], [s for row in rows for s in row["sentences"]])
+    with pytest.raises(ValueError, match="no text for train that no task tests on; give it more"):
+        prepare_corpus.main(params("tasks"), "all")
 
 
 def test_an_unknown_corpus_is_named() -> None:

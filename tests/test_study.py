@@ -6,6 +6,7 @@ import json
 import pytest
 from ruamel.yaml import YAML
 
+from stages.artifacts import read_json
 from stages.params import load, read_yaml
 from tests.project import AFTER_THE_DECODER, Project, clone_of_working_tree, write_environment
 from tests.small_hub import checkpoint, revision_of
@@ -165,3 +166,22 @@ def test_a_mistake_stops_everything_before_anything_runs(study) -> None:
     assert "pretrain.encoder_mlm.objective.mask_porb" in output
     assert "did you mean 'mask_prob'" in output and "Traceback" not in output
     assert study.outputs() == before
+
+
+def test_sentences_that_tasks_test_on_can_be_removed_from_a_corpus(study) -> None:
+    study.edit("pretrain", "encoder_mlm", "objective", value={"name": "mlm"})
+    measured = study.folder / "data/contamination/prose/unigram.json"
+    before = read_json(measured)
+    assert before["tasks"].keys() == {"tag", "section"} and before["removed"] == {}
+    assert any(of_task["ngram"] for of_task in before["tasks"].values())
+    study.edit("corpora", "prose", "decontaminate_against", value="tasks")
+    assert study.repro("measure_contamination") == [
+        "check_params",
+        "prepare_corpus@prose",
+        "train_tokenizer@unigram",
+        "encode_corpus@prose-unigram",
+        "measure_contamination@prose-unigram",
+    ]
+    after = read_json(measured)
+    assert not any(of_task["ngram"] for of_task in after["tasks"].values())
+    assert after["removed"]["train"]["sentences"] > 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from stages.evaluation.metrics import POINTS, scale_of
 from stages.evaluation.statistics import AGREEING, FINETUNING, POWER, SINGLE
+from stages.reporting import contamination
 from stages.reporting.contrasts import Cell, Contrast, seeds
 from stages.reporting.results import Results
 
@@ -140,6 +141,7 @@ def caveats(results: Results) -> list[str]:
             "Beside what is not resolved stands how many seeds of each side would find an effect "
             f"of the size that was seen, in {percent(POWER)} of studies; it is a rough number."
         )
+    found += contamination.caveats(results)
     found.append(
         "All of it holds for these labelled samples and test sets: drawing others is not covered. "
         "The run with the highest mean is favoured by chance among the runs compared."

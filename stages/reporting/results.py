@@ -9,13 +9,14 @@ from typing import Any
 
 from stages.artifacts import read_json, read_jsonl
 from stages.evaluation.trials import Cost, Epoch, Scored, Skipped, discard_unlisted, read
-from stages.params import Params
+from stages.params import NONE, Params
 from stages.reporting.contrasts import Cell, Contrast, Group, budget_order, cells, contrasts, groups
 from stages.reporting.progress import Progress, read_progress
 
 EVALUATED = Path("data/evaluated")
 TIMINGS = Path("data/timings")
 PLANS = Path("data/plans")
+CONTAMINATION = Path("data/contamination")
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Results:
     tasks: dict[str, dict[str, Any]]  # what prepare_task found: num_examples, labels, ...
     examples: dict[str, list[dict[str, Any]]]  # of each task; see ``evaluation.examples``
     progress: dict[str, Progress]  # of each run's pretraining
+    contamination: dict[tuple[str, str], dict[str, Any]]  # of each corpus and tokenizer trained on
 
     @property
     def confidence(self) -> float:
@@ -102,8 +104,23 @@ def load(params: Params) -> Results:
     examples = {
         task: read_jsonl(_present(EVALUATED / task / "examples.jsonl")) for task in params.tasks
     }
-    progress = read_progress(params.pretrain)
-    results = Results(params, trials, curves, pretraining, finetuning, tasks, examples, progress)
+    read_by = {(r.corpus, r.tokenizer) for r in params.pretrain.values() if r.learnt[0] != NONE}
+    contamination = {
+        (corpus, tokenizer): _json(CONTAMINATION / corpus / f"{tokenizer}.json")
+        for corpus, tokenizer in product(params.corpora, params.tokenizers)
+        if (corpus, tokenizer) in read_by
+    }
+    results = Results(
+        params=params,
+        trials=trials,
+        curves=curves,
+        pretraining_costs=pretraining,
+        finetuning_costs=finetuning,
+        tasks=tasks,
+        examples=examples,
+        progress=read_progress(params.pretrain),
+        contamination=contamination,
+    )
     untimed = [t for t in trials if t.run in params.pretrain and trial_key(t) not in finetuning]
     if untimed:
         raise ValueError(f"{TIMINGS}: no cost of {_words(trial_key(untimed[0]))}; run `dvc repro`")

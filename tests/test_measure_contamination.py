@@ -1,0 +1,89 @@
+"""What is measured is the text that was encoded, for each task of the study."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from stages import encode_corpus, measure_contamination
+from stages.artifacts import read_json, write_json, write_jsonl
+from stages.params import Corpus, Params
+from stages.text.corpus import EncodedCorpus
+from tests.small import small_tokenizer
+
+NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+# No two share eight words in a row.
+SENTENCES = [f"This is number {n} of them, and {n} times {n} is a square." for n in NUMBERS]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A corpus of a document for each sentence, and two tasks; "old" is of another study."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path("data/corpora/all")
+    folder.mkdir(parents=True)
+    rows = [{"id": str(i), "sentences": [text]} for i, text in enumerate(SENTENCES)]
+    write_jsonl(folder / "train.jsonl", rows)
+    write_jsonl(folder / "validation.jsonl", [{"id": "v", "sentences": ["It is tested on."]}])
+    tests = {
+        "every": [{"text": text} for text in SENTENCES],
+        "some": [
+            {"words": SENTENCES[3].split()},
+            {"words": ["It", "is", "tested", "on"]},  # in validation alone
+            {"words": f"So {SENTENCES[5][:-9]}".split()},
+        ],
+        "old": [{"text": "nothing"}],
+    }
+    for task, of_task in tests.items():
+        examples = Path("data/tasks", task, "examples")
+        examples.mkdir(parents=True)
+        write_jsonl(examples / "test.jsonl", [{"id": task, **row} for row in of_task])
+    (model,) = small_tokenizer().files
+    Path("data/tokenizers/unigram").mkdir(parents=True)
+    Path("data/tokenizers/unigram", model.name).write_bytes(model.read_bytes())
+    return tmp_path
+
+
+def measured(max_tokens: int | Literal["all"], **about: Any) -> dict[str, Any]:
+    write_json(Path("data/corpora/all/corpus.json"), {"max_tokens": max_tokens, **about})
+    corpus = Corpus(source={"name": "files"}, max_tokens=max_tokens, decontaminate_against="none")
+    params = Params.model_construct(corpora={"all": corpus}, tasks={"every": ..., "some": ...})
+    encode_corpus.main(params, "all", "unigram")
+    measure_contamination.main(params, "all", "unigram")
+    return read_json(Path("data/contamination/all/unigram.json"))
+
+
+def test_rows_of_every_task_are_counted() -> None:
+    assert measured("all") == {
+        "documents": 10,
+        "tasks": {
+            "every": {"num_test": 10, "exact": 10, "ngram": 10},
+            "some": {"num_test": 3, "exact": 1, "ngram": 2},
+        },
+        "removed": {},
+    }
+
+
+def test_documents_that_max_tokens_leaves_out_are_not_searched() -> None:
+    """Each holds one test row, so that as many match as were encoded."""
+    encoded = Path("data/encoded/all/unigram/encoded.json")
+    for max_tokens in (30, 90):
+        found = measured(max_tokens)
+        assert found["documents"] == read_json(encoded)["train_documents"] < 10
+        assert found["tasks"]["every"]["exact"] == found["documents"]
+
+
+def test_those_searched_are_those_encoded() -> None:
+    measured(90)
+    encoded = EncodedCorpus.load(Path("data/encoded/all/unigram/train"))
+    *whole, _ = np.split(encoded.tokens, encoded.document_starts[1:])  # the last one is cut
+    texts = [small_tokenizer().decode(document.tolist()) for document in whole]
+    write_jsonl(Path("data/tasks/some/examples/test.jsonl"), ({"text": text} for text in texts))
+    found = measured(90)["tasks"]["some"]
+    assert found["exact"] == found["num_test"] == len(texts) > 1
+
+
+def test_what_was_removed_is_passed_on() -> None:
+    removed = {"train": {"documents": 1, "sentences": 2, "characters": 30}}
+    assert measured("all", removed=removed)["removed"] == removed
