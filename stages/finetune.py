@@ -30,7 +30,7 @@ from stages.seeding import stream, torch_stream
 from stages.tasks._task import Example
 from stages.text.labelled import SPLITS, Split, answer, rows_in_budget
 from stages.training.checkpoint import WEIGHTS
-from stages.training.device import Device, resolve
+from stages.training.device import Device, resolve, side_by_side
 from stages.training.finetuning import FinetuningData, in_order_of_length
 from stages.training.loop import Step, train
 from stages.training.meter import Meter, Taken, hardware
@@ -128,7 +128,7 @@ def _run_jobs(params: Params, jobs: list[Any], description: str) -> Iterator[Out
 
     Their number changes no result: each trial has its own seed, threads and order of data.
     """
-    workers = _side_by_side(params)
+    workers = side_by_side(params.compute)
     with tqdm(total=len(jobs), desc=description, unit="group", disable=None) as progress:
         if workers == 1:
             for job in jobs:
@@ -141,13 +141,6 @@ def _run_jobs(params: Params, jobs: list[Any], description: str) -> Iterator[Out
             for done in as_completed([pool.submit(run_group, *job) for job in jobs]):
                 yield from done.result()
                 progress.update()
-
-
-def _side_by_side(params: Params) -> int:
-    device = resolve(params.compute, threads=params.compute.trial_threads)
-    if device.device != "cpu":
-        return 1  # trials on one GPU would only wait for each other
-    return max(params.compute.threads // params.compute.trial_threads, 1)
 
 
 def run_group(
@@ -296,7 +289,7 @@ class Bench:
             tokens_per_s=round(speed.tokens_per_s, 1) if speed else None,
             hardware=hardware(self.device),
             threads=self.device.threads,
-            side_by_side=_side_by_side(self.params),
+            side_by_side=side_by_side(self.params.compute),
         )
 
     def _search(

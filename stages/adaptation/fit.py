@@ -18,6 +18,8 @@ def misfit(
 
     Looks at no weights. ``kind`` is the task's name; with ``text_to_text`` it is one of writing.
     """
+    if text_to_text and method.prompts:
+        return "has prompts of its own"
     if reason := method.misfit(backbone):
         return reason
     if method.fits and kind not in method.fits:

@@ -31,7 +31,7 @@ from stages.tasks._task import Example
 from stages.tasks.classification import Classification
 from stages.text.batch import Batch
 from stages.training.budget import AnyWords
-from stages.training.device import Device, resolve
+from stages.training.device import Device, resolve, side_by_side
 from stages.training.loop import Step, train
 
 PRETRAINED, FINETUNED, TIMINGS = (Path("data", n) for n in ("pretrained", "finetuned", "timings"))
@@ -109,7 +109,7 @@ def add_pretraining_times(params: Params, costs: list[Pretraining], calibration:
 def add_finetuning_times(params: Params, costs: list[Finetuning], calibration: Any) -> None:
     """The same of fine-tuning: trials run side by side."""
     paces = _finetuning_paces(costs)
-    side_by_side = workers(params)
+    at_once = side_by_side(params.compute)
     for cost in costs:
         if not cost.pending or cost.flops is None or cost.prediction_flops is None:
             continue
@@ -119,7 +119,7 @@ def add_finetuning_times(params: Params, costs: list[Finetuning], calibration: A
         speed, cost.speed_from = _first_known(paces, keys)
         seconds = work / speed if speed else calibration.finetuning(cost)
         if seconds is not None:
-            cost.seconds = seconds / side_by_side
+            cost.seconds = seconds / at_once
             cost.speed_from = cost.speed_from or CALIBRATION
 
 
@@ -138,14 +138,6 @@ def other_stages(stages: Iterable[str]) -> list[Other]:
         return Other(stage, fmean(times.values()), SAME_KIND) if times else Other(stage, None, None)
 
     return [found(stage) for stage in stages if stage.partition("@")[0] not in TRAININGS]
-
-
-def workers(params: Params) -> int:
-    """How many trials run side by side."""
-    device = resolve(params.compute, threads=params.compute.trial_threads)
-    if device.device != "cpu":
-        return 1
-    return max(params.compute.threads // params.compute.trial_threads, 1)
 
 
 def _first_known(paces: Paces, keys: dict[str, Any]) -> tuple[float | None, str | None]:

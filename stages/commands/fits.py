@@ -51,8 +51,6 @@ class Cell:
     def reason(self) -> str | None:
         """Why the three do not go together; None if they do."""
         method: Method = build("methods", {"name": self.method}, where=self.method)
-        if self.text_to_text and method.prompts:
-            return "has prompts of its own"
         task: type[Task] = component_class("tasks", self.kind, where=self.kind)
         backbone = _outline(self.architecture)
         return misfit(method, task, self.kind, backbone, text_to_text=self.text_to_text)

@@ -31,10 +31,10 @@ from stages.commands._speed import (
     add_finetuning_times,
     add_pretraining_times,
     other_stages,
-    workers,
 )
 from stages.params import Params, load, read_yaml
 from stages.process import exit_on_mistake
+from stages.training.device import side_by_side
 
 PIPELINE = Path("dvc.yaml")
 PIPED_WIDTH = 100
@@ -111,7 +111,7 @@ def made(params: Params, stages: list[str]) -> Plan:
     calibration = Calibration(params, trials)
     add_pretraining_times(params, runs, calibration)
     add_finetuning_times(params, trials, calibration)
-    return Plan(params, stages, runs, trials, other_stages(stages), workers(params))
+    return Plan(params, stages, runs, trials, other_stages(stages), side_by_side(params.compute))
 
 
 def as_record(plan: Plan) -> dict[str, Any]:

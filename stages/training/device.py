@@ -54,3 +54,10 @@ def _computes_in_bfloat16(device: str) -> bool:
         return torch.cuda.is_bf16_supported(including_emulation=False)
     capabilities = torch.cpu.get_capabilities()
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+
+
+def side_by_side(compute: Compute) -> int:
+    """How many fine-tuning trials run at once."""
+    if resolve(compute, threads=compute.trial_threads).device != "cpu":
+        return 1  # trials on one GPU would only wait for each other
+    return max(compute.threads // compute.trial_threads, 1)
