@@ -578,6 +578,8 @@ def test_what_it_writes_is_the_same_whatever_is_valid(tmp_path, monkeypatch) -> 
     plans = {f"plans/{run}.json" for run in params.pretrain}
     code = {f"code/{stage}.json" for stage in check_params.code_by_stage(params)}
     assert {str(p) for p in written} == plans | code | {
+        "none",
+        "contamination/none",
         "pretrained/none",
         "tokenizers/none",
         "encoded/none/unigram",
