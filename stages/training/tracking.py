@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 STORE, ARTIFACTS = Path("mlflow.db"), Path("mlruns")  # unless MLFLOW_TRACKING_URI names others
 LOCK = Path(".scratch/mlflow.lock")
+CORPORA, TASKS = Path("data/corpora"), Path("data/tasks")
 PRETRAINED, EVALUATED = Path("data/pretrained"), Path("data/evaluated")
 PROGRESS, TIMINGS, REPORTS = Path("data/progress"), Path("data/timings"), Path("reports")
 
@@ -60,8 +61,20 @@ COSTS = (
     *("wall_time_s", "peak_memory_bytes", "processor_time_s", "gpu_energy_j"),
     *("latency_s", "texts_per_s", "tokens_per_s"),
 )
+DIGEST = 16  # hexadecimal digits of a hash, to tell data apart by
 NOTE = "mlflow.note.content"
 CURRENT = 'workflowType=machine_learning&searchFilter=tags.current="true"'.replace('"', "%22")
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a run read: a corpus or a task."""
+
+    name: str
+    digest: str  # of its content
+    folder: str
+    use: str  # pretraining or fine-tuning
+    counts: dict[str, Any]  # how much each split has
 
 
 @dataclass(frozen=True)
@@ -72,6 +85,8 @@ class Record:
     kind: str  # pretraining, baseline, trials or comparison
     fingerprint: str
     parent: str = ""  # the parent's fingerprint
+    tags: dict[str, str] = field(default_factory=dict)  # to group, to filter and to search by
+    inputs: list[Data] = field(default_factory=list)
     params: dict[str, str] = field(default_factory=dict)
     points: list[Point] = field(default_factory=list)
     costs: dict[str, float] = field(default_factory=dict)  # another value each time it is measured
@@ -96,9 +111,15 @@ class Tracker:
         fingerprint: str,
         delay_s: float = DELAY_S,
     ) -> None:
-        own = {"run": run_name, **tags} | flat(params)
         self._study = study
-        self._record = Record(run_name, "pretraining", f"{run_name}:{fingerprint}", params=own)
+        self._record = Record(
+            run_name,
+            "pretraining",
+            f"{run_name}:{fingerprint}",
+            tags={"study": study, **tags, "seed": str(params["seed"])},
+            inputs=_corpus(tags["corpus"]),
+            params={"run": run_name, **tags} | flat(params),
+        )
         self._delay_s = delay_s
         self._points: queue.SimpleQueue[Point] = queue.SimpleQueue()
         self._ended = threading.Event()
@@ -134,7 +155,8 @@ class Tracker:
             with _alone():
                 view = View(self._study)
                 run = view.begin(self._record, started=self._started)
-                view.log(run, params=self._record.params)
+                view.log(run, params=self._record.params, tags=self._record.tags)
+                view.log_inputs(run, self._record.inputs)
             ended = False
             while not ended:
                 ended = self._ended.wait(FLUSH_S)
@@ -206,8 +228,9 @@ class View:
         """Log what MLflow lacks of a record, and mark it as current."""
         known = self._runs[record.fingerprint]
         run = known[0] if known else self.begin(record)
-        run_id, tags = run.info.run_id, {"current": "true"}
-        tags["content"] = digest(vars(record) | {"params": {}})
+        run_id, tags = run.info.run_id, record.tags | {"current": "true"}
+        results = (record.points, record.costs, record.note, record.artifacts)
+        tags["content"] = digest([record.name, record.kind, *results])
         if record.parent:
             tags["mlflow.parentRunId"] = self._runs[record.parent][0].info.run_id
         if record.note:
@@ -215,18 +238,49 @@ class View:
             if self.experiment.tags.get(NOTE) != tags[NOTE]:
                 self.client.set_experiment_tag(self.experiment.experiment_id, NOTE, tags[NOTE])
 
+        self.log_inputs(run, record.inputs)
         if run.data.tags.get("content") == tags["content"]:
             self.log(run, params=record.params, tags=tags)
             return
-        for path in record.artifacts:
-            self.client.log_artifact(run_id, path)
-        for path in (Path(path) for path in record.artifacts if path.endswith(".csv")):
-            self.client.log_table(run_id, _table(path), f"tables/{path.stem}.json")
+        if record.artifacts:
+            self._log_artifacts(run_id, record.artifacts)
         # What was mirrored live ended with its training, not now.
         ended = run.info.end_time if run.info.status == "FINISHED" else None
         self.client.set_terminated(run_id, end_time=ended)
         # The tag "content" comes last: what is interrupted before is logged again.
         self.log(run, points=record.points, costs=record.costs, params=record.params, tags=tags)
+
+    def log_inputs(self, run: "mlflow.entities.Run", inputs: Iterable[Data]) -> None:
+        """Log those that MLflow lacks, as names with digests: it copies no data."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        known = {(each.dataset.name, each.dataset.digest) for each in run.inputs.dataset_inputs}
+        new = [
+            DatasetInput(
+                Dataset(
+                    data.name,
+                    data.digest,
+                    source_type="local",
+                    source=json.dumps({"uri": data.folder}),
+                    profile=json.dumps(data.counts),
+                ),
+                [InputTag("mlflow.data.context", data.use)],
+            )
+            for data in inputs
+            if (data.name, data.digest) not in known
+        ]
+        if new:
+            self.client.log_inputs(run.info.run_id, new)
+
+    def _log_artifacts(self, run_id: str, paths: Iterable[str]) -> None:
+        """Files and folders, and CSV files as tables too. MLflow appends to a table that is there,
+        as an interrupted reconciliation leaves it: then no rows are added, and it is listed."""
+        there = {file.path for file in self.client.list_artifacts(run_id, "tables")}
+        for path in map(Path, paths):
+            self.client.log_artifact(run_id, str(path))
+            if path.suffix == ".csv":
+                place, table = f"tables/{path.stem}.json", _table(path)
+                self.client.log_table(run_id, table[:0] if place in there else table, place)
 
     def retire(self, *, keep: Iterable[str]) -> None:
         """Only the first run of each of these fingerprints stays current."""
@@ -267,21 +321,45 @@ def recorded(params: Params) -> list[Record]:
 
     All have the same keys of parameters, "none" where one does not apply.
     """
+    study = params.study
+    data = {task: _task(task) for task in params.tasks}
     groups = [group for task in params.tasks for group in _groups(task)]
-    parents = [_pretraining(run) for run in params.pretrain if (PRETRAINED / run).exists()]
-    parents += [_baseline(run, entry) for run, entry in params.baselines.items()]
+    parents = [_pretraining(run, study) for run in params.pretrain if (PRETRAINED / run).exists()]
+    parents += [_baseline(run, entry, study) for run, entry in params.baselines.items()]
     records = []
     for parent in parents:
-        children = [_trials(g, parent, params) for g in groups if g.run == parent.name]
-        if children or parent.kind == "pretraining":
-            records += [parent, *children]
+        own = [group for group in groups if group.run == parent.name]
+        if own or parent.kind == "pretraining":
+            records += [parent, *(_trials(g, parent, data[g.task], params) for g in own)]
+    if (REPORTS / "comparison.md").exists():
+        records.append(_comparison(study))
     keys = sorted({key for record in records for key in record.params})
     for record in records:
         record.params.update({key: NONE for key in keys if key not in record.params})
-    return records + ([_comparison()] if (REPORTS / "comparison.md").exists() else [])
+    return records
 
 
-def _pretraining(run: str) -> Record:
+def _corpus(name: str) -> list[Data]:
+    """The corpus, if it is one and there."""
+    path = CORPORA / name / "corpus.json"
+    if not path.exists():
+        return []
+    about = read_json(path)
+    counts = {split: about[split] for split in ("train", "validation")}
+    return [Data(name, about["sha256"][:DIGEST], str(path.parent), "pretraining", counts)]
+
+
+def _task(name: str) -> list[Data]:
+    """The task, if it is there."""
+    path = TASKS / name / "examples" / "task.json"
+    if not path.exists():
+        return []
+    files = [*sorted(path.parent.glob("*.jsonl")), TASKS / name / "test_labels.jsonl"]
+    counts = read_json(path)["num_examples"]
+    return [Data(name, sha256(*files)[:DIGEST], str(TASKS / name), "fine-tuning", counts)]
+
+
+def _pretraining(run: str, study: str) -> Record:
     folder = PRETRAINED / run
     about, summary = read_json(folder / "run.json"), read_json(folder / "metrics.json")
     timing = TIMINGS / "pretrain" / f"{run}.json"
@@ -296,15 +374,24 @@ def _pretraining(run: str) -> Record:
         run,
         "pretraining",
         f"{run}:{about['fingerprint']}",
+        tags={
+            "study": study,
+            "architecture": about["architecture"],
+            "size": f"{about['num_layers']}x{about['d_model']}",
+            "corpus": about["corpus"],
+            "seed": str(about["settings"]["seed"]),  # of pretraining
+        },
+        inputs=_corpus(about["corpus"]),
         params={"run": run, "architecture": about["architecture"]} | flat(about["settings"]),
         points=curves + [(k, v, 0) for k, v in _numbers(summary).items() if k not in drawn],
         costs=_with_energy(_numbers(read_json(timing))) if timing.exists() else {},
     )
 
 
-def _baseline(run: str, entry: Mapping[str, Any]) -> Record:
+def _baseline(run: str, entry: Mapping[str, Any], study: str) -> Record:
     own = {"run": run, "architecture": entry["name"]} | flat({"baseline": entry})
-    return Record(run, "baseline", digest(own), params=own)
+    tags = {"study": study, "architecture": entry["name"]}
+    return Record(run, "baseline", digest(own), tags=tags, params=own)
 
 
 @dataclass(frozen=True)
@@ -328,7 +415,7 @@ def _groups(task: str) -> Iterator[Group]:
         yield Group(run, task, method, label_budget, rows, curve)
 
 
-def _trials(group: Group, parent: Record, params: Params) -> Record:
+def _trials(group: Group, parent: Record, task: list[Data], params: Params) -> Record:
     trials, metric = group.trials, group.trials[0]["metric"]
     values = [float(trial["value"]) for trial in trials]
     points = [(metric, fmean(values), 0)]
@@ -356,6 +443,8 @@ def _trials(group: Group, parent: Record, params: Params) -> Record:
         "trials",
         digest([parent.fingerprint, own, vars(group)]),
         parent.fingerprint,
+        tags=parent.tags | {"task": group.task, "method": group.method},
+        inputs=task,
         params=own,
         points=points,
         costs=_with_energy(
@@ -371,12 +460,13 @@ def _with_energy(costs: dict[str, float]) -> dict[str, float]:
     return costs | {"energy_j_estimate": energy.joules, "co2e_g_estimate": energy.co2e_g}
 
 
-def _comparison() -> Record:
+def _comparison(study: str) -> Record:
     files = sorted(path for path in REPORTS.rglob("*") if path.is_file())
     return Record(
         "comparison",
         "comparison",
         digest([sha256(*files), *map(str, files)]),
+        tags={"study": study},
         note=(REPORTS / "comparison.md").read_text(encoding="utf-8"),
         artifacts=sorted(map(str, REPORTS.iterdir())),
     )
@@ -452,7 +542,8 @@ def _client() -> "mlflow.MlflowClient":
 def _table(path: Path) -> Any:
     import pandas as pd
 
-    return pd.read_csv(path, keep_default_na=False)
+    # Nothing but an empty field is unknown: "none" and "NA" are names.
+    return pd.read_csv(path, keep_default_na=False, na_values=[""])
 
 
 @contextmanager

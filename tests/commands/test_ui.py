@@ -34,7 +34,8 @@ def test_without_results_it_says_what_to_run(folder: Path) -> None:
 def test_it_serves_the_results_until_interrupted(folder: Path) -> None:
     run = folder / "data" / "pretrained" / "encoder_mlm"
     run.mkdir(parents=True)
-    about = {"architecture": "encoder", "settings": {}, "fingerprint": "a"}
+    about = {"architecture": "encoder", "d_model": 64, "num_layers": 2, "corpus": "none"}
+    about |= {"settings": {"seed": 1}, "fingerprint": "a"}
     (run / "run.json").write_text(json.dumps(about))
     (run / "metrics.json").write_text("{}")
     with socket.socket() as free:

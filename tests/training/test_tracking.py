@@ -1,5 +1,6 @@
 import csv
 import json
+import math
 import os
 import shutil
 import sqlite3
@@ -21,6 +22,7 @@ from stages.training.tracking import Tracker, reconcile
 PROJECT = Path(__file__).parents[2]
 RUNS = ["encoder_mlm", "decoder_causal"]
 SEEDS = [1, 2]
+SETTINGS = {"corpus": "all", "training": {"lr": 0.003}, "seed": 1}
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +41,11 @@ def params(tmp_path: Path, fresh_store: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(folder)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     shutil.copy(fresh_store, tracking.STORE)
+    write_corpus()
     for run in RUNS:
         write_pretraining(run, "a" * 8)  # equal: two entries may say the same
     for task in ("tag", "section"):
+        write_task(task)
         write_evaluation(task)
     write_report("The encoder leads on `tag`.")
     return load(PROJECT / "studies" / "smoke.yaml")
@@ -54,11 +58,34 @@ def another_store(fresh_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     return f"sqlite:///{shutil.copy(fresh_store, tmp_path / 'another.db')}"
 
 
+def write_corpus() -> None:
+    folder = Path("data/corpora/all")
+    folder.mkdir(parents=True)
+    counts = {"train": {"documents": 9}, "validation": {"documents": 1}}
+    (folder / "corpus.json").write_text(json.dumps(counts | {"sha256": "c" * 64}))
+
+
+def write_task(task: str) -> None:
+    folder = Path("data/tasks", task, "examples")
+    folder.mkdir(parents=True)
+    (folder / "task.json").write_text(json.dumps({"num_examples": {"train": 1, "test": 1}}))
+    for split in ("train", "test"):
+        (folder / f"{split}.jsonl").write_text(json.dumps({"text": f"{task} {split}"}))
+    (folder.parent / "test_labels.jsonl").write_text(json.dumps({"label": task}))
+
+
 def write_pretraining(run: str, fingerprint: str) -> None:
     folder = Path("data/pretrained", run)
     folder.mkdir(parents=True, exist_ok=True)
-    settings = {"objective": {"name": run.split("_")[1]}, "training": {"lr": 0.003}, "seed": 1}
-    about = {"architecture": run.split("_")[0], "settings": settings, "fingerprint": fingerprint}
+    architecture, objective = run.split("_")
+    about = {
+        "architecture": architecture,
+        "d_model": 64,
+        "num_layers": 2,
+        "corpus": "all",
+        "settings": SETTINGS | {"objective": {"name": objective}},
+        "fingerprint": fingerprint,
+    }
     (folder / "run.json").write_text(json.dumps(about))
     (folder / "metrics.json").write_text(json.dumps({"num_params": 100, "validation_loss": 5.5}))
     write_table(
@@ -123,6 +150,11 @@ def write_report(comparison: str) -> None:
     Path("reports/index.html").write_text("<html>")
     Path("reports/figures/comparison.svg").write_text("<svg/>")
     write_table(Path("reports/trials.csv"), [{"run": "encoder_mlm", "value": 0.5}])
+    write_table(Path("reports/costs.csv"), [{"run": "encoder_mlm", "wall_time_s": 2.5}])
+    effects = [("size", 0.01, "resolved"), ("none", "", "one seed")]
+    columns = ("axis", "low", "verdict")
+    rows = [dict(zip(columns, effect, strict=True)) for effect in effects]
+    write_table(Path("reports/contrasts.csv"), rows)
 
 
 def write_table(path: Path, rows: list[dict]) -> None:
@@ -156,6 +188,17 @@ def curve(run: Run, key: str) -> list[tuple[int, float]]:
     return [(m.step, m.value) for m in client().get_metric_history(run.info.run_id, key)]
 
 
+def inputs(run: Run) -> list[tuple[str, str]]:
+    """The name and the digest of each."""
+    return [(each.dataset.name, each.dataset.digest) for each in run.inputs.dataset_inputs]
+
+
+def table(run: Run, name: str = "trials") -> list[dict]:
+    """The rows of one of the comparison's tables."""
+    place = f"tables/{name}.json"
+    return client().load_table(run.info.experiment_id, place, [id_of(run)]).to_dict("records")
+
+
 def everything() -> dict[str, object]:
     """All that MLflow shows, without its own ids and times."""
     names = {run.info.run_id: run.info.run_name for run in shown()}
@@ -167,6 +210,8 @@ def everything() -> dict[str, object]:
             names.get(run.data.tags.get("mlflow.parentRunId", "")),
             run.data.tags["fingerprint"],
             run.data.tags["current"],
+            inputs(run),
+            table(run) if name_of(run) == "comparison" else [],
             sorted(file.path for file in client().list_artifacts(run.info.run_id)),
         )
         for run in shown()
@@ -192,8 +237,53 @@ def test_mlflow_shows_what_the_files_say(params: Params) -> None:
     assert curve(child, "lr_by_seed") == [(1, 0.001), (2, 0.001)]
     assert child.data.params["finetune.training.lr"] == "0.001"
     assert parent.data.params["finetune.training.lr"] == "none"
-    keys = {frozenset(run.data.params) for name, run in runs.items() if name != "comparison"}
-    assert len(keys) == 1
+    assert len({frozenset(run.data.params) for run in runs.values()}) == 1
+
+
+def test_what_a_run_is_can_be_searched(params: Params) -> None:
+    reconcile(params)
+    of_run = {"study": "smoke", "architecture": "encoder", "size": "2x64"}
+    of_run |= {"corpus": "all", "seed": "1"}
+    of_trials = of_run | {"task": "tag", "method": "full"}
+    of_baseline = {"study": "smoke", "architecture": "tfidf", "task": "tag", "method": "classical"}
+    for name, tags in {
+        "encoder_mlm": of_run,
+        "encoder_mlm/tag/full/50": of_trials,
+        "tfidf/tag/classical/50": of_baseline,
+        "comparison": {"study": "smoke"},
+    }.items():
+        own = current()[name].data.tags
+        assert {key: own[key] for key in own.keys() & of_trials.keys()} == tags, name
+    query = "tags.architecture = 'encoder' and tags.task = 'tag' and tags.current = 'true'"
+    (found,) = client().search_runs([current()["comparison"].info.experiment_id], query)
+    assert name_of(found) == "encoder_mlm/tag/full/50"
+
+
+def test_data_that_a_run_read_are_its_inputs(params: Params) -> None:
+    reconcile(params)
+    runs = current()
+    (corpus,) = runs["encoder_mlm"].inputs.dataset_inputs
+    assert (corpus.dataset.name, corpus.dataset.digest) == ("all", "c" * 16)
+    assert json.loads(corpus.dataset.source) == {"uri": "data/corpora/all"}
+    assert json.loads(corpus.dataset.profile)["train"] == {"documents": 9}
+    (task,) = runs["encoder_mlm/tag/full/50"].inputs.dataset_inputs
+    assert json.loads(task.dataset.source) == {"uri": "data/tasks/tag"}
+    assert [(tag.key, tag.value) for tag in task.tags] == [("mlflow.data.context", "fine-tuning")]
+    assert inputs(runs["tfidf/tag/classical/50"]) == inputs(runs["decoder_causal/tag/full/50"])
+    assert inputs(runs["tfidf/tag/classical/50"]) != inputs(runs["tfidf/section/classical/50"])
+    query = "dataset.name = 'all'"
+    found = client().search_runs([runs["comparison"].info.experiment_id], query)
+    assert {name_of(run) for run in found} == set(RUNS)
+
+
+def test_data_that_were_not_restored_are_no_input_until_they_are(params: Params) -> None:
+    shutil.move("data/corpora", "elsewhere")
+    reconcile(params)
+    assert inputs(current()["encoder_mlm"]) == []
+    shutil.move("elsewhere", "data/corpora")
+    reconcile(params)
+    assert inputs(current()["encoder_mlm"]) == [("all", "c" * 16)]
+    assert len(shown()) == len(current())
 
 
 def test_an_amount_that_nobody_knows_is_no_point(params: Params) -> None:
@@ -212,8 +302,11 @@ def test_the_comparison_brings_its_tables_page_and_figures(params: Params) -> No
     assert run.data.tags["mlflow.note.content"] == "The encoder leads on `tag`."
     files = {file.path for file in client().list_artifacts(run.info.run_id)}
     assert {"comparison.md", "index.html", "trials.csv", "figures"} <= files
-    table = client().load_table(run.info.experiment_id, "tables/trials.json", [run.info.run_id])
-    assert table.to_dict("records") == [{"run": "encoder_mlm", "value": 0.5}]
+    assert table(run) == [{"run": "encoder_mlm", "value": 0.5}]
+    resolved, single = table(run, "contrasts")
+    assert resolved == {"axis": "size", "low": 0.01, "verdict": "resolved"}
+    assert math.isnan(single.pop("low")) and single == {"axis": "none", "verdict": "one seed"}
+    assert table(run, "costs") == [{"run": "encoder_mlm", "wall_time_s": 2.5}]
 
 
 def test_nothing_is_logged_twice(params: Params) -> None:
@@ -231,16 +324,18 @@ def test_everything_comes_back_in_a_new_store(params: Params, another_store: str
     assert everything() == first
 
 
+@pytest.mark.parametrize("step", ["set_terminated", "log_table", "set_tag"])
 def test_an_interrupted_reconciliation_is_completed(
-    params: Params, another_store: str, monkeypatch: pytest.MonkeyPatch
+    params: Params, another_store: str, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
+    """Whatever it was about to do; of a table, ``log_table`` lists by ``set_tag`` what it wrote."""
     reconcile(params)
     whole = everything()
     os.environ["MLFLOW_TRACKING_URI"] = another_store
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(MlflowClient, "set_terminated", interrupt)
+        patched.setattr(MlflowClient, step, interrupt)
         reconcile(params)
-    assert not current()
+    assert "comparison" not in current()
     reconcile(params)
     assert everything() == whole
 
@@ -293,8 +388,8 @@ def tracker(fingerprint: str = "a" * 8, delay_s: float = 0) -> Tracker:
     return Tracker(
         "smoke",
         "encoder_mlm",
-        params={"training": {"lr": 0.003}},
-        tags={"architecture": "encoder"},
+        params=SETTINGS | {"objective": {"name": "mlm"}},
+        tags={"architecture": "encoder", "corpus": "all"},
         fingerprint=fingerprint,
         delay_s=delay_s,
     )
@@ -307,6 +402,8 @@ def test_a_training_is_mirrored_and_reconciled_into_the_same_run(params: Params)
             live.log(step, {"loss": 7 - step / 8, "lr": 0.003})
         time.sleep(1.5)
     (run,) = shown()
+    assert run.data.tags["study"] == "smoke" and run.data.tags["seed"] == "1"
+    assert inputs(run) == [("all", "c" * 16)]
     assert before <= run.info.start_time / 1000 + 0.001 < before + 1  # not when it was first seen
     assert (run.info.status, run.data.tags["current"]) == ("FINISHED", "true")
     assert curve(run, "loss") == [(step, 7 - step / 8) for step in range(1, 9)]
