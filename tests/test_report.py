@@ -37,6 +37,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("study")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
+        (root / "params.yaml").write_text(json.dumps(on_one_task()))
         report.main(write_study(root, on_one_task()))
         yield root / "reports"
 

@@ -50,6 +50,18 @@ def test_the_report_holds_every_trial(study) -> None:
         assert (study.folder / "reports" / name).stat().st_size > 500
 
 
+def test_the_page_names_its_commit_and_the_comparison_does_not(study) -> None:
+    """Which stays the same when it is committed."""
+    commit = study.run("git", "rev-parse", "HEAD").strip()
+    page, comparison = (
+        (study.folder / "reports" / name).read_text() for name in ("index.html", "comparison.md")
+    )
+    assert f"git checkout {commit}" in page and "uncommitted" not in page
+    for text in (page, comparison):
+        assert "cp studies/smoke.yaml params.yaml\nmake repro\n" in text
+    assert commit not in comparison
+
+
 def test_a_second_time_nothing_runs(study) -> None:
     assert "Data and pipelines are up to date." in study.run("dvc", "repro")
     assert study.repro() == []

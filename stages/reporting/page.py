@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from stages.evaluation.metrics import scale_of
-from stages.reporting import contamination, costs, guideline, look, tables
+from stages.reporting import contamination, costs, guideline, look, reproduction, tables
 from stages.reporting.contrasts import AXES, Axis, Contrast
 from stages.reporting.progress import passages
 from stages.reporting.results import Results
@@ -166,6 +166,7 @@ def context(results: Results) -> dict[str, Any]:
         "tasks": tables.task_rows(results),
         "weights": costs.weights_rows(results),
         "contamination": contamination.section(results),
+        "reproduction": reproduction,
     }
 
 
