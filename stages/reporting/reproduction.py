@@ -37,12 +37,14 @@ class Commit:
 
 
 def files() -> list[Row]:
-    """Each of FILES that is there, and how ``sha256sum`` begins of it."""
-    there = [path for path in FILES if path.exists()]
-    return [
-        {"file": str(path), SHA256: hashlib.sha256(path.read_bytes()).hexdigest()[:DIGITS]}
-        for path in there
-    ]
+    """FILES, and how ``sha256sum`` begins of each."""
+    return [{"file": str(path), SHA256: _hash(path)} for path in FILES]
+
+
+def _hash(path: Path) -> str:
+    if not path.exists():
+        return "missing"
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:DIGITS]
 
 
 def packages() -> list[Row]:

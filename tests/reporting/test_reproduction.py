@@ -91,9 +91,10 @@ def test_a_copy_of_a_study_is_made_by_copying_it(repository: Path) -> None:
 def test_files_have_the_hashes_of_their_content(folder: Path) -> None:
     (folder / "dvc.yaml").unlink()
     (folder / "params.yaml").write_text("")
-    params, lock = reproduction.files()
-    assert list(params.values()) == ["params.yaml", "e3b0c44298fc1c14"]  # of nothing
-    assert lock["file"] == "requirements.lock"
+    params, dvc, lock = (tuple(row.values()) for row in reproduction.files())
+    assert params == ("params.yaml", "e3b0c44298fc1c14")  # of nothing
+    assert dvc == ("dvc.yaml", "missing")
+    assert lock[0] == "requirements.lock" and re.fullmatch(r"[0-9a-f]{16}", lock[1])
 
 
 def test_packages_are_those_that_are_pinned() -> None:
