@@ -63,7 +63,8 @@ COSTS = (
 )
 DIGEST = 16  # hexadecimal digits of a hash, to tell data apart by
 NOTE = "mlflow.note.content"
-CURRENT = 'workflowType=machine_learning&searchFilter=tags.current="true"'.replace('"', "%22")
+TAGS = ("task", "method", "architecture", "size", "corpus", "seed")  # columns of the page of runs
+VIEW = "study"
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,9 @@ def reconcile(params: Params) -> str:
             for record in records:
                 view.show(record)
             view.retire(keep=[record.fingerprint for record in records])
-        return f"#/experiments/{view.experiment.experiment_id}/runs?{CURRENT}"
+            view.arrange(records)
+        page = f"#/experiments/{view.experiment.experiment_id}/runs"
+        return f"{page}?workflowType=machine_learning&viewStateShareKey={VIEW}"
     return ""
 
 
@@ -235,8 +238,7 @@ class View:
             tags["mlflow.parentRunId"] = self._runs[record.parent][0].info.run_id
         if record.note:
             tags[NOTE] = record.note[:MAX_NOTE]
-            if self.experiment.tags.get(NOTE) != tags[NOTE]:
-                self.client.set_experiment_tag(self.experiment.experiment_id, NOTE, tags[NOTE])
+            self._set_tag(NOTE, tags[NOTE])
 
         self.log_inputs(run, record.inputs)
         if run.data.tags.get("content") == tags["content"]:
@@ -288,6 +290,19 @@ class View:
             for run in runs[fingerprint in keep :]:
                 if run.data.tags.get("current") == "true":
                     self.log(run, tags={"current": "false"})
+
+    def arrange(self, records: Iterable[Record]) -> None:
+        """Have the page of runs show the current ones, with their scores and what they are: the
+        view that a link with VIEW opens, kept as the page's own button "Share" keeps one."""
+        metrics = sorted({record.points[0][0] for record in records if record.kind == "trials"})
+        columns = [f"metrics.`{key}`" for key in metrics] + [f"tags.`{key}`" for key in TAGS]
+        state = {"searchFilter": 'tags.current="true"', "selectedColumns": columns}
+        self._set_tag(f"mlflow.sharedViewState.{VIEW}", json.dumps(state))
+
+    def _set_tag(self, key: str, value: str) -> None:
+        """Of the experiment, if it has another."""
+        if self.experiment.tags.get(key) != value:
+            self.client.set_experiment_tag(self.experiment.experiment_id, key, value)
 
     def log(
         self,

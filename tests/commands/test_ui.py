@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -8,6 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,7 +33,11 @@ def test_without_results_it_says_what_to_run(folder: Path) -> None:
     assert not (folder / "mlflow.db").exists()
 
 
-def test_it_serves_the_results_until_interrupted(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen, str]]:
+    """That of a study with one run, and what it says that the study's address is."""
+    folder = tmp_path_factory.mktemp("served")
+    shutil.copy(PROJECT / "studies" / "smoke.yaml", folder / "params.yaml")
     run = folder / "data" / "pretrained" / "encoder_mlm"
     run.mkdir(parents=True)
     about = {"architecture": "encoder", "d_model": 64, "num_layers": 2, "corpus": "none"}
@@ -43,17 +49,47 @@ def test_it_serves_the_results_until_interrupted(folder: Path) -> None:
         port = free.getsockname()[1]
 
     command = [*UI, "--port", str(port)]
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(
-            command, cwd=folder, env=ENVIRONMENT, stdout=log, stderr=log, start_new_session=True
-        )
-    try:
-        found = search_runs(port, patience_s=120)
-        assert [run["info"]["run_name"] for run in found] == ["encoder_mlm"]
-    finally:
-        os.killpg(server.pid, signal.SIGINT)  # as Ctrl-C does
-    assert server.wait(60) == 0
-    assert f"http://127.0.0.1:{port}/#/experiments/1/runs" in (folder / "log").read_text()
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout
+    address = next(word for word in process.stdout.readline().split() if word.startswith("http"))
+    assert address.startswith(f"http://127.0.0.1:{port}/#/experiments/1/runs")
+    yield process, address
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_it_serves_the_results(server: tuple[subprocess.Popen, str]) -> None:
+    port = int(server[1].split("/")[2].partition(":")[2])
+    found = search_runs(port, patience_s=120)
+    assert [run["info"]["run_name"] for run in found] == ["encoder_mlm"]
+
+
+def test_a_browser_shows_the_runs_and_what_they_are(
+    server: tuple[subprocess.Popen, str], tmp_path: Path
+) -> None:
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("neither chromium nor google-chrome is installed")
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
+    command += ["--disable-background-networking", f"--user-data-dir={tmp_path}"]
+    command += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+    command += ["--window-size=2400,900", "--virtual-time-budget=30000", "--dump-dom", server[1]]
+    page = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True).stdout
+    cells = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL).split()
+    assert {"encoder_mlm", "architecture", "encoder", "size", "2x64", "corpus"} <= set(cells)
+
+
+def test_it_ends_when_it_is_interrupted(server: tuple[subprocess.Popen, str]) -> None:
+    process, _ = server
+    os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
+    assert process.wait(60) == 0
 
 
 def search_runs(port: int, *, patience_s: float) -> list[dict]:

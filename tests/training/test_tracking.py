@@ -259,6 +259,22 @@ def test_what_a_run_is_can_be_searched(params: Params) -> None:
     assert name_of(found) == "encoder_mlm/tag/full/50"
 
 
+def test_the_page_has_columns_of_scores_and_of_what_runs_are(params: Params) -> None:
+    page = reconcile(params)
+    assert page.endswith("&viewStateShareKey=study")
+    experiment = client().get_experiment_by_name("smoke")
+    assert experiment
+    state = json.loads(experiment.tags["mlflow.sharedViewState.study"])
+    found = client().search_runs([experiment.experiment_id], state["searchFilter"])
+    assert len(found) == len(current())
+    trials = current()["encoder_mlm/tag/full/50"].data
+    known = [f"metrics.`{key}`" for key in trials.metrics] + [
+        f"tags.`{key}`" for key in trials.tags
+    ]
+    assert "metrics.`macro_f1`" in state["selectedColumns"]
+    assert set(state["selectedColumns"]) <= set(known)
+
+
 def test_data_that_a_run_read_are_its_inputs(params: Params) -> None:
     reconcile(params)
     runs = current()
