@@ -22,6 +22,7 @@ from stages.training.tracking import Tracker, reconcile
 PROJECT = Path(__file__).parents[2]
 RUNS = ["encoder_mlm", "decoder_causal"]
 SEEDS = [1, 2]
+TABLES = ("contrasts", "costs", "trials")
 SETTINGS = {"corpus": "all", "training": {"lr": 0.003}, "seed": 1}
 
 
@@ -211,7 +212,7 @@ def everything() -> dict[str, object]:
             run.data.tags["fingerprint"],
             run.data.tags["current"],
             inputs(run),
-            table(run) if name_of(run) == "comparison" else [],
+            [str(table(run, name)) for name in TABLES if name_of(run) == "comparison"],
             sorted(file.path for file in client().list_artifacts(run.info.run_id)),
         )
         for run in shown()
