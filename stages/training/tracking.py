@@ -256,7 +256,8 @@ class View:
         """Log those that MLflow lacks, as names with digests: it copies no data."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        known = {(each.dataset.name, each.dataset.digest) for each in run.inputs.dataset_inputs}
+        logged = run.inputs.dataset_inputs if run.inputs else []
+        known = {(each.dataset.name, each.dataset.digest) for each in logged}
         new = [
             DatasetInput(
                 Dataset(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
-from mlflow.entities import Run
+from mlflow.entities import DatasetInput, Run
 
 from stages.params import Params, load
 from stages.training import tracking
@@ -189,9 +189,13 @@ def curve(run: Run, key: str) -> list[tuple[int, float]]:
     return [(m.step, m.value) for m in client().get_metric_history(run.info.run_id, key)]
 
 
+def datasets(run: Run) -> list[DatasetInput]:
+    return run.inputs.dataset_inputs if run.inputs else []
+
+
 def inputs(run: Run) -> list[tuple[str, str]]:
     """The name and the digest of each."""
-    return [(each.dataset.name, each.dataset.digest) for each in run.inputs.dataset_inputs]
+    return [(each.dataset.name, each.dataset.digest) for each in datasets(run)]
 
 
 def table(run: Run, name: str = "trials") -> list[dict]:
@@ -279,11 +283,11 @@ def test_the_page_has_columns_of_scores_and_of_what_runs_are(params: Params) -> 
 def test_data_that_a_run_read_are_its_inputs(params: Params) -> None:
     reconcile(params)
     runs = current()
-    (corpus,) = runs["encoder_mlm"].inputs.dataset_inputs
+    (corpus,) = datasets(runs["encoder_mlm"])
     assert (corpus.dataset.name, corpus.dataset.digest) == ("all", "c" * 16)
     assert json.loads(corpus.dataset.source) == {"uri": "data/corpora/all"}
-    assert json.loads(corpus.dataset.profile)["train"] == {"documents": 9}
-    (task,) = runs["encoder_mlm/tag/full/50"].inputs.dataset_inputs
+    assert json.loads(corpus.dataset.profile or "")["train"] == {"documents": 9}
+    (task,) = datasets(runs["encoder_mlm/tag/full/50"])
     assert json.loads(task.dataset.source) == {"uri": "data/tasks/tag"}
     assert [(tag.key, tag.value) for tag in task.tags] == [("mlflow.data.context", "fine-tuning")]
     assert inputs(runs["tfidf/tag/classical/50"]) == inputs(runs["decoder_causal/tag/full/50"])
