@@ -6,6 +6,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from stages.adaptation.fit import misfit
 from stages.artifacts import replacing, write_json
 from stages.code import hashes
@@ -13,13 +15,14 @@ from stages.components import build, check, component_class, names, unknown
 from stages.evaluation.trials import discard_unlisted
 from stages.methods._method import Method
 from stages.models._backbone import Backbone
-from stages.params import HUB, NONE, Params, Run
+from stages.params import HUB, NONE, Params, PublishedTokenizer, Run, Tokenizer
 from stages.process import run_stage
 from stages.tasks._task import Task
 from stages.text.labelled import KINDS, Kind
 from stages.text.text_to_text import FORMS
-from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL, Vocabulary
-from stages.training.budget import outline, plans, trains
+from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL
+from stages.training.budget import outline, plans, trains, vocabulary_of
+from stages.training.pretraining import misfits
 
 DATA = Path("data")
 TASKS = "tasks"  # the source that is made of the study's tasks
@@ -30,7 +33,9 @@ def main(params: Params) -> None:
     faults = list(find_faults(params))
     if faults:
         raise ValueError("\n".join(faults))
-    # What a run without a parent, a corpus or a tokenizer depends on: there, and always the same.
+    # What a run without a parent, a corpus or a tokenizer depends on, and a tokenizer without a
+    # corpus: there, and always the same.
+    _write(DATA / "corpora" / NONE / "train.jsonl", "nothing\n")
     _write(DATA / "pretrained" / NONE, "nothing\n")
     _write(DATA / "tokenizers" / NONE, "nothing\n")
     with replacing(DATA / "encoded" / NONE) as folder:
@@ -103,6 +108,9 @@ def find_faults(params: Params) -> Iterator[str]:
             )
     for key, tokenizer in params.tokenizers.items():
         where = f"tokenizers.{key}"
+        if isinstance(tokenizer, PublishedTokenizer):
+            yield from _checkpoint_faults(tokenizer.path, tokenizer.revision, where)
+            continue
         yield from _unlisted(tokenizer.corpus, params.corpora, f"{where}.corpus")
         least = NUM_SPECIAL + NUM_SENTINELS + (NUM_BYTES if tokenizer.algorithm != "char" else 0)
         if tokenizer.vocab_size <= least:
@@ -153,9 +161,16 @@ def _run_faults(
         ),
     ]
     yield from faults
+    if isinstance(params.tokenizers.get(run.tokenizer), PublishedTokenizer):
+        yield (
+            f"{where}.tokenizer: {run.tokenizer} is of a public checkpoint, which alone can be "
+            f"trained with it; {_name(run.model)} needs one of another algorithm"
+        )
+        return
     if faults or run.tokenizer not in params.tokenizers:
         return
-    vocabulary = Vocabulary(params.tokenizers[run.tokenizer].vocab_size)
+    vocabulary = vocabulary_of(params, run)
+    assert vocabulary is not None
     yield from _model_faults(params, run, vocabulary.vocab_size, where, backbone)
     yield from _fault_of(
         lambda: build(
@@ -188,17 +203,20 @@ def _public_faults(
     params: Params, run: Run, where: str, backbone: Backbone | None
 ) -> Iterator[str]:
     """Of a public checkpoint; what only the hub knows is found out when it is downloaded."""
-    for setting, given in (
-        ("corpus", run.corpus),
-        ("tokenizer", run.tokenizer),
-        ("parent", run.parent),
-        ("objective.name", _name(run.objective)),
-    ):
-        if given != NONE:
-            yield (
-                f"{where}.{setting}: must be {NONE}, not {given}: a public checkpoint brings its "
-                "own tokenizer and is not pretrained further"
-            )
+    if run.parent != NONE:
+        yield (
+            f"{where}.parent: must be {NONE}, not {run.parent}: a public checkpoint has weights of "
+            "its own"
+        )
+    if run.as_published:
+        for setting, given in (("corpus", run.corpus), ("tokenizer", run.tokenizer)):
+            if given != NONE:
+                yield (
+                    f"{where}.{setting}: must be {NONE}, not {given}: a public checkpoint without "
+                    "an objective is as it was published"
+                )
+    else:
+        yield from _further_faults(params, run, where, backbone)
     if backbone is not None:  # its folder was read and found to be what is pinned
         yield from _length_faults(params, run, backbone, where)
         return
@@ -209,13 +227,85 @@ def _public_faults(
     except ValueError as error:
         yield str(error)
         return
+    faults = [*_checkpoint_faults(checked["path"], checked["revision"], f"{where}.model")]
+    yield from faults
+    if not faults and Path(checked["path"]).is_dir():
+        yield from _fault_of(lambda: _outline(run, f"{where}.model"))
+
+
+def _further_faults(
+    params: Params, run: Run, where: str, backbone: Backbone | None
+) -> Iterator[str]:
+    """Of a public checkpoint that is pretrained further."""
+    yield from _unlisted(run.corpus, params.corpora, f"{where}.corpus")
+    own = [key for key, entry in params.tokenizers.items() if _is_of(entry, run)]
+    if run.tokenizer not in own:
+        listed = f"that is {own[0]}" if own else "add it"
+        yield (
+            f"{where}.tokenizer: must be that of the checkpoint, an entry of tokenizers with "
+            f"algorithm {HUB} and the path and revision of {where}.model, not {run.tokenizer}; "
+            f"{listed}"
+        )
+    here, name = f"{where}.objective", _name(run.objective)
     try:
-        vocab_size = hub.check(**checked)
+        kind: Any = component_class("objectives", name, where=here)
+        _check("objectives", run.objective, here)
     except ValueError as error:
-        yield f"{where}.model.{error}"
+        yield str(error)
         return
-    if vocab_size is not None:
-        yield from _model_faults(params, run, vocab_size, where, None)
+    if kind.has_teacher:
+        yield f"{here}: {name} has a teacher, and a public checkpoint is taught by no other run"
+    elif kind.has_prefix:
+        yield f"{here}: {name} shows a prefix in both directions, which a public checkpoint has not"
+    elif backbone is not None and run.tokenizer in own:
+        vocabulary = vocabulary_of(params, run)
+        yield from _fault_of(lambda: _begin_further(run, vocabulary, where))
+
+
+def _is_of(tokenizer: Tokenizer | PublishedTokenizer, run: Run) -> bool:
+    """Whether a tokenizer is that of the run's public checkpoint."""
+    pinned = [run.model.get(key) for key in ("path", "revision")]
+    return isinstance(tokenizer, PublishedTokenizer) and pinned == [
+        tokenizer.path,
+        tokenizer.revision,
+    ]
+
+
+def _begin_further(run: Run, vocabulary: Any, where: str) -> None:
+    """As ``pretrain`` does, without storage for weights.
+
+    Raises ValueError for what does not go together.
+    """
+    max_tokens, here = run.training.max_tokens, f"{where}.objective"
+    objective = build("objectives", run.objective, vocabulary, max_tokens, where=here)
+    backbone = _outline(run, f"{where}.model")
+    faults = [*misfits(run, backbone, objective, where=where)]
+    if faults:
+        raise ValueError("\n".join(faults))
+    with torch.device("meta"):
+        try:
+            backbone = backbone.for_pretraining()
+        except ValueError as error:
+            raise ValueError(f"{where}.model.{error}") from None
+        try:
+            objective.head(backbone)
+        except ValueError as error:
+            raise ValueError(f"{here}: {error}") from None
+
+
+def _checkpoint_faults(path: str, revision: str, where: str) -> Iterator[str]:
+    hub: Any = component_class("models", HUB, where=where)
+    try:
+        hub.check(path=path, revision=revision)
+    except ValueError as error:
+        yield f"{where}.{error}"
+
+
+def _outline(run: Run, where: str) -> Backbone:
+    """Of a public checkpoint in a folder, without storage for its weights."""
+    hub: Any = component_class("models", HUB, where=where)
+    vocabulary = hub.tokenizer_of(run.model, Path(run.model["path"]))
+    return outline(run.model, vocabulary.vocab_size, where=where)
 
 
 def _model_faults(
@@ -233,7 +323,7 @@ def _length_faults(params: Params, run: Run, model: Backbone, where: str) -> Ite
     if model.max_positions is None:
         return
     lengths = {"finetune.max_tokens": params.finetune.max_tokens}
-    if not run.is_public:
+    if not run.is_public:  # what is pretrained further was asked before
         lengths[f"{where}.training.max_tokens"] = run.training.max_tokens
     for setting, length in lengths.items():
         if length > model.max_positions:
@@ -324,7 +414,8 @@ def _backbones(params: Params) -> Iterator[tuple[str, Backbone]]:
                 hub: Any = component_class("models", HUB, where="")
                 vocab_size = hub.check(**_check("models", run.model, ""))
             else:
-                vocab_size = Vocabulary(params.tokenizers[run.tokenizer].vocab_size).vocab_size
+                entry = params.tokenizers[run.tokenizer]
+                vocab_size = entry.vocab_size if isinstance(entry, Tokenizer) else None
             if vocab_size is not None:
                 yield key, outline(run.model, vocab_size, where="")
         except (KeyError, ValueError):
@@ -374,6 +465,14 @@ def _budget_faults(params: Params) -> Iterator[str]:
         named = _name(run.objective) in names("objectives")
         if named and not trains(run) and params.budget.matched != "none":
             yield f"{where}: {reference} trains nothing, so that no run can match it"
+    if params.budget.matched == "flops":
+        for key, run in params.pretrain.items():
+            path = str(run.model.get("path"))
+            if run.is_public and not run.as_published and not Path(path).is_dir():
+                yield (
+                    f"budget.matched: what a step of {key} takes is not known before {path} is "
+                    "here: match tokens, or name a folder that it was downloaded to"
+                )
 
 
 def _circle_faults(params: Params, run: Run, where: str, key: str) -> Iterator[str]:
@@ -421,8 +520,8 @@ def _differences(parent: Run, run: Run) -> dict[str, tuple[Any, Any]]:
 
 def _teacher_faults(params: Params, run: Run, where: str) -> Iterator[str]:
     parent = params.pretrain[run.parent]
-    vocabulary = Vocabulary(params.tokenizers[run.tokenizer].vocab_size)
-    max_tokens = run.training.max_tokens
+    vocabulary, max_tokens = vocabulary_of(params, run), run.training.max_tokens
+    assert vocabulary is not None
     try:
         teacher, student = (
             outline(each.model, vocabulary.vocab_size, where="") for each in (parent, run)

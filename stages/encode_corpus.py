@@ -3,21 +3,19 @@
 from pathlib import Path
 
 from stages.artifacts import read_json, read_jsonl, replacing, sha256, write_json
-from stages.params import Params, entry
+from stages.params import HUB, Params, entry
 from stages.process import run_stage
-from stages.text import tokenizer
 from stages.text.corpus import SPLITS, encode
 from stages.text.kept import document_order
-from stages.text.tokenizer import Tokenizer
+from stages.text.tokenizer import FILE, TaskTokenizer, Tokenizer
 
 CORPORA, TOKENIZERS, ENCODED = Path("data/corpora"), Path("data/tokenizers"), Path("data/encoded")
 
 
 def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
-    entry(params.corpora, corpus_key, where="corpora")
+    corpus = entry(params.corpora, corpus_key, where="corpora")
     max_tokens = read_json(CORPORA / corpus_key / "corpus.json")["max_tokens"]
-    path = TOKENIZERS / tokenizer_key / tokenizer.FILE
-    encoder = Tokenizer(path)
+    encoder = _tokenizer(params, tokenizer_key)
     with replacing(ENCODED / corpus_key / tokenizer_key) as folder:
         folder.mkdir()
         counts: dict[str, int] = {}
@@ -25,7 +23,9 @@ def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
             documents = read_jsonl(CORPORA / corpus_key / f"{split}.jsonl")
             keep = None if max_tokens == "all" or split != "train" else int(max_tokens)
             sentences = (documents[i]["sentences"] for i in document_order(len(documents), split))
-            encoded = encode(sentences, encoder, max_tokens=keep)
+            # Of a task's example, one sentence is what is read, the other what is to be written.
+            running = corpus.source["name"] != "tasks"
+            encoded = encode(sentences, encoder, max_tokens=keep, running=running)
             if keep is not None and len(encoded.tokens) < keep:
                 raise ValueError(
                     f"corpora.{corpus_key}.max_tokens: the corpus has only "
@@ -34,7 +34,16 @@ def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
             encoded.save(folder / split)
             counts[f"{split}_tokens"] = len(encoded.tokens)
             counts[f"{split}_documents"] = len(encoded.document_starts)
-        write_json(folder / "encoded.json", counts | {"tokenizer": sha256(path)})
+        write_json(folder / "encoded.json", counts | {"tokenizer": sha256(*encoder.files)})
+
+
+def _tokenizer(params: Params, key: str) -> TaskTokenizer:
+    folder = TOKENIZERS / key
+    if params.tokenizers[key].algorithm != HUB:
+        return Tokenizer(folder / FILE)
+    from stages.text.published import PublishedTokenizer  # which takes seconds
+
+    return PublishedTokenizer(folder)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from stages.components import describe, unknown
 PATH = Path("params.yaml")
 T = TypeVar("T")
 NONE = "none"  # the corpus, tokenizer or parent of a run that has none
-HUB = "hub"  # the model of a run that is a public checkpoint
+HUB = "hub"  # the model of a run that is a public checkpoint, and how its tokenizer came about
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 Component = dict[str, Any]
@@ -83,6 +83,26 @@ class Tokenizer(Strict):
     max_sentences: Positive  # sampled to train on
 
 
+class PublishedTokenizer(Strict):
+    """That of a public checkpoint, for runs that pretrain it further."""
+
+    corpus: Literal["none"]
+    algorithm: Literal["hub"]
+    path: str
+    revision: str
+
+
+def _of_its_kind(entry: Any) -> Any:
+    """An entry ``tokenizers:``, typed, so that its faults are those of its own kind alone."""
+    if not isinstance(entry, Mapping):
+        return entry
+    kind = PublishedTokenizer if entry.get("algorithm") == HUB else Tokenizer
+    return kind.model_validate(entry)
+
+
+AnyTokenizer = Annotated[Tokenizer | PublishedTokenizer, BeforeValidator(_of_its_kind)]
+
+
 class Schedule(Strict):
     """AdamW, linear warm-up, then the decay."""
 
@@ -121,13 +141,19 @@ class Run(Strict):
 
     @property
     def is_public(self) -> bool:
-        """Whether it is a public checkpoint: pretrained by others, who knows on what."""
+        """Whether it is a public checkpoint: pretrained by others, who knows on what, and perhaps
+        further by its own objective."""
         return self.model.get("name") == HUB
 
     @property
+    def as_published(self) -> bool:
+        """Whether it is a public checkpoint that is not pretrained further."""
+        return self.is_public and self.objective.get("name") == NONE
+
+    @property
     def learnt(self) -> tuple[str, str]:
-        """By which objective and on which corpus, as tables say it."""
-        if self.is_public:
+        """By which objective and on which corpus, as tables say it; the last ones of several."""
+        if self.as_published:
             return HUB, str(self.model["path"])
         return self.objective["name"], self.corpus
 
@@ -200,7 +226,7 @@ class Params(Strict):
     study: Name
     compute: Compute
     corpora: dict[Name, Corpus]
-    tokenizers: dict[Name, Tokenizer]
+    tokenizers: dict[Name, AnyTokenizer]
     tasks: dict[Name, Task]
     pretrain: dict[Name, Run]
     budget: Budget

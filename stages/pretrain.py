@@ -1,4 +1,5 @@
-"""Pretrain a run of params.yaml: from its parent's weights or from scratch, by its objective."""
+"""Pretrain a run of params.yaml by its objective: from its parent's weights, from those of a public
+checkpoint, or from scratch."""
 
 import csv
 import shutil
@@ -33,6 +34,7 @@ from stages.training.meter import Meter, hardware
 from stages.training.pretraining import (
     PretrainingData,
     begin_with_frequencies,
+    misfits,
     validation_batches,
 )
 from stages.training.samples import samples
@@ -74,6 +76,11 @@ def main(params: Params, key: str) -> None:
         where=f"{where}.objective",
     )
     objective.architecture = backbone.architecture
+    if objective.trains:
+        with _below(f"{where}.model"):
+            backbone = backbone.for_pretraining()
+        for fault in misfits(run, backbone, objective, where=where):
+            raise ValueError(fault)
     # How to begin: resume if an interrupted process left a state (in train), else from the parent's
     # weights or what a teacher gives, else from scratch (a public checkpoint, as it was published).
     if run.parent == NONE or objective.has_teacher:
@@ -83,10 +90,10 @@ def main(params: Params, key: str) -> None:
         load_weights(backbone, PRETRAINED / run.parent / WEIGHTS)
     if objective.has_teacher:
         objective.learn_from(_teacher(run, tokenizer.vocab_size).to(device.torch), backbone)
-    model = Headed(backbone, objective.head(backbone))
+    with _below(f"{where}.objective"):
+        model = Headed(backbone, objective.head(backbone))
     initialise_head(model.head, generator=torch_stream(run.seed, "head"))
     model.to(device.torch)
-    account = _params(backbone, run)
     history: History = []
     written: list[dict[str, str]] = []
     if objective.trains:
@@ -98,6 +105,9 @@ def main(params: Params, key: str) -> None:
             fingerprint=identity,
         ) as tracker:
             history = _train(model, objective, run, key, device, resumable, tracker)
+    backbone = backbone.after_pretraining()
+    account = _params(backbone, run)
+    if objective.trains:
         account |= _work(history, run)
         assert isinstance(tokenizer, Tokenizer)
         written = samples(

@@ -1,10 +1,11 @@
-"""Train a tokenizer on the sentences of a corpus."""
+"""Train a tokenizer on the sentences of a corpus, or fetch that of a public checkpoint."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from stages.artifacts import read_jsonl, replacing
-from stages.params import Params, entry
+from stages.params import Params, PublishedTokenizer, Tokenizer, entry
 from stages.process import run_stage
 from stages.seeding import stream
 from stages.text import tokenizer
@@ -16,6 +17,29 @@ THREADS = 2  # fixed, since sentencepiece's pieces may depend on their number
 
 def main(params: Params, key: str) -> None:
     settings = entry(params.tokenizers, key, where="tokenizers")
+    if isinstance(settings, PublishedTokenizer):
+        _fetch(settings, key)
+    else:
+        _train(settings, key)
+
+
+def _fetch(settings: PublishedTokenizer, key: str) -> None:
+    from stages.text import published  # which takes seconds
+
+    try:
+        origin = published.folder_of(settings.path, settings.revision, published.VOCABULARY)
+        if origin == Path(settings.path):
+            published.refuse_other_content(origin, settings.revision)
+        files = published.PublishedTokenizer(origin).files
+    except ValueError as error:
+        raise ValueError(f"tokenizers.{key}.{error}") from None
+    with replacing(TOKENIZERS / key) as folder:
+        folder.mkdir()
+        for file in files:
+            shutil.copyfile(file, folder / file.name)
+
+
+def _train(settings: Tokenizer, key: str) -> None:
     sentences = list(_sentences(CORPORA / settings.corpus / "train.jsonl"))
     order = stream(SEED, "tokenizer").permutation(len(sentences))[: settings.max_sentences]
     with replacing(TOKENIZERS / key) as folder:

@@ -52,7 +52,8 @@ def settings_of(family: str, pad_id: int | None) -> dict[str, Any]:
                 "eos_token_id": 0,
             }
         case "t5":
-            return both | {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_decoder_layers": 2}
+            own = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_decoder_layers": 2}
+            return both | own | {"decoder_start_token_id": 0}
         case _:
             each = {"layers": 2, "attention_heads": 2, "ffn_dim": 48}
             own = {"d_model": 32} | {

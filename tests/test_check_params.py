@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from stages import check_params
-from stages.params import Method, Params, load
+from stages.params import Method, Params, PublishedTokenizer, load
+from stages.training.budget import plans, step_flops
 from tests.small import small_model, with_encoder_decoder
 from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
 from tests.test_params import STUDIES, edited
@@ -220,7 +221,14 @@ def test_a_public_checkpoint_pinned_by_its_commit_has_no_fault(tmp_path) -> None
     ("changed", "message"),
     [
         ({"tokenizer": "unigram"}, "tokenizer: must be none, not unigram: a public checkpoint"),
-        ({"corpus": "prose", "objective": "{name: mlm}"}, "objective.name: must be none, not mlm"),
+        (
+            {"corpus": "prose", "objective": "{name: mlm}"},
+            "tokenizer: must be that of the checkpoint, an entry of tokenizers with algorithm hub",
+        ),
+        ({"objective": "{name: mlm}"}, "corpus: unknown 'none'"),
+        ({"objective": "{name: mlm, mask_porb: 0.2}"}, "objective.mask_porb: unknown"),
+        ({"objective": "{name: distillation}"}, "objective: distillation has a teacher"),
+        ({"objective": "{name: prefix_lm}"}, "objective: prefix_lm shows a prefix in both"),
         ({"corpus": "prose"}, "corpus: must be none, not prose"),
         ({"parent": "encoder_mlm"}, "parent: must be none, not encoder_mlm"),
         ({"model": BERT.replace(COMMIT, "main")}, "model.revision: must be the hash of a commit"),
@@ -253,6 +261,128 @@ def test_of_a_local_checkpoint_everything_is_known_before(tmp_path) -> None:
     (folder / "config.json").write_text("{}")
     (fault,) = faults("0" * 12)
     assert fault.startswith(f"{where}.path: {folder} is no model of transformers")
+
+
+def with_further(tmp_path: Path, family: str, objective: str, **changed: Any) -> Params:
+    """The smoke study, its run from scratch made a small checkpoint that is pretrained further, and
+    the checkpoint's tokenizer an entry."""
+    pinned = {"path": str(checkpoint(family)), "revision": revision_of(checkpoint(family))}
+    model = f"{{name: hub, path: {pinned['path']}, revision: {pinned['revision']!r}}}"
+    params = with_public(tmp_path, model, corpus="prose", objective=f"{{name: {objective}}}")
+    tokenizer = PublishedTokenizer(corpus="none", algorithm="hub", **pinned)
+    run = params.pretrain["encoder_scratch"].model_copy(update={"tokenizer": "own"} | changed)
+    return params.model_copy(
+        update={
+            "tokenizers": params.tokenizers | {"own": tokenizer},
+            "pretrain": params.pretrain | {"encoder_scratch": run},
+        }
+    )
+
+
+FITTING = {
+    "mlm": ("bert", "roberta"),
+    "span_mlm": ("roberta",),
+    "causal": ("gpt2",),
+    "span_corruption": ("t5",),
+    "denoising": ("bart",),
+    "multi_task": ("gpt2", "t5"),
+}
+
+
+@pytest.mark.parametrize(("objective", "families"), FITTING.items())
+def test_a_checkpoint_is_pretrained_further_by_what_fits_its_kind(
+    tmp_path, objective, families
+) -> None:
+    for family in families:
+        params = with_further(tmp_path, family, objective)
+        for matched in ("tokens", "flops"):
+            budget = params.budget.model_copy(update={"matched": matched})
+            params = params.model_copy(update={"budget": budget})
+            assert faults_of(params) == []
+            reference, run = (params.pretrain[k] for k in ("encoder_mlm", "encoder_scratch"))
+            steps = plans(params)["encoder_scratch"].num_steps
+            assert steps == run.training.num_steps or matched == "flops"
+            if matched == "flops":
+                whole = reference.training.num_steps * step_flops(params, reference)
+                assert steps == max(1, round(whole / step_flops(params, run)))
+
+
+@pytest.mark.parametrize(
+    ("family", "objective", "message"),
+    [
+        ("bert", "causal", "objective: causal does not fit encoder; it fits decoder"),
+        ("gpt2", "mlm", "objective: masks tokens, and the tokenizer has no token for that"),
+        ("t5", "mlm", "objective: masks tokens, and the tokenizer has no token for that"),
+        ("bart", "mlm", "objective: mlm does not fit encoder_decoder; it fits encoder"),
+        ("bart", "span_corruption", "objective: needs sentinels (T5's <extra_id_0>, ...)"),
+        ("t5", "denoising", "objective: infilling and mask_tokens put a mask in"),
+        ("roberta", "mlm, next_sentence: nsp", "objective: next_sentence nsp needs a tokenizer"),
+    ],
+)
+def test_what_does_not_fit_a_checkpoint_is_said(tmp_path, family, objective, message) -> None:
+    (fault,) = faults_of(with_further(tmp_path, family, objective))
+    assert fault.startswith(f"pretrain.encoder_scratch.{message}")
+
+
+def test_a_tokenizer_belongs_to_its_checkpoint(tmp_path) -> None:
+    def one_fault(params: Params) -> str:
+        (fault,) = faults_of(params)
+        return fault
+
+    where = "pretrain.encoder_scratch"
+    params = with_further(tmp_path, "bert", "mlm", tokenizer="unigram")
+    assert one_fault(params).endswith("not unigram; that is own")
+    other = with_further(tmp_path, "roberta", "mlm").tokenizers["own"]
+    params = with_further(tmp_path, "bert", "mlm")
+    params = params.model_copy(update={"tokenizers": params.tokenizers | {"own": other}})
+    assert one_fault(params).startswith(f"{where}.tokenizer: must be that of the checkpoint")
+
+    params = with_further(tmp_path, "bert", "mlm")
+    own = params.pretrain["encoder_mlm"].model_copy(update={"tokenizer": "own"})
+    params = params.model_copy(update={"pretrain": params.pretrain | {"encoder_mlm": own}})
+    faults = faults_of(params)
+    assert faults[0].startswith("pretrain.encoder_mlm.tokenizer: own is of a public checkpoint")
+
+    params = with_further(tmp_path, "bert", "mlm")
+    long = params.pretrain["encoder_scratch"].training.model_copy(update={"max_tokens": 65})
+    params = with_further(tmp_path, "bert", "mlm", training=long)
+    assert one_fault(params) == (
+        f"{where}.training.max_tokens: 65 is more than {where}.model.max_positions, 64"
+    )
+    moved = params.tokenizers["own"].model_copy(update={"revision": "0" * 12})
+    params = with_further(tmp_path, "bert", "mlm")
+    params = params.model_copy(update={"tokenizers": params.tokenizers | {"own": moved}})
+    assert "tokenizers.own.revision: the folder's content is" in faults_of(params)[0]
+
+
+def test_what_a_step_takes_is_not_known_of_what_only_the_hub_has(tmp_path) -> None:
+    """Its objective is checked as far as it can be; operations cannot be matched."""
+    params = with_public(tmp_path, corpus="prose", tokenizer="own", objective="{name: mlm}")
+    model = params.pretrain["encoder_scratch"].model
+    pinned = {key: model[key] for key in ("path", "revision")}
+    own = PublishedTokenizer(corpus="none", algorithm="hub", **pinned)
+    params = params.model_copy(update={"tokenizers": params.tokenizers | {"own": own}})
+    assert faults_of(params) == []
+    assert plans(params)["encoder_scratch"].num_steps > 1
+    budget = params.budget.model_copy(update={"matched": "flops"})
+    (fault,) = faults_of(params.model_copy(update={"budget": budget}))
+    assert fault.startswith("budget.matched: what a step of encoder_scratch takes is not known")
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{corpus: prose, algorithm: hub, path: a, revision: b}", "corpus: input should be 'none'"),
+        ("{corpus: none, algorithm: hub, path: a}", "revision: missing"),
+        ("{corpus: none, algorithm: hub, path: a, revison: b}", "revison: unknown 'revison'"),
+        ("{corpus: prose, algorithm: wordpiece, vocab_size: 9}", "algorithm: input should be"),
+    ],
+)
+def test_a_fault_of_a_tokenizer_is_that_of_its_kind(tmp_path, entry, message) -> None:
+    old = "{corpus: prose, algorithm: unigram, vocab_size: 2048, max_sentences: 20000}"
+    with pytest.raises(ValueError) as error:
+        load(edited(tmp_path, old, entry))
+    assert f"tokenizers.unigram.{message}" in str(error.value)
 
 
 def test_no_run_goes_on_from_a_public_checkpoint(tmp_path) -> None:
@@ -580,6 +710,7 @@ def test_what_it_writes_is_the_same_whatever_is_valid(tmp_path, monkeypatch) -> 
     assert {str(p) for p in written} == plans | code | {
         "none",
         "contamination/none",
+        "corpora/none/train.jsonl",
         "pretrained/none",
         "tokenizers/none",
         "encoded/none/unigram",

@@ -8,18 +8,28 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages import encode_corpus, evaluate, finetune, fit_baseline, pretrain, train_tokenizer
+from stages import (
+    check_params,
+    encode_corpus,
+    evaluate,
+    finetune,
+    fit_baseline,
+    pretrain,
+    train_tokenizer,
+)
 from stages.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.components import build
 from stages.evaluation import trials
 from stages.models._backbone import Backbone
 from stages.models._heads import gather
+from stages.models.hub import Hub
 from stages.objectives._objective import Objective
-from stages.params import Budget, Method, Params, Run, load
+from stages.params import Budget, Method, Params, PublishedTokenizer, Run, load
 from stages.seeding import torch_stream
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import EncodedCorpus
@@ -527,6 +537,91 @@ def test_a_public_checkpoint_from_its_folder_to_scores(
         assert (full.pretrain_tokens, full.d_model, full.num_layers) == (None, 32, 2)
         assert full.num_trained_params > full.num_params > probe.num_trained_params
         assert 0 < probe.finetune_flops < full.finetune_flops
+
+
+FURTHER = {"bert": "mlm", "gpt2": "causal", "t5": "span_corruption", "bart": "denoising"}
+
+
+def further(params: Params, family: str, **settings: Any) -> Params:
+    """The params with two runs, a public checkpoint as it was published and pretrained further on
+    prose; its tokenizer is an entry of its own."""
+    folder = checkpoint(family)
+    params = public(params, folder, revision_of(folder))
+    entry = params.pretrain["public"]
+    pinned = {key: entry.model[key] for key in ("path", "revision")}
+    run = changed(
+        entry,
+        corpus="prose",
+        tokenizer=family,
+        objective={"name": FURTHER[family]},
+        **{"num_steps": 60, "lr": 5e-3} | settings,
+    )
+    training = run.training.model_copy(update={"max_tokens": 48})
+    run = run.model_copy(update={"training": training})
+    tokenizer = PublishedTokenizer(corpus="none", algorithm="hub", **pinned)
+    return params.model_copy(
+        update={
+            "tokenizers": {family: tokenizer},
+            "pretrain": {"public": entry, "further": run},
+        }
+    )
+
+
+def public_checkpoint(params: Params, key: str) -> Backbone:
+    """As a run that pretrains it further begins with it."""
+    model = params.pretrain[key].model
+    size = Hub.tokenizer_of(model, Path(model["path"])).vocab_size
+    backbone = build("models", model, size, where="model").for_pretraining()
+    backbone.initialise(generator=torch_stream(0, "weights"))
+    return backbone
+
+
+def published_loss(params: Params, key: str) -> float:
+    """On the run's own validation rows."""
+    run = params.pretrain[key]
+    vocabulary = Hub.tokenizer_of(run.model, Path(run.model["path"]))
+    max_tokens = run.training.max_tokens
+    objective = build("objectives", run.objective, vocabulary, max_tokens, where="objective")
+    corpus = EncodedCorpus.load(Path("data/encoded", run.corpus, run.tokenizer, "validation"))
+    packing = Packing(corpus, max_tokens, seed=0)
+    batches = validation_batches(packing, objective.for_validation(), batch_rows=16)
+    device = resolve(params.compute, threads=1)
+    return mean_loss(headless(public_checkpoint(params, key)), objective, batches, device)
+
+
+@pytest.mark.parametrize("family", FURTHER)
+def test_a_public_checkpoint_is_pretrained_further_and_fine_tuned(params, family) -> None:
+    """It learns the corpus, and is stored as one that was not trained further."""
+    params = further(params, family)
+    assert not [fault for fault in check_params.find_faults(params) if "further" in fault]
+    write_plans(params)
+    train_tokenizer.main(params, family)
+    assert (Path("data/tokenizers") / family / "config.json").is_file()
+    encode_corpus.main(params, "prose", family)
+    for nothing in ("encoded/none/none", "pretrained/none", "tokenizers/none"):
+        Path("data", nothing).write_text("nothing\n")
+    for run in ("public", "further"):
+        pretrain.main(params, run)
+
+    folder = Path("data/pretrained/further")
+    with (folder / "history.csv").open() as file:
+        losses = [float(r["validation_loss"]) for r in csv.DictReader(file) if r["validation_loss"]]
+    record, account = read_json(folder / "run.json"), read_json(folder / "metrics.json")
+    assert (record["objective"], record["corpus"]) == (FURTHER[family], "prose")
+    assert losses[-1] == account["validation_loss"]
+    chance = np.log(public_checkpoint(params, "further").vocab_size)
+    assert losses[-1] < 0.9 * min(chance, published_loss(params, "further"))
+    assert account["pretrain_tokens"] == 60 * 16 * 48 and account["pretrain_flops"] > 0
+    assert account["lineage_tokens"] is account["lineage_flops"] is None
+    before = read_json(Path("data/pretrained/public/metrics.json"))
+    assert account["num_params"] == before["num_params"]
+    one, other = (load_file(f"data/pretrained/{run}/{WEIGHTS}") for run in ("public", "further"))
+    assert one.keys() == other.keys() and not all(torch.equal(one[k], other[k]) for k in one)
+
+    tuning = with_full_alone(params)
+    finetune.main(tuning, "further", "tag")
+    rows = trials.read(Path("data/finetuned/tag/further/trials.csv"), trials.Trial)
+    assert {(row.objective, row.corpus) for row in rows} == {(FURTHER[family], "prose")}
 
 
 def prompted(params: Params, runs: Mapping[str, Run], **settings: Any) -> Params:

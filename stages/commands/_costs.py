@@ -29,7 +29,7 @@ from stages.text.batch import Batch
 from stages.text.labelled import SPLITS, rows_in_budget
 from stages.text.packing import Row
 from stages.training.accounts import FLOAT32, activation_bytes_per_token
-from stages.training.budget import AnyWords, outline, plans, step_flops, trains
+from stages.training.budget import outline, plans, step_flops, trains, vocabulary_of
 from stages.training.finetuning import BUCKET_BATCHES
 from stages.training.pretraining import VALIDATION_ROWS
 
@@ -113,7 +113,9 @@ def planned_runs(params: Params) -> dict[str, Run]:
 def backbone_of(params: Params, run: Run) -> Backbone | None:
     """Without storage for its weights; None for a public checkpoint that is not here."""
     if not run.is_public:
-        vocab_size = params.tokenizers[run.tokenizer].vocab_size
+        vocabulary = vocabulary_of(params, run)
+        assert vocabulary is not None
+        vocab_size = vocabulary.vocab_size
     else:
         hub: Any = component_class("models", run.model["name"], where="model")
         settings = {key: value for key, value in run.model.items() if key != "name"}
@@ -150,7 +152,7 @@ def _pretraining(params: Params, key: str, run: Run) -> Pretraining:
         validated = training.num_validations * VALIDATION_ROWS / training.batch_rows
         cost.validation_flops = round(validated * each / 3)
         shape = {"rows": training.micro_batch_rows, "length": training.max_tokens}
-        batch = random_batch(params, run, objective_of(params, run), **shape)
+        batch = random_batch(objective_of(params, run), **shape)
         copied = COPIES * FLOAT32 * cost.num_params
         labels = 0 if batch.labels is None else batch.labels.numel()
         kept = _activation_bytes(backbone, batch, labels)
@@ -160,23 +162,21 @@ def _pretraining(params: Params, key: str, run: Run) -> Pretraining:
 
 def objective_of(params: Params, run: Run) -> Objective:
     """As it is for the run's architecture."""
-    vocabulary = AnyWords(params.tokenizers[run.tokenizer].vocab_size)
+    vocabulary, backbone = vocabulary_of(params, run), backbone_of(params, run)
+    assert vocabulary is not None and backbone is not None
     found = build("objectives", run.objective, vocabulary, run.training.max_tokens, where="")
-    found.architecture = component_class("models", run.model["name"], where="").architecture  # type: ignore[attr-defined]
+    found.architecture = backbone.architecture
     return found
 
 
-def random_batch(
-    params: Params, run: Run, objective: Objective, *, rows: int, length: int
-) -> Batch:
+def random_batch(objective: Objective, *, rows: int, length: int) -> Batch:
     """Of random tokens: each row is one document, in sentences of 16 tokens."""
-    vocabulary = AnyWords(params.tokenizers[run.tokenizer].vocab_size)
-    ids = vocabulary.regular_ids
+    ids = objective.vocabulary.regular_ids
     documents = np.ones(length, dtype=np.int64)
     begins = np.arange(length) % 16 == 0
     made = []
     for i in range(rows):
-        tokens = stream(0, "plan", i).integers(ids.start, ids.stop, size=length)
+        tokens = ids[stream(0, "plan", i).integers(len(ids), size=length)]
         row = Row(tokens, documents, starts_sentence=begins)
         made.append(Row(tokens, documents, other=row, starts_sentence=begins))
     return objective.collate(made, rngs=[stream(0, "plan corruption", i) for i in range(rows)])

@@ -30,7 +30,8 @@ from stages.seeding import stream, torch_stream
 from stages.tasks._task import Example
 from stages.tasks.classification import Classification
 from stages.text.batch import Batch
-from stages.training.budget import AnyWords
+from stages.text.tokenizer import Vocabulary
+from stages.training.budget import vocabulary_of
 from stages.training.device import Device, resolve, side_by_side
 from stages.training.loop import Step, train
 
@@ -228,8 +229,6 @@ class Calibration:
         model = _model(self.run, objective.vocabulary.vocab_size)
         model.head = objective.head(model.backbone)
         batch = random_batch(
-            params,
-            self.run,
             objective,
             rows=training.micro_batch_rows,
             length=training.max_tokens,
@@ -265,17 +264,23 @@ class Calibration:
         assert self.run is not None
         if key not in self._of_methods:
             method: Method = build("methods", self._entry(key), where="")
-            vocab_size = self.params.tokenizers[self.run.tokenizer].vocab_size
-            model = _model(self.run, vocab_size)
+            model = _model(self.run, self._vocabulary.vocab_size)
             model.backbone = model.backbone.for_tokens()
             if not method.trains or method.misfit(model.backbone):
                 return None if key == PLAIN else self._method(PLAIN)
             self._of_methods[key] = self._pace_of(method, model, key)
         return self._of_methods[key]
 
+    @property
+    def _vocabulary(self) -> Vocabulary:
+        assert self.run is not None
+        found = vocabulary_of(self.params, self.run)
+        assert found is not None
+        return found
+
     def _pace_of(self, method: Method, model: Headed, key: str) -> Pace:
         assert self.run is not None
-        vocabulary: Any = AnyWords(self.params.tokenizers[self.run.tokenizer].vocab_size)
+        vocabulary: Any = self._vocabulary
         task = Classification(["0", "1"], vocabulary, self._length)
         model.head = task.head(model.backbone)
         method.apply(model, generator=torch_stream(0, "method"))

@@ -21,9 +21,9 @@ T = TypeVar("T")
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """What was trained. A baseline has the architecture of its name, method "classical", corpus
-    and objective "none", and zeros. A public checkpoint has objective "hub" and as corpus its path;
-    what its pretraining took is not known. A lineage is a run with all that it came from: its
-    parents and teachers."""
+    and objective "none", and zeros. A public checkpoint has objective "hub" and as corpus its path,
+    or what it was pretrained on further; what its own pretraining took is not known. A lineage is a
+    run with all that it came from: its parents and teachers."""
 
     run: str
     architecture: str

@@ -100,6 +100,14 @@ class Backbone(nn.Module, ABC):
     def initialise(self, *, generator: torch.Generator) -> None:
         """Draw all weights anew."""
 
+    def for_pretraining(self) -> "Backbone":
+        """With all that an objective needs; before the weights are drawn."""
+        return self
+
+    def after_pretraining(self) -> "Backbone":
+        """Without what no task is fine-tuned on; before the weights are stored."""
+        return self
+
     def for_tokens(self) -> "Backbone":
         """The part that gives the states of input tokens, without what gives the vocabulary's
         logits: what a task is fine-tuned on, unless it is one of writing."""

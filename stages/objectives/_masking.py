@@ -10,7 +10,7 @@ from stages.models._heads import Headed, gather
 from stages.objectives._objective import Objective, Terms, cross_entropy
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.packing import Row
-from stages.text.tokenizer import MASK_ID, NUM_SPECIAL, Vocabulary
+from stages.text.tokenizer import Vocabulary
 
 MASK_PROB, REPLACE_PROB, RANDOM_PROB = 0.15, 0.8, 0.1  # BERT's
 
@@ -41,20 +41,22 @@ class MaskedObjective(Objective):
         if not 0 < mask_prob < 1:
             raise ValueError(f"mask_prob must lie between 0 and 1, not {mask_prob}")
         check_probs(replace_prob, random_prob)
+        if vocabulary.mask_id is None:
+            raise ValueError("masks tokens, and the tokenizer has no token for that ([MASK])")
         self.mask_prob, self.replace_prob, self.random_prob = mask_prob, replace_prob, random_prob
         self.capacity = math.ceil(mask_prob * max_tokens)
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
         inputs, positions, labels = [], [], []
         for row, rng in zip(examples, rngs, strict=True):
-            chosen = choose(row.tokens, self.mask_prob, rng=rng)
+            chosen = choose(row.tokens, self.mask_prob, vocabulary=self.vocabulary, rng=rng)
             corrupted = corrupt(
                 row.tokens,
                 chosen,
                 rng.random(len(chosen)),
                 replace_prob=self.replace_prob,
                 random_prob=self.random_prob,
-                regular_ids=self.vocabulary.regular_ids,
+                vocabulary=self.vocabulary,
                 rng=rng,
             )
             inputs.append(corrupted)
@@ -89,9 +91,11 @@ def check_probs(replace_prob: float, random_prob: float) -> None:
         )
 
 
-def choose(tokens: np.ndarray, mask_prob: float, *, rng: np.random.Generator) -> np.ndarray:
+def choose(
+    tokens: np.ndarray, mask_prob: float, *, vocabulary: Vocabulary, rng: np.random.Generator
+) -> np.ndarray:
     """The places to predict, in order."""
-    maskable = np.flatnonzero(tokens >= NUM_SPECIAL)
+    maskable = np.flatnonzero(vocabulary.is_regular[tokens])
     number = min(max(1, round(mask_prob * len(maskable))), len(maskable))
     return np.sort(rng.choice(maskable, number, replace=False))
 
@@ -103,7 +107,7 @@ def corrupt(
     *,
     replace_prob: float,
     random_prob: float,
-    regular_ids: range,
+    vocabulary: Vocabulary,
     rng: np.random.Generator,
 ) -> np.ndarray:
     """The tokens with those at the places ``chosen`` masked, replaced or kept.
@@ -112,10 +116,11 @@ def corrupt(
     becomes [MASK], in the next ``random_prob`` a token drawn for this place. Places that share
     their number share their fate.
     """
-    corrupted = tokens.copy()
+    corrupted, regular_ids = tokens.copy(), vocabulary.regular_ids
+    assert vocabulary.mask_id is not None
     corrupted[chosen] = np.select(
         [fate < replace_prob, fate < replace_prob + random_prob],
-        [MASK_ID, rng.integers(regular_ids.start, regular_ids.stop, len(chosen))],
+        [vocabulary.mask_id, regular_ids[rng.integers(len(regular_ids), size=len(chosen))]],
         tokens[chosen],
     )
     return corrupted

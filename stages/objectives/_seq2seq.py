@@ -4,7 +4,7 @@ import numpy as np
 
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
 from stages.text.packing import Row
-from stages.text.tokenizer import BOS_ID, PAD_ID
+from stages.text.tokenizer import Vocabulary
 
 Pair = tuple[np.ndarray, np.ndarray]  # (inputs, targets) of a document
 
@@ -14,11 +14,11 @@ def documents_of(row: Row) -> list[np.ndarray]:
     return [np.flatnonzero(row.document_ids == i) for i in range(1, row.document_ids[-1] + 1)]
 
 
-def batch_of(rows: list[list[Pair]], *, term: str) -> Batch:
+def batch_of(rows: list[list[Pair]], *, term: str, vocabulary: Vocabulary) -> Batch:
     """A batch of rows, each the pairs of its documents in order.
 
-    The decoder reads <bos> and then each target as the one before; T5 begins with padding, which
-    in our masks would attend to nothing, and BART with <eos>.
+    The decoder reads the vocabulary's start and then each target as the one before: ours <bos>,
+    since the padding that T5's begins with would attend to nothing in our masks.
     """
     inputs, input_documents, decoder_inputs, targets, target_documents = [], [], [], [], []
     for pairs in rows:
@@ -27,16 +27,24 @@ def batch_of(rows: list[list[Pair]], *, term: str) -> Batch:
         targets.append(np.concatenate([target for _, target in pairs]))
         input_documents.append(np.repeat(numbers, [len(source) for source, _ in pairs]))
         target_documents.append(np.repeat(numbers, [len(target) for _, target in pairs]))
-        decoder_inputs.append(np.concatenate([_shifted(target) for _, target in pairs]))
+        decoder_inputs.append(
+            np.concatenate([_shifted(target, vocabulary.start_id) for _, target in pairs])
+        )
     return Batch(
-        input_ids=pad(inputs, PAD_ID),
+        input_ids=pad(inputs, vocabulary.pad_id),
         document_ids=pad(input_documents, PADDING),
-        decoder_input_ids=pad(decoder_inputs, PAD_ID),
+        decoder_input_ids=pad(decoder_inputs, vocabulary.pad_id),
         decoder_document_ids=pad(target_documents, PADDING),
         labels=pad(targets, IGNORE_INDEX),
         num_targets={term: sum(map(len, targets))},
     )
 
 
-def _shifted(targets: np.ndarray) -> np.ndarray:
-    return np.concatenate([[BOS_ID], targets[:-1]])[: len(targets)]
+def _shifted(targets: np.ndarray, start_id: int) -> np.ndarray:
+    return np.concatenate([[start_id], targets[:-1]])[: len(targets)]
+
+
+def written(targets: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
+    """Targets behind what the vocabulary begins a text with that is written, if anything (BART's
+    <s>)."""
+    return np.concatenate([np.array(vocabulary.before_target, dtype=np.int64), targets])

@@ -4,10 +4,10 @@ import numpy as np
 
 from stages.models._heads import Headed
 from stages.objectives._objective import Objective, Terms, cross_entropy
-from stages.objectives._seq2seq import Pair, batch_of, documents_of
+from stages.objectives._seq2seq import Pair, batch_of, documents_of, written
 from stages.text.batch import Batch
 from stages.text.packing import Row
-from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, Vocabulary
+from stages.text.tokenizer import Vocabulary
 
 
 class Denoising(Objective):
@@ -21,7 +21,8 @@ class Denoising(Objective):
     defaults are those of the paper's large model (section 5.1).
 
     Each document of a row is made noisy by itself. <bos> and <eos> at its ends stay; <bos> is no
-    target, since the decoder starts from it (BART's starts from <eos> and writes <bos> first).
+    target, since the decoder starts from it (that of a published BART starts from <eos> and writes
+    <bos> first, and so it does here).
     """
 
     architectures = ("encoder_decoder",)
@@ -54,6 +55,10 @@ class Denoising(Objective):
                 f"nothing is noisy: switch on {', '.join(rates)}, permute_sentences or "
                 f"rotate_documents"
             )
+        if (infilling or mask_tokens) and vocabulary.mask_id is None:
+            raise ValueError(
+                "infilling and mask_tokens put a mask in, and the tokenizer has no token for that"
+            )
         self.infilling, self.mean_span_length = infilling, mean_span_length
         self.mask_tokens, self.delete_tokens = mask_tokens, delete_tokens
         self.permute_sentences, self.rotate_documents = permute_sentences, rotate_documents
@@ -62,6 +67,7 @@ class Denoising(Objective):
         return batch_of(
             [self._pairs(row, rng) for row, rng in zip(examples, rngs, strict=True)],
             term="denoising",
+            vocabulary=self.vocabulary,
         )
 
     def _pairs(self, row: Row, rng: np.random.Generator) -> list[Pair]:
@@ -75,11 +81,13 @@ class Denoising(Objective):
         self, tokens: np.ndarray, starts_sentence: np.ndarray, *, rng: np.random.Generator
     ) -> Pair:
         """(inputs, targets) of one document."""
-        begin, end = int(tokens[0] == BOS_ID), len(tokens) - int(tokens[-1] == EOS_ID)
-        text = tokens[begin:end]
+        inside = self.vocabulary.text_of(tokens)
+        text, targets = tokens[inside], tokens[inside.start :]
+        if inside.start:  # a row has not cut its beginning off
+            targets = written(targets, self.vocabulary)
         if len(text):
-            text = self._noisy(text, starts_sentence[begin:end], rng)
-        return np.concatenate([tokens[:begin], text, tokens[end:]]), tokens[begin:]
+            text = self._noisy(text, starts_sentence[inside], rng)
+        return np.concatenate([tokens[: inside.start], text, tokens[inside.stop :]]), targets
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
         ((inputs, _),) = self._pairs(passage, rng)
@@ -88,14 +96,18 @@ class Denoising(Objective):
     def _noisy(
         self, text: np.ndarray, starts_sentence: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
+        mask_id = self.vocabulary.mask_id
         if self.permute_sentences:
             text = permute_sentences(text, starts_sentence, rng=rng)
         if self.delete_tokens:
             text = delete_tokens(text, self.delete_tokens, rng=rng)
         if self.mask_tokens:
-            text = mask_tokens(text, self.mask_tokens, rng=rng)
+            assert mask_id is not None
+            text = mask_tokens(text, self.mask_tokens, mask_id=mask_id, rng=rng)
         if self.infilling:
-            text = infill(text, self.infilling, mean_span_length=self.mean_span_length, rng=rng)
+            assert mask_id is not None
+            length = self.mean_span_length
+            text = infill(text, self.infilling, mean_span_length=length, mask_id=mask_id, rng=rng)
         if self.rotate_documents:
             text = rotate(text, rng=rng)
         return text
@@ -135,15 +147,22 @@ def delete_tokens(text: np.ndarray, rate: float, *, rng: np.random.Generator) ->
     return np.delete(text, rng.choice(len(text), number, replace=False))
 
 
-def mask_tokens(text: np.ndarray, rate: float, *, rng: np.random.Generator) -> np.ndarray:
+def mask_tokens(
+    text: np.ndarray, rate: float, *, mask_id: int, rng: np.random.Generator
+) -> np.ndarray:
     """A random part of its tokens masked, each by itself (section 2.2, "Token Masking")."""
     masked = text.copy()
-    masked[rng.choice(len(text), _part(text, rate), replace=False)] = MASK_ID
+    masked[rng.choice(len(text), _part(text, rate), replace=False)] = mask_id
     return masked
 
 
 def infill(
-    text: np.ndarray, rate: float, *, mean_span_length: float, rng: np.random.Generator
+    text: np.ndarray,
+    rate: float,
+    *,
+    mean_span_length: float,
+    mask_id: int,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """Spans that hold a part of its tokens, each replaced by one mask (section 2.2, "Text
     Infilling").
@@ -158,7 +177,7 @@ def infill(
     widths = np.ones(len(is_span), dtype=int)  # what each span and each token that stays covers
     widths[is_span] = rng.permutation(lengths)  # else the last, which was cut, came last
     begins = np.minimum(widths.cumsum() - widths, len(text) - 1)  # a last span may be empty
-    return np.where(is_span, MASK_ID, text[begins])
+    return np.where(is_span, mask_id, text[begins])
 
 
 def span_lengths(

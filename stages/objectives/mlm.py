@@ -15,7 +15,7 @@ from stages.objectives._masking import MASK_PROB, RANDOM_PROB, REPLACE_PROB, Mas
 from stages.objectives._objective import Terms, cross_entropy
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.packing import Row
-from stages.text.tokenizer import BOS_ID, EOS_ID, Tokenizer, Vocabulary
+from stages.text.tokenizer import Vocabulary
 
 # A document of fewer tokens is no pair: with its three special tokens off, two texts of about six
 # tokens, or three words, are the least that can show whether one goes on from the other.
@@ -62,6 +62,12 @@ class MLM(MaskedObjective):
                 f"next_sentence {next_sentence} needs max_tokens of at least {LEAST_PAIR}, "
                 f"not {max_tokens}"
             )
+        marks = vocabulary.before, vocabulary.between, vocabulary.after
+        if next_sentence != "none" and any(len(mark) != 1 for mark in marks):
+            raise ValueError(
+                f"next_sentence {next_sentence} needs a tokenizer with one token before, between "
+                "and after the texts of a pair, as BERT's has"
+            )
         self.next_sentence = next_sentence
         self.compares_documents = next_sentence == "nsp"
         self.pair_capacity = max_tokens // LEAST_PAIR
@@ -93,6 +99,11 @@ class MLM(MaskedObjective):
         """(the row with its documents as pairs, int64 [T] which text a token is of, where the pairs
         begin, their labels); documents too short for a pair stay as they are."""
         tokens, segment_ids = row.tokens.copy(), np.zeros_like(row.tokens)
+        before, between, after = (
+            self.vocabulary.before,
+            self.vocabulary.between,
+            self.vocabulary.after,
+        )
         positions, labels = [], []
         begins = np.flatnonzero(np.diff(row.document_ids, prepend=0))
         for begin, end in pairwise([*begins, len(tokens)]):
@@ -100,7 +111,7 @@ class MLM(MaskedObjective):
             if texts is None:
                 continue
             first, second, label = texts
-            tokens[begin:end] = np.concatenate([[BOS_ID], first, [EOS_ID], second, [EOS_ID]])
+            tokens[begin:end] = np.concatenate([before, first, between, second, after])
             segment_ids[begin + len(first) + 2 : end] = 1
             positions.append(begin)
             labels.append(label)
@@ -118,7 +129,6 @@ class MLM(MaskedObjective):
 
         The split is the beginning of a word, in the middle half of the text.
         """
-        assert isinstance(self.vocabulary, Tokenizer)  # where words begin is not in the ids
         text = document[1:-1]  # its last token will make room for the inner <eos>
         words = np.flatnonzero(self.vocabulary.starts_word[text])
         quarter = len(text) // 4
@@ -129,7 +139,8 @@ class MLM(MaskedObjective):
         runs: _Runs | None = None
         if self.next_sentence == "nsp":
             assert other is not None
-            runs = _Runs(other, self.vocabulary.starts_word, whole=bool(document[-1] == EOS_ID))
+            whole = document[-1] in self.vocabulary.after
+            runs = _Runs(other, self.vocabulary, whole=whole)
             # A split is possible, be the label what it may, only where a false text can be had.
             splits = [at for at in splits if runs.of_length(len(text) - at)]
             if not splits:
@@ -173,14 +184,15 @@ class _Runs:
     a document its text breaks off anywhere. What ended otherwise would give itself away.
     """
 
-    def __init__(self, row: Row, starts_word: np.ndarray, *, whole: bool) -> None:
+    def __init__(self, row: Row, vocabulary: Vocabulary, *, whole: bool) -> None:
         self._whole = whole
         self._texts = []
         for document in np.split(row.tokens, np.flatnonzero(np.diff(row.document_ids)) + 1):
-            ended = bool(document[-1] == EOS_ID)
+            ended = document[-1] in vocabulary.after
             if ended or not whole:
-                begin, end = int(document[0] == BOS_ID), len(document) - ended - whole
-                self._texts.append((document[begin:end], starts_word[document[begin:end]]))
+                begin, end = int(document[0] in vocabulary.before), len(document) - ended - whole
+                text = document[begin:end]
+                self._texts.append((text, vocabulary.starts_word[text]))
 
     def of_length(self, length: int) -> list[np.ndarray]:
         """All that have so many tokens."""

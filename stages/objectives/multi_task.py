@@ -4,10 +4,10 @@ import numpy as np
 
 from stages.models._heads import Headed
 from stages.objectives._objective import Objective, Terms, cross_entropy
-from stages.objectives._seq2seq import Pair, batch_of, documents_of
+from stages.objectives._seq2seq import Pair, batch_of, documents_of, written
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
 from stages.text.packing import Row
-from stages.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from stages.text.tokenizer import Vocabulary
 
 TERM = "multi_task"
 
@@ -26,9 +26,12 @@ class MultiTask(Objective):
     architectures = ("decoder", "encoder_decoder")
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
-        rows = [[pair_of(row, places) for places in documents_of(row)] for row in examples]
+        rows = [
+            [pair_of(row, places, self.vocabulary) for places in documents_of(row)]
+            for row in examples
+        ]
         if self.architecture == "encoder_decoder":
-            return batch_of(rows, term=TERM)
+            return batch_of(rows, term=TERM, vocabulary=self.vocabulary)
         ids, documents, labels = [], [], []
         for pairs in rows:
             joined = [_joined(source, target) for source, target in pairs]
@@ -37,7 +40,7 @@ class MultiTask(Objective):
             numbers = np.arange(1, len(pairs) + 1)
             documents.append(np.repeat(numbers, [len(tokens) for tokens, _ in joined]))
         return Batch(
-            input_ids=pad(ids, PAD_ID),
+            input_ids=pad(ids, self.vocabulary.pad_id),
             document_ids=pad(documents, PADDING),
             labels=pad(labels, IGNORE_INDEX),
             num_targets={TERM: sum(int((row != IGNORE_INDEX).sum()) for row in labels)},
@@ -59,16 +62,16 @@ class MultiTask(Objective):
         return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.num_targets[TERM])
 
 
-def pair_of(row: Row, places: np.ndarray) -> Pair:
+def pair_of(row: Row, places: np.ndarray, vocabulary: Vocabulary) -> Pair:
     """(inputs, targets) of a document; no targets where its beginning or its second sentence is in
     another row."""
     assert row.starts_sentence is not None
     tokens = row.tokens[places]
     starts = np.flatnonzero(row.starts_sentence[places])
-    if tokens[0] != BOS_ID or len(starts) < 2:
+    if len(starts) < 2:
         return tokens, tokens[:0]
     split = int(starts[1])
-    return np.append(tokens[:split], EOS_ID), tokens[split:]
+    return np.append(tokens[:split], vocabulary.after), written(tokens[split:], vocabulary)
 
 
 def _joined(source: np.ndarray, target: np.ndarray) -> Pair:

@@ -7,7 +7,7 @@ from stages.objectives._objective import Objective, Terms, cross_entropy
 from stages.objectives._seq2seq import batch_of, documents_of
 from stages.text.batch import Batch
 from stages.text.packing import Row
-from stages.text.tokenizer import BOS_ID, EOS_ID, Vocabulary
+from stages.text.tokenizer import Vocabulary
 
 NOISE_DENSITY, MEAN_SPAN_LENGTH = 0.15, 3.0  # the paper's
 
@@ -37,6 +37,10 @@ class SpanCorruption(Objective):
             raise ValueError(f"noise_density must lie between 0 and 1, not {noise_density}")
         if mean_span_length < 1:
             raise ValueError(f"mean_span_length must be at least 1, not {mean_span_length}")
+        if not len(vocabulary.sentinel_ids):
+            raise ValueError(
+                "needs sentinels (T5's <extra_id_0>, ...), which the tokenizer has not"
+            )
         most = round(noise_density * max_tokens / mean_span_length) + 1
         if most > len(vocabulary.sentinel_ids):
             raise ValueError(
@@ -52,6 +56,7 @@ class SpanCorruption(Objective):
                 for row, rng in zip(examples, rngs, strict=True)
             ],
             term="span_corruption",
+            vocabulary=self.vocabulary,
         )
 
     def corrupt(
@@ -59,14 +64,18 @@ class SpanCorruption(Objective):
     ) -> tuple[np.ndarray, np.ndarray]:
         """(inputs, targets) of one document; one too short for a span has empty targets.
 
-        <bos> and <eos> at its ends stay in the inputs as they are.
+        The marks at its ends stay in the inputs as they are.
         """
-        begin, end = int(tokens[0] == BOS_ID), len(tokens) - int(tokens[-1] == EOS_ID)
-        text = tokens[begin:end]
+        inside = self.vocabulary.text_of(tokens)
+        text = tokens[inside]
         noise = self.noise_mask(len(text), rng=rng)
         if not noise.any():
             return tokens, tokens[:0]
-        inputs = [tokens[:begin], self._sentinels_for(text, noise), tokens[end:]]
+        inputs = [
+            tokens[: inside.start],
+            self._sentinels_for(text, noise),
+            tokens[inside.stop :],
+        ]
         last = self.vocabulary.sentinel_ids[_num_spans(noise)]
         return np.concatenate(inputs), np.append(self._sentinels_for(text, ~noise), last)
 

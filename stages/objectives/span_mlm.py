@@ -1,6 +1,7 @@
 """Masked spans, told from their boundaries too (SpanBERT; Joshi et al. 2020, section 3)."""
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from stages.objectives._masking import (
 from stages.objectives._objective import Terms, cross_entropy
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
 from stages.text.packing import Row
-from stages.text.tokenizer import BOS_ID, EOS_ID, NUM_SPECIAL, Tokenizer, Vocabulary
+from stages.text.tokenizer import Vocabulary
 
 POSITION_WIDTH = 200  # of the boundary objective's position embedding
 
@@ -68,6 +69,13 @@ class SpanMLM(MaskedObjective):
     def head(self, backbone: Backbone) -> nn.Module:
         if not self.boundary_objective:
             return super().head(backbone)
+        table: Any = backbone.token_embedding
+        width = table.weight.shape[1]
+        if width != backbone.d_model:
+            raise ValueError(
+                f"boundary_objective compares states with the embeddings of tokens: the ones have "
+                f"{backbone.d_model} dimensions here and the others {width}"
+            )
         # A span is of at most as many tokens as a row has targets.
         return _BoundaryHead(backbone.d_model, self.capacity, backbone.vocab_size)
 
@@ -84,7 +92,7 @@ class SpanMLM(MaskedObjective):
                     np.repeat(rng.random(len(begins)), lengths),  # one fate for each span
                     replace_prob=self.replace_prob,
                     random_prob=self.random_prob,
-                    regular_ids=self.vocabulary.regular_ids,
+                    vocabulary=self.vocabulary,
                     rng=rng,
                 )
             )
@@ -110,7 +118,7 @@ class SpanMLM(MaskedObjective):
     def choose_spans(self, row: Row, *, rng: np.random.Generator) -> np.ndarray:
         """Where the spans to predict begin and end, int [number of spans, 2], in order."""
         begins, ends, free = self._words(row)
-        left = math.ceil(self.mask_prob * int((row.tokens >= NUM_SPECIAL).sum()))
+        left = math.ceil(self.mask_prob * int(self.vocabulary.is_regular[row.tokens].sum()))
         spans: list[tuple[int, int]] = []
         while True:
             free_from = _free_from(free)
@@ -135,14 +143,14 @@ class SpanMLM(MaskedObjective):
 
         Special tokens and what is left of a cut word count as words here, and may not be chosen.
         """
-        assert isinstance(self.vocabulary, Tokenizer)
-        tokens, documents = row.tokens, row.document_ids
-        starts = self.vocabulary.starts_word[tokens]
-        alone = np.isin(tokens, (BOS_ID, EOS_ID))  # an unknown token is part of a word
+        tokens, documents, vocabulary = row.tokens, row.document_ids, self.vocabulary
+        starts, regular = vocabulary.starts_word[tokens], vocabulary.is_regular[tokens]
+        # An unknown token is part of a word.
+        alone = np.isin(tokens, (*vocabulary.before, *vocabulary.after))
         new = documents[1:] != documents[:-1]
         begins = np.flatnonzero(np.append(True, starts[1:] | alone[1:] | alone[:-1] | new))
         ends = np.append(begins[1:], len(tokens))
-        whole = starts[begins] & np.logical_and.reduceat(tokens >= NUM_SPECIAL, begins)
+        whole = starts[begins] & np.logical_and.reduceat(regular, begins)
         ids = np.concatenate([[PADDING], documents, [PADDING]])  # nothing lies outside the row
         neighbours = (ids[begins] == documents[begins]) & (ids[ends + 1] == documents[begins])
         return begins, ends, whole & neighbours
@@ -159,7 +167,7 @@ class SpanMLM(MaskedObjective):
                 gather(states, left),
                 gather(states, right),
                 (batch.target_positions - left - 1).clamp(min=0),  # -1 where nothing is predicted
-                backbone.embedding.tokens.weight,
+                backbone.token_embedding.weight[: backbone.vocab_size],
             )
             terms["boundary"] = (1.0, cross_entropy(logits, batch.labels))
         return terms

@@ -70,12 +70,14 @@ class Group:
     def settings(self) -> dict[str, Any]:
         """What is no axis while anything else differs: the confounds that params.yaml knows.
 
-        How to pretrain is no property of a model that was not.
+        How to pretrain is no property of a model that was not, or by others. A public checkpoint
+        has one tokenizer, whether an entry names it or not.
         """
         entry = self.entry
-        training = entry.training.model_dump() if self.pretrained else {}
+        trained = self.pretrained and not entry.as_published
+        training = entry.training.model_dump() if trained else {}
         return {
-            "tokenizer": entry.tokenizer,
+            **({} if entry.is_public else {"tokenizer": entry.tokenizer}),
             "parent": entry.parent,
             **{f"training.{key}": value for key, value in training.items()},
         }
@@ -89,7 +91,7 @@ def groups(params: Params, trials: Sequence[Scored]) -> list[Group]:
         if name not in params.pretrain:
             return name
         run = params.pretrain[name]
-        seed = run.seed if run.is_public else 0  # no seed makes another of a public checkpoint
+        seed = run.seed if run.as_published else 0  # no seed makes another of a public checkpoint
         return repr(run.model_copy(update={"seed": seed, "parent": kind(run.parent)}))
 
     members: dict[tuple[str, int], list[str]] = defaultdict(list)
@@ -116,12 +118,19 @@ def axis_between(a: Group, b: Group) -> Axis | None:
 
     Two architectures need not have the same dimensions here: ``pairs`` matches their sizes. Public
     checkpoints differ in nobody knows what, so as checkpoints alone, and from no run of the study.
+    One that was pretrained further differs from itself in its training set, as a run from its
+    parent does.
     """
-    if a.entry.is_public or b.entry.is_public:
-        both = a.entry.is_public and b.entry.is_public
-        return "checkpoint" if both and a.entry.model != b.entry.model else None
     same_architecture = a.architecture == b.architecture
     same_model = a.entry.model == b.entry.model
+    published = [group for group in (a, b) if group.entry.as_published]
+    if a.entry.is_public or b.entry.is_public:
+        if not (a.entry.is_public and b.entry.is_public):
+            return None
+        if not same_model:
+            return "checkpoint" if len(published) == 2 or _trained_alike(a, b) else None
+        if published:
+            return "training set" if len(published) == 1 else None
     if a.pretrained != b.pretrained:
         return "pretrained" if same_model else None
     if a.corpus != b.corpus:
@@ -135,6 +144,12 @@ def axis_between(a: Group, b: Group) -> Axis | None:
         return "size"
     settings = {key.partition(".")[0] for key in _differing(a.settings, b.settings)}
     return next(axis for axis in AXES if axis in settings) if len(settings) == 1 else None
+
+
+def _trained_alike(a: Group, b: Group) -> bool:
+    """Whether two public checkpoints were pretrained further in the same way."""
+    same = (a.entry.corpus, a.entry.objective) == (b.entry.corpus, b.entry.objective)
+    return same and a.settings == b.settings
 
 
 def pairs(candidates: Sequence[Group]) -> list[tuple[Axis, Group, Group]]:
@@ -421,7 +436,8 @@ def levels_of(axis: Axis, a: Group, b: Group) -> tuple[str, str]:
             case "size":
                 return ", ".join(_settings(g.entry.model, other.entry.model))
             case "training set":
-                return g.corpus
+                further = g.entry.is_public and not g.entry.as_published
+                return f"{g.entry.model['path']}, then {g.corpus}" if further else g.corpus
             case "checkpoint":
                 return _checkpoint(g, other)
             case "pretrained":
@@ -433,8 +449,9 @@ def levels_of(axis: Axis, a: Group, b: Group) -> tuple[str, str]:
 
 
 def _checkpoint(group: Group, other: Group) -> str:
-    same_path = group.corpus == other.corpus
-    return group.corpus + (f" at {group.entry.model['revision'][:7]}" if same_path else "")
+    path = group.entry.model["path"]
+    same_path = path == other.entry.model["path"]
+    return path + (f" at {group.entry.model['revision'][:7]}" if same_path else "")
 
 
 def _settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

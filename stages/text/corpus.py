@@ -6,14 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from stages.text.tokenizer import BOS_ID, EOS_ID, Tokenizer
+from stages.text.tokenizer import TaskTokenizer
 
 SPLITS = ("train", "validation")
 
 
 @dataclass(frozen=True)
 class EncodedCorpus:
-    """The documents of one split, end to end: ``<bos> sentence sentence ... <eos>`` each."""
+    """The documents of one split, end to end: ``<bos> sentence sentence ... <eos>`` each, or with
+    the marks of a public checkpoint's tokenizer."""
 
     tokens: np.ndarray  # uint16 or uint32 [num_tokens]
     document_starts: np.ndarray  # int64 [num_documents]
@@ -36,19 +37,25 @@ class EncodedCorpus:
 
 
 def encode(
-    documents: Iterable[Sequence[str]], tokenizer: Tokenizer, *, max_tokens: int | None = None
+    documents: Iterable[Sequence[str]],
+    tokenizer: TaskTokenizer,
+    *,
+    max_tokens: int | None = None,
+    running: bool = True,
 ) -> EncodedCorpus:
     """Encode documents (lists of sentences) in their order, up to ``max_tokens`` in all.
 
-    The document that reaches ``max_tokens`` is cut there.
+    The document that reaches ``max_tokens`` is cut there. If its sentences are no ``running`` text,
+    each is encoded as it would be alone.
     """
+    encode_sentences = tokenizer.encode_running if running else tokenizer.encode
     chunks: list[list[int]] = []
     document_starts, sentence_starts, length = [], [], 0
     for sentences in documents:
         document_starts.append(length)
-        ids = tokenizer.encode(list(sentences))
-        ids[0] = [BOS_ID, *ids[0]]
-        ids[-1] = [*ids[-1], EOS_ID]
+        ids = encode_sentences(list(sentences))
+        ids[0] = [*tokenizer.before, *ids[0]]
+        ids[-1] = [*ids[-1], *tokenizer.after]
         for sentence in ids:
             sentence_starts.append(length)
             chunks.append(sentence)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain, groupby, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -17,41 +18,62 @@ FILE = "tokenizer.model"
 
 
 class Vocabulary:
-    """What the ids mean: 5 special tokens, sentencepiece's pieces, and at the end the sentinels."""
-
-    def __init__(self, vocab_size: int) -> None:
-        self.vocab_size = vocab_size
-        # sentinel_ids[k] marks the k-th span; ids count down from the end (T5).
-        self.sentinel_ids = np.arange(vocab_size - 1, vocab_size - 1 - NUM_SENTINELS, -1)
-
-    @property
-    def regular_ids(self) -> range:
-        """The ids that stand for text: no special token, no sentinel."""
-        return range(NUM_SPECIAL, self.vocab_size - NUM_SENTINELS)
-
-
-class TaskTokenizer(ABC):
-    """What tasks ask of a tokenizer: of ours, or of one that a public checkpoint brings along.
+    """What the ids mean; by its size that of ours: 5 special tokens, sentencepiece's pieces, and at
+    the end the sentinels.
 
     A text stands between ``before`` and ``after``; ``between`` parts it from the text it is paired
     with. A text that is written begins with ``before_target`` and ends with ``eos_id``; an
     encoder-decoder's decoder reads ``start_id`` first.
     """
 
-    vocab_size: int
-    pad_id: int
-    unk_id: int
-    before: tuple[int, ...]
-    between: tuple[int, ...]
-    after: tuple[int, ...]
+    pad_id: int = PAD_ID
+    unk_id: int = UNK_ID
+    mask_id: int | None = MASK_ID
+    start_id: int = BOS_ID  # as the objectives of encoder-decoders have it
+    eos_id: int = EOS_ID
+    before: tuple[int, ...] = (BOS_ID,)
+    between: tuple[int, ...] = (EOS_ID,)
+    after: tuple[int, ...] = (EOS_ID,)
     before_target: tuple[int, ...] = ()
-    start_id: int
-    eos_id: int
+    starts_word: Any  # bool [V]: whether an id begins a word; a tokenizer alone can tell
+
+    def __init__(self, vocab_size: int) -> None:
+        self.vocab_size = vocab_size
+        # sentinel_ids[k] marks the k-th span; ids count down from the end (T5).
+        self.sentinel_ids = np.arange(vocab_size - 1, vocab_size - 1 - NUM_SENTINELS, -1)
+        # Those that stand for text: no special token, no sentinel.
+        self.regular_ids = np.arange(NUM_SPECIAL, vocab_size - NUM_SENTINELS)
+
+    @cached_property
+    def is_regular(self) -> np.ndarray:
+        """Bool [V]: whether an id stands for text."""
+        found = np.zeros(self.vocab_size, dtype=bool)
+        found[self.regular_ids] = True
+        return found
+
+    def text_of(self, document: np.ndarray) -> slice:
+        """Where a document's text lies between the marks at its ends, if a row has not cut them
+        off."""
+        begin, end = 0, len(document)
+        while begin < end and document[begin] in self.before:
+            begin += 1
+        while begin < end and document[end - 1] in self.after:
+            end -= 1
+        return slice(begin, end)
+
+
+class TaskTokenizer(Vocabulary, ABC):
+    """What tasks ask of a tokenizer: of ours, or of one that a public checkpoint brings along."""
+
     files: list[Path]  # all that it is read from
 
     @abstractmethod
     def encode(self, texts: list[str]) -> list[list[int]]:
         """The ids of each text, without special tokens."""
+
+    def encode_running(self, sentences: list[str]) -> list[list[int]]:
+        """The ids of each sentence of one text, all but the first after a blank."""
+        return self.encode(sentences)
 
     @abstractmethod
     def encode_with_offsets(
@@ -82,12 +104,8 @@ class TaskTokenizer(ABC):
         return [*self.before_target, *text, self.eos_id]
 
 
-class Tokenizer(Vocabulary, TaskTokenizer):
+class Tokenizer(TaskTokenizer):
     """Text to ids and back."""
-
-    pad_id, unk_id = PAD_ID, UNK_ID
-    start_id, eos_id = BOS_ID, EOS_ID  # as the objectives of encoder-decoders have it
-    before, between, after = (BOS_ID,), (EOS_ID,), (EOS_ID,)
 
     def __init__(self, path: Path) -> None:
         self._processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
@@ -112,8 +130,7 @@ class Tokenizer(Vocabulary, TaskTokenizer):
 
     def decode(self, ids: Iterable[int] | np.ndarray) -> str:
         """The text of ids; special tokens and sentinels are left out."""
-        regular = self.regular_ids
-        return self._processor.decode([int(i) for i in ids if i in regular])
+        return self._processor.decode([int(i) for i in ids if self.is_regular[i]])
 
     def shown(self, ids: Iterable[int] | np.ndarray) -> str:
         """The text of ids to look at, with marks for what is left out: ``<mask>``, ``<s0>``, ..."""
@@ -129,7 +146,7 @@ class Tokenizer(Vocabulary, TaskTokenizer):
         return "<mask>" if i == MASK_ID else ""
 
     @cached_property
-    def starts_word(self) -> np.ndarray:
+    def starts_word(self) -> np.ndarray:  # type: ignore[override]
         """Bool [V]: whether the piece begins a word (carries sentencepiece's blank)."""
         pieces = [self._processor.id_to_piece(i) for i in range(self._processor.get_piece_size())]
         return np.array([p.startswith("▁") for p in pieces] + [True] * NUM_SENTINELS)

@@ -7,6 +7,7 @@ encoder-decoder has about twice the parameters of an encoder and about its opera
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,10 @@ import torch
 from stages.components import build, component_class
 from stages.models._backbone import Backbone, TransformerBackbone
 from stages.models._heads import Headed
-from stages.params import Params, Run
+from stages.params import Params, PublishedTokenizer, Run
 from stages.seeding import stream
 from stages.text.packing import Row
-from stages.text.tokenizer import BOS_ID, Tokenizer, Vocabulary
+from stages.text.tokenizer import Tokenizer, Vocabulary
 from stages.training.accounts import num_params
 
 
@@ -36,6 +37,17 @@ class AnyWords(Tokenizer):
     def __init__(self, vocab_size: int) -> None:
         Vocabulary.__init__(self, vocab_size)
         self.starts_word = np.ones(vocab_size, dtype=bool)
+
+
+def vocabulary_of(params: Params, run: Run) -> Vocabulary | None:
+    """What is known before any tokenizer is trained; None of a checkpoint that is not here."""
+    entry = params.tokenizers[run.tokenizer]
+    if not isinstance(entry, PublishedTokenizer):
+        return AnyWords(entry.vocab_size)
+    if not Path(entry.path).is_dir():
+        return None
+    kind: Any = component_class("models", run.model["name"], where="")
+    return kind.tokenizer_of(run.model, Path(entry.path))
 
 
 def trains(run: Run) -> bool:
@@ -85,18 +97,20 @@ def step_flops(params: Params, run: Run) -> int:
     """Operations of one step on rows that hold one document each, of sentences of 16 tokens. What
     ``multi_task`` will read and write is not known as yet: here it reads the first of them."""
     training = run.training
-    tokens = stream(0, "budget", 0).permutation(np.arange(training.max_tokens) % 64 + 5)
-    tokens[0] = BOS_ID
+    vocabulary, backbone = vocabulary_of(params, run), _outline(params, run)
+    assert vocabulary is not None
+    some = vocabulary.regular_ids[np.arange(training.max_tokens) % 64]
+    tokens = stream(0, "budget", 0).permutation(some)
+    tokens[: len(vocabulary.before)] = vocabulary.before
     documents = np.ones(training.max_tokens, dtype=np.int64)
     begins = np.arange(training.max_tokens) % 16 == 0
     row = Row(tokens, documents, Row(tokens, documents), starts_sentence=begins)
     rngs = [stream(0, "budget", i) for i in range(training.batch_rows)]
-    vocabulary = AnyWords(params.tokenizers[run.tokenizer].vocab_size)
     objective = build("objectives", run.objective, vocabulary, training.max_tokens, where="")
-    backbone = _outline(params, run)
     objective.architecture = backbone.architecture
     batch = objective.collate([row] * training.batch_rows, rngs=rngs)
     with torch.device("meta"):
+        backbone = backbone.for_pretraining()
         if objective.has_teacher:
             objective.learn_from(_outline(params, params.pretrain[run.parent]), backbone)
         own = objective.flops(Headed(backbone, objective.head(backbone)), batch)
@@ -104,7 +118,9 @@ def step_flops(params: Params, run: Run) -> int:
 
 
 def _outline(params: Params, run: Run) -> Backbone:
-    return outline(run.model, params.tokenizers[run.tokenizer].vocab_size, where="model")
+    vocabulary = vocabulary_of(params, run)
+    assert vocabulary is not None
+    return outline(run.model, vocabulary.vocab_size, where="model")
 
 
 def outline(model: Mapping[str, Any], vocab_size: int, *, where: str) -> Backbone:

@@ -1,5 +1,6 @@
 """The batches of pretraining: rows of a packed corpus, masked or corrupted by an objective."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -7,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from stages.models._backbone import Backbone
+from stages.params import Run
 from stages.seeding import stream
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Packing, Row
@@ -24,6 +27,20 @@ class Collator(Protocol):
     def compares_documents(self) -> bool: ...
 
     def collate(self, examples: list[Row], *, rngs: list[Any]) -> Batch: ...
+
+
+def misfits(run: Run, backbone: Backbone, objective: Any, *, where: str) -> Iterator[str]:
+    """Why a run's model cannot be trained by its objective; of a public checkpoint that is known
+    when it is here."""
+    if backbone.architecture not in objective.architectures:
+        yield (
+            f"{where}.objective: {run.objective['name']} does not fit {backbone.architecture}; "
+            f"it fits {', '.join(objective.architectures)}"
+        )
+    most, asked = backbone.max_positions, run.training.max_tokens
+    if most is not None and asked > most:
+        model = f"{where}.model"
+        yield f"{where}.training.max_tokens: {asked} is more than {model}.max_positions, {most}"
 
 
 class PretrainingData:

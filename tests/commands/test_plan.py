@@ -431,5 +431,5 @@ def test_an_objective_that_fits_several_architectures_is_that_of_the_run() -> No
     run = params.pretrain["encoder_decoder_span"]
     both = run.model_copy(update={"objective": {"name": "multi_task"}})
     assert objective_of(params, both).architecture == "encoder_decoder"
-    batch = random_batch(params, both, objective_of(params, both), rows=2, length=32)
+    batch = random_batch(objective_of(params, both), rows=2, length=32)
     assert batch.decoder_input_ids is not None

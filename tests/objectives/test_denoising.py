@@ -86,7 +86,13 @@ def test_the_decoder_writes_each_document_as_it_was(noise, max_tokens) -> None:
 def test_infilling_hides_as_many_tokens_as_asked(length, rate, mean_span_length, seed) -> None:
     """What stays stands in order, with a mask where tokens are missing, and is no longer."""
     text = distinct(length)
-    noisy = infill(text, rate, mean_span_length=mean_span_length, rng=stream(seed, "noise"))
+    noisy = infill(
+        text,
+        rate,
+        mean_span_length=mean_span_length,
+        mask_id=MASK_ID,
+        rng=stream(seed, "noise"),
+    )
     kept = noisy[noisy != MASK_ID]
     assert len(text) - len(kept) == max(1, round(rate * length))
     assert (np.diff(kept) > 0).all()
@@ -112,7 +118,8 @@ def test_the_spans_of_an_infilled_text_are_anywhere() -> None:
     """Each token is hidden as often as any other but for those near the ends, which fewer spans
     can hold; and masks are inserted too."""
     texts = [
-        infill(distinct(50), 0.3, mean_span_length=3.0, rng=stream(i, "noise")) for i in range(2000)
+        infill(distinct(50), 0.3, mean_span_length=3.0, mask_id=MASK_ID, rng=stream(i, "noise"))
+        for i in range(2000)
     ]
     stays = np.bincount(np.concatenate(texts), minlength=NUM_SPECIAL + 50)[NUM_SPECIAL:] / 2000
     inner = stays[10:-10]
@@ -157,7 +164,7 @@ def test_the_corpus_knows_the_sentences_that_are_permuted() -> None:
 @settings(max_examples=60, deadline=None)
 def test_single_tokens_are_masked_or_deleted_at_the_asked_rate(length, rate, seed) -> None:
     text, number = distinct(length), max(1, round(rate * length))
-    masked = mask_tokens(text, rate, rng=stream(seed, "noise"))
+    masked = mask_tokens(text, rate, mask_id=MASK_ID, rng=stream(seed, "noise"))
     assert (masked == MASK_ID).sum() == number
     assert ((masked == MASK_ID) | (masked == text)).all()
     left = delete_tokens(text, rate, rng=stream(seed, "noise"))

@@ -156,14 +156,14 @@ def test_without_pairs_rows_are_chosen_from_and_corrupted_as_they_are() -> None:
     objective = MLM(VOCABULARY, 64)
     row = row_of(62, seed=1)
     rng = stream(5, "mask", 0)
-    chosen = choose(row.tokens, objective.mask_prob, rng=rng)
+    chosen = choose(row.tokens, objective.mask_prob, vocabulary=VOCABULARY, rng=rng)
     expected = corrupt(
         row.tokens,
         chosen,
         rng.random(len(chosen)),
         replace_prob=objective.replace_prob,
         random_prob=objective.random_prob,
-        regular_ids=objective.vocabulary.regular_ids,
+        vocabulary=VOCABULARY,
         rng=rng,
     )
     batch = collated(MLM(VOCABULARY, 64, next_sentence="none"), [row], seed=5)

@@ -82,7 +82,7 @@ def test_what_a_row_cuts_is_learnt_as_far_as_it_is_there() -> None:
     def cut(begin: int, end: int) -> tuple[list[int], list[int]]:
         part = slice(begin, end)
         row = Row(tokens[part], np.ones(end - begin), starts_sentence=starts[part])
-        source, target = pair_of(row, np.arange(end - begin))
+        source, target = pair_of(row, np.arange(end - begin), small_tokenizer())
         return source.tolist(), target.tolist()
 
     assert cut(0, 6) == ([2, 10, 11, 3], [12, 13, 3])

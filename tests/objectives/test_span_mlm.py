@@ -180,6 +180,8 @@ class GivenStates(nn.Module):
         super().__init__()
         self.states, encoder = states, small_model("encoder")
         self.unembed, self.embedding = encoder.unembed, encoder.embedding
+        self.token_embedding = encoder.token_embedding
+        self.d_model, self.vocab_size = encoder.d_model, encoder.vocab_size
 
     def forward(self, batch: Batch) -> Tensor:
         return self.states

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,6 +187,47 @@ def test_a_public_checkpoint_is_compared_with_another_as_a_whole_and_with_no_run
     assert found["bert", "gpt2"].row()["lineage_tokens_a"] is None
     methods = [c for c in results.contrasts if c.axis == "method" and c.a.group == "bert"]
     assert methods and not any("unknown" in fault for c in methods for fault in c.confounds)
+
+
+def test_a_public_checkpoint_that_is_pretrained_further_differs_in_its_training_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a run does from its parent; from another checkpoint it differs in that, if in nothing
+    else."""
+
+    def further(path: str, objective: str, **settings: Any) -> dict:
+        learns = {"tokenizer": "own", "corpus": "all", "objective": {"name": objective}}
+        return public(path) | learns | settings
+
+    runs = {
+        "bert": public("google-bert/bert-base-uncased"),
+        "adapted": further("google-bert/bert-base-uncased", "mlm"),
+        "adapted_again": further("google-bert/bert-base-uncased", "mlm", seed=2),
+        "roberta": public("FacebookAI/roberta-base"),
+        "roberta_adapted": further("FacebookAI/roberta-base", "mlm", tokenizer="other"),
+        "span": further("google-bert/bert-base-uncased", "span_mlm"),
+    }
+    results = results_of(tmp_path, monkeypatch, runs)
+    assert [group.runs for group in results.groups][:2] == [
+        ("bert",),
+        ("adapted", "adapted_again"),
+    ]
+    assert named(pairs(results.groups)) == {
+        ("training set", "bert", "adapted"),
+        ("training set", "bert", "span"),
+        ("training set", "roberta", "roberta_adapted"),
+        ("checkpoint", "bert", "roberta"),
+        ("checkpoint", "adapted", "roberta_adapted"),
+        ("objective", "adapted", "span"),
+    }
+    found = {(c.a.group, c.b.group): c for c in results.contrasts if c.axis == "training set"}
+    contrast = found["bert", "adapted"]
+    assert contrast.level_a == "google-bert/bert-base-uncased"
+    assert contrast.level_b == "google-bert/bert-base-uncased, then all"
+    assert contrast.confounds == [
+        "tokens seen: unknown v. unknown",
+        "pretraining FLOPs: unknown v. unknown",
+    ]
 
 
 def test_confounds_are_what_differs_and_not_the_axis(results: Results) -> None:
