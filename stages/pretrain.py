@@ -20,7 +20,6 @@ from stages.process import run_stage
 from stages.seeding import torch_stream
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
-from stages.text.tokenizer import Tokenizer
 from stages.training.checkpoint import (
     WEIGHTS,
     Resumable,
@@ -109,7 +108,6 @@ def main(params: Params, key: str) -> None:
     account = _params(backbone, run)
     if objective.trains:
         account |= _work(history, run)
-        assert isinstance(tokenizer, Tokenizer)
         written = samples(
             backbone,
             objective,

@@ -132,7 +132,8 @@ def one_by_one(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding)
 def drawn(logits: Float[Tensor, "R V"], draws: Float[Tensor, " R"]) -> Int[Tensor, " R"]:
     """A token of each row, by the inverse of its distribution function."""
     reached = logits.double().softmax(dim=-1).cumsum(dim=-1)
-    tokens = torch.searchsorted(reached, draws.double().unsqueeze(1), right=True)[:, 0]
+    numbers = draws.double().unsqueeze(1).contiguous()
+    tokens = torch.searchsorted(reached, numbers, right=True)[:, 0]
     return tokens.clamp(max=logits.shape[1] - 1)  # where rounding leaves the sum below 1
 
 

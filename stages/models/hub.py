@@ -25,6 +25,7 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     GenerationConfig,
+    LogitsProcessor,
 )
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 from transformers.models.auto.modeling_auto import (
@@ -36,7 +37,7 @@ from transformers.models.auto.modeling_auto import (
 
 from stages.models._backbone import Backbone
 from stages.models._documents import Documents, documents_of, pairs_of
-from stages.models._generation import Decoding, before_end, continued, prompts
+from stages.models._generation import Decoding, before_end, continued, drawn, prompts
 from stages.text.batch import PADDING, Batch
 from stages.text.published import (
     LOCAL,
@@ -244,7 +245,6 @@ class Hub(Backbone):
 
     @torch.no_grad()
     def generate(self, batch: Batch, decoding: Decoding) -> list[list[int]]:
-        assert decoding.draws is None, "what is published writes for tasks alone"
         decoder = self.architecture == "decoder"
         prompt = prompts(batch) if decoder else batch
         beams: dict[str, Any] = {}
@@ -260,10 +260,12 @@ class Hub(Backbone):
             pad_token_id=decoding.eos_id,
             **beams,
         )
-        found = self.model.generate(
-            input_ids=prompt.input_ids, attention_mask=(prompt.document_ids != PADDING).long()
-        )
         given = prompt.input_ids.shape[1] if decoder else 1
+        found = self.model.generate(
+            input_ids=prompt.input_ids,
+            attention_mask=(prompt.document_ids != PADDING).long(),
+            logits_processor=[] if decoding.draws is None else [_Drawn(decoding.draws, given)],
+        )
         return [before_end(row, decoding.eos_id) for row in found[:, given:].tolist()]
 
     def flops(self, batch: Batch) -> int:
@@ -385,6 +387,17 @@ class Hub(Backbone):
                 f"path: {self._folder} has a final_logits_bias, which is not supported"
             )
         self.model = _without_pooler(model)
+
+
+class _Drawn(LogitsProcessor):
+    """Leaves of each row's logits the token that is drawn, as our own models draw it."""
+
+    def __init__(self, draws: Float[Tensor, "R U"], given: int) -> None:
+        self._draws, self._given = draws, given
+
+    def __call__(self, input_ids: Int[Tensor, "R T"], scores: Float[Tensor, "R V"]) -> Tensor:
+        tokens = drawn(scores, self._draws[:, input_ids.shape[1] - self._given])
+        return torch.full_like(scores, -torch.inf).scatter(1, tokens.unsqueeze(1), 0.0)
 
 
 def _refuse_pickles(folder: Path) -> None:

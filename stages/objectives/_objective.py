@@ -12,7 +12,7 @@ from stages.models._backbone import Backbone
 from stages.models._heads import Headed
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
-from stages.text.tokenizer import Tokenizer, Vocabulary
+from stages.text.tokenizer import TaskTokenizer, Vocabulary
 
 PROMPT_TOKENS = 12  # at most, <bos> among them
 Terms = dict[str, tuple[float, Tensor]]  # {term: (its weight, its loss summed over targets)}
@@ -71,7 +71,7 @@ class Objective(ABC):
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray | None:
         """What the model reads to show what it writes, of the beginning of a document; None if it
-        writes nothing. One that ``draws_text`` is also given <bos> alone."""
+        writes nothing. One that ``draws_text`` is also given a document without text."""
         return None
 
     def for_validation(self) -> "Objective":
@@ -81,7 +81,7 @@ class Objective(ABC):
 
 def first_words(passage: Row, vocabulary: Vocabulary) -> np.ndarray:
     """What a decoder goes on from."""
-    assert isinstance(vocabulary, Tokenizer)  # where words begin is not in the ids
+    assert isinstance(vocabulary, TaskTokenizer)  # where words begin is not in the ids
     begins = np.flatnonzero(vocabulary.starts_word[passage.tokens[: PROMPT_TOKENS + 1]])
     return passage.tokens[: begins[-1] if len(begins) > 1 else PROMPT_TOKENS]
 

@@ -94,6 +94,22 @@ class TaskTokenizer(Vocabulary, ABC):
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; special tokens are left out."""
 
+    def shown(self, ids: Iterable[int] | np.ndarray) -> str:
+        """The text of ids to look at, with marks for what is left out: ``<mask>``, ``<s0>``, ..."""
+        runs = [(mark, [*run]) for mark, run in groupby(map(int, ids), self._mark)]
+        parts = [[self.decode(run)] if mark is None else [mark] * len(run) for mark, run in runs]
+        return " ".join(filter(None, chain.from_iterable(parts)))
+
+    def _mark(self, i: int) -> str | None:
+        # A model may know more ids than its tokenizer.
+        is_text = i < self.vocab_size and self.is_regular[i]
+        return None if is_text else self._marks_of_ids.get(i, "")
+
+    @cached_property
+    def _marks_of_ids(self) -> dict[int | None, str]:
+        sentinels = {int(i): f"<s{k}>" for k, i in enumerate(self.sentinel_ids)}
+        return {self.mask_id: "<mask>"} | sentinels
+
     def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> list[int]:
         """The ids of a text, or of a pair of texts, between their special tokens."""
         second = [] if pair is None else [*self.between, *pair]
@@ -131,19 +147,6 @@ class Tokenizer(TaskTokenizer):
     def decode(self, ids: Iterable[int] | np.ndarray) -> str:
         """The text of ids; special tokens and sentinels are left out."""
         return self._processor.decode([int(i) for i in ids if self.is_regular[i]])
-
-    def shown(self, ids: Iterable[int] | np.ndarray) -> str:
-        """The text of ids to look at, with marks for what is left out: ``<mask>``, ``<s0>``, ..."""
-        runs = [(mark, [*run]) for mark, run in groupby(map(int, ids), self._mark)]
-        parts = [[self.decode(run)] if mark is None else [mark] * len(run) for mark, run in runs]
-        return " ".join(filter(None, chain.from_iterable(parts)))
-
-    def _mark(self, i: int) -> str | None:
-        if i in self.regular_ids:
-            return None
-        if i >= self.regular_ids.stop:
-            return f"<s{self.vocab_size - 1 - i}>"
-        return "<mask>" if i == MASK_ID else ""
 
     @cached_property
     def starts_word(self) -> np.ndarray:  # type: ignore[override]

@@ -11,7 +11,7 @@ from stages.seeding import stream
 from stages.text.batch import PADDING, Batch, pad
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Row
-from stages.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from stages.text.tokenizer import TaskTokenizer
 from stages.training.device import Device
 
 PASSAGES = 3
@@ -34,7 +34,7 @@ def samples(
     backbone: Backbone,
     objective: Prompter,
     corpus: EncodedCorpus,
-    tokenizer: Tokenizer,
+    tokenizer: TaskTokenizer,
     device: Device,
 ) -> list[dict[str, str]]:
     """What the model writes of a few documents of ``corpus``: the ``passage`` at the beginning, the
@@ -44,7 +44,8 @@ def samples(
     """
     passages = beginnings(corpus, min(objective.max_tokens, MAX_TOKENS))
     if objective.draws_text:
-        passages = [_passage(np.array([BOS_ID]), np.array([True])), *passages]
+        start = tokenizer.before or (tokenizer.eos_id,)  # as GPT-2 writes from nothing
+        passages = [_passage(np.array(start), np.array([True])), *passages]
     read = [
         (passage, prompt)
         for i, passage in enumerate(passages)
@@ -55,7 +56,7 @@ def samples(
     prompts = [prompt for _, prompt in read]
     documents = pad([np.ones(len(prompt)) for prompt in prompts], PADDING)
     batch = Batch(
-        input_ids=pad(prompts, PAD_ID),
+        input_ids=pad(prompts, tokenizer.pad_id),
         document_ids=documents,
         visible=documents != PADDING if objective.has_prefix else None,
         num_targets={},
@@ -67,8 +68,8 @@ def samples(
     draws = np.stack([stream(SEED, "sample", i).random(length) for i in range(len(read))])
     decoding = Decoding(
         max_new_tokens=length,
-        start_id=BOS_ID,
-        eos_id=EOS_ID,
+        start_id=tokenizer.start_id,
+        eos_id=tokenizer.eos_id,
         draws=torch.from_numpy(draws).to(device.torch) if objective.draws_text else None,
     )
     with device.autocast():

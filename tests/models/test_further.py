@@ -21,6 +21,7 @@ from transformers import (
 )
 
 from stages.components import build
+from stages.models._generation import Decoding, drawn
 from stages.models._heads import Headed, initialise_head
 from stages.models.hub import Hub
 from stages.objectives._objective import Objective
@@ -35,6 +36,7 @@ from stages.training.checkpoint import Resumable, load_weights, save_weights
 from stages.training.device import Device
 from stages.training.loop import Step, accumulate, mean_loss, train
 from stages.training.pretraining import PretrainingData, validation_batches
+from stages.training.samples import PASSAGES, samples
 from tests.small import documents, headless
 from tests.small_hub import FAMILIES, checkpoint, revision_of
 
@@ -150,12 +152,12 @@ def test_the_loss_is_that_of_transformers(family) -> None:
     for given in alone(batch):
         counted = int((given["labels"] != IGNORE_INDEX).sum()) - (family == "gpt2")
         if counted > 0:
-            total += float(whole(**given).loss) * counted
+            total += float(whole(**given).loss.detach()) * counted
             number += counted
     model = headless(published(folder))
     [(weight, loss_sum)] = objective_of(family).loss(model, batch).values()
     assert batch.num_targets == {OBJECTIVES[family]: number} and weight == 1
-    assert float(loss_sum) / number == pytest.approx(total / number, abs=1e-5)
+    assert float(loss_sum.detach()) / number == pytest.approx(total / number, abs=1e-5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -320,7 +322,7 @@ def test_spans_of_words_are_masked_with_the_boundary_objective() -> None:
     assert set(terms) == {"span_mlm", "boundary"}
     assert batch.num_targets["span_mlm"] > 4
     for _, loss_sum in terms.values():
-        assert float(loss_sum) / batch.num_targets["span_mlm"] == pytest.approx(
+        assert float(loss_sum.detach()) / batch.num_targets["span_mlm"] == pytest.approx(
             np.log(504), rel=0.1
         )
 
@@ -368,3 +370,28 @@ def test_a_checkpoint_that_came_without_its_head_is_refused(tmp_path) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"architectures": ["BertModel"]}))
     with pytest.raises(ValueError, match="^path: .*came without what gives the logits of words"):
         published(folder)
+
+
+@pytest.mark.parametrize(("family", "mark"), [("gpt2", ""), ("t5", "<s0>"), ("bart", "<mask>")])
+def test_what_it_writes_can_be_looked_at(family, mark) -> None:
+    model, objective = published(checkpoint(family)), objective_of(family)
+    found = samples(model, objective, corpus_of(family), tokenizer_of(family), CPU)
+    assert found == samples(model, objective, corpus_of(family), tokenizer_of(family), CPU)
+    from_nothing, others = found[: objective.draws_text], found[objective.draws_text :]
+    assert all(sample["prompt"] == sample["passage"] == "" for sample in from_nothing)
+    assert len(others) == PASSAGES
+    assert all(sample["passage"] and mark in sample["prompt"] for sample in others)
+
+
+@torch.no_grad()
+def test_tokens_are_drawn_as_our_own_models_draw_them() -> None:
+    model, prompt = published(checkpoint("gpt2")), torch.tensor([[7, 8, 9], [10, 11, 12]])
+    draws = torch.rand(2, 6, generator=torch.Generator().manual_seed(0))
+    batch = Batch(input_ids=prompt, document_ids=torch.ones_like(prompt), num_targets={})
+    decoding = Decoding(max_new_tokens=6, start_id=0, eos_id=-1, draws=draws)
+    found = model.eval().generate(batch, decoding)
+    row = prompt
+    for step in range(6):
+        logits = model.model(row).logits[:, -1]
+        row = torch.cat([row, drawn(logits, draws[:, step]).unsqueeze(1)], dim=1)
+    assert found == row[:, 3:].tolist()
