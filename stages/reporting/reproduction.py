@@ -96,6 +96,7 @@ def machine(compute: Compute) -> list[Row]:
     import torch  # takes seconds
 
     from stages.training.device import resolve
+    from stages.training.meter import processor
 
     try:
         device = resolve(compute, threads=torch.get_num_threads())  # which changes nothing here
@@ -105,16 +106,9 @@ def machine(compute: Compute) -> list[Row]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     about = {
         "system": platform.platform(),
-        "processor": f"{_processor()}, {os.cpu_count()} cores",
+        "processor": f"{processor()}, {os.cpu_count()} cores",
         "memory": f"{memory / 2**30:.1f} GiB",
         "GPU": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "computed": computed,
     }
     return [{"what": what, "here": here} for what, here in about.items()]
-
-
-def _processor() -> str:
-    """Its name; where the system does not tell, its kind."""
-    cpuinfo = Path("/proc/cpuinfo")
-    named = cpuinfo.exists() and re.search(r"^model name\s*: *(.+)$", cpuinfo.read_text(), re.M)
-    return named[1] if named else platform.processor() or platform.machine()

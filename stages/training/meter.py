@@ -69,7 +69,10 @@ def gpu_energy_j() -> float | None:
 
 def hardware(device: Device) -> str:
     """The name of the GPU or, where there is none, of the processor."""
-    if device.device == "cuda":
-        return torch.cuda.get_device_name()
+    return torch.cuda.get_device_name() if device.device == "cuda" else processor()
+
+
+def processor() -> str:
+    """Its name; where the system does not tell, its kind."""
     named = CPUINFO.exists() and re.search(r"^model name\s*: *(.+)$", CPUINFO.read_text(), re.M)
     return named[1].strip() if named else platform.processor() or platform.machine()
