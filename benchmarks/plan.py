@@ -1,0 +1,69 @@
+"""What `make plan` says of each stage's time beside what the stage took: by a calibration alone,
+as where nothing has run, and by the times of another run. Run by hand in a project whose study has
+run; the result is in plan.md.
+
+    python benchmarks/plan.py --earlier ANOTHER_CLONE_THAT_RAN_IT > benchmarks/plan.md
+"""
+
+import argparse
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pandas as pd
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from stages.artifacts import read_json
+from stages.commands import _speed, plan
+from stages.params import load
+from stages.process import TIMES
+
+LONG_S = 10.0
+BOUND = 0.3  # what an estimate may be off by
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--earlier", type=Path, required=True, help="the project of another run")
+    earlier = parser.parse_args().earlier
+    taken = {path.stem: read_json(path)["wall_time_s"] for path in TIMES.glob("*.json")}
+    ways = {
+        "by a calibration": estimates(list(taken), Path("data/nothing"), data=Path("data")),
+        "by another run": estimates(list(taken), earlier, data=earlier / "data"),
+    }
+    rows = []
+    for stage, seconds in sorted(taken.items(), key=lambda item: -item[1]):
+        if seconds > LONG_S:
+            row: dict[str, object] = {"stage": stage, "took (s)": round(seconds, 1)}
+            for way, found in ways.items():
+                known = stage in found
+                row[f"{way} (s)"] = round(found[stage], 1) if known else "-"
+                row[f"{way}, off"] = f"{found[stage] / seconds - 1:+.0%}" if known else "-"
+            rows.append(row)
+    for way, found in ways.items():
+        off = [found[s] / t - 1 for s, t in taken.items() if t > LONG_S and s in found]
+        within = sum(abs(each) <= BOUND for each in off)
+        print(f"Estimated {way}: {within} of {len(off)} stages of over {LONG_S:.0f} s within 30 %.")
+    print()
+    print(pd.DataFrame(rows).to_markdown(index=False))
+
+
+def estimates(stages: list[str], project: Path, *, data: Path) -> dict[str, float]:
+    """Seconds of each stage of which ``make plan`` says them, by the times of another project."""
+    _speed.TIMES = project / TIMES
+    _speed.TIMINGS = project / "data" / "timings"
+    _speed.PRETRAINED, _speed.FINETUNED = data / "pretrained", data / "finetuned"
+    made = plan.made(load(), stages)
+    found: dict[str, float] = defaultdict(float)
+    for run in made.pretrain:
+        if run.seconds is not None:
+            found[f"pretrain@{run.run}"] += run.seconds
+    for each in made.finetune:
+        if each.seconds is not None:
+            found[f"finetune@{each.run}-{each.task}"] += each.seconds
+    return found | {o.stage: o.seconds for o in made.others if o.seconds is not None}
+
+
+if __name__ == "__main__":
+    main()
