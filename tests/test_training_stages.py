@@ -604,7 +604,7 @@ def test_a_public_checkpoint_is_pretrained_further_and_fine_tuned(params, family
         pretrain.main(params, run)
 
     folder = Path("data/pretrained/further")
-    with (folder / "history.csv").open() as file:
+    with Path("data/progress/history/further.csv").open() as file:
         losses = [float(r["validation_loss"]) for r in csv.DictReader(file) if r["validation_loss"]]
     record, account = read_json(folder / "run.json"), read_json(folder / "metrics.json")
     assert (record["objective"], record["corpus"]) == (FURTHER[family], "prose")

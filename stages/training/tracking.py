@@ -118,7 +118,6 @@ class Tracker:
             "pretraining",
             f"{run_name}:{fingerprint}",
             tags={"study": study, **tags, "seed": str(params["seed"])},
-            inputs=_corpus(tags["corpus"]),
             params={"run": run_name, **tags} | flat(params),
         )
         self._delay_s = delay_s
@@ -157,7 +156,7 @@ class Tracker:
                 view = View(self._study)
                 run = view.begin(self._record, started=self._started)
                 view.log(run, params=self._record.params, tags=self._record.tags)
-                view.log_inputs(run, self._record.inputs)
+                view.log_inputs(run, _corpus(self._record.tags["corpus"]))
             ended = False
             while not ended:
                 ended = self._ended.wait(FLUSH_S)
