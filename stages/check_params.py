@@ -346,6 +346,10 @@ def _fit_faults(params: Params, backbones: Mapping[str, Backbone]) -> Iterator[s
             yield str(error)
             continue
         yield from _training_faults(params, method, entry, where)
+        if method.prompts and entry.text_to_text:
+            name = entry.method["name"]
+            yield f"{where}.text_to_text: {name} has prompts of its own; leave it out"
+            continue
         for (run, backbone), (task, kind) in product(backbones.items(), tasks.items()):
             reasons[run, task, key] = misfit(
                 method,
@@ -390,8 +394,6 @@ def _training_faults(params: Params, method: Any, entry: Any, where: str) -> Ite
         yield f"{where}.training: missing; say how {name} trains"
     if not method.trains and entry.training is not None:
         yield f"{where}.training: {name} trains nothing; leave it out"
-    if method.prompts and entry.text_to_text:
-        yield f"{where}.text_to_text: {name} has prompts of its own; leave it out"
     num_shots = getattr(method, "num_shots", 0)
     for budget in params.finetune.label_budgets:
         if budget != "all" and num_shots > int(budget):

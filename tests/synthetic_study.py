@@ -225,7 +225,7 @@ def write_progress(folder: Path, name: str, entry: Run) -> None:
         Step(
             step=step,
             tokens=4096 * step,
-            flops=40_000_000 * entry.model["d_model"] * step,
+            flops=40_000_000 * entry.model.get("d_model", 192) * step,
             loss=(loss := 4 + offset + 3 / step**0.5),
             lr=0.003,
             validation_loss=loss + 0.1 if step % 200 == 0 else None,

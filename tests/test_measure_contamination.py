@@ -8,7 +8,7 @@ import pytest
 
 from stages import encode_corpus, measure_contamination
 from stages.artifacts import read_json, write_json, write_jsonl
-from stages.params import Corpus, Params
+from stages.params import Corpus, Params, Tokenizer
 from stages.text.corpus import EncodedCorpus
 from tests.small import small_tokenizer
 
@@ -48,7 +48,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def measured(max_tokens: int | Literal["all"], **about: Any) -> dict[str, Any]:
     write_json(Path("data/corpora/all/corpus.json"), {"max_tokens": max_tokens, **about})
     corpus = Corpus(source={"name": "files"}, max_tokens=max_tokens, decontaminate_against="none")
-    params = Params.model_construct(corpora={"all": corpus}, tasks={"every": ..., "some": ...})
+    tokenizer = Tokenizer(corpus="all", algorithm="unigram", vocab_size=300, max_sentences=100)
+    params = Params.model_construct(
+        corpora={"all": corpus},
+        tokenizers={"unigram": tokenizer},
+        tasks={"every": ..., "some": ...},
+    )
     encode_corpus.main(params, "all", "unigram")
     measure_contamination.main(params, "all", "unigram")
     return read_json(Path("data/contamination/all/unigram.json"))
