@@ -1,0 +1,89 @@
+"""What studies/published_labels.yaml found, from a project in which it has run: how the losses fell
+beside the entropy of single tokens, the scores, and the gains over from scratch.
+
+    cp studies/published_labels.yaml params.yaml && dvc repro
+    python benchmarks/published_labels.py > benchmarks/published_labels.md
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from stages.params import Params, load
+from stages.text.corpus import EncodedCorpus
+
+POINTS = 6  # of each curve
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("project", type=Path, nargs="?", default=Path(), help="here, if left out")
+    project = parser.parse_args().project
+    params = load(project / "params.yaml")
+    print(
+        "Validation loss (nats per target) against tokens seen. `entropy` is that of the\n"
+        "frequencies of the corpus' validation tokens: what knowing no context costs.\n"
+    )
+    print(curves(project, params).to_markdown(index=False, disable_numparse=True))
+    print(f"\n{scores(project)}\n")
+    print("Gains over from scratch, in points:\n")
+    print(gains(project).to_markdown(index=False, disable_numparse=True))
+
+
+def curves(project: Path, params: Params) -> pd.DataFrame:
+    rows = []
+    for key, run in params.pretrain.items():
+        history = pd.read_csv(project / "data/progress/history" / f"{key}.csv")
+        validated = history.dropna(subset=["validation_loss"])
+        if validated.empty:
+            continue
+        shown = validated.iloc[len(validated) // POINTS - 1 :: len(validated) // POINTS]
+        corpus = project / "data/encoded" / run.corpus / run.tokenizer / "validation"
+        rows.append(
+            {"run": key, "entropy": f"{entropy(EncodedCorpus.load(corpus)):.2f}"}
+            | {
+                f"{n / 1e6:.2f}M": f"{x:.2f}"
+                for n, x in zip(shown["tokens"], shown["validation_loss"], strict=True)
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def entropy(corpus: EncodedCorpus) -> float:
+    counts = np.bincount(corpus.tokens)
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
+def scores(project: Path) -> str:
+    """As the report has them."""
+    text = (project / "reports/comparison.md").read_text(encoding="utf-8")
+    section = text.partition("\n## Scores\n")[2].partition("\n## ")[0]
+    return section.strip()
+
+
+def gains(project: Path) -> pd.DataFrame:
+    table = pd.read_csv(project / "reports/contrasts.csv", keep_default_na=False)
+    table = table[table["axis"] == "pretrained"]
+    points = {name: 100 * table[name].astype(float) for name in ("effect", "low", "high")}
+    return pd.DataFrame(
+        {
+            "task": table["task"],
+            "run": table["run_a"],
+            "from scratch": table["run_b"],
+            "gain": points["effect"].map("{:+.1f}".format),
+            "95 % interval": points["low"].map("{:+.1f}".format)
+            + " to "
+            + points["high"].map("{:+.1f}".format),
+            "verdict": table["verdict"],
+        }
+    )
+
+
+if __name__ == "__main__":
+    main()
