@@ -3,7 +3,8 @@
 Nothing is computed here but sizes: models are outlines, without storage for their weights.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from stages.text.packing import Row
 from stages.training.accounts import FLOAT32, activation_bytes_per_token
 from stages.training.budget import outline, plans, step_flops, trains, vocabulary_of
 from stages.training.finetuning import BUCKET_BATCHES
-from stages.training.pretraining import VALIDATION_ROWS
+from stages.training.pretraining import VALIDATION_ROWS, objective_for
 
 TOKENIZERS = Path("data/tokenizers")
 COPIES = 4  # of each weight that trains: itself, its gradient, the two moments of Adam
@@ -70,6 +71,7 @@ class Finetuning:
     architecture: str | None
     num_trials: int
     text_tokens: float | None = None  # of a text
+    longest_text: int | None = None  # its tokens
     num_steps: int | None = None
     tokens: int | None = None
     flops: int | None = None
@@ -164,9 +166,7 @@ def objective_of(params: Params, run: Run) -> Objective:
     """As it is for the run's architecture."""
     vocabulary, backbone = vocabulary_of(params, run), backbone_of(params, run)
     assert vocabulary is not None and backbone is not None
-    found = build("objectives", run.objective, vocabulary, run.training.max_tokens, where="")
-    found.architecture = backbone.architecture
-    return found
+    return objective_for(run, vocabulary, backbone, where="")
 
 
 def random_batch(objective: Objective, *, rows: int, length: int) -> Batch:
@@ -208,11 +208,18 @@ def _activation_bytes(backbone: Backbone, batch: Batch, num_logits: int) -> int 
 # Of fine-tuning.
 
 
-def finetunings(params: Params) -> list[Finetuning]:
-    """Of each run, task and method that go together."""
+def finetunings(params: Params, *, changed: Collection[str] = ()) -> list[Finetuning]:
+    """Of each run, task and method that go together. Tasks that are ``changed`` are to be prepared
+    anew: the texts that are there tell how long texts are, not how many there will be."""
     runs = planned_runs(params)
     backbones = {key: backbone_of(params, run) for key, run in runs.items()}
-    texts = cache(lambda run, task, as_text: _texts(params, run, task, text_to_text=as_text))
+
+    @cache
+    def texts(run: str, task: str, text_to_text: bool) -> Texts:
+        found = _texts(params, run, task, text_to_text=text_to_text)
+        asked = _counts(params.tasks[task])
+        return replace(found, **asked) if task in changed else found
+
     return [
         _finetuning(params, key, task, method, backbones[key], texts)
         for key in runs
@@ -248,6 +255,7 @@ def _finetuning(
     shape = _Shape.of(params, task, method, of_task)
     cost.leaves_out_rows = None in (of_task.validation, of_task.test)
     cost.assumes_lengths, cost.text_tokens = of_task.assumed, round(shape.tokens, 1)
+    cost.longest_text = max(of_task.lengths)
     model = _adapted(params, run, method, writes=shape.uses_logits)
     _add_work(cost, params, shape, model)
     _add_room(cost, params, shape, model)
@@ -422,11 +430,16 @@ def _prepared(params: Params, run_key: str, task_key: str, *, text_to_text: bool
 
 def _assumed(task: Task, params: Params, *, text_to_text: bool) -> Texts:
     """Texts that are as long as ``finetune.max_tokens`` allows, which is the most."""
-    asked = (task.num_train, task.num_validation, task.num_test)
-    counts = [None if number == "all" else int(number) for number in asked]
     longest = params.finetune.max_tokens
     kind: Any = component_class("tasks", task.task["name"], where="task")
     written = 0
     if kind.generates or text_to_text:
         written = int(task.task.get("max_target_tokens", longest))
-    return Texts(*counts, lengths=(longest,), written=written, per_row=1, assumed=True)
+    lengths = (longest,)
+    return Texts(**_counts(task), lengths=lengths, written=written, per_row=1, assumed=True)
+
+
+def _counts(task: Task) -> dict[str, int | None]:
+    """How many rows params.yaml asks for, by split; None is all of what there is."""
+    asked = {"train": task.num_train, "validation": task.num_validation, "test": task.num_test}
+    return {split: None if n == "all" else int(n) for split, n in asked.items()}

@@ -1,14 +1,14 @@
 """Show what `dvc repro` would run and what that costs, before anything runs.
 
 Nothing is written. Times are those of earlier runs, which are taken to be of this machine, of
-trainings scaled by the operations; where there are none, those of a calibration of some seconds.
-Memory is an estimate from the sizes of weights and activations.
+trainings scaled by the operations; where there are none, those of a calibration, which tries each
+model for some seconds. Memory is the most that a training's process held then, else an estimate
+from the sizes of weights and activations.
 """
 
 import argparse
 import json
 import os
-import resource
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -22,19 +22,20 @@ from rich.console import Console
 from rich.table import Table
 
 from stages.check_params import find_faults
+from stages.commands._calibration import Calibration
 from stages.commands._costs import Finetuning, Pretraining, finetunings, pretrainings
 from stages.commands._pending import pending
 from stages.commands._speed import (
     CALIBRATION,
-    Calibration,
     Other,
-    add_finetuning_times,
-    add_pretraining_times,
+    measure_finetunings,
+    measure_pretrainings,
     other_stages,
 )
 from stages.params import Params, load, read_yaml
 from stages.process import exit_on_mistake
-from stages.training.device import side_by_side
+from stages.training.device import resolve, side_by_side
+from stages.training.meter import peak_memory_bytes
 
 PIPELINE = Path("dvc.yaml")
 PIPED_WIDTH = 100
@@ -103,14 +104,20 @@ def checked(params: Params) -> Params:
 
 def made(params: Params, stages: list[str]) -> Plan:
     """What it takes to run these stages."""
-    runs, trials = pretrainings(params), finetunings(params)
+    # Threads that began here would be missing in the processes that a calibration forks.
+    on_cpu = resolve(params.compute, threads=1).device == "cpu"
+    changed = [task for task in params.tasks if f"prepare_task@{task}" in stages]
+    runs, trials = pretrainings(params), finetunings(params, changed=changed)
+    for cost in (*runs, *trials):
+        if cost.memory_bytes is not None and on_cpu:
+            cost.memory_bytes += peak_memory_bytes()  # Python, torch and what is imported
     for run in runs:
         run.pending = f"pretrain@{run.run}" in stages
     for each in trials:
         each.pending = f"finetune@{each.run}-{each.task}" in stages
     calibration = Calibration(params, trials)
-    add_pretraining_times(params, runs, calibration)
-    add_finetuning_times(params, trials, calibration)
+    measure_pretrainings(params, runs, calibration)
+    measure_finetunings(params, trials, calibration)
     return Plan(params, stages, runs, trials, other_stages(stages), side_by_side(params.compute))
 
 
@@ -120,7 +127,6 @@ def as_record(plan: Plan) -> dict[str, Any]:
         "study": plan.params.study,
         "stages": plan.stages,
         "trials_side_by_side": plan.side_by_side,
-        "process_memory_bytes": _process_memory(),
         "pretrain": [asdict(each) for each in plan.pretrain],
         "finetune": [asdict(each) for each in plan.finetune],
         "others": [asdict(each) for each in plan.others],
@@ -282,8 +288,8 @@ def notes(plan: Plan) -> Iterator[str]:
         yield f"Time: without the starts of processes, by the speed of {listed}."
     if sources[CALIBRATION]:
         yield (
-            "Calibration: the reference's model trained for some seconds just now; what else the "
-            "machine was doing slowed it down."
+            "Calibration: each model was trained for some seconds just now; what else the machine "
+            "was doing slowed it down."
         )
     if any(cost.assumes_lengths for cost in plan.finetune if cost.pending):
         longest = plan.params.finetune.max_tokens
@@ -301,8 +307,8 @@ def notes(plan: Plan) -> Iterator[str]:
     if not waiting:
         return
     yield (
-        f"Memory: an estimate for one training, beside the {size(_process_memory())} of a process "
-        f"(as this one has); {plan.side_by_side} trials run side by side."
+        "Memory: the most that one training's process holds, as it was measured, else as the sizes "
+        f"of weights and activations tell; {plan.side_by_side} trials run side by side."
     )
     yield "Disk: weights that are kept, heads left out; once more in DVC's cache where it copies."
 
@@ -311,11 +317,6 @@ def _stages(stages: list[str]) -> str:
     """How many there are of each kind."""
     kinds = Counter(stage.partition("@")[0] for stage in stages)
     return ", ".join(f"{n} {kind}" if n > 1 else kind for kind, n in kinds.items())
-
-
-def _process_memory() -> int:
-    """The most that this process had, so far: Python, torch and what the project imports."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _shown(value: Any, written: Callable[[Any], str]) -> str:

@@ -2,7 +2,7 @@ import io
 import json
 import math
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from rich.console import Console
 
 from stages.artifacts import write_json
 from stages.commands import plan
+from stages.commands._calibration import Calibration, Estimate
 from stages.commands._costs import (
     Finetuning,
     Pretraining,
@@ -26,7 +27,6 @@ from stages.commands._speed import (
     OWN_STAGE,
     SAME_ARCHITECTURE,
     SAME_KIND,
-    Calibration,
     Other,
 )
 from stages.evaluation import trials
@@ -39,27 +39,17 @@ pytestmark = pytest.mark.filterwarnings("ignore:_NoneStep:DeprecationWarning")  
 
 ROOT = Path(__file__).parents[2]
 EVERY = ("stages", "pretrain", "finetune", "others", "totals")
-SPEED = 1e9  # operations a second
-
-
-class NoCalibration:
-    """Where earlier runs must tell."""
-
-    def pretraining(self) -> float | None:
-        raise AssertionError("an earlier run tells")
-
-    def finetuning(self, cost: Finetuning) -> float | None:
-        raise AssertionError("an earlier run tells")
+SPEED, HELD = 1e9, 10**10  # operations a second, and bytes
 
 
 class Known(Calibration):
     """One that finds a billion operations a second."""
 
-    def pretraining(self) -> float | None:
-        return SPEED
+    def pretraining(self, cost: Pretraining) -> Estimate | None:
+        return None if cost.flops is None else Estimate(cost.flops / SPEED, HELD)
 
-    def finetuning(self, cost: Finetuning) -> float | None:
-        return None if cost.flops is None else cost.flops / SPEED
+    def finetuning(self, cost: Finetuning) -> Estimate | None:
+        return None if cost.flops is None else Estimate(cost.flops / SPEED, HELD)
 
 
 @pytest.fixture
@@ -174,6 +164,25 @@ def test_texts_that_are_prepared_are_as_long_as_they_are(
         assert cost.text_tokens is not None and 3 < cost.text_tokens < 64
 
 
+def test_more_labels_than_were_prepared_are_counted_as_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after another study was copied over params.yaml."""
+    monkeypatch.chdir(tmp_path)
+    params = write_study(tmp_path, lr="1e-3")
+    few = finetunings(params)[0]
+    tasks = {key: task.model_copy(update={"num_train": 9000}) for key, task in params.tasks.items()}
+    settings = params.finetune.model_copy(update={"label_budgets": [4500]})
+    larger = params.model_copy(update={"tasks": tasks, "finetune": settings})
+    stages = [f"prepare_task@{task}" for task in tasks]
+    found = plan.made(larger, stages).finetune[0]
+    assert few.num_steps is not None and found.num_steps is not None
+    assert found.text_tokens == pytest.approx(few.text_tokens, rel=0.3)  # of the same texts
+    assert found.num_steps > 10 * few.num_steps
+    with pytest.raises(ValueError, match="4500 labels, but"):
+        plan.made(larger, [])
+
+
 def test_the_time_of_a_run_is_what_it_took_before(fresh: Params) -> None:
     """Of half as many operations as it has now, in 10 seconds."""
     (mlm,) = (cost for cost in pretrainings(fresh) if cost.run == "encoder_mlm")
@@ -251,13 +260,22 @@ def made(params: Params) -> plan.Plan:
     return plan.made(params, every_stage(params))
 
 
-def write_timing(run: str, *, flops: int, seconds: float, device: str = "cpu") -> None:
+def write_timing(
+    run: str,
+    *,
+    flops: int,
+    seconds: float,
+    device: str = "cpu",
+    settings: dict[str, Any] | None = None,
+) -> None:
     pretrained, timings = Path("data/pretrained", run), Path("data/timings/pretrain")
     pretrained.mkdir(parents=True)
     timings.mkdir(parents=True)
     write_json(pretrained / "metrics.json", {"pretrain_flops": flops})
-    write_json(pretrained / "run.json", {"architecture": "encoder"})
-    write_json(timings / f"{run}.json", {"wall_time_s": seconds, "device": device})
+    about = {"architecture": "encoder", "settings": settings or {"model": {}, "training": {}}}
+    write_json(pretrained / "run.json", about)
+    timing = {"wall_time_s": seconds, "device": device, "peak_memory_bytes": HELD}
+    write_json(timings / f"{run}.json", timing)
 
 
 def write_trials(cost: Finetuning, *, seconds: float) -> None:
@@ -277,19 +295,58 @@ def write_trials(cost: Finetuning, *, seconds: float) -> None:
     trials.write(Path("data/finetuned", cost.task, cost.run, "trials.csv"), trials.Trial, table)
     timing = Path("data/timings/finetune", cost.task, f"{cost.run}.csv")
     # Of an earlier version: with less in it than is measured now.
-    times = [each | {"wall_time_s": seconds} for each in which]
+    times = [each | {"wall_time_s": seconds, "peak_memory_bytes": HELD} for each in which]
     trials.write_table(timing, times[0], times)
 
 
-def test_a_calibration_finds_a_speed_for_every_method(fresh: Params) -> None:
-    costs = finetunings(fresh)
+def test_a_calibration_finds_a_time_for_every_method(fresh: Params) -> None:
+    costs = [replace(cost, text_tokens=20.0) for cost in finetunings(fresh)]  # the longest has 64
     calibration = Calibration(fresh, costs)
-    speed = calibration.pretraining()
-    assert speed is not None and 0 < speed < math.inf
     for method in fresh.finetune.methods:
         cost = next(each for each in costs if each.method == method)
-        seconds = calibration.finetuning(cost)
-        assert seconds is not None and 0 < seconds < math.inf
+        found = calibration.finetuning(cost)
+        assert found is not None and 0 < found.seconds < math.inf
+
+
+def test_a_calibration_tries_the_run_itself(fresh: Params) -> None:
+    """A wider model takes longer and holds its weights, their gradients and moments besides."""
+    mlm = fresh.pretrain["encoder_mlm"]
+    model = mlm.model | {"d_model": 512, "num_heads": 8, "d_ff": 2048}
+    wide = {"wide": mlm.model_copy(update={"model": model})}
+    params = fresh.model_copy(update={"pretrain": fresh.pretrain | wide})
+    costs = {cost.run: cost for cost in pretrainings(params)}
+    calibration = Calibration(params, finetunings(params))
+    narrow, wider = (calibration.pretraining(costs[key]) for key in ("encoder_mlm", "wide"))
+    assert narrow is not None and wider is not None and wider.seconds > 2 * narrow.seconds
+    sizes = [costs[key].num_params for key in ("encoder_mlm", "wide")]
+    assert sizes[0] is not None and sizes[1] is not None
+    assert narrow.peak_memory_bytes is not None and wider.peak_memory_bytes is not None
+    assert wider.peak_memory_bytes - narrow.peak_memory_bytes > 4 * 4 * (sizes[1] - sizes[0])
+
+
+def test_a_public_checkpoint_is_as_fast_as_what_stands_in_for_it(fresh: Params) -> None:
+    costs = finetunings(fresh)
+    hub = {"name": "hub", "path": "openai-community/gpt2", "revision": "0" * 40}
+    public = fresh.pretrain["encoder_scratch"].model_copy(update={"model": hub})
+    params = fresh.model_copy(update={"pretrain": {**fresh.pretrain, "gpt2": public}})
+    found = Calibration(params, costs).finetuning(replace(costs[0], run="gpt2"))
+    assert found is not None and found.seconds > 0
+    assert found.peak_memory_bytes is None  # of another model
+
+
+def test_memory_is_what_was_held_before(fresh: Params) -> None:
+    """By the same model on batches of the same size; else it is an estimate."""
+    run = fresh.pretrain["encoder_mlm"]
+    write_timing("encoder_mlm", flops=1000, seconds=2.0, settings=run.model_dump())
+    held = {cost.run: cost.memory_bytes for cost in plan.made(fresh, []).pretrain}
+    assert held["encoder_mlm"] == HELD
+    estimated = held["decoder_causal"]
+    assert estimated is not None and 10**8 < estimated < HELD  # a process with torch in it
+    training = run.training.model_copy(update={"micro_batch_rows": 2 * run.training.batch_rows})
+    larger = {"encoder_mlm": run.model_copy(update={"training": training})}
+    params = fresh.model_copy(update={"pretrain": fresh.pretrain | larger})
+    (cost, *_) = plan.made(params, []).pretrain
+    assert cost.memory_bytes is not None and cost.memory_bytes < HELD
 
 
 def test_memory_and_disk_are_counted_from_the_weights(fresh: Params) -> None:

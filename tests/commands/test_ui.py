@@ -72,14 +72,9 @@ def test_it_serves_the_results(server: tuple[subprocess.Popen, str]) -> None:
 
 
 def test_a_browser_shows_the_runs_and_what_they_are(
-    server: tuple[subprocess.Popen, str], tmp_path: Path
+    server: tuple[subprocess.Popen, str], browser: list[str]
 ) -> None:
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("neither chromium nor google-chrome is installed")
-    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
-    command += ["--disable-background-networking", f"--user-data-dir={tmp_path}"]
-    command += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+    command = [*browser, "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
     command += ["--window-size=2400,900", "--virtual-time-budget=30000", "--dump-dom", server[1]]
     page = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True).stdout
     cells = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL).split()
