@@ -16,7 +16,6 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from stages.components import build
 from stages.models._heads import Headed, initialise_head
 from stages.params import Params, Run, load
 from stages.seeding import torch_stream
@@ -27,13 +26,15 @@ from stages.text.tokenizer import FILE, Tokenizer
 from stages.training.budget import trains
 from stages.training.device import Device, resolve
 from stages.training.loop import Step, mean_loss, train
-from stages.training.pretraining import PretrainingData, begin_with_frequencies, validation_batches
+from stages.training.pretraining import (
+    PretrainingData,
+    begin_with_frequencies,
+    built,
+    validation_batches,
+)
 
 STUDY, DATA = Path("studies/systems.yaml"), Path("data")
-SIZES = {  # of transformers; a biLSTM has the width, and cells of twice that
-    "2 x 64": {"d_model": 64, "num_layers": 2, "num_heads": 2, "d_ff": 256, "d_cell": 128},
-    "4 x 128": {"d_model": 128, "num_layers": 4, "num_heads": 4, "d_ff": 512, "d_cell": 256},
-}
+SIZES = {"2 x 128": 128, "4 x 256": 256}  # of transformers: layers x d_model, the study's setting
 POINTS = 3  # of each curve
 
 
@@ -44,11 +45,11 @@ def main() -> None:
     params = load(STUDY)
     device = resolve(params.compute, threads=params.compute.threads)
     rows = []
-    for size, dims in SIZES.items():
+    for size, d_model in SIZES.items():
         trained: dict[str, Any] = {}  # teachers
         for key, run in params.pretrain.items():
             if trains(run):
-                rows.append(measure(params, key, run, size, dims, num_steps, device, trained))
+                rows.append(measure(params, key, run, size, d_model, num_steps, device, trained))
                 print(*rows[-1].values(), sep="  ", file=sys.stderr, flush=True)
     first = next(iter(params.pretrain.values())).training
     print(
@@ -65,7 +66,7 @@ def measure(
     key: str,
     run: Run,
     size: str,
-    dims: dict[str, int],
+    d_model: int,
     num_steps: int,
     device: Device,
     trained: dict[str, Any],
@@ -73,14 +74,9 @@ def measure(
     """Train one system; the row of the table."""
     corpus, training = DATA / "encoded" / run.corpus / run.tokenizer, run.training
     tokenizer = Tokenizer(DATA / "tokenizers" / run.tokenizer / FILE)
-    entry = run.model | {k: v for k, v in dims.items() if k in run.model}
-    if entry["name"] == "bilstm":
-        entry["num_layers"] = run.model["num_layers"]
-    elif params.pretrain.get(run.parent):  # a student has half of its teacher's layers
-        entry["num_layers"] = dims["num_layers"] // 2
-    backbone = build("models", entry, tokenizer.vocab_size, where=key)
+    run = run.model_copy(update={"model": run.model | {"d_model": d_model}})
+    backbone, objective = built(run, tokenizer, where=key)
     backbone.initialise(generator=torch_stream(run.seed, "weights"))
-    objective = build("objectives", run.objective, tokenizer, training.max_tokens, where=key)
     if objective.has_teacher:
         objective.learn_from(trained[run.parent], backbone)
     model = Headed(backbone, objective.head(backbone))

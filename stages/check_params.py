@@ -11,18 +11,19 @@ import torch
 from stages.adaptation.fit import misfit
 from stages.artifacts import replacing, write_json
 from stages.code import hashes
-from stages.components import build, check, component_class, names, unknown
+from stages.components import below, build, check, component_class, names, unknown
 from stages.evaluation.trials import discard_unlisted
 from stages.methods._method import Method
 from stages.models._backbone import Backbone
+from stages.models._blocks import ASPECT_RATIO
 from stages.params import HUB, NONE, Params, PublishedTokenizer, Run, Tokenizer
 from stages.process import run_stage
 from stages.tasks._task import Task
 from stages.text.labelled import KINDS, Kind
 from stages.text.text_to_text import FORMS
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL
-from stages.training.budget import outline, plans, trains, vocabulary_of
-from stages.training.pretraining import misfits
+from stages.training.budget import outline, plans, sized, trains, vocabulary_of
+from stages.training.pretraining import built
 
 DATA = Path("data")
 TASKS = "tasks"  # the source that is made of the study's tasks
@@ -124,7 +125,7 @@ def find_faults(params: Params) -> Iterator[str]:
                 yield f"finetune.label_budgets: {budget} is more than {where}.num_train"
     for key, run in params.pretrain.items():
         yield from _run_faults(params, run, f"pretrain.{key}", key, backbones.get(key))
-    yield from _budget_faults(params)
+    yield from _budget_faults(params, backbones)
     for key, baseline in params.baselines.items():
         yield from _baseline_faults(params, baseline, f"baselines.{key}")
     yield from _fit_faults(params, backbones)
@@ -276,21 +277,10 @@ def _begin_further(run: Run, vocabulary: Any, where: str) -> None:
 
     Raises ValueError for what does not go together.
     """
-    max_tokens, here = run.training.max_tokens, f"{where}.objective"
-    objective = build("objectives", run.objective, vocabulary, max_tokens, where=here)
-    backbone = _outline(run, f"{where}.model")
-    faults = [*misfits(run, backbone, objective, where=where)]
-    if faults:
-        raise ValueError("\n".join(faults))
     with torch.device("meta"):
-        try:
-            backbone = backbone.for_pretraining()
-        except ValueError as error:
-            raise ValueError(f"{where}.model.{error}") from None
-        try:
+        backbone, objective = built(run, vocabulary, where=where)
+        with below(f"{where}.objective"):
             objective.head(backbone)
-        except ValueError as error:
-            raise ValueError(f"{here}: {error}") from None
 
 
 def _checkpoint_faults(path: str, revision: str, where: str) -> Iterator[str]:
@@ -458,7 +448,7 @@ def _writing_faults(params: Params, model: Backbone, where: str) -> Iterator[str
             )
 
 
-def _budget_faults(params: Params) -> Iterator[str]:
+def _budget_faults(params: Params, backbones: Mapping[str, Backbone]) -> Iterator[str]:
     where, reference = "budget.reference", params.budget.reference
     unlisted = [*_unlisted(reference, params.pretrain, where)]
     yield from unlisted
@@ -474,6 +464,14 @@ def _budget_faults(params: Params) -> Iterator[str]:
                 yield (
                     f"budget.matched: what a step of {key} takes is not known before {path} is "
                     "here: match tokens, or name a folder that it was downloaded to"
+                )
+    if params.budget.matched == "parameters":
+        for key, backbone in backbones.items():
+            if backbone.architecture == "bilstm" and backbone.d_model % ASPECT_RATIO:
+                yield (
+                    f"pretrain.{key}.model.d_model: must be a multiple of {ASPECT_RATIO} where "
+                    "budget.matched is parameters, to have those of an encoder in the default "
+                    f"shape, not {backbone.d_model}"
                 )
 
 
@@ -501,20 +499,23 @@ def _parent_faults(params: Params, run: Run, where: str, objective: Any) -> Iter
     elif objective.has_teacher:
         yield from _teacher_faults(params, run, where)
     else:
-        for setting, (theirs, ours) in _differences(parent, run).items():
+        for setting, (theirs, ours) in _differences(params, parent, run).items():
             yield (
                 f"{here}: the weights of {run.parent} are of another model: {setting} is "
                 f"{theirs} there and {ours} here"
             )
 
 
-def _differences(parent: Run, run: Run) -> dict[str, tuple[Any, Any]]:
+def _differences(params: Params, parent: Run, run: Run) -> dict[str, tuple[Any, Any]]:
     """The settings of two models that differ, defaults filled in; none if one is not valid, which
     is said where it stands."""
     if _name(parent.model) != _name(run.model):
         return {"name": (_name(parent.model), _name(run.model))}
+    vocabulary = vocabulary_of(params, run)
+    assert vocabulary is not None
     try:
-        theirs, ours = (_check("models", each.model, "model") for each in (parent, run))
+        models = [sized(each.model, vocabulary.vocab_size, where="") for each in (parent, run)]
+        theirs, ours = (_check("models", model, "model") for model in models)
     except ValueError:
         return {}
     return {key: (theirs[key], ours[key]) for key in ours if theirs[key] != ours[key]}

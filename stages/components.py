@@ -4,13 +4,14 @@
 ``stages/objectives/mlm.py``. The constructor is the schema: its positional parameters come from
 code, its keyword-only parameters (those after ``*``) come from params.yaml. Those that
 components have in common are the fields of a dataclass, ``schema = Dimensions``, which comes last
-of the positional ones.
+of the positional ones, and the parameters of its ``from_settings``, if that is what makes it.
 """
 
 import difflib
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -55,11 +56,11 @@ def build(folder: str, entry: Mapping[str, Any], *from_code: Any, where: str) ->
     """
     cls = component_class(folder, str(entry.get("name", "")), where=where)
     values = check(cls, {k: v for k, v in entry.items() if k != "name"}, where=where)
+    own = {key: values.pop(key) for key in _keywords(cls.__init__)}
     try:
         if schema := getattr(cls, "schema", None):
-            shared = {key: values.pop(key) for key in inspect.signature(schema).parameters}
-            from_code = (*from_code, schema(**shared))
-        return cls(*from_code, **values)
+            from_code = (*from_code, getattr(schema, "from_settings", schema)(**values))
+        return cls(*from_code, **own)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
 
@@ -76,14 +77,29 @@ def check(cls: type, values: Mapping[str, Any], *, where: str) -> dict[str, Any]
 @cache
 def _schema(cls: type) -> Any:
     fields: dict[str, Any] = {}
-    for part in (cls, getattr(cls, "schema", cls)):
-        hints = get_type_hints(part.__init__)
-        for key, parameter in inspect.signature(part).parameters.items():
-            if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-                required = parameter.default is inspect.Parameter.empty
-                fields[key] = (hints[key], ... if required else parameter.default)
+    schema: Any = getattr(cls, "schema", cls)
+    for part in (cls.__init__, schema.__init__, getattr(schema, "from_settings", schema.__init__)):
+        hints = get_type_hints(part)
+        for key, parameter in _keywords(part).items():
+            required = parameter.default is inspect.Parameter.empty
+            fields[key] = (hints[key], ... if required else parameter.default)
     strict = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
     return create_model(cls.__name__, __config__=strict, **fields)
+
+
+@contextmanager
+def below(where: str) -> Iterator[None]:
+    """A mistake inside is one of the settings below ``where``."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{where}.{error}") from None
+
+
+def _keywords(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The parameters after ``*``."""
+    parameters = inspect.signature(function).parameters
+    return {k: p for k, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
 def describe(

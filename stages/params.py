@@ -157,17 +157,16 @@ class Run(Strict):
             return HUB, str(self.model["path"])
         return self.objective["name"], self.corpus
 
-    def planned(self, plan: Mapping[str, int]) -> "Run":
+    def planned(self, plan: Mapping[str, Any]) -> "Run":
         """The run as the matched budget has it: what ``data/plans/`` holds in place of its own."""
         training = self.training.model_copy(update={"num_steps": plan["num_steps"]})
-        layers = {"num_layers": plan["num_layers"]} if plan["num_layers"] else {}
-        return self.model_copy(update={"model": self.model | layers, "training": training})
+        return self.model_copy(update={"model": plan["model"], "training": training})
 
 
 class Budget(Strict):
     """What every run that trains has in common with the reference: its number of steps is set for
-    that (tokens, flops), or the layers of an encoder-decoder and the number of steps (parameters).
-    With none each run keeps what its entry says."""
+    that (tokens, flops), or the layers of an encoder-decoder, the cells of a biLSTM and the number
+    of steps (parameters). With none each run keeps what its entry says."""
 
     matched: Literal["none", "tokens", "flops", "parameters"]
     reference: Name  # a run

@@ -4,7 +4,9 @@ Tests run side by side, a process for each core: more threads would only wait fo
 """
 
 import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
 
@@ -48,3 +50,14 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> list[str]:
+    """The command of a browser without a screen, with a profile of its own."""
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("neither chromium nor google-chrome is installed")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
+    flags += ["--disable-background-networking", f"--user-data-dir={tmp_path / 'profile'}"]
+    return [found, *flags]

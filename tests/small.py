@@ -12,7 +12,7 @@ from torch import nn
 from stages.components import build
 from stages.models._backbone import Backbone
 from stages.models._heads import Headed
-from stages.params import Params
+from stages.params import Params, Training
 from stages.seeding import torch_stream
 from stages.text import tokenizer
 from stages.text.corpus import EncodedCorpus, encode
@@ -69,3 +69,19 @@ def small_model(architecture: str, *, seed: int = 1, **settings: Any) -> Any:
     model: Backbone = build("models", entry, VOCAB_SIZE, where="model")
     model.initialise(generator=torch_stream(seed, "weights"))
     return model
+
+
+def small_schedule(
+    *, rows: int, max_tokens: int, num_steps: int, lr: float, **changes: Any
+) -> Training:
+    """Of a pretraining in batches of so many rows."""
+    settings = {
+        "batch_rows": rows,
+        "micro_batch_rows": rows,
+        "warmup_fraction": 0.1,
+        "decay": "linear",
+        "weight_decay": 0.01,
+        "max_grad_norm": 1.0,
+        "num_validations": 1,
+    }
+    return Training(max_tokens=max_tokens, num_steps=num_steps, lr=lr, **(settings | changes))

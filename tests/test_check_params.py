@@ -76,6 +76,17 @@ def test_the_studies_that_are_shipped_have_no_fault(path, monkeypatch) -> None:
         ("num_heads: 2", "num_heads: 5", "model: num_heads 5 must divide d_model 64"),
         ("d_ff: 256", "d_f: 256", "pretrain.encoder_mlm.model.d_f: unknown 'd_f'"),
         (
+            "encoder, d_model: 64, num_layers: 2, num_heads: 2,",
+            "encoder, d_model: 100, num_layers: 2,",
+            "pretrain.encoder_mlm.model: num_heads is d_model / 64 if it is left out, and 100 is",
+        ),
+        (
+            "num_layers: 2, num_heads: 2",
+            "num_layers: 2, aspect_ratio: 32, num_heads: 2",
+            "pretrain.encoder_mlm.model: num_layers and aspect_ratio say the same; leave one of",
+        ),
+        ("num_layers: 2,", "aspect_ratio: low,", "aspect_ratio: input should be a valid integer"),
+        (
             "d_ff: 256",
             "d_ff: 256, positions: learned, max_positions: 32",
             "pretrain.encoder_mlm.training.max_tokens: 64 is more than",
@@ -149,6 +160,20 @@ def test_an_architecture_that_is_no_transformer_has_no_fault(tmp_path) -> None:
         "bilstm, d_model: 64, num_layers: 2, d_cell: 128}\n    objective: {name: bidirectional_lm}",
     )
     assert faults_of(load(path)) == []
+
+
+def test_matched_parameters_need_an_encoder_of_a_bilstm_s_width(tmp_path) -> None:
+    path = edited(
+        tmp_path,
+        "decoder, d_model: 64, num_layers: 2, num_heads: 2, d_ff: 256}\n"
+        "    objective: {name: causal}",
+        "bilstm, d_model: 100}\n    objective: {name: bidirectional_lm}",
+    )
+    params = load(path)
+    assert faults_of(params) == []
+    budget = params.budget.model_copy(update={"matched": "parameters"})
+    [fault] = faults_of(params.model_copy(update={"budget": budget}))
+    assert fault.startswith("pretrain.decoder_causal.model.d_model: must be a multiple of 64")
 
 
 BILSTM = "{name: bilstm, d_model: 64, num_layers: 2, d_cell: 128}"
@@ -615,6 +640,13 @@ def test_every_architecture_may_go_on_from_a_parent(parent) -> None:
         assert faults_of(with_child(parent, objective={"name": name}, model=model)) == []
     [fault] = faults_of(with_child(parent, objective={"name": "none"}, model=model))
     assert fault.startswith(f"pretrain.child.objective: none leaves {parent} as it is")
+
+
+def test_a_parent_s_size_may_be_left_to_its_width() -> None:
+    model = {"name": "encoder", "d_model": 64, "aspect_ratio": 32, "num_heads": 2}
+    assert faults_of(with_child("encoder_mlm", model=model)) == []
+    [fault] = faults_of(with_child("encoder_mlm", model=model | {"aspect_ratio": 64}))
+    assert fault.endswith("of another model: num_layers is 2 there and 1 here")
 
 
 @pytest.mark.parametrize(

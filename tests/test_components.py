@@ -57,8 +57,8 @@ def test_an_unknown_name_gets_the_nearest_and_all() -> None:
 
 def test_a_missing_parameter_is_named() -> None:
     entry = {"name": "encoder", **DIMENSIONS}
-    del entry["d_ff"]
-    with pytest.raises(ValueError, match="pretrain.bert.model.d_ff: missing"):
+    del entry["d_model"]
+    with pytest.raises(ValueError, match="pretrain.bert.model.d_model: missing"):
         build("models", entry, VOCAB_SIZE, where="pretrain.bert.model")
 
 

@@ -1,13 +1,16 @@
 """Every system of the field, each one entry: studies/systems.yaml end to end, on little text."""
 
 import csv
+import re
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
 from stages.artifacts import read_json
+from stages.check_params import find_faults
 from stages.params import load, read_yaml
+from stages.training.budget import plans
 from tests.project import ROOT, Project, clone_of_working_tree
 
 STUDY = ROOT / "studies" / "systems.yaml"
@@ -16,15 +19,12 @@ STUDY = ROOT / "studies" / "systems.yaml"
 def small(raw: dict[str, Any]) -> dict[str, Any]:
     """The systems with a few steps, one task, one method and one seed."""
     smoke = read_yaml(ROOT / "studies" / "smoke.yaml")
-    sizes = {"d_model": 32, "num_heads": 2, "d_ff": 64, "d_cell": 32}
     training = {"num_steps": 3, "batch_rows": 4, "micro_batch_rows": 4, "max_tokens": 64}
     runs = {}
     for key, run in raw["pretrain"].items():
         if key.endswith("_scratch"):
             continue
-        model = run["model"] | {k: v for k, v in sizes.items() if k in run["model"]}
-        settings = run["training"] | training | {"num_validations": 1}
-        runs[key] = run | {"model": model, "training": settings}
+        runs[key] = run | {"training": run["training"] | training | {"num_validations": 1}}
     methods = {"full": smoke["finetune"]["methods"]["full"]}
     return raw | {
         "corpora": {"all": smoke["corpora"]["prose"]},
@@ -43,6 +43,30 @@ def study(tmp_path_factory) -> Project:
         YAML().dump(small(read_yaml(STUDY)), file)
     assert project.repro()
     return project
+
+
+def test_one_setting_takes_every_system_to_base_scale(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "params.yaml"
+    text, times = re.subn(r"(d_model: &d_model) 128\b", r"\1 768", STUDY.read_text())
+    assert times == 1
+    path.write_text(text)
+    monkeypatch.chdir(ROOT)
+    params = load(path)
+    assert list(find_faults(params)) == []
+    for key, plan in plans(params).items():
+        student = key in ("distilbert", "student_scratch")
+        bert = {"num_layers": 6 if student else 12, "num_heads": 12, "d_ff": 3072}
+        elmo = {"num_layers": 2, "d_cell": 3072}
+        sizes = elmo if plan.model["name"] == "bilstm" else bert
+        assert plan.model == {"name": plan.model["name"], "d_model": 768} | sizes
+
+
+def test_what_was_trained_says_its_sizes(study: Project) -> None:
+    run = read_json(study.folder / "data" / "pretrained" / "distilbert" / "run.json")
+    model = {"name": "encoder", "d_model": 128, "num_layers": 1, "num_heads": 2, "d_ff": 512}
+    assert run["model"] == run["settings"]["model"] == model
+    text = (study.folder / "reports" / "comparison.md").read_text().replace("\\_", "_")
+    assert "d_model=128, num_layers=1, num_heads=2, d_ff=512" in text
 
 
 def test_each_system_is_pretrained_and_compared(study: Project) -> None:

@@ -19,9 +19,7 @@ from stages.params import HUB
 from stages.tasks._task import Task
 from stages.training.budget import outline
 
-TRANSFORMER = {"d_model": 32, "num_layers": 2, "num_heads": 2, "d_ff": 64}
-DIMENSIONS = {"bilstm": {"d_model": 32, "num_layers": 2, "d_cell": 48}}  # of what is none
-VOCAB_SIZE = 100
+D_MODEL, VOCAB_SIZE = 64, 100
 YES, NO = "yes", "-"
 AS_TEXT = ", as text"
 
@@ -59,8 +57,7 @@ class Cell:
 @cache
 def _outline(architecture: str) -> Backbone:
     """One for all cells: nothing changes it."""
-    entry = {"name": architecture, **DIMENSIONS.get(architecture, TRANSFORMER)}
-    return outline(entry, VOCAB_SIZE, where=architecture)
+    return outline({"name": architecture, "d_model": D_MODEL}, VOCAB_SIZE, where=architecture)
 
 
 def cells() -> list[Cell]:

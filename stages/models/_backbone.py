@@ -50,6 +50,11 @@ class Backbone(nn.Module, ABC):
         """The width of a token's state."""
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """Of its settings, those that d_model gives where they are left out."""
+        return {}
+
+    @property
     def max_positions(self) -> int | None:
         """The tokens of the longest text that it takes; None if there is no longest."""
         return None
@@ -171,6 +176,10 @@ class TransformerBackbone(Backbone):
     @property
     def d_model(self) -> int:
         return self.dims.d_model
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {name: getattr(self.dims, name) for name in ("num_layers", "num_heads", "d_ff")}
 
     @property
     def blocks(self) -> list[nn.Module]:

@@ -7,7 +7,7 @@ al. 2020.
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -21,11 +21,13 @@ Positions = Literal["rotary", "learned", "sinusoidal", "relative", "none"]
 
 NORM_EPS = {"layernorm": 1e-5, "rmsnorm": 1e-6}  # torch's and T5's
 RELATIVE_BUCKETS, RELATIVE_MAX_DISTANCE = 32, 128  # T5's
+HEAD_WIDTH, ASPECT_RATIO = 64, 64  # d_model per head, d_model per layer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dimensions:
-    """What a block is made of; the keyword parameters of every transformer architecture.
+    """What a block is made of. The keyword parameters of every transformer architecture are its
+    fields and the parameters of ``from_settings``.
 
     Raises ValueError for widths that do not go together.
     """
@@ -65,6 +67,48 @@ class Dimensions:
             raise ValueError(f"dropout must be in [0, 1), not {self.dropout}")
         if self.locality < 0:
             raise ValueError(f"locality must be at least 0, not {self.locality}")
+
+    @classmethod
+    def from_settings(
+        cls,
+        *,
+        d_model: int,
+        aspect_ratio: int | None = None,
+        num_layers: int | None = None,
+        num_heads: int | None = None,
+        d_ff: int | None = None,
+        **others: Any,
+    ) -> "Dimensions":
+        """d_model gives the sizes that are left out: d_model / ``aspect_ratio`` layers (Kaplan et
+        al. 2020, section 3.1), d_model / 64 heads, and a d_ff of 4 d_model.
+
+        At an aspect ratio of 64, a d_model of 128, 256, 512 or 768 is BERT-tiny (2 layers), -mini
+        (4), -medium (8; Turc et al. 2019) or -base (12; Devlin et al. 2019, section 3). BERT-large
+        is deeper, 24 layers of 1024. ``others`` are fields.
+
+        Raises ValueError if d_model gives no whole number, and if the layers are said twice.
+        """
+        if num_layers is not None and aspect_ratio is not None:
+            raise ValueError("num_layers and aspect_ratio say the same; leave one of them out")
+        ratio = ASPECT_RATIO if aspect_ratio is None else aspect_ratio
+        if ratio < 1:
+            raise ValueError(f"aspect_ratio must be at least 1, not {ratio}")
+        if num_layers is None:
+            num_layers = _quotient("num_layers", d_model, ratio)
+        if num_heads is None:
+            num_heads = _quotient("num_heads", d_model, HEAD_WIDTH)
+        if d_ff is None:
+            d_ff = 4 * d_model
+        return cls(d_model=d_model, num_layers=num_layers, num_heads=num_heads, d_ff=d_ff, **others)
+
+
+def _quotient(name: str, d_model: int, ratio: int) -> int:
+    if d_model % ratio:
+        raise ValueError(
+            f"{name} is d_model / {ratio} if it is left out, and {d_model} is no multiple of "
+            f"{ratio}; give {name} a value"
+        )
+    return d_model // ratio
 
 
 def attention_mask(

@@ -22,9 +22,10 @@ class BiLSTM(Backbone):
     """A token's state is a learnt mixture of the layers' (``ScalarMix``): h_0 is its embedding,
     twice side by side, and h_j the forward state of layer j beside the backward one.
 
-    The embedding and each direction are d_model / 2 wide. A cell is ``d_cell`` wide; if that is
-    more, its output is projected down. Layers after the first add to what they are given. The
-    mixture begins as the mean of the layers and is learnt with a task alone.
+    The embedding and each direction are d_model / 2 wide. A cell is ``d_cell`` wide, 4 d_model if
+    that is left out (4096 cells projected to 512 in each direction; section 3.4); if it is more
+    than d_model / 2, its output is projected down. Layers after the first add to what they are
+    given. The mixture begins as the mean of the layers and is learnt with a task alone.
 
     Unlike ELMo's, tokens are subwords with an embedding, not words with convolutions over their
     characters, so that the vocabulary can be ``tied`` to it; no state is clipped; and the last
@@ -42,8 +43,8 @@ class BiLSTM(Backbone):
         vocab_size: int,
         *,
         d_model: int,
-        num_layers: int,
-        d_cell: int,
+        num_layers: int = 2,
+        d_cell: int | None = None,
         tied: bool = True,
         output_bias: bool = True,
         dropout: float = 0.0,
@@ -53,11 +54,12 @@ class BiLSTM(Backbone):
             raise ValueError(f"d_model must be even, half for each direction, not {d_model}")
         if num_layers < 1:
             raise ValueError(f"num_layers must be at least 1, not {num_layers}")
+        d_cell = 4 * d_model if d_cell is None else d_cell
         if d_cell < d_model // 2:
             raise ValueError(f"d_cell must be at least d_model / 2 = {d_model // 2}, not {d_cell}")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), not {dropout}")
-        self.vocab_size, self.num_layers = vocab_size, num_layers
+        self.vocab_size, self.num_layers, self.d_cell = vocab_size, num_layers, d_cell
         width = d_model // 2
         self.embedding = embedding_table(vocab_size, width)
         self.forward_lm = _stack(width, d_cell, num_layers)
@@ -70,6 +72,10 @@ class BiLSTM(Backbone):
     @property
     def d_model(self) -> int:
         return 2 * self.embedding.embedding_dim
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"num_layers": self.num_layers, "d_cell": self.d_cell}
 
     @property
     def blocks(self) -> list[nn.Module]:

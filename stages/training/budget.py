@@ -1,4 +1,4 @@
-"""Matched budgets: how long each run trains, and how deep its model is, beside the reference run.
+"""Matched budgets: how long each run trains, and how large its model is, beside the reference run.
 
 Which budget is matched decides comparisons between architectures: at equal dimensions an
 encoder-decoder has about twice the parameters of an encoder and about its operations per token
@@ -14,13 +14,15 @@ import numpy as np
 import torch
 
 from stages.components import build, component_class
-from stages.models._backbone import Backbone, TransformerBackbone
+from stages.models._backbone import Backbone
+from stages.models._blocks import Dimensions
 from stages.models._heads import Headed
 from stages.params import Params, PublishedTokenizer, Run
 from stages.seeding import stream
 from stages.text.packing import Row
 from stages.text.tokenizer import Tokenizer, Vocabulary
 from stages.training.accounts import num_params
+from stages.training.pretraining import objective_for
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Plan:
     """What the budget makes of a run's settings."""
 
     num_steps: int
-    num_layers: int
+    model: dict[str, Any]  # the entry, with all of its sizes
 
 
 class AnyWords(Tokenizer):
@@ -66,27 +68,63 @@ def plans(params: Params) -> dict[str, Plan]:
             return run.training.num_steps
         return max(1, round(whole / cost(params, run)))
 
-    return {
-        key: Plan(num_steps(run), _num_layers(params, run)) for key, run in params.pretrain.items()
-    }
+    return {key: Plan(num_steps(run), _model(params, run)) for key, run in params.pretrain.items()}
 
 
-def _num_layers(params: Params, run: Run) -> int:
-    """With matched parameters both halves of an encoder-decoder together have those of an encoder
-    of its dimensions, as nearly as whole layers allow."""
-    given = run.model.get("num_layers", 0)
-    if params.budget.matched != "parameters" or run.model["name"] != "encoder_decoder":
-        return given
-    backbone = _outline(params, run)
-    assert isinstance(backbone, TransformerBackbone)
-    dims, vocab_size = backbone.dims, backbone.vocab_size
+def _model(params: Params, run: Run) -> dict[str, Any]:
+    """The entry, with all of its sizes: those of matched parameters in place of its own."""
+    if run.is_public:
+        return run.model
+    vocabulary = vocabulary_of(params, run)
+    assert vocabulary is not None
+    vocab_size = vocabulary.vocab_size
+    model = sized(run.model, vocab_size, where="model")
+    if params.budget.matched == "parameters":
+        if model["name"] == "encoder_decoder":
+            model["num_layers"] = _num_layers(model, vocab_size)
+        elif model["name"] == "bilstm":
+            model["d_cell"] = _d_cell(model, vocab_size)
+    return model
+
+
+def _num_layers(model: Mapping[str, Any], vocab_size: int) -> int:
+    """Both halves of an encoder-decoder together have the parameters of an encoder of its
+    dimensions, as nearly as whole layers allow."""
+    dims = Dimensions(**{key: value for key, value in model.items() if key != "name"})
     most = num_params("encoder", vocab_size, dims).total
 
     def excess(layers: int) -> int:
         changed = replace(dims, num_layers=layers)
         return abs(num_params("encoder_decoder", vocab_size, changed).total - most)
 
-    return min(range(1, given + 1), key=excess)
+    return min(range(1, dims.num_layers + 1), key=excess)
+
+
+def _d_cell(model: dict[str, Any], vocab_size: int) -> int:
+    """A biLSTM has the parameters of an encoder of its d_model in the default shape, as nearly as
+    whole cells allow."""
+    d_model, shared = model["d_model"], ("d_model", "tied", "output_bias")
+    dims = Dimensions.from_settings(**{key: model[key] for key in shared if key in model})
+    most = num_params("encoder", vocab_size, dims).total
+
+    def count(d_cell: int) -> int:
+        changed = outline(model | {"d_cell": d_cell}, vocab_size, where="model")
+        return sum(weight.numel() for weight in changed.parameters())
+
+    # All cells that are projected have equally many, and the least are not projected.
+    each = count(d_model + 1) - count(d_model)
+    projected = d_model + round((most - count(d_model)) / each)
+    least = d_model // 2
+    return min(least, max(projected, least + 1), key=lambda d_cell: abs(count(d_cell) - most))
+
+
+def sized(model: Mapping[str, Any], vocab_size: int, *, where: str) -> dict[str, Any]:
+    """An entry ``model:`` with all of its sizes, those too that it leaves to d_model.
+
+    Raises ValueError as ``outline`` does.
+    """
+    said = {key: value for key, value in model.items() if key != "aspect_ratio"}
+    return said | outline(model, vocab_size, where=where).sizes
 
 
 def _step_tokens(params: Params, run: Run) -> int:
@@ -106,8 +144,7 @@ def step_flops(params: Params, run: Run) -> int:
     begins = np.arange(training.max_tokens) % 16 == 0
     row = Row(tokens, documents, Row(tokens, documents), starts_sentence=begins)
     rngs = [stream(0, "budget", i) for i in range(training.batch_rows)]
-    objective = build("objectives", run.objective, vocabulary, training.max_tokens, where="")
-    objective.architecture = backbone.architecture
+    objective = objective_for(run, vocabulary, backbone, where="")
     batch = objective.collate([row] * training.batch_rows, rngs=rngs)
     with torch.device("meta"):
         backbone = backbone.for_pretraining()

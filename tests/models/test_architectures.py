@@ -7,6 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from stages.text.batch import PADDING, Batch
+from stages.training.budget import outline
 from tests.small import ARCHITECTURES, DIMENSIONS, TRANSFORMERS, VOCAB_SIZE, small_model
 
 POSITIONS = ("rotary", "learned", "sinusoidal", "none")
@@ -156,11 +157,46 @@ def test_weights_are_a_function_of_the_seed(architecture) -> None:
         ({"num_layers": 0}, "num_layers must be at least 1"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\)"),
         ({"d_modle": 8}, "unknown 'd_modle'; did you mean 'd_model'"),
+        ({"aspect_ratio": 16}, "num_layers and aspect_ratio say the same; leave one of them out"),
     ],
 )
 def test_impossible_dimensions_are_refused(settings, message) -> None:
     with pytest.raises(ValueError, match=message):
         small_model("encoder", **settings)
+
+
+@pytest.mark.parametrize(
+    ("d_model", "num_layers"), [(128, 2), (256, 4), (512, 8), (768, 12)], ids=str
+)
+def test_the_width_gives_the_shapes_of_bert(d_model, num_layers) -> None:
+    """Tiny, mini, medium and base of Turc et al. 2019; a student has half of the layers."""
+    entry = {"name": "encoder", "d_model": d_model}
+    sizes = {"num_layers": num_layers, "num_heads": d_model // 64, "d_ff": 4 * d_model}
+    assert outline(entry, VOCAB_SIZE, where="model").sizes == sizes
+    student = outline(entry | {"aspect_ratio": 128}, VOCAB_SIZE, where="model")
+    assert student.sizes == sizes | {"num_layers": num_layers // 2}
+
+
+def test_a_size_that_is_given_is_kept() -> None:
+    entry = {"name": "decoder", "d_model": 96, "num_layers": 5, "num_heads": 3, "d_ff": 100}
+    assert outline(entry, VOCAB_SIZE, where="model").sizes.items() <= entry.items()
+    del entry["d_ff"]
+    assert outline(entry, VOCAB_SIZE, where="model").sizes["d_ff"] == 384
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_layers": 2}, "num_heads is d_model / 64 if it is left out, and 100 is no multiple"),
+        ({"num_heads": 2}, "num_layers is d_model / 64 if it is left out, and 100 is no multiple"),
+        ({"d_model": 192, "aspect_ratio": 128}, "num_layers is d_model / 128 if it is left out"),
+        ({"d_model": 64, "aspect_ratio": 0}, "aspect_ratio must be at least 1, not 0"),
+        ({"d_model": 0}, "d_model must be at least 1, not 0"),
+    ],
+)
+def test_a_width_that_gives_no_size_is_refused(settings, message) -> None:
+    with pytest.raises(ValueError, match=f"pretrain.bert.model: {message}"):
+        outline({"name": "encoder", "d_model": 100} | settings, 100, where="pretrain.bert.model")
 
 
 def test_only_the_encoder_half_is_fine_tuned() -> None:

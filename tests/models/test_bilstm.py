@@ -6,6 +6,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from stages.text.batch import PADDING, Batch
+from stages.training.budget import outline
 from tests.small import BILSTM, VOCAB_SIZE, small_model
 
 # Two rows of packed documents, the second padded; each document's row, first and last token.
@@ -127,6 +128,16 @@ def test_dropout_is_of_training_alone() -> None:
     batch = packed_batch()
     assert not torch.equal(model(batch), model(batch))
     assert torch.equal(model.eval()(batch), small_model("bilstm").eval()(batch))
+
+
+def test_elmo_s_size_is_what_its_width_gives() -> None:
+    entry = {"name": "bilstm", "d_model": 1024}
+    model = outline(entry, VOCAB_SIZE, where="model")
+    assert model.sizes == {"num_layers": 2, "d_cell": 4096}
+    assert outline(entry | {"num_layers": 1, "d_cell": 512}, VOCAB_SIZE, where="model").sizes == {
+        "num_layers": 1,
+        "d_cell": 512,
+    }
 
 
 def test_untied_output_has_its_own_weights() -> None:

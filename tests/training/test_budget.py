@@ -10,7 +10,7 @@ from stages.components import build
 from stages.params import Params, read_yaml
 from stages.text.batch import Batch
 from stages.text.tokenizer import Vocabulary
-from stages.training.budget import plans, step_flops
+from stages.training.budget import Plan, outline, plans, step_flops
 from tests.small import with_encoder_decoder
 
 SMOKE = read_yaml(Path(__file__).parents[2] / "studies/smoke.yaml")
@@ -23,6 +23,22 @@ def study(matched: str, **training: Any) -> Params:
     changed = runs | {"decoder_causal": decoder | {"training": decoder["training"] | training}}
     budget = {"matched": matched, "reference": "encoder_mlm"}
     return with_encoder_decoder(Params(**SMOKE | {"pretrain": changed, "budget": budget}))
+
+
+def planned(matched: str, model: dict[str, Any]) -> Plan:
+    """Of a run with this model."""
+    params = study(matched)
+    run = params.pretrain["encoder_decoder_span"].model_copy(update={"model": model})
+    # It trains nothing: not every model goes together with one objective.
+    run = run.model_copy(update={"objective": {"name": "none"}})
+    runs = params.pretrain | {"run": run}
+    return plans(params.model_copy(update={"pretrain": runs}))["run"]
+
+
+def count(model: dict[str, Any]) -> int:
+    """The number of weights."""
+    found = outline(model, Vocabulary(2048).vocab_size, where="model")
+    return sum(weight.numel() for weight in found.parameters())
 
 
 def test_none_keeps_what_each_entry_says() -> None:
@@ -80,22 +96,43 @@ def test_tasks_at_once_are_counted_as_the_architecture_has_them() -> None:
 
 def test_parameters_of_both_halves_are_those_of_one_encoder() -> None:
     """Of 8 layers 3 in each half: a decoder's block has cross-attention besides."""
-    params = study("parameters")
-    run = params.pretrain["encoder_decoder_span"]
-    deep = run.model | {"num_layers": 8}
-    runs = params.pretrain | {"encoder_decoder_span": run.model_copy(update={"model": deep})}
-    plan = plans(params.model_copy(update={"pretrain": runs}))["encoder_decoder_span"]
-    vocab_size = Vocabulary(2048).vocab_size
+    model = study("parameters").pretrain["encoder_decoder_span"].model | {"num_layers": 8}
+    plan = planned("parameters", model)
+    encoder = count(model | {"name": "encoder"})
+    nearest = abs(count(plan.model) - encoder)
+    assert plan.model == model | {"num_layers": 3}
+    assert all(nearest <= abs(count(model | {"num_layers": n}) - encoder) for n in range(1, 9))
 
-    def count(name: str, layers: int) -> int:
-        entry = deep | {"name": name, "num_layers": layers}
-        model = build("models", entry, vocab_size, where="model")
-        return sum(p.numel() for p in model.parameters())
 
-    encoder = count("encoder", 8)
-    nearest = abs(count("encoder_decoder", plan.num_layers) - encoder)
-    assert plan.num_layers == 3
-    assert all(nearest <= abs(count("encoder_decoder", n) - encoder) for n in range(1, 9))
+@pytest.mark.parametrize("options", [{}, {"tied": False, "output_bias": False}], ids=str)
+def test_parameters_of_a_bilstm_are_those_of_an_encoder_of_its_width(options) -> None:
+    plan = planned("parameters", {"name": "bilstm", "d_model": 128, "d_cell": 64} | options)
+    encoder = count({"name": "encoder", "d_model": 128} | options)
+    more, fewer = (count(plan.model | {"d_cell": plan.model["d_cell"] + n}) for n in (1, -1))
+    assert fewer < encoder < more
+    assert abs(count(plan.model) - encoder) <= (more - fewer) / 4
+
+
+def test_a_bilstm_that_is_too_deep_for_its_parameters_has_the_least_cells() -> None:
+    entry = {"name": "bilstm", "d_model": 64, "num_layers": 20}
+    assert planned("parameters", entry).model == entry | {"d_cell": 32}
+
+
+@pytest.mark.parametrize(
+    ("entry", "sizes"),
+    [
+        (
+            {"name": "encoder", "d_model": 128, "aspect_ratio": 32},
+            {"num_layers": 4, "num_heads": 2, "d_ff": 512},
+        ),
+        ({"name": "bilstm", "d_model": 64}, {"num_layers": 2, "d_cell": 256}),
+    ],
+)
+def test_the_plan_has_the_sizes_that_the_width_gives(entry, sizes) -> None:
+    """In place of what stands for them, so that the entry is valid as it was."""
+    plan = planned("tokens", entry)
+    assert plan.model == {"name": entry["name"], "d_model": entry["d_model"]} | sizes
+    assert count(plan.model) == count(entry)
 
 
 def test_a_run_that_trains_nothing_keeps_its_entry() -> None:
@@ -104,5 +141,6 @@ def test_a_run_that_trains_nothing_keeps_its_entry() -> None:
 
 @pytest.mark.parametrize("matched", ["tokens", "flops", "parameters"])
 def test_the_reference_is_as_its_entry_says(matched: str) -> None:
-    plan = plans(study(matched))["encoder_mlm"]
-    assert (plan.num_steps, plan.num_layers) == (40, 2)
+    params = study(matched)
+    plan = plans(params)["encoder_mlm"]
+    assert (plan.num_steps, plan.model) == (40, params.pretrain["encoder_mlm"].model)
