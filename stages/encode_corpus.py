@@ -5,8 +5,7 @@ from pathlib import Path
 from stages.artifacts import read_json, read_jsonl, replacing, sha256, write_json
 from stages.params import HUB, Params, entry
 from stages.process import run_stage
-from stages.text.corpus import SPLITS, encode
-from stages.text.kept import document_order
+from stages.text.corpus import SPLITS, document_order, encode
 from stages.text.tokenizer import FILE, TaskTokenizer, Tokenizer
 
 CORPORA, TOKENIZERS, ENCODED = Path("data/corpora"), Path("data/tokenizers"), Path("data/encoded")

@@ -11,7 +11,7 @@ from stages.artifacts import read_json, read_jsonl, replacing, write_json
 from stages.evaluation.contamination import TaskTexts
 from stages.params import Params, entry
 from stages.process import run_stage
-from stages.text.kept import document_order
+from stages.text.corpus import document_order
 
 DATA = Path("data")
 

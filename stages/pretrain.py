@@ -4,14 +4,13 @@ checkpoint, or from scratch."""
 import csv
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from stages.artifacts import read_json, replacing, sha256, write_json, write_jsonl
 from stages.code import code_of
-from stages.components import build, component_class
+from stages.components import below, build, component_class
 from stages.models._backbone import Backbone
 from stages.models._heads import Headed, initialise_head
 from stages.objectives._objective import Objective
@@ -33,7 +32,7 @@ from stages.training.meter import Meter, hardware
 from stages.training.pretraining import (
     PretrainingData,
     begin_with_frequencies,
-    misfits,
+    built,
     validation_batches,
 )
 from stages.training.samples import samples
@@ -64,32 +63,19 @@ def main(params: Params, key: str) -> None:
 
     where = f"pretrain.{key}"
     kind: Any = component_class("models", str(run.model["name"]), where=f"{where}.model")
-    with _below(f"{where}.model"):
+    with below(f"{where}.model"):
         tokenizer = kind.tokenizer_of(run.model, TOKENIZERS / run.tokenizer)
-    backbone: Backbone = build("models", run.model, tokenizer.vocab_size, where=f"{where}.model")
-    objective: Objective = build(
-        "objectives",
-        run.objective,
-        tokenizer,
-        run.training.max_tokens,
-        where=f"{where}.objective",
-    )
-    objective.architecture = backbone.architecture
-    if objective.trains:
-        with _below(f"{where}.model"):
-            backbone = backbone.for_pretraining()
-        for fault in misfits(run, backbone, objective, where=where):
-            raise ValueError(fault)
+    backbone, objective = built(run, tokenizer, where=where)
     # How to begin: resume if an interrupted process left a state (in train), else from the parent's
     # weights or what a teacher gives, else from scratch (a public checkpoint, as it was published).
     if run.parent == NONE or objective.has_teacher:
-        with _below(f"{where}.model"):
+        with below(f"{where}.model"):
             backbone.initialise(generator=torch_stream(run.seed, "weights"))
     else:
         load_weights(backbone, PRETRAINED / run.parent / WEIGHTS)
     if objective.has_teacher:
         objective.learn_from(_teacher(run, tokenizer.vocab_size).to(device.torch), backbone)
-    with _below(f"{where}.objective"):
+    with below(f"{where}.objective"):
         model = Headed(backbone, objective.head(backbone))
     initialise_head(model.head, generator=torch_stream(run.seed, "head"))
     model.to(device.torch)
@@ -148,15 +134,6 @@ def main(params: Params, key: str) -> None:
     resumable.clear()
 
 
-@contextmanager
-def _below(where: str) -> Iterator[None]:
-    """A mistake inside is one of the settings below ``where``."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{where}.{error}") from None
-
-
 def _teacher(run: Run, vocab_size: int) -> Backbone:
     """The parent's model with its weights, frozen."""
     parent = PRETRAINED / run.parent
@@ -205,18 +182,19 @@ def _train(
         tracker.log(done.step, {"loss": done.loss, "lr": done.lr} | measured)
         return measured
 
-    return train(
-        model,
-        objective,
-        data,
-        training,
-        num_steps=training.num_steps,
-        seed=run.seed,
-        device=device,
-        after_step=after_step,
-        resumable=resumable,
-        description=f"pretrain {key}",
-    )
+    with below(f"pretrain.{key}.training"):
+        return train(
+            model,
+            objective,
+            data,
+            training,
+            num_steps=training.num_steps,
+            seed=run.seed,
+            device=device,
+            after_step=after_step,
+            resumable=resumable,
+            description=f"pretrain {key}",
+        )
 
 
 def _is_validation_step(step: int, run: Run) -> bool:

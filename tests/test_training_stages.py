@@ -22,6 +22,9 @@ from stages import (
     pretrain,
     train_tokenizer,
 )
+from stages.adaptation import kept
+from stages.adaptation.no_answer import best_threshold
+from stages.adaptation.prediction import predict
 from stages.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.components import build
 from stages.evaluation import trials
@@ -33,7 +36,7 @@ from stages.params import Budget, Method, Params, PublishedTokenizer, Run, load
 from stages.seeding import torch_stream
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import EncodedCorpus
-from stages.text.labelled import SPLITS
+from stages.text.labelled import SPLITS, answer
 from stages.text.packing import Packing
 from stages.text.tokenizer import FILE, Tokenizer
 from stages.training.budget import plans
@@ -134,8 +137,8 @@ def test_from_text_to_predictions(params) -> None:
     assert len(predictions) == len(rows) * len(test)
     words = {row["id"]: row["words"] for row in map(json.loads, test)}
     assert all(len(p.prediction.split()) == len(words[p.id]) for p in predictions)
-    kept = sorted(path.name for path in (folder / "weights").iterdir())
-    assert kept == ["full-50-1.safetensors", "linear_probe-50-1.safetensors"]
+    files = sorted(path.name for path in (folder / "weights").iterdir())
+    assert files == ["full-50-1.safetensors", "linear_probe-50-1.safetensors"]
 
 
 def add_questions() -> dict[str, str]:
@@ -188,6 +191,21 @@ def test_questions_about_contexts_of_several_windows_from_rows_to_scores(params)
     predictions = trials.read(path, trials.Prediction)
     assert [p.id for p in predictions] == [*contexts, *contexts]
     assert all(p.prediction in contexts[p.id] for p in predictions)
+
+    path = path.parent / "weights/full-all-1.safetensors"
+    trial = kept.read(path)
+    pairing = kept.pairing_of(trial, path)
+    model = kept.rebuilt(trial, pairing, path)
+    device = resolve(params.compute, threads=1)
+    found = {}
+    for split in ("validation", "test"):
+        rows = read_jsonl(Path(f"data/tasks/ask/examples/{split}.jsonl"))
+        found[split] = predict(pairing.task, model, rows, pairing.task.encode(rows), device)
+        if split == "validation":
+            gold = [*map(answer, rows)]
+            assert trial.threshold == best_threshold("squad_f1", gold, found[split])
+    given = [p.prediction for p in predictions if p.method == "full"]
+    assert given == [each.at(trial.threshold) for each in found["test"]]
 
 
 def test_methods_that_fit_are_tried_and_what_ever_trains_is_stored(params) -> None:
@@ -376,6 +394,18 @@ def test_training_goes_on_from_the_weights_of_the_parent(params, name, objective
     assert [metrics[name]["pretrain_tokens"] for name in metrics] == [2048, 1024, 0]
     assert [metrics[name]["lineage_tokens"] for name in metrics] == [2048, 3072, 3072]
     assert metrics["kept"]["lineage_flops"] == sum(m["pretrain_flops"] for m in metrics.values())
+
+
+def test_a_pretraining_that_diverges_says_so_and_leaves_nothing(params) -> None:
+    train_tokenizer.main(params, "unigram")
+    encode_corpus.main(params, "prose", "unigram")
+    run = params.pretrain["encoder_mlm"]
+    training = run.training.model_copy(update={"lr": 1e30})
+    runs = {"encoder_mlm": run.model_copy(update={"training": training})}
+    Path("data/pretrained/none").write_text("nothing\n")
+    with pytest.raises(ValueError, match=r"pretrain\.encoder_mlm\.training\.lr: training diverged"):
+        pretrain.main(params.model_copy(update={"pretrain": runs}), "encoder_mlm")
+    assert not Path("data/pretrained/encoder_mlm").exists()
 
 
 def test_a_corpus_smaller_than_asked_for_is_refused(params) -> None:
@@ -651,7 +681,11 @@ def test_a_method_that_trains_nothing_leaves_predictions_alone(params) -> None:
     assert costs[0].latency_s and costs[0].latency_s > 1e-4, "no prompt was remembered"
     folder = Path("data/finetuned/section/decoder")
     assert trials.read(folder / "history.csv", trials.Epoch) == []
-    assert not list((folder / "weights").iterdir())
+    files = sorted((folder / "weights").iterdir())
+    assert [path.name for path in files] == [
+        f"prompted-50-{t.finetune_seed}.safetensors" for t in scored
+    ]
+    assert not any(load_file(path) for path in files)
     found = trials.read(folder / "predictions.csv.gz", trials.Prediction)
     assert {row.prediction for row in found} <= {"yes", "no"}
 

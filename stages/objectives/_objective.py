@@ -1,7 +1,7 @@
 """What an objective is, and how logits become a loss."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ from stages.models._backbone import Backbone
 from stages.models._heads import Headed
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
-from stages.text.tokenizer import TaskTokenizer, Vocabulary
+from stages.text.tokenizer import Vocabulary
 
 PROMPT_TOKENS = 12  # at most, <bos> among them
 Terms = dict[str, tuple[float, Tensor]]  # {term: (its weight, its loss summed over targets)}
@@ -35,9 +35,8 @@ class Objective(ABC):
     draws_text: ClassVar[bool] = False  # then a sample is drawn, and else the likeliest text
     compares_documents: bool = False  # then each row comes with another, ``Row.other``
 
-    def __init__(self, vocabulary: Any, max_tokens: int) -> None:
-        # Of a public checkpoint, which is not trained further, it is another tokenizer's.
-        self.vocabulary: Vocabulary = vocabulary
+    def __init__(self, vocabulary: Vocabulary, max_tokens: int) -> None:
+        self.vocabulary = vocabulary
         self.max_tokens = max_tokens
         self.architecture = self.architectures[0]  # of the model; one that fits several is told
 
@@ -81,7 +80,6 @@ class Objective(ABC):
 
 def first_words(passage: Row, vocabulary: Vocabulary) -> np.ndarray:
     """What a decoder goes on from."""
-    assert isinstance(vocabulary, TaskTokenizer)  # where words begin is not in the ids
     begins = np.flatnonzero(vocabulary.starts_word[passage.tokens[: PROMPT_TOKENS + 1]])
     return passage.tokens[: begins[-1] if len(begins) > 1 else PROMPT_TOKENS]
 

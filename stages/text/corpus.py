@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from stages.seeding import stream
 from stages.text.tokenizer import TaskTokenizer
 
 SPLITS = ("train", "validation")
+ORDER_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,12 @@ class EncodedCorpus:
         """Memory-mapped: a corpus may be larger than memory."""
         names = cls.__dataclass_fields__
         return cls(**{n: np.load(folder / f"{n}.npy", mmap_mode="r") for n in names})
+
+
+def document_order(num_documents: int, split: str) -> np.ndarray:
+    """int64 [num_documents]: which of a corpus are encoded first, until there are as many tokens as
+    are asked for; the same whatever the tokenizer."""
+    return stream(ORDER_SEED, "documents", split).permutation(num_documents)
 
 
 def encode(

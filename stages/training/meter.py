@@ -44,10 +44,15 @@ class Meter:
     def _peak_memory_bytes(self) -> int:
         if self._device.device == "cuda":
             return torch.cuda.max_memory_allocated()
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return peak_memory_bytes()
 
     def _gpu_energy_j(self) -> float | None:
         return gpu_energy_j() if self._device.device == "cuda" else 0.0
+
+
+def peak_memory_bytes() -> int:
+    """The most that this process had in memory, so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def gpu_energy_j() -> float | None:

@@ -8,11 +8,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from stages.components import below, build
 from stages.models._backbone import Backbone
 from stages.params import Run
 from stages.seeding import stream
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Packing, Row
+from stages.text.tokenizer import Vocabulary
 
 VALIDATION_ROWS = 256  # at most; the same of every run on a corpus
 VALIDATION_SEED = 0
@@ -29,7 +31,30 @@ class Collator(Protocol):
     def collate(self, examples: list[Row], *, rngs: list[Any]) -> Batch: ...
 
 
-def misfits(run: Run, backbone: Backbone, objective: Any, *, where: str) -> Iterator[str]:
+def built(run: Run, vocabulary: Vocabulary, *, where: str) -> tuple[Backbone, Any]:
+    """A run's model as it is pretrained, its weights not yet drawn, and its objective.
+
+    Raises ValueError with the path in params.yaml for what does not go together.
+    """
+    backbone: Backbone = build("models", run.model, vocabulary.vocab_size, where=f"{where}.model")
+    objective = objective_for(run, vocabulary, backbone, where=where)
+    if objective.trains:
+        if faults := [*_misfits(run, backbone, objective, where)]:
+            raise ValueError("\n".join(faults))
+        with below(f"{where}.model"):
+            backbone = backbone.for_pretraining()
+    return backbone, objective
+
+
+def objective_for(run: Run, vocabulary: Vocabulary, backbone: Backbone, *, where: str) -> Any:
+    """The run's, as it is for the architecture of its model."""
+    length, here = run.training.max_tokens, f"{where}.objective"
+    objective: Any = build("objectives", run.objective, vocabulary, length, where=here)
+    objective.architecture = backbone.architecture
+    return objective
+
+
+def _misfits(run: Run, backbone: Backbone, objective: Any, where: str) -> Iterator[str]:
     """Why a run's model cannot be trained by its objective; of a public checkpoint that is known
     when it is here."""
     if backbone.architecture not in objective.architectures:

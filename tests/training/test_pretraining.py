@@ -8,7 +8,6 @@ import torch.nn.functional as F
 
 from stages.components import build
 from stages.models._heads import Headed, initialise_head
-from stages.params import Training
 from stages.seeding import torch_stream
 from stages.text.batch import IGNORE_INDEX
 from stages.text.packing import Packing
@@ -19,7 +18,7 @@ from stages.training.pretraining import (
     begin_with_frequencies,
     target_frequencies,
 )
-from tests.small import VOCAB_SIZE, small_corpus, small_model, small_tokenizer
+from tests.small import VOCAB_SIZE, small_corpus, small_model, small_schedule, small_tokenizer
 
 CPU = Device("cpu", "float32", compile=False, threads=1)
 LENGTH, ROWS, STEPS = 64, 8, 40
@@ -101,18 +100,7 @@ def test_an_encoder_keeps_its_tokens_apart() -> None:
     """Without the bias a decoder learns its frequencies from states that are made all alike."""
     objective = objective_of({"name": "span_corruption"})
     data = data_of(objective)
-    schedule = Training(
-        num_steps=60,
-        batch_rows=ROWS,
-        micro_batch_rows=ROWS,
-        max_tokens=LENGTH,
-        lr=3e-3,
-        warmup_fraction=0.1,
-        decay="linear",
-        weight_decay=0.01,
-        max_grad_norm=1.0,
-        num_validations=1,
-    )
+    schedule = small_schedule(rows=ROWS, max_tokens=LENGTH, num_steps=60, lr=3e-3)
     cosines = {}
     for output_bias in (False, True):
         backbone = small_model("encoder_decoder", output_bias=output_bias)
