@@ -3,7 +3,7 @@
 import math
 import multiprocessing
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from stages.adaptation import kept
 from stages.adaptation.fit import misfit
+from stages.adaptation.no_answer import best_threshold
 from stages.adaptation.pairing import Pairing
 from stages.adaptation.prediction import PREDICTED_AT_ONCE, predict
 from stages.adaptation.speed import measured
@@ -26,13 +27,12 @@ from stages.methods._method import Method, Predictor
 from stages.models._heads import Headed
 from stages.params import Params, entry
 from stages.process import die_with_parent, run_stage
-from stages.seeding import stream, torch_stream
 from stages.tasks._task import Example
 from stages.text.labelled import SPLITS, Split, answer, rows_in_budget
 from stages.training.checkpoint import WEIGHTS
 from stages.training.device import Device, resolve, side_by_side
 from stages.training.finetuning import FinetuningData, in_order_of_length
-from stages.training.loop import Step, train
+from stages.training.loop import Diverged, Step, train
 from stages.training.meter import Meter, Taken, hardware
 
 FINETUNED, TIMINGS = Path("data/finetuned"), Path("data/timings/finetune")
@@ -187,7 +187,7 @@ class Bench:
     def run(self, cell: Cell, method: Method, weights: Path) -> Outcome:
         """One trial: train, take the best weights on validation, predict the test inputs."""
         if not method.trains:
-            return self._run_untrained(cell, method)
+            return self._run_untrained(cell, method, weights)
         meter = Meter(self.device)
         examples = self._first(self._budget(cell.label_budget))
         model, best, flops = self._search(cell, method, examples)
@@ -196,9 +196,10 @@ class Bench:
         waiting = method.frozen(model, settings.num_epochs - 1)  # for an epoch that never came
         num_trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         num_trained -= sum(weight.numel() for weight in waiting)
-        predictions = self.predict(model, self.task, self.rows["test"], self.test)
+        predictions = self.predict(model, self.task, self.test, threshold=best.threshold)
         if self._keeps(cell):
-            kept.save(model, self._kept_trial(cell, best.lr), weights)
+            trial = self._kept_trial(cell, lr=best.lr, threshold=best.threshold)
+            kept.save(model, trial, weights)
         if method.freezes_backbone:
             flops += sum(model.backbone.backbone.flops(batch) for batch in self._batches(examples))
         trial = self._trial(
@@ -212,20 +213,21 @@ class Bench:
         cost = self._cost(cell, meter.read(), model, self.task, self.test)
         return self._outcome(trial, cell, best.epochs, predictions, cost)
 
-    def _run_untrained(self, cell: Cell, method: Method) -> Outcome:
+    def _run_untrained(self, cell: Cell, method: Method, weights: Path) -> Outcome:
         """One trial of a method that trains nothing: of no epochs, weights or FLOPs of training."""
         meter = Meter(self.device)
         if method.prompts:
-            model = Headed(self.pairing.backbone(), nn.Identity()).to(self.device.torch)
-            method.apply(model, generator=torch_stream(cell.finetune_seed, "method"))
+            model = self._model(cell, method)
             predictor = self._predictor(cell, method)
             examples = predictor.encode(self.rows["test"])
-            predictions = self.predict(model, predictor, self.rows["test"], examples)
+            predictions = self.predict(model, predictor, examples)
             # One that remembers none of these prompts.
             predictor = self._predictor(cell, _method(self.params, cell.method))
         else:
             model, predictions = self._as_pretrained
             predictor, examples = self.task, self.test
+        # Which trial it is, and no weights.
+        kept.save(model, self._kept_trial(cell, lr=0.0, threshold=0.0), weights)
         trial = self._trial(
             cell, 0, 0, lr=0.0, epoch=0, weights_bytes=self.checkpoint.stat().st_size
         )
@@ -235,23 +237,16 @@ class Bench:
     @cached_property
     def _as_pretrained(self) -> tuple[Headed, list[str]]:
         """The run as it is and its predictions of a task that needs no head."""
-        model = self.pairing.headed(seed=0).to(self.device.torch)  # of a head that has no weights
-        return model, self.predict(model, self.task, self.rows["test"], self.test)
+        model = self.pairing.headed(seed=0)  # of a head that has no weights
+        model.requires_grad_(False).to(self.device.torch)
+        return model, self.predict(model, self.task, self.test)
 
     def _predictor(self, cell: Cell, method: Method) -> Predictor:
         """The method's own, from the labelled rows of the trial."""
         rows = self.rows["train"][: self._budget(cell.label_budget)]
-        words = self.pairing.label_words()
-        try:
-            return method.predictor(
-                words,
-                self.task.tokenizer,
-                self.task.max_tokens,
-                rows,
-                rng=stream(cell.finetune_seed, "shots"),
-            )
-        except ValueError as error:
-            raise ValueError(f"finetune.methods.{cell.method}.method.{error}") from None
+        return self.pairing.predictor(
+            method, rows, seed=cell.finetune_seed, where=f"finetune.methods.{cell.method}.method"
+        )
 
     def _outcome(
         self,
@@ -296,7 +291,10 @@ class Bench:
         self, cell: Cell, method: Method, examples: list[Example]
     ) -> tuple[Headed, "_Best", int]:
         """Train from the same beginning at each learning rate; the model with the weights that
-        were best on validation, and the operations of all."""
+        were best on validation, and the operations of all. Training that diverges ends there.
+
+        Raises ValueError if it does so at every rate before an epoch has ended.
+        """
         settings = self.params.finetune.methods[cell.method].training
         assert settings is not None, "check_params has seen to it"
         data = FinetuningData(
@@ -309,39 +307,41 @@ class Bench:
             # so the last bit of what a method remembers of them.
             seen = (self.train + self.validation, self.test)
             method.before_training(model, chain.from_iterable(map(self._batches, seen)))
-            history = train(
-                model,
-                self.task,
-                data,
-                settings.at(lr),
-                num_steps=settings.num_epochs * data.steps_per_epoch,
-                seed=cell.finetune_seed,
-                device=self.device,
-                frozen=partial(_frozen, method, model, data.steps_per_epoch),
-                after_step=_Watch(best, model, lr, data.steps_per_epoch).after_step,
-            )
+            try:
+                history = train(
+                    model,
+                    self.task,
+                    data,
+                    settings.at(lr),
+                    num_steps=settings.num_epochs * data.steps_per_epoch,
+                    seed=cell.finetune_seed,
+                    device=self.device,
+                    frozen=partial(_frozen, method, model, data.steps_per_epoch),
+                    after_step=_Watch(best, model, lr, data.steps_per_epoch).after_step,
+                )
+            except Diverged as error:
+                history = error.history
+                if not best.epochs and lr == settings.rates[-1]:
+                    raise ValueError(f"finetune.methods.{cell.method}.training.{error}") from None
             flops += sum(int(row["flops"]) for row in history)
         assert model is not None, "there is at least one rate"
         best.restore(model)  # the rates' models differ in what was trained alone
         return model, best, flops
 
     def predict(
-        self,
-        model: Headed,
-        predictor: Predictor,
-        rows: Sequence[Mapping[str, Any]],
-        examples: list[Any],
+        self, model: Headed, predictor: Predictor, examples: list[Any], *, threshold: float = 0.0
     ) -> list[str]:
-        """A prediction for each row, in their order."""
-        predicted = predict(predictor, model, rows, examples, self.device)
-        return [each.prediction for each in predicted]
+        """A prediction for each test row, in their order."""
+        predicted = predict(predictor, model, self.rows["test"], examples, self.device)
+        return [each.at(threshold) for each in predicted]
 
-    def score(self, model: Headed) -> float:
-        """The task's metric on the validation rows."""
-        rows = self.rows["validation"]
-        predicted = self.predict(model, self.task, rows, self.validation)
-        metric = self.pairing.task_record["metric"]
-        return metrics.score(metric, [*map(answer, rows)], predicted)
+    def score(self, model: Headed) -> tuple[float, float]:
+        """The task's metric on the validation rows, and the threshold that is best for it there."""
+        rows, metric = self.rows["validation"], self.pairing.task_record["metric"]
+        predicted = predict(self.task, model, rows, self.validation, self.device)
+        gold = [*map(answer, rows)]
+        threshold = best_threshold(metric, gold, predicted)
+        return metrics.score(metric, gold, [each.at(threshold) for each in predicted]), threshold
 
     def _model(self, cell: Cell, method: Method) -> Headed:
         return self.pairing.adapted(method, seed=cell.finetune_seed).to(self.device.torch)
@@ -369,7 +369,7 @@ class Bench:
         first = cell.finetune_seed == self.params.finetune.seeds[0]
         return keep == "all" or (keep == "first_seed" and first)
 
-    def _kept_trial(self, cell: Cell, lr: float) -> kept.KeptTrial:
+    def _kept_trial(self, cell: Cell, *, lr: float, threshold: float) -> kept.KeptTrial:
         return kept.KeptTrial(
             run=self.run_key,
             task=self.task_key,
@@ -381,6 +381,7 @@ class Bench:
             max_tokens=self.pairing.max_tokens,
             precision=self.device.precision,
             lr=lr,
+            threshold=threshold,
             **kept.fingerprints(self.pairing),
         )
 
@@ -431,12 +432,12 @@ class _Best:
     def __init__(self, bench: Bench, cell: Cell) -> None:
         self._bench, self._cell = bench, cell
         self._merit, self._weights = -math.inf, dict[str, Tensor]()
-        self.lr, self.epoch = 0.0, 0
+        self.lr, self.epoch, self.threshold = 0.0, 0, 0.0
         self.epochs: list[trials.Epoch] = []
 
     def end_epoch(self, model: Headed, lr: float, epoch: int, train_loss: float) -> None:
         """Score the model, and keep what it learnt if that is the best so far."""
-        value = self._bench.score(model)
+        value, threshold = self._bench.score(model)
         self.epochs.append(
             trials.Epoch(
                 run=self._bench.run_key,
@@ -450,7 +451,7 @@ class _Best:
         )
         merit = metrics.merit(self._bench.pairing.task_record["metric"], value)
         if merit > self._merit:
-            self._merit, self.lr, self.epoch = merit, lr, epoch
+            self._merit, self.lr, self.epoch, self.threshold = merit, lr, epoch, threshold
             named = model.named_parameters()
             self._weights = {name: w.detach().clone() for name, w in named if w.requires_grad}
 

@@ -51,6 +51,16 @@ def read_trials() -> dict[str, trials.Trial]:
     return {row.method: row for row in trials.read(FOLDER / "trials.csv", trials.Trial)}
 
 
+def test_a_rate_at_which_training_diverges_is_none_to_choose(finetuned) -> None:
+    with pytest.raises(
+        ValueError, match=r"full\.training\.lr: training diverged at 1e\+30, the loss"
+    ):
+        finetuned(1e30)
+    assert not FOLDER.exists()
+    finetuned([1e30, 0.01])
+    assert read_trials()["full"].lr == 0.01
+
+
 def test_a_grid_of_one_rate_is_that_rate(finetuned) -> None:
     """And the same study gives the same bytes, after an interruption too."""
     alone = finetuned(0.01)

@@ -145,21 +145,27 @@ def test_one_model_answers_both_tasks_and_one_that_learnt_nothing_neither(
     assert read_json(Path("data/corpora/mixture/corpus.json"))["train"]["documents"] == 400
 
 
-def test_new_text_gets_labels_and_tags(study, monkeypatch, capsys) -> None:
+@pytest.mark.parametrize("method", ["as_it_is", "text"])
+def test_new_text_gets_labels_and_tags(method, study, monkeypatch, capsys) -> None:
+    """From what was fine-tuned, and from the run as it is, of which no weights are kept."""
     monkeypatch.chdir(study)
     for task, text, expected in (
         ("first", "class def for 7", {"label": "some_class"}),
         ("which", "def class 7", {"words": ["def", "class", "7"], "tags": ["O", "B-X", "O"]}),
     ):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        monkeypatch.setattr(sys, "argv", ["predict", "--run", "both", "--task", task])
+        which = ["--run", "both", "--task", task, "--method", method]
+        monkeypatch.setattr(sys, "argv", ["predict", *which])
         predict.main()
         assert json.loads(capsys.readouterr().out) == {"line": 1} | expected
 
 
 def test_transformers_writes_what_we_write(study, monkeypatch, tmp_path) -> None:
     monkeypatch.chdir(study)
-    trial = export.find_trial("both", "first", None, None, None)
+    with pytest.raises(ValueError, match=r"methods\.as_it_is: trains nothing; leave out --task"):
+        as_it_is = export.find_trial("both", "first", "as_it_is", None, None)
+        export.export("both", as_it_is, tmp_path / "out")
+    trial = export.find_trial("both", "first", "text", None, None)
     told = export.export("both", trial, tmp_path / "out")
     assert "T5ForConditionalGeneration" in told or "AutoModelForSeq2SeqLM" in told
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")

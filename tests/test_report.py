@@ -1,5 +1,6 @@
 import csv
 import json
+import math
 import os
 import re
 import subprocess
@@ -230,6 +231,13 @@ def test_scores_without_spread_say_so(small: dict[str, Any], tmp_path: Path) -> 
     assert "Where all seeds agree" in Path("reports/comparison.md").read_text()
     for path in Path("reports").glob("*.*"):
         assert not re.search(r"\bnan\b|NaN", path.read_text()), path
+
+
+def test_a_score_that_is_no_number_is_named(small: dict[str, Any], tmp_path: Path) -> None:
+    params = write_study(tmp_path, small, score=math.nan)
+    with pytest.raises(ValueError, match=r"entity_f1 of encoder_mlm on tag \(full, 200 labels"):
+        report.main(params)
+    assert not Path("reports/trials.csv").exists()
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -1,8 +1,8 @@
-"""The weights that a trial keeps: those that its method trained, and what they belong to."""
+"""What a trial keeps: the weights that its method trained, if any, and what they belong to."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,11 @@ from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from stages.adaptation.pairing import Pairing
-from stages.artifacts import sha256
+from stages.artifacts import read_jsonl, sha256
 from stages.components import build
-from stages.methods._method import Method
+from stages.methods._method import Method, Predictor
 from stages.models._heads import Headed
+from stages.text.labelled import rows_in_budget
 from stages.training.checkpoint import WEIGHTS, load_weights, save_weights
 
 KEY = "trial"  # of safetensors' metadata, which is text
@@ -33,10 +34,11 @@ class KeptTrial:
     max_tokens: int
     precision: str
     lr: float
+    threshold: float  # the margin below which there is no answer
     # Fingerprints of what the weights belong to.
     checkpoint: str  # what it was pretrained from
     checkpoint_weights: str
-    examples: str  # the task, its labels and its code
+    examples: str  # the task, its labels, its code and the rows of train
 
     @property
     def file(self) -> str:
@@ -52,7 +54,7 @@ def fingerprints(pairing: Pairing) -> dict[str, str]:
     return {
         "checkpoint": pairing.run_record["fingerprint"],
         "checkpoint_weights": sha256(pairing.pretrained / WEIGHTS),
-        "examples": sha256(pairing.examples / "task.json"),
+        "examples": sha256(*(pairing.examples / name for name in ("task.json", "train.jsonl"))),
     }
 
 
@@ -78,7 +80,10 @@ def read(path: Path) -> KeptTrial:
         raise ValueError(f"{path}: cannot be read: {error}") from None
     if KEY not in metadata:
         raise ValueError(f"{path}: does not say what it belongs to; run `dvc repro`")
-    return KeptTrial(**json.loads(metadata[KEY]))
+    about = json.loads(metadata[KEY])
+    if about.keys() != {field.name for field in fields(KeptTrial)}:
+        raise ValueError(f"{path}: is of another version of this code; run `dvc repro`")
+    return KeptTrial(**about)
 
 
 def pairing_of(trial: KeptTrial, path: Path) -> Pairing:
@@ -92,7 +97,7 @@ def pairing_of(trial: KeptTrial, path: Path) -> Pairing:
     places = {
         "checkpoint": pairing.pretrained / "run.json",
         "checkpoint_weights": pairing.pretrained / WEIGHTS,
-        "examples": pairing.examples / "task.json",
+        "examples": pairing.examples,
     }
     for name, here in fingerprints(pairing).items():
         if here != (then := getattr(trial, name)):
@@ -108,8 +113,24 @@ def rebuilt(trial: KeptTrial, pairing: Pairing, path: Path) -> Headed:
 
     Raises ValueError unless the weights in ``path`` are exactly those that its method trains.
     """
-    where = f"finetune.methods.{trial.method}.method"
-    method: Method = build("methods", trial.component, where=where)
-    model = pairing.adapted(method, seed=trial.finetune_seed)
+    model = pairing.adapted(_method(trial), seed=trial.finetune_seed)
     load_weights(model, path, trained_only=True)
     return model
+
+
+def predictor(trial: KeptTrial, pairing: Pairing) -> Predictor:
+    """What predicted its test inputs with that model: the task, or prompts of the same examples."""
+    method = _method(trial)
+    if not method.prompts:
+        return pairing.task
+    rows = read_jsonl(pairing.examples / "train.jsonl")
+    budget = rows_in_budget(trial.label_budget, len(rows), task=trial.task)
+    return pairing.predictor(method, rows[:budget], seed=trial.finetune_seed, where=_where(trial))
+
+
+def _method(trial: KeptTrial) -> Method:
+    return build("methods", trial.component, where=_where(trial))
+
+
+def _where(trial: KeptTrial) -> str:
+    return f"finetune.methods.{trial.method}.method"

@@ -1,18 +1,19 @@
 """A pretrained run and a task: what every trial of the two begins with."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from stages.artifacts import read_json
 from stages.components import build, component_class
-from stages.methods._method import Method
+from stages.methods._method import Method, Predictor
 from stages.models._backbone import Backbone
 from stages.models._heads import Headed, initialise_head
-from stages.seeding import torch_stream
+from stages.seeding import stream, torch_stream
 from stages.tasks._task import Task
 from stages.tasks._text_to_text import TextToText
 from stages.tasks._writing import Writing
@@ -130,10 +131,30 @@ class Pairing:
             )
 
     def adapted(self, method: Method, *, seed: int) -> Headed:
-        """The same as a method has it: what a trial of this seed begins with."""
-        model = self.headed(seed=seed, num_added_tokens=method.num_added_tokens)
+        """The same as a method has it: what a trial of this seed begins with. A method that prompts
+        has no head."""
+        if method.prompts:
+            model = Headed(self.backbone(), nn.Identity())
+        else:
+            model = self.headed(seed=seed, num_added_tokens=method.num_added_tokens)
         method.apply(model, generator=torch_stream(seed, "method"))
         return model
+
+    def predictor(
+        self, method: Method, rows: Sequence[Mapping[str, Any]], *, seed: int, where: str
+    ) -> Predictor:
+        """What a method that prompts makes of the labelled ``rows`` of a trial of this seed.
+
+        Raises ValueError for labels and settings that do not go together; ``where`` is the
+        method's place in params.yaml.
+        """
+        words, tokenizer = self.label_words(), self.task.tokenizer
+        try:
+            return method.predictor(
+                words, tokenizer, self.max_tokens, rows, rng=stream(seed, "shots")
+            )
+        except ValueError as error:
+            raise ValueError(f"{where}.{error}") from None
 
 
 def _record(path: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def predict(
     device: Device,
 ) -> list[Predicted]:
     """A prediction for each row, in their order, from those for its examples; with scores where
-    a task gives them and the row is one example."""
+    a task gives them and the row is one example, and with its margin."""
     model.eval()
     found: dict[str, dict[int, Predicted]] = defaultdict(dict)
     for part in in_order_of_length(examples, batch_examples=PREDICTED_AT_ONCE):
@@ -43,5 +43,9 @@ def _combined(
     predictor: Predictor, row: Mapping[str, Any], windows: Mapping[int, Predicted]
 ) -> Predicted:
     predictions = [windows[window] for window in sorted(windows)]
-    prediction = predictor.combine(row, [each.prediction for each in predictions])
-    return Predicted(prediction, predictions[0].scores if len(predictions) == 1 else None)
+    given = [each.prediction for each in predictions]
+    return Predicted(
+        predictor.combine(row, given),
+        predictions[0].scores if len(predictions) == 1 else None,
+        predictor.margin(given) if isinstance(predictor, Task) else None,
+    )

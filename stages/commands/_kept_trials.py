@@ -1,4 +1,4 @@
-"""Which trials have kept their weights, and the one that is meant."""
+"""Which trials are kept, and the one that is meant."""
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ FINETUNED = Path("data/finetuned")
 
 @dataclass(frozen=True)
 class Trial:
-    """A fine-tuning whose weights were kept, by the name of its file."""
+    """A trial that is kept, by the name of its file."""
 
     task: str
     method: str
@@ -28,7 +28,7 @@ class Trial:
 
 def add_options(parser: ArgumentParser) -> None:
     """Those that tell the trials of one run and task apart."""
-    parser.add_argument("--method", help="of the trial, if weights of several are kept")
+    parser.add_argument("--method", help="of the trial, if several are kept")
     parser.add_argument("--label-budget", help="of the trial: a number, or all")
     parser.add_argument("--seed", help="of the trial's fine-tuning")
 
@@ -58,15 +58,15 @@ def find_trial(
     if len(fitting) == 1:
         return fitting[0]
     if not kept:
-        raise ValueError(f"{folder}: no weights were kept; set finetune.keep_weights and rerun")
+        raise ValueError(f"{folder}: no trial is kept; set finetune.keep_weights and rerun")
     listed = "; ".join(
         f"--method {t.method} --label-budget {t.label_budget} --seed {t.seed}"
         for t in fitting or kept
     )
-    how_many = "several trials" if fitting else "none of the trials"
-    message = f"{how_many} whose weights were kept fit this; there are {listed}"
-    if seed is not None and seed not in {trial.seed for trial in kept}:
-        message += "; finetune.keep_weights says of which seeds: first_seed, or all"
+    how_many = "several" if fitting else "none"
+    message = f"{how_many} of the trials that are kept fit this; there are {listed}"
+    if not fitting:
+        message += "; finetune.keep_weights says of which seeds: none, first_seed or all"
     raise ValueError(message)
 
 

@@ -182,6 +182,10 @@ def _finetuned(run: str, trial: Trial) -> tuple[Headed, list[str]]:
         )
     model = pairing.headed(seed=kept.finetune_seed)
     trained = load_file(trial.path(run))
+    if not trained:
+        raise ValueError(
+            f"finetune.methods.{trial.method}: trains nothing; leave out --task and export the run"
+        )
     shapes = {name: weight.shape for name, weight in model.state_dict().items()}
     if odd := [name for name, w in trained.items() if shapes.get(name) != w.shape]:
         raise ValueError(

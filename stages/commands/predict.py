@@ -1,4 +1,6 @@
-"""Apply a fine-tuned trial, whose weights were kept, to new text: a JSON object for each row.
+"""Apply a trial of a run and a task to new text: a JSON object for each row.
+
+Of a method that trains, the trial's weights must have been kept (finetune.keep_weights).
 
 Rows are read from FILE or from the standard input:
 
@@ -23,7 +25,7 @@ from typing import Any, NamedTuple
 import torch
 from tqdm import tqdm
 
-from stages.adaptation.kept import KeptTrial, rebuilt
+from stages.adaptation.kept import KeptTrial, predictor, rebuilt
 from stages.adaptation.pairing import Pairing
 from stages.adaptation.prediction import predict
 from stages.artifacts import replacing
@@ -46,7 +48,7 @@ examples:
   python -m stages.commands.predict --run bert --task reviews --method full \\
       --column text=review --output predictions.jsonl reviews.csv.gz
 
-Where weights of one trial alone are kept, --method, --label-budget and --seed can be left out.
+Where one trial alone is kept, --method, --label-budget and --seed can be left out.
 """
 
 
@@ -96,7 +98,7 @@ def run(options: argparse.Namespace) -> None:
     rows = _refuse_none(rows, options.file)  # before the model is loaded
     device = _device(options.device, kept)
     model = rebuilt(kept, pairing, trial.path(options.run)).to(device.torch)
-    lines = _predictions(pairing, model, rows, device)
+    lines = _predictions(kept, pairing, model, rows, device)
     if options.output is None:
         _write(lines, sys.stdout.write, bar=not sys.stdout.isatty())
     elif options.output.is_dir():
@@ -234,17 +236,17 @@ def _device(name: str, kept: KeptTrial) -> Device:
 
 
 def _predictions(
-    pairing: Pairing, model: Headed, rows: Iterator[Row], device: Device
+    kept: KeptTrial, pairing: Pairing, model: Headed, rows: Iterator[Row], device: Device
 ) -> Iterator[str]:
     """A line of JSON for each row."""
-    task = pairing.task
+    by = predictor(kept, pairing)
     while some := list(islice(rows, ROWS_AT_ONCE)):
         given = [row.row for row in some]
-        predicted = predict(task, model, given, task.encode(given), device)
-        for (shown, row), (prediction, scores) in zip(some, predicted, strict=True):
-            found = shown | task.columns(row, prediction)
-            if scores is not None:
-                found["scores"] = {label: round(score, 6) for label, score in scores.items()}
+        predicted = predict(by, model, given, by.encode(given), device)
+        for (shown, row), each in zip(some, predicted, strict=True):
+            found = shown | pairing.task.columns(row, each.at(kept.threshold))
+            if each.scores is not None:
+                found["scores"] = {label: round(score, 6) for label, score in each.scores.items()}
             yield json.dumps(found, ensure_ascii=False) + "\n"
 
 

@@ -19,6 +19,7 @@ from stages.text.text_to_text import NO_LABEL
 from stages.text.tokenizer import TaskTokenizer
 
 ROUNDING = 1e-4  # nats: labels nearer to each other than this are tied
+MOST_KNOWN = 2**16  # scores that are remembered: of new texts there may be millions
 INPUTS = ("text", "text_pair")
 LABEL = "label"
 AUTO = "auto"
@@ -145,11 +146,11 @@ class _Template:
         return cls(before, frozenset(named))
 
     def check(self, row: Row) -> None:
-        """Raises ValueError unless rows have the fields, and none that is left out."""
+        """Raises ValueError unless a row has the fields, and none that is left out."""
         for name in INPUTS:
             if (name in row) != (name in self.fields):
                 lacking = "lacks" if name in row else "has"
-                there = "the rows have" if name in row else "no row has"
+                there = "a row has" if name in row else "a row lacks"
                 raise ValueError(f"template: {lacking} {{{name}}}, which {there}")
 
     def prompt(self, row: Row) -> str:
@@ -202,6 +203,8 @@ class _Prompts:
         self._unconditional: list[float] | None = None
 
     def encode(self, rows: Sequence[Row]) -> list[_Candidate]:
+        for row in rows:
+            self.template.check(row)
         numbers = [self._num_fitting(row) for row in rows]
         if rows and min(numbers) < len(self.shots):
             print(
@@ -278,6 +281,8 @@ class _Prompts:
         keys = [example.key for example in examples]
         if not all(key in self._known for key in keys):
             scores = log_likelihoods(model.backbone, batch).tolist()
+            if len(self._known) + len(keys) > MOST_KNOWN:
+                self._known.clear()
             self._known |= dict(zip(keys, scores, strict=True))
         return [self._known[key] for key in keys]
 

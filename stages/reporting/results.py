@@ -1,5 +1,6 @@
 """Everything the report says, from the files that params.yaml lists."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -159,6 +160,12 @@ def _complete(
     if surplus := sorted(found.keys() - set(listed)):
         raise ValueError(
             f"{where}: params.yaml does not list {_words(surplus[0])}; run `dvc repro`"
+        )
+    if lost := [key for key in listed if not math.isfinite(found[key].value)]:
+        trial = found[lost[0]]
+        raise ValueError(
+            f"{where}: the {trial.metric} of {_words(lost[0])} is {trial.value}, which cannot be "
+            f"compared: its model did not learn; lower the learning rate, now {trial.lr:g}"
         )
     return [found[key] for key in listed]
 

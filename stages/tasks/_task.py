@@ -35,10 +35,16 @@ class Example:
 
 
 class Predicted(NamedTuple):
-    """A prediction, and the probability of each label where a task gives them."""
+    """A prediction, the probability of each label where a task gives them, and the margin where
+    there may be no answer."""
 
     prediction: Any
     scores: dict[str, float] | None = None
+    margin: float | None = None
+
+    def at(self, threshold: float) -> Any:
+        """The prediction, or "" if its margin is below the threshold."""
+        return "" if self.margin is not None and self.margin < threshold else self.prediction
 
 
 class Task(ABC):
@@ -107,6 +113,11 @@ class Task(ABC):
         """The prediction of a row from those of its examples, in their order."""
         (prediction,) = predictions
         return prediction
+
+    def margin(self, predictions: list[Any]) -> float | None:
+        """By how much the prediction of a row is better than none, from those of its examples; None
+        if a row must have an answer."""
+        return None
 
     def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> Batch:
         """One padded row per example; nothing about a labelled example is random."""

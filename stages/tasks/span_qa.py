@@ -29,7 +29,8 @@ class SpanQA(Task):
 
     A span's score is what it is more than that of no answer in its window, since a window's softmax
     says nothing about the level of its logits; the best of all windows is the prediction (Alberti
-    et al. 2019). If ``no_answer``, nothing is predicted where that is below 0.
+    et al. 2019). If ``no_answer``, nothing is predicted where that is below a threshold, which each
+    trial chooses on its validation rows (``adaptation.no_answer``).
 
     Raises ValueError for lengths that leave no room for the context.
     """
@@ -187,8 +188,11 @@ class SpanQA(Task):
 
     def combine(self, row: Mapping[str, Any], predictions: list[Any]) -> str:
         """The best span of all windows, of equal ones that of the first."""
-        score, begin, end = max(predictions, key=lambda prediction: prediction[0])
-        return "" if self.no_answer and score < 0 else row["context"][begin:end]
+        _, begin, end = max(predictions, key=lambda prediction: prediction[0])
+        return row["context"][begin:end]
+
+    def margin(self, predictions: list[Any]) -> float | None:
+        return max(score for score, _, _ in predictions) if self.no_answer else None
 
     @staticmethod
     def _logits(model: Headed, batch: Batch) -> dict[str, Any]:

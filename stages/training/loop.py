@@ -4,6 +4,7 @@ The order of data is a pure function of the step, so resuming is ``start at step
 a sum over targets divided by their number in the whole step, so micro-batches change no result.
 """
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -70,6 +71,18 @@ class Step:
     flops: int  # of the forward and the backward pass
 
 
+class Diverged(ValueError):
+    """A loss that is no number, or no finite one; the message begins with the setting to lower."""
+
+    def __init__(self, lr: float, num_steps: int, history: list[dict[str, float]]) -> None:
+        last = history[-1]
+        super().__init__(
+            f"lr: training diverged at {lr:g}, the loss of step {last['step']} of {num_steps} is "
+            f"{last['loss']}; lower it, or max_grad_norm"
+        )
+        self.history = history
+
+
 def train(
     model: Any,
     criterion: Criterion,
@@ -89,6 +102,8 @@ def train(
     What is ``frozen`` in a step, counted from 0, is left as it is. ``after_step`` may add columns
     to a row (a validation loss). With ``resumable`` the state is saved from time to time and
     training goes on from what an interrupted process left.
+
+    Raises Diverged if the loss, or what ``after_step`` adds, is not finite.
     """
     optimizer = AdamW(model, weight_decay=schedule.weight_decay)
     start, history = resumable.load(model, optimizer) if resumable else (0, [])
@@ -116,7 +131,9 @@ def train(
             for batch in micro_batches
         )
         done = Step(step + 1, loss, lr, flops)
-        history.append(vars(done) | after_step(done))
+        history.append(vars(done) | (after_step(done) if math.isfinite(loss) else {}))
+        if not all(map(math.isfinite, history[-1].values())):
+            raise Diverged(schedule.lr, num_steps, history)
         progress.update()
         progress.set_postfix(loss=f"{loss:.3f}", refresh=False)
         if resumable and time.monotonic() - saved > CHECKPOINT_SECONDS and step + 1 < num_steps:

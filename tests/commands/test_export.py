@@ -13,7 +13,7 @@ from torch import nn
 
 from stages.adaptation import kept
 from stages.adaptation.pairing import Pairing
-from stages.artifacts import read_json, write_json
+from stages.artifacts import read_json, write_json, write_jsonl
 from stages.commands import export
 from stages.commands.export import Trial, outputs, their_outputs
 from stages.components import build
@@ -224,6 +224,7 @@ def finetuned(
     examples = Path("data/tasks/task/examples")
     examples.mkdir(parents=True)
     write_json(examples / "task.json", {"task": entry, "labels": LABELS})
+    write_jsonl(examples / "train.jsonl", [])
     tokenizer = Tokenizer(Path("data/pretrained/run", TOKENIZER))
     task: Task = build("tasks", entry, LABELS, tokenizer, 64, where="task")
     backbone = backbone.for_tokens()
@@ -255,6 +256,7 @@ def keep(model: nn.Module, method: str) -> Path:
         max_tokens=64,
         precision="float32",
         lr=0.001,
+        threshold=0.0,
         **kept.fingerprints(Pairing("run", "task", max_tokens=64)),
     )
     kept.save(model, trial, folder)
@@ -454,7 +456,7 @@ def test_weights_of_another_checkpoint_or_task_are_refused(write_run) -> None:
     labels = {"labels": [*LABELS, "B-NEW"]}
     examples = Path("data/tasks/task/examples/task.json")
     write_json(examples, read_json(examples) | labels)
-    with pytest.raises(ValueError, match=r"belongs to .*task\.json as of [0-9a-f]{12}, "):
+    with pytest.raises(ValueError, match=r"belongs to .*examples as of [0-9a-f]{12}, "):
         export.export("run", trial, Path("out"))
     assert not Path("out").exists()
 

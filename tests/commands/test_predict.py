@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,14 @@ from stages.adaptation import kept
 from stages.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.commands import predict
 from stages.evaluation import trials
+from stages.params import Method, Params
+from stages.training.budget import plans
 from tests.small_study import LINES, MAX_TOKENS, SCRATCH, TASKS, write_study
 
 ROOT = Path(__file__).parents[2]
+
+
+DECODER = "decoder_scratch"
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +43,30 @@ def trained(tmp_path_factory) -> Path:
         for task in TASKS:
             finetune.main(params, SCRATCH, task)
         finetune.main(params, "public", "section")
+        prompted = with_prompts(params)
+        pretrain.main(prompted, DECODER)
+        finetune.main(prompted, DECODER, "section")
     return folder
+
+
+def with_prompts(params: Params) -> Params:
+    """A decoder that is asked and not trained, in a study that keeps no weights."""
+    run = params.pretrain[SCRATCH]
+    decoder = run.model_copy(update={"model": run.model | {"name": "decoder"}})
+    shots = {"name": "in_context", "num_shots": 3, "normalise": "unconditional"}
+    settings: dict[str, Any] = {
+        "methods": {"shots": Method(method=shots)},
+        "max_tokens": 512,  # or no example fits beside a row
+        "keep_weights": "none",
+    }
+    update = {
+        "pretrain": {DECODER: decoder},
+        "finetune": params.finetune.model_copy(update=settings),
+        "budget": params.budget.model_copy(update={"reference": DECODER}),
+    }
+    prompted = params.model_copy(update=update)
+    write_json(Path(f"data/plans/{DECODER}.json"), asdict(plans(prompted)[DECODER]))
+    return prompted
 
 
 @pytest.fixture
@@ -99,6 +128,22 @@ def test_of_the_test_inputs_it_says_what_the_study_did(study, command, run, task
     )
     words = {row["id"]: row.get("words") for row in test}
     assert all(row["words"] == words[row["id"]] for row in rows if "tags" in row)
+
+
+def test_a_trial_without_weights_says_what_it_said_with_the_same_examples(study, command) -> None:
+    """Its seed's: those of another, or other labelled rows, give other answers."""
+    test = read_jsonl(Path("data/tasks/section/examples/test.jsonl"))
+    write_jsonl(study / "new.jsonl", reversed(test))
+    which = ("--run", DECODER, "--task", "section", "--method", "shots")
+    found = {}
+    for seed in (1, 2):
+        status, rows, _ = command(*which, "--seed", str(seed), str(study / "new.jsonl"))
+        assert status == 0 and all(row.keys() == {"id", "label"} for row in rows)
+        found[seed] = {row["id"]: row["label"] for row in rows}
+        assert found[seed] == of_study(DECODER, "section", "shots", seed)
+    assert found[1] != found[2]
+    status, _, said = command(*which, stdin="a (b)\n")
+    assert status == 2 and "--method shots --label-budget 64 --seed 2" in said
 
 
 TEXTS = ["call it (now)", "plain 漢字 and Ωmega", '"quoted", with a comma']
@@ -237,10 +282,10 @@ def test_mistakes_end_with_2_and_one_line(study, command) -> None:
         ("--run", "encodr", "--task", "tag", "empty.txt"): "pretrain: unknown 'encodr'",
         ("--run", "decoder_causal", "--task", "tag", "empty.txt"): "`dvc repro finetune@decoder_",
         ("--run", SCRATCH, "--task", "tag", "--seed", "1", "empty.txt"): (
-            "several trials whose weights were kept fit this; there are --method full "
+            "several of the trials that are kept fit this; there are --method full "
             "--label-budget 64 --seed 1; --method linear_probe --label-budget 64 --seed 1"
         ),
-        (*TAG, "--method", "lora", "empty.txt"): "none of the trials whose weights were kept",
+        (*TAG, "--method", "lora", "empty.txt"): "none of the trials that are kept",
         (*TAG, "--seed", "7", "empty.txt"): "finetune.keep_weights says of which seeds",
     }
     for arguments, message in mistakes.items():
@@ -261,6 +306,13 @@ def test_one_kept_trial_need_not_be_named(study, command, tmp_path, monkeypatch)
     status, rows, _ = command(*which, stdin="a (b)\n")
     assert status == 0 and rows[0].keys() == {"line", "label", "scores"}
 
+    train = Path("data/tasks/section/examples/train.jsonl")
+    rows = read_jsonl(train)
+    write_jsonl(train, rows[1:])
+    status, _, said = command(*which, stdin="a (b)\n")
+    assert status == 2 and "belongs to data/tasks/section/examples as of " in said
+    write_jsonl(train, rows)
+
     record = Path("data/pretrained", SCRATCH, "run.json")
     about = read_json(record)
     write_json(record, about | {"fingerprint": "of another"})
@@ -272,7 +324,7 @@ def test_one_kept_trial_need_not_be_named(study, command, tmp_path, monkeypatch)
     assert status == 2 and "full-64-2.safetensors: cannot be read" in said
     shutil.rmtree(weights)
     weights.mkdir()
-    assert "no weights were kept" in command(*which, stdin="a (b)\n")[2]
+    assert "no trial is kept" in command(*which, stdin="a (b)\n")[2]
 
 
 def test_only_what_was_trained_is_kept_and_it_says_how(study) -> None:

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from stages.components import build
+from stages.methods import in_context
 from stages.methods.in_context import InContext, draw_shots
 from stages.models._heads import Headed
 from stages.objectives.causal import Causal
-from stages.params import Training
 from stages.seeding import stream
 from stages.text.batch import Batch
 from stages.text.corpus import encode
@@ -21,7 +21,7 @@ from stages.text.tokenizer import BOS_ID
 from stages.training.device import Device
 from stages.training.loop import train
 from stages.training.pretraining import PretrainingData
-from tests.small import headless, small_model, small_tokenizer
+from tests.small import headless, small_model, small_schedule, small_tokenizer
 
 CPU = Device("cpu", "float32", compile=False, threads=1)
 WORDS = {  # what texts with each label are made of
@@ -89,10 +89,7 @@ def trained() -> Headed:
     data = PretrainingData(
         packing, Causal(small_tokenizer(), 32), batch_rows=8, micro_batch_rows=8, seed=1
     )
-    settings = Training(
-        num_steps=100, batch_rows=8, micro_batch_rows=8, max_tokens=32, lr=5e-3,
-        warmup_fraction=0.1, decay="linear", weight_decay=0.0, max_grad_norm=1.0, num_validations=1,
-    )  # fmt: skip
+    settings = small_schedule(rows=8, max_tokens=32, num_steps=100, lr=5e-3, weight_decay=0.0)
     model = headless(small_model("decoder"))
     train(model, Causal(small_tokenizer(), 32), data, settings, num_steps=100, seed=1, device=CPU)
     return model
@@ -230,6 +227,16 @@ def test_what_an_earlier_trial_scored_is_not_computed_again() -> None:
     assert scores(second, Headed(torch.nn.Identity(), torch.nn.Identity()), rows) == found
 
 
+def test_what_is_remembered_is_bounded_and_changes_no_score(monkeypatch) -> None:
+    rows, of = rows_of(12, seed=19), predictor()
+    expected = scores(of, trained(), rows)
+    monkeypatch.setattr(in_context, "MOST_KNOWN", 10)
+    forgetful = predictor()
+    for _ in range(2):
+        assert scores(forgetful, trained(), rows) == expected
+        assert len(forgetful._known) <= 10
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -254,11 +261,11 @@ def test_a_fault_of_the_settings_is_named(settings, message) -> None:
 @pytest.mark.parametrize(
     ("settings", "rows", "message"),
     [
-        ({"template": "{text} {text_pair} {label}"}, None, "has {text_pair}, which no row has"),
+        ({"template": "{text} {text_pair} {label}"}, None, "has {text_pair}, which a row lacks"),
         (
             {},
             [{"text": "a", "text_pair": "b", "label": "list"}],
-            "lacks {text_pair}, which the rows",
+            "lacks {text_pair}, which a row has",
         ),
     ],
 )
@@ -266,6 +273,8 @@ def test_what_does_not_go_with_the_task_is_named(settings, rows, message) -> Non
     with pytest.raises(ValueError) as error:
         predictor(rows or (), **settings)
     assert message in str(error.value)
+    with pytest.raises(ValueError, match="template: lacks {text_pair}, which a row has"):
+        predictor().encode([{"id": "1", "text": "a", "text_pair": "b"}])
 
 
 @pytest.mark.parametrize("pair", [{}, {"text_pair": "and b"}])

@@ -1,7 +1,6 @@
 """Span question answering: windows of a context, the span that is taught and the one predicted."""
 
 import json
-from collections import defaultdict
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from stages.adaptation.prediction import predict
 from stages.baselines.majority import Majority
 from stages.baselines.sliding_window import SlidingWindow
 from stages.components import build
@@ -23,6 +23,7 @@ from stages.tasks.span_qa import NO_ANSWER, SpanQA, covering
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.labelled import answer
 from stages.text.tokenizer import EOS_ID
+from stages.training.device import Device
 from tests.small import ARCHITECTURES, small_model, small_tokenizer
 from tests.small_hub import checkpoint, revision_of
 
@@ -54,16 +55,10 @@ def adapted(of: SpanQA, backbone: Any) -> Headed:
     return Headed(backbone, head).eval()
 
 
-@torch.no_grad()
 def predicted(of: SpanQA, model: Headed, rows: list[dict]) -> list[str]:
-    """As the stage predicts: windows in batches, then rows from their windows."""
-    found: dict[str, list] = defaultdict(list)
-    examples = of.encode(rows)
-    for example, one in zip(
-        examples, of.predict(model, of.collate(examples, rngs=[]), examples), strict=True
-    ):
-        found[example.id].append(one)
-    return [of.combine(each, found[each["id"]]) for each in rows]
+    """As the stage does, where a span must be no worse than no answer."""
+    device = Device("cpu", "float32", compile=False, threads=1)
+    return [each.at(0.0) for each in predict(of, model, rows, of.encode(rows), device)]
 
 
 class Oracle(nn.Module):
@@ -216,9 +211,8 @@ def test_the_best_span_of_all_windows_and_of_equal_ones_the_first() -> None:
     one = row(None, context="one two three")
     windows = [(1.0, 0, 3), (2.5, 4, 7), (2.5, 8, 13)]
     assert task().combine(one, windows) == task(no_answer=True).combine(one, windows) == "two"
-    below = [(level - 9, begin, end) for level, begin, end in windows]
-    assert task().combine(one, below) == "two"
-    assert task(no_answer=True).combine(one, below) == ""
+    assert task(no_answer=True).margin(windows) == 2.5
+    assert task().margin(windows) is None, "a question that must have an answer"
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -6,14 +6,13 @@ import torch
 
 from stages.components import build
 from stages.objectives._objective import Objective
-from stages.params import Training
 from stages.seeding import stream
 from stages.text.packing import Packing
 from stages.text.tokenizer import Vocabulary
 from stages.training.device import Device
 from stages.training.loop import accumulate, count_targets, mean_loss, train
 from stages.training.pretraining import PretrainingData, validation_batches
-from tests.small import VOCAB_SIZE, headless, small_corpus, small_model
+from tests.small import VOCAB_SIZE, headless, small_corpus, small_model, small_schedule
 
 CPU = Device("cpu", "float32", compile=False, threads=1)
 PAIRS = [
@@ -21,18 +20,7 @@ PAIRS = [
     ("decoder", "causal"),
     ("encoder_decoder", "span_corruption"),
 ]
-SCHEDULE = Training(
-    num_steps=60,
-    batch_rows=8,
-    micro_batch_rows=8,
-    max_tokens=32,
-    lr=5e-3,
-    warmup_fraction=0.1,
-    decay="linear",
-    weight_decay=0.0,
-    max_grad_norm=1.0,
-    num_validations=1,
-)
+SCHEDULE = small_schedule(rows=8, max_tokens=32, num_steps=60, lr=5e-3, weight_decay=0.0)
 
 
 def objective_of(name: str) -> Objective:
