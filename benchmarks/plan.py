@@ -18,6 +18,7 @@ from stages.artifacts import read_json
 from stages.commands import _speed, plan
 from stages.params import load
 from stages.process import TIMES
+from stages.sources import installed_docs
 
 LONG_S = 10.0
 BOUND = 0.3  # what an estimate may be off by
@@ -27,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--earlier", type=Path, required=True, help="the project of another run")
     earlier = parser.parse_args().earlier
-    taken = {path.stem: read_json(path)["wall_time_s"] for path in TIMES.glob("*.json")}
+    taken = {path.stem: read_json(path)["wall_time_s"] for path in sorted(TIMES.glob("*.json"))}
     ways = {
         "by a calibration": estimates(list(taken), Path("data/nothing"), data=Path("data")),
         "by another run": estimates(list(taken), earlier, data=earlier / "data"),
@@ -52,6 +53,7 @@ def main() -> None:
 def estimates(stages: list[str], project: Path, *, data: Path) -> dict[str, float]:
     """Seconds of each stage of which ``make plan`` says them, by the times of another project."""
     _speed.TIMES = project / TIMES
+    installed_docs.PARSED = Path("data/nothing")  # as before the study ran
     _speed.TIMINGS = project / "data" / "timings"
     _speed.PRETRAINED, _speed.FINETUNED = data / "pretrained", data / "finetuned"
     made = plan.made(load(), stages)

@@ -4,7 +4,7 @@ Nothing is computed here but sizes: models are outlines, without storage for the
 """
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,7 @@ class Finetuning:
     method: str
     architecture: str | None
     num_trials: int
+    shares: list[float] = field(default_factory=list)  # of the work, by the groups that run apart
     text_tokens: float | None = None  # of a text
     longest_text: int | None = None  # its tokens
     num_steps: int | None = None
@@ -340,23 +341,28 @@ def _add_work(cost: Finetuning, params: Params, shape: _Shape, model: Headed) ->
     texts, method, training = shape.texts, shape.method, shape.training
     plain: Any = model.backbone.backbone if _wraps(model) else model.backbone
     forward = shape.flops(plain)
-    seeds, num_budgets = len(params.finetune.seeds), len(shape.label_budgets)
-    validated, steps, seen = 0.0, 0, 0.0
-    if training is not None:
-        passes = training.num_epochs * len(training.rates)
-        for budget in shape.label_budgets:
-            examples = round(budget * texts.per_row)
+    seeds, seen = len(params.finetune.seeds), []  # examples, by label budget
+    validated, steps, passes = 0.0, 0, 0
+    for budget in shape.label_budgets:
+        examples = round(budget * texts.per_row)
+        if training is not None:
+            passes = training.num_epochs * len(training.rates)
             steps += seeds * passes * -(-examples // training.batch_examples)
-            seen += seeds * (1 if method.freezes_backbone else passes) * examples
-        validated = passes * (texts.validation or 0)
+            validated = passes * (texts.validation or 0)
+        seen.append(examples * (1 if method.freezes_backbone else passes))
     cost.num_steps = steps
-    cost.tokens = round(seen * (shape.tokens + texts.written))
+    trained = 0 if training is None else seeds * sum(seen)
+    cost.tokens = round(trained * (shape.tokens + texts.written))
     if method.freezes_backbone:  # the states of each text are computed once, for all trials
-        cost.flops = round(seen * forward) if training is not None else 0
+        cost.flops = round(trained * forward)
         rows = (texts.test or 0) + (0 if training is None else texts.validation or 0)
+        cost.shares = [1.0]
     else:
-        cost.flops = round(3 * seen * forward) if training is not None else 0
-        rows = seeds * num_budgets * (validated + (texts.test or 0))
+        cost.flops = round(3 * trained * forward)
+        each = validated + (texts.test or 0)
+        rows = seeds * len(seen) * each
+        works = [3 * examples + each * texts.per_row for examples in seen for _ in range(seeds)]
+        cost.shares = [work / (sum(works) or 1) for work in works]
     cost.prediction_flops = round(rows * texts.per_row * forward)
 
 

@@ -1,6 +1,7 @@
 """What trainings take of this machine: what earlier runs took, else a calibration."""
 
-from collections.abc import Iterable
+import heapq
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -9,9 +10,11 @@ from typing import Any
 from stages.artifacts import read_json
 from stages.commands._calibration import Calibration
 from stages.commands._costs import Finetuning, Pretraining, planned_runs
+from stages.components import build, component_class
 from stages.evaluation import trials
-from stages.params import Params, Run
+from stages.params import Corpus, Params, Run, Task
 from stages.process import TIMES
+from stages.sources._source import Slow
 from stages.training.device import resolve, side_by_side
 
 PRETRAINED, FINETUNED, TIMINGS = (Path("data", n) for n in ("pretrained", "finetuned", "timings"))
@@ -88,9 +91,8 @@ def measure_pretrainings(
 
 
 def measure_finetunings(params: Params, costs: list[Finetuning], calibration: Calibration) -> None:
-    """The same of fine-tuning: trials run side by side."""
+    """The same of fine-tuning, of the trials one after the other; then as they run side by side."""
     earlier = _earlier_finetunings(costs)
-    at_once = side_by_side(params.compute)
     for cost in costs:
         place = (cost.task, cost.run, cost.method)
         cost.memory_bytes = earlier.memory(place) or cost.memory_bytes
@@ -99,28 +101,65 @@ def measure_finetunings(params: Params, costs: list[Finetuning], calibration: Ca
         keys = {OWN: place, SAME_ARCHITECTURE: (cost.architecture, cost.method)}
         speed, cost.speed_from = _first_known(earlier, keys)
         if speed:
-            cost.seconds = (cost.flops + cost.prediction_flops) / speed / at_once
+            cost.seconds = (cost.flops + cost.prediction_flops) / speed
         elif estimate := calibration.finetuning(cost):
-            cost.seconds, cost.speed_from = estimate.seconds / at_once, CALIBRATION
+            cost.seconds, cost.speed_from = estimate.seconds, CALIBRATION
             # A task that writes, or scores, text holds logits besides, which the sizes tell.
             cost.memory_bytes = _most(estimate.peak_memory_bytes, cost.memory_bytes)
+    stages: dict[tuple[str, str], list[Finetuning]] = {}
+    for cost in costs:
+        if cost.seconds is not None:
+            stages.setdefault((cost.run, cost.task), []).append(cost)
+    for methods in stages.values():
+        put_side_by_side(methods, side_by_side(params.compute))
 
 
-def other_stages(stages: Iterable[str]) -> list[Other]:
-    """How long each of ``stages`` that trains nothing will take, by when it ran here before, else
-    by the mean of its kind."""
+def put_side_by_side(methods: list[Finetuning], at_once: int) -> None:
+    """Of one stage: each process takes the next group of trials when it has done one, and the stage
+    takes as long as the last."""
+    ends = [0.0] * at_once
+    for cost in methods:
+        for share in cost.shares:
+            heapq.heapreplace(ends, ends[0] + share * (cost.seconds or 0.0))
+    alone = sum(cost.seconds or 0.0 for cost in methods)
+    for cost in methods:
+        cost.seconds = (cost.seconds or 0.0) * max(ends) / alone if alone else 0.0
+
+
+def other_stages(params: Params, stages: Iterable[str]) -> list[Other]:
+    """How long each of ``stages`` that trains nothing will take: what a slow source says that it
+    will take to read, else when the stage ran here before, else the mean of its kind."""
     kinds: dict[str, dict[str, float]] = {}
     for path in sorted(TIMES.glob("*.json")):
         times = kinds.setdefault(path.stem.partition("@")[0], {})
         times[path.stem] = read_json(path)["wall_time_s"]
+    read: set[str] = set()
 
     def found(stage: str) -> Other:
         times = kinds.get(stage.partition("@")[0], {})
+        if seconds := _reading_s(params, stage, read):
+            return Other(stage, seconds, CALIBRATION)
         if stage in times:
             return Other(stage, times[stage], OWN_STAGE)
         return Other(stage, fmean(times.values()), SAME_KIND) if times else Other(stage, None, None)
 
     return [found(stage) for stage in stages if stage.partition("@")[0] not in TRAININGS]
+
+
+def _reading_s(params: Params, stage: str, read: set[str]) -> float:
+    """What is read by earlier stages is in ``read``."""
+    kind, _, key = stage.partition("@")
+    entries: dict[str, Mapping[str, Corpus | Task]] = {
+        "prepare_corpus": params.corpora,
+        "prepare_task": params.tasks,
+    }
+    if key not in entries.get(kind, {}):
+        return 0.0
+    entry = entries[kind][key].source
+    if not issubclass(component_class("sources", entry["name"], where=""), Slow):
+        return 0.0
+    source: Slow = build("sources", entry, where=stage)
+    return source.reading_s(read)
 
 
 def _most(*amounts: int | None) -> int | None:

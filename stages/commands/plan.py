@@ -2,8 +2,8 @@
 
 Nothing is written. Times are those of earlier runs, which are taken to be of this machine, of
 trainings scaled by the operations; where there are none, those of a calibration, which tries each
-model for some seconds. Memory is the most that a training's process held then, else an estimate
-from the sizes of weights and activations.
+model, and the reading of what takes long to read, for some seconds. Memory is the most that a
+training's process held then, else an estimate from the sizes of weights and activations.
 """
 
 import argparse
@@ -118,7 +118,9 @@ def made(params: Params, stages: list[str]) -> Plan:
     calibration = Calibration(params, trials)
     measure_pretrainings(params, runs, calibration)
     measure_finetunings(params, trials, calibration)
-    return Plan(params, stages, runs, trials, other_stages(stages), side_by_side(params.compute))
+    return Plan(
+        params, stages, runs, trials, other_stages(params, stages), side_by_side(params.compute)
+    )
 
 
 def as_record(plan: Plan) -> dict[str, Any]:
@@ -288,8 +290,8 @@ def notes(plan: Plan) -> Iterator[str]:
         yield f"Time: without the starts of processes, by the speed of {listed}."
     if sources[CALIBRATION]:
         yield (
-            "Calibration: each model was trained for some seconds just now; what else the machine "
-            "was doing slowed it down."
+            "Calibration: each model was trained for some seconds just now, and some files of what "
+            "takes long to read were read; what else the machine was doing slowed that down."
         )
     if any(cost.assumes_lengths for cost in plan.finetune if cost.pending):
         longest = plan.params.finetune.max_tokens

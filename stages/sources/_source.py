@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Collection, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from stages.sources._sentences import sentences
 from stages.text.labelled import Kind, Split, inputs_of
@@ -39,6 +39,16 @@ class Source(Protocol):
 
     def versions(self) -> dict[str, str]:
         """The version of each thing that was read, where there are versions."""
+        ...
+
+
+@runtime_checkable
+class Slow(Protocol):
+    """A source that is read at length once, and then kept."""
+
+    def reading_s(self, read: set[str]) -> float:
+        """About how many seconds it takes to read what is not kept as yet, nor in ``read``, to
+        which that is added; 0 if there is nothing of that kind."""
         ...
 
 

@@ -8,16 +8,18 @@ import platform
 import sys
 import sysconfig
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import metadata
 from multiprocessing import get_context
 from pathlib import Path, PurePosixPath
 from typing import Literal, TypeVar
 
+import numpy as np
 from tqdm import tqdm
 
 from stages.components import unknown
@@ -37,6 +39,7 @@ _SKIPPED = {
     *("idlelib", "lib2to3", "turtledemo", "tkinter", "ensurepip", "distutils"),
 }
 _GENERATED = b"file was automatically generated"  # a copy of another file of the package
+_SAMPLED = 60  # files that tell how long all of them take
 _FEW = 100  # files that are parsed sooner than processes start
 _WORKERS = 2 if (count := os.cpu_count()) is None else min(8, count)
 T = TypeVar("T")
@@ -84,7 +87,7 @@ class InstalledDocs:
             raise ValueError(f"annotation: a task needs one of {', '.join(ANNOTATIONS)}")
 
     def documents(self) -> Iterator[Document]:
-        files = list(self._files())
+        files = self._files()
         kept: dict[str, list[str]] = {}
         seen: set[str] = set()
         for split in reversed(SPLITS):
@@ -109,14 +112,36 @@ class InstalledDocs:
         distinct = [e for e in examples if _is_new((e.split, same_input(e.row)), seen)]
         return iter(distinct if self.annotation == "code_spans" else _balanced(distinct))
 
-    def _files(self) -> Iterator[File]:
+    def reading_s(self, read: set[str]) -> float:
+        """By some files, drawn by their size, that are parsed just now."""
+        files = []
+        for package in self.packages:
+            path, found = _kept(package, self._versions[package])
+            if not path.exists() and path.name not in read:
+                read.add(path.name)
+                files += found
+        sizes = np.cumsum([os.path.getsize(path) for _, path in files])
+        if not files or not sizes[-1]:
+            return 0.0
+        places = (np.arange(_SAMPLED) + 0.5) * sizes[-1] / _SAMPLED
+        paces = []
+        with _without_collection():
+            for number in np.searchsorted(sizes, places, side="right"):
+                began = time.perf_counter()
+                if line := _parse_file(files[number]):
+                    _file_of(line, "")
+                paces.append((time.perf_counter() - began) / os.path.getsize(files[number][1]))
+        at_once = _WORKERS if len(files) > _FEW else 1
+        return float(np.mean(paces) * sizes[-1]) / at_once
+
+    def _files(self) -> list[File]:
         kept = {package: _kept(package, self._versions[package]) for package in self.packages}
         _parse({path: files for path, files in kept.values() if not path.exists()})
+        found: list[File] = []
         for package, (path, _) in kept.items():
-            with path.open(encoding="utf-8") as lines:
-                for line in lines:
-                    name, docs = json.loads(line)
-                    yield File(name, package, [_prose_of(*doc) for doc in docs])
+            with path.open(encoding="utf-8") as lines, _without_collection():
+                found += [_file_of(line, package) for line in lines]
+        return found
 
 
 def _is_new(key: T, seen: set[T]) -> bool:
@@ -194,6 +219,22 @@ def _kept(package: str, version: str) -> tuple[Path, list[Where]]:
     python = platform.python_version()
     name = f"{package}-{version}-py{python}-{_hash(inputs, *code)[:16]}.jsonl"
     return PARSED / name, files
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """So many objects are made here, none in a cycle, that looking for cycles takes most of the
+    time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _file_of(line: str, package: str) -> File:
+    name, docs = json.loads(line)
+    return File(name, package, [_prose_of(*doc) for doc in docs])
 
 
 def _prose_of(sentences: list[list], parameters: list[list]) -> Prose:

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from stages.artifacts import write_json
-from stages.commands import plan
+from stages.commands import _speed, plan
 from stages.commands._calibration import Calibration, Estimate
 from stages.commands._costs import (
     Finetuning,
@@ -31,6 +31,7 @@ from stages.commands._speed import (
 )
 from stages.evaluation import trials
 from stages.params import Params, load
+from stages.sources.installed_docs import InstalledDocs
 from tests.project import AFTER_THE_DECODER, Project, clone_of_working_tree
 from tests.small import with_encoder_decoder
 from tests.small_study import write_study
@@ -63,7 +64,20 @@ def fresh(smoke: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Par
     """In a folder where nothing has run."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plan, "Calibration", Known)
+    documentation_is_read(monkeypatch)
     return smoke
+
+
+def documentation_is_read(monkeypatch: pytest.MonkeyPatch, *, seconds: float = 0.0) -> None:
+    """All but what takes so long yet."""
+    Path("requirements.lock").touch()
+
+    def reading_s(source: InstalledDocs, read: set[str]) -> float:
+        unread = {*source.packages} - read
+        read |= unread
+        return seconds * len(unread)
+
+    monkeypatch.setattr(InstalledDocs, "reading_s", reading_s)
 
 
 def every_stage(params: Params) -> list[str]:
@@ -169,6 +183,7 @@ def test_more_labels_than_were_prepared_are_counted_as_asked(
 ) -> None:
     """As after another study was copied over params.yaml."""
     monkeypatch.chdir(tmp_path)
+    documentation_is_read(monkeypatch)
     params = write_study(tmp_path, lr="1e-3")
     few = finetunings(params)[0]
     tasks = {key: task.model_copy(update={"num_train": 9000}) for key, task in params.tasks.items()}
@@ -211,6 +226,9 @@ def test_times_of_another_device_tell_nothing(fresh: Params) -> None:
 
 
 def test_trials_take_what_they_took_before_side_by_side(fresh: Params) -> None:
+    methods = {"full": fresh.finetune.methods["full"]}
+    settings = fresh.finetune.model_copy(update={"methods": methods})
+    fresh = fresh.model_copy(update={"finetune": settings})
     before = next(cost for cost in finetunings(fresh) if cost.method == "full")
     assert before.flops is not None
     write_trials(before, seconds=3.0)
@@ -221,6 +239,34 @@ def test_trials_take_what_they_took_before_side_by_side(fresh: Params) -> None:
     assert own.seconds == pytest.approx(2 * 3.0 / 2) and own.speed_from == OWN
     same = costs["encoder_scratch", before.task, "full"]
     assert same.seconds == pytest.approx(2 * 3.0 / 2) and same.speed_from == SAME_ARCHITECTURE
+
+
+def test_a_stage_takes_as_long_as_its_last_process(fresh: Params) -> None:
+    """Of three trials on two processes one has two; a probe's trials are one group."""
+    settings = fresh.finetune.model_copy(update={"seeds": [1, 2, 3]})
+    costs = [cost for cost in finetunings(fresh.model_copy(update={"finetune": settings}))][:2]
+    assert [cost.method for cost in costs] == ["full", "linear_probe"]
+    assert [cost.shares for cost in costs] == [pytest.approx([1 / 3] * 3), [1.0]]
+    for times, expected in (((6.0, 1.0), 4.0), ((6.0, 5.0), 7.0)):
+        for cost, seconds in zip(costs, times, strict=True):
+            cost.seconds = seconds
+        _speed.put_side_by_side(costs, 2)
+        assert sum(cost.seconds or 0 for cost in costs) == pytest.approx(expected)
+    _speed.put_side_by_side(costs, 1)
+    assert sum(cost.seconds or 0 for cost in costs) == pytest.approx(7.0)
+
+
+def test_a_slow_source_says_how_long_it_takes(
+    fresh: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its packages are read once, by the first stage that needs them."""
+    documentation_is_read(monkeypatch, seconds=8.0)
+    found = plan.made(fresh, ["prepare_corpus@prose", "prepare_task@tag", "report"]).others
+    assert found == [
+        Other("prepare_corpus@prose", 16.0, CALIBRATION),
+        Other("prepare_task@tag", None, None),
+        Other("report", None, None),
+    ]
 
 
 def test_other_stages_take_what_they_took_before(fresh: Params) -> None:

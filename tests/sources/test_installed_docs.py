@@ -1,5 +1,6 @@
 """What is installed is read without being imported, and always the same."""
 
+import itertools
 import json
 import sys
 from collections import Counter
@@ -109,6 +110,23 @@ def test_what_is_kept_is_read_and_not_parsed_again(
     install(folder, monkeypatch, {**FILES, "shelf/room_0.py": module("books", 0) + "\n"})
     with pytest.raises(TypeError):
         list(source().documents())
+
+
+def test_it_says_how_long_it_takes_to_parse_what_is_not_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long per byte as a sample of its files, by size; each package once, and never again."""
+    many = {f"shelf/room_{i}.py": module("books", i) for i in range(80)}
+    install(folder, monkeypatch, many)
+    ticks = itertools.count(step=0.25)
+    monkeypatch.setattr(installed_docs.time, "perf_counter", lambda: next(ticks))
+    read: set[str] = set()
+    sizes = [len(text.encode()) for text in many.values()]
+    about = 0.25 * len(sizes)  # a file takes a quarter of a second, and all are about as large
+    assert source().reading_s(read) == pytest.approx(about, rel=max(sizes) / min(sizes) - 1)
+    assert len(read) == 1 and source().reading_s(read) == 0
+    list(source().documents())
+    assert source().reading_s(set()) == 0
 
 
 def test_classes_are_cut_to_the_median(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
