@@ -1,8 +1,8 @@
-"""What studies/published_labels.yaml found, from a project in which it has run: how the losses fell
-beside the entropy of single tokens, the scores, and the gains over from scratch.
+"""What a study found, from a project in which it has run: how the losses of pretraining fell beside
+the entropy of single tokens, the scores, and the gains over from scratch.
 
-    cp studies/published_labels.yaml params.yaml && dvc repro
-    python benchmarks/published_labels.py > benchmarks/published_labels.md
+    cp studies/NAME.yaml params.yaml && dvc repro
+    python benchmarks/findings.py > benchmarks/NAME.md
 """
 
 import argparse
@@ -31,7 +31,7 @@ def main() -> None:
     )
     print(curves(project, params).to_markdown(index=False, disable_numparse=True))
     print(f"\n{scores(project)}\n")
-    print("Gains over from scratch, in points:\n")
+    print("Gains over from scratch by full fine-tuning, in points:\n")
     print(gains(project).to_markdown(index=False, disable_numparse=True))
 
 
@@ -69,11 +69,12 @@ def scores(project: Path) -> str:
 
 def gains(project: Path) -> pd.DataFrame:
     table = pd.read_csv(project / "reports/contrasts.csv", keep_default_na=False)
-    table = table[table["axis"] == "pretrained"]
+    table = table[(table["axis"] == "pretrained") & (table["method"] == "full")]
     points = {name: 100 * table[name].astype(float) for name in ("effect", "low", "high")}
     return pd.DataFrame(
         {
             "task": table["task"],
+            "labels": table["label_budget"],
             "run": table["run_a"],
             "from scratch": table["run_b"],
             "gain": points["effect"].map("{:+.1f}".format),
