@@ -34,22 +34,27 @@ from stages.training.pretraining import (
 )
 
 STUDY, DATA = Path("studies/systems.yaml"), Path("data")
-SIZES = {"2 x 128": 128, "4 x 256": 256}  # of transformers: layers x d_model, the study's setting
+SIZES = {128: "2 x 128", 256: "4 x 256"}  # d_model, the study's setting: layers x d_model
+OWN_SIZE = 128  # what the rates of the study are for
 POINTS = 3  # of each curve
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=300, help="of each system at each size")
-    num_steps = parser.parse_args().steps
+    parser.add_argument("--steps", type=int, default=600, help="of each system at each size")
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", choices=SIZES, default=[*SIZES], help="d_model"
+    )
+    options = parser.parse_args()
+    num_steps = options.steps
     params = load(STUDY)
     device = resolve(params.compute, threads=params.compute.threads)
     rows = []
-    for size, d_model in SIZES.items():
+    for d_model in options.sizes:
         trained: dict[str, Any] = {}  # teachers
         for key, run in params.pretrain.items():
             if trains(run):
-                rows.append(measure(params, key, run, size, d_model, num_steps, device, trained))
+                rows.append(measure(params, key, run, d_model, num_steps, device, trained))
                 print(*rows[-1].values(), sep="  ", file=sys.stderr, flush=True)
     first = next(iter(params.pretrain.values())).training
     print(
@@ -65,14 +70,15 @@ def measure(
     params: Params,
     key: str,
     run: Run,
-    size: str,
     d_model: int,
     num_steps: int,
     device: Device,
     trained: dict[str, Any],
 ) -> dict[str, Any]:
     """Train one system; the row of the table."""
-    corpus, training = DATA / "encoded" / run.corpus / run.tokenizer, run.training
+    corpus = DATA / "encoded" / run.corpus / run.tokenizer
+    # Adam's best rate falls as the width grows (Yang et al. 2022, table 3).
+    training = run.training.model_copy(update={"lr": run.training.lr * OWN_SIZE / d_model})
     tokenizer = Tokenizer(DATA / "tokenizers" / run.tokenizer / FILE)
     run = run.model_copy(update={"model": run.model | {"d_model": d_model}})
     backbone, objective = built(run, tokenizer, where=key)
@@ -118,7 +124,7 @@ def measure(
     step_tokens = training.batch_rows * training.max_tokens
     entropy = entropy_of_targets(validation)
     return {
-        "size": size,
+        "size": SIZES[d_model],
         "system": key,
         "parameters": f"{sum(p.numel() for p in backbone.parameters()) / 1e6:.2f}M",
         "entropy": f"{entropy:.2f}",

@@ -217,6 +217,8 @@ def _write_model(folder: Path, found: Counterpart, weights: Weights, labels: lis
             bos_token_id=BOS_ID, eos_token_id=EOS_ID, pad_token_id=PAD_ID, **start
         ).save_pretrained(folder)
     save_file(found.to_theirs(weights), folder / WEIGHTS, metadata={"format": "pt"})
+    # It alone is written for its owner only.
+    (folder / WEIGHTS).chmod((folder / "config.json").stat().st_mode)
 
 
 @torch.no_grad()

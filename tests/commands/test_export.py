@@ -497,6 +497,7 @@ def test_the_command_says_how_to_load_and_replaces_only_when_told(
     said = capsys.readouterr().out
     assert "AutoModelForTokenClassification.from_pretrained" in said
     assert read_json(Path("out/export.json"))["trial"]["method"] == "full"
+    assert len({path.stat().st_mode for path in Path("out").iterdir()}) == 1  # read by the same
     line = next(line for line in said.splitlines() if "model =" in line)
     scope: dict[str, Any] = {"transformers": transformers}
     exec(line.strip(), scope)
