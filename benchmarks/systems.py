@@ -60,8 +60,11 @@ def main() -> None:
     print(
         f"Validation loss (nats per target) of each system of {STUDY} on the default study's\n"
         f"corpus; {num_steps} steps of {first.batch_rows} rows of {first.max_tokens} tokens, one "
-        f"seed, on {device.threads} threads of a CPU in\n{device.precision}. `entropy` is that of "
-        "the frequencies of the system's own targets.\n"
+        f"seed, on {device.threads} threads of a CPU in {device.precision}.\n"
+        f"The study's learning rates are those of d_model {OWN_SIZE}; a wider model's are as much "
+        "lower as it is wider.\n"
+        "`entropy` is that of the frequencies of the system's own targets, `below` how far the "
+        "last loss\nlies below it.\n"
     )
     print(pd.DataFrame(rows).to_markdown(index=False))
 
