@@ -67,7 +67,10 @@ def main(params: Params, run_key: str, task_key: str) -> None:
     cells = groups(params, methods)
     with replacing(FINETUNED / task_key / run_key) as folder:
         (folder / "weights").mkdir(parents=True)
-        jobs = [(params, run_key, task_key, group, folder / "weights") for group in cells]
+        longest_first = sorted(
+            cells, key=_extent, reverse=True
+        )  # so that all end at about one time
+        jobs = [(params, run_key, task_key, group, folder / "weights") for group in longest_first]
         outcomes = sorted(_run_jobs(params, jobs, f"{run_key} on {task_key}"), key=_place(cells))
         trials.write(folder / "skipped.csv", trials.Skipped, skipped)
         trials.write(folder / "trials.csv", trials.Trial, [o.trial for o in outcomes])
@@ -110,6 +113,14 @@ def groups(params: Params, methods: Iterable[str]) -> list[list[Cell]]:
         shared = _method(params, name).freezes_backbone
         result += [cells] if shared else [[cell] for cell in cells]
     return result
+
+
+def _extent(group: list[Cell]) -> tuple[int, float]:
+    """How much there is to do, compared with other groups: the trials, then their labels."""
+    budgets = [
+        float("inf") if cell.label_budget == "all" else int(cell.label_budget) for cell in group
+    ]
+    return len(group), max(budgets)
 
 
 def _place(cells: list[list[Cell]]) -> Any:

@@ -115,12 +115,12 @@ def measure_finetunings(params: Params, costs: list[Finetuning], calibration: Ca
 
 
 def put_side_by_side(methods: list[Finetuning], at_once: int) -> None:
-    """Of one stage: each process takes the next group of trials when it has done one, and the stage
-    takes as long as the last."""
+    """Of one stage: each process takes the next group of trials when it has done one, the longest
+    first, and the stage takes as long as the last."""
+    groups = [share * (cost.seconds or 0.0) for cost in methods for share in cost.shares]
     ends = [0.0] * at_once
-    for cost in methods:
-        for share in cost.shares:
-            heapq.heapreplace(ends, ends[0] + share * (cost.seconds or 0.0))
+    for seconds in sorted(groups, reverse=True):
+        heapq.heapreplace(ends, ends[0] + seconds)
     alone = sum(cost.seconds or 0.0 for cost in methods)
     for cost in methods:
         cost.seconds = (cost.seconds or 0.0) * max(ends) / alone if alone else 0.0

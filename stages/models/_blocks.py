@@ -6,6 +6,7 @@ al. 2020.
 """
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -144,6 +145,25 @@ def sinusoids(num_positions: int, width: int) -> Float[Tensor, "P D"]:
     frequencies = 10_000 ** -(torch.arange(0, width, 2) / width)
     angles = torch.arange(num_positions)[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width]
+
+
+def attend(
+    q: Float[Tensor, "B H T d"],
+    k: Float[Tensor, "B H S d"],
+    v: Float[Tensor, "B H S d"],
+    mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B H T S"],
+) -> Float[Tensor, "B H T d"]:
+    """What the queries find; on a CPU in float32, whatever the precision is.
+
+    There torch's kernel for bfloat16 takes up to four times as long on texts of some dozen tokens,
+    most of it in the backward pass, and is no faster on those of some hundred.
+    """
+    slow = q.dtype == torch.bfloat16 and q.device.type == "cpu"
+    inputs = [each.float() for each in (q, k, v)] if slow else [q, k, v]
+    with torch.autocast(q.device.type, enabled=False) if slow else nullcontext():
+        return F.scaled_dot_product_attention(
+            *inputs, attn_mask=mask if mask.dtype == torch.bool else mask.to(inputs[0])
+        ).to(q)
 
 
 def rotate(x: Float[Tensor, "B H T d"], angles: Float[Tensor, "T d"]) -> Float[Tensor, "B H T d"]:
@@ -335,9 +355,7 @@ class Attention(nn.Module):
                 k, v = cached.all()
         if self.prefix is not None:
             k, v, mask = self.prefix(k, v, mask)
-        mixed = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask if mask.dtype == torch.bool else mask.to(q)
-        )
+        mixed = attend(q, k, v, mask)
         return self.output(mixed.transpose(1, 2).flatten(2))  # [B H T d] -> [B T D]
 
     @torch.no_grad()

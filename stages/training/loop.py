@@ -107,6 +107,7 @@ def train(
     """
     optimizer = AdamW(model, weight_decay=schedule.weight_decay)
     start, history = resumable.load(model, optimizer) if resumable else (0, [])
+    weights = list(model.parameters())
     if device.compile:
         model.backbone.compile()
     progress = tqdm(
@@ -114,14 +115,15 @@ def train(
     )
     saved = time.monotonic()
     for step, micro_batches in enumerate(_prefetched(data, start, num_steps), start=start):
-        model.train()
-        torch.manual_seed(derive(seed, "dropout", step))
+        if not model.training:  # which after_step has seen to
+            model.train()
+        _seed(derive(seed, "dropout", step), device)
         lr = schedule.lr * lr_factor(
             step, num_steps, warmup_fraction=schedule.warmup_fraction, decay=schedule.decay
         )
         with _without_gradients(frozen(step)):
             loss = accumulate(model, criterion, micro_batches, device)
-        nn.utils.clip_grad_norm_(model.parameters(), schedule.max_grad_norm)
+        nn.utils.clip_grad_norm_(weights, schedule.max_grad_norm)
         optimizer.step(lr=lr)
 
         # A backward pass takes twice the operations of the forward pass where all weights train,
@@ -141,6 +143,14 @@ def train(
             saved = time.monotonic()
     progress.close()
     return history
+
+
+def _seed(seed: int, device: Device) -> None:
+    """As torch.manual_seed does, but for kinds of devices that are not in use: for each of those it
+    keeps the call, with the stack that it came from, which takes time and memory in every step."""
+    torch.default_generator.manual_seed(seed)
+    if device.device == "cuda":
+        torch.cuda.manual_seed(seed)
 
 
 @contextmanager
