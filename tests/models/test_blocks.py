@@ -9,6 +9,7 @@ from stages.models._blocks import (
     Attention,
     Block,
     Dimensions,
+    attend,
     attention_mask,
     positions_in_document,
     rotate,
@@ -35,6 +36,24 @@ def test_attention_by_hand() -> None:
     expected = weight * x[0, 0] + (1 - weight) * x[0, 1]
     torch.testing.assert_close(out[0, 1], expected)
     torch.testing.assert_close(out[0, 0], x[0, 0])
+
+
+@pytest.mark.parametrize("kind", ["mask", "bias"])
+def test_attention_is_in_float32_on_a_cpu_whatever_its_inputs_are(kind: str) -> None:
+    """As if they were float32 numbers, under bfloat16, too; the result alone is rounded."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 3, 5, 4, generator=generator).bfloat16() for _ in range(3))
+    mask = torch.ones(2, 1, 5, 5, dtype=torch.bool).tril()
+    if kind == "bias":
+        mask = torch.randn(2, 3, 5, 5, generator=generator).masked_fill(~mask, -math.inf)
+    scores = (q.double() @ k.double().mT) / math.sqrt(4)
+    scores = scores.masked_fill(~mask, -math.inf) if kind == "mask" else scores + mask
+    expected = scores.softmax(dim=-1) @ v.double()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = attend(q, k, v, mask)
+    assert found.dtype == torch.bfloat16
+    rounded = (found.double() - expected).abs() / expected.abs()
+    assert rounded.max() < 2**-8  # half of the last of 8 digits, and float32's own rounding
 
 
 def weights_of_the_middle(locality: float) -> torch.Tensor:

@@ -10,7 +10,7 @@ from stages.seeding import stream
 from stages.text.packing import Packing
 from stages.text.tokenizer import Vocabulary
 from stages.training.device import Device
-from stages.training.loop import accumulate, count_targets, mean_loss, train
+from stages.training.loop import _seed, accumulate, count_targets, mean_loss, train
 from stages.training.pretraining import PretrainingData, validation_batches
 from tests.small import VOCAB_SIZE, headless, small_corpus, small_model, small_schedule
 
@@ -21,6 +21,15 @@ PAIRS = [
     ("encoder_decoder", "span_corruption"),
 ]
 SCHEDULE = small_schedule(rows=8, max_tokens=32, num_steps=60, lr=5e-3, weight_decay=0.0)
+
+
+def test_dropout_is_seeded_as_torch_does_and_nothing_is_kept() -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    waiting = len(torch.cuda._queued_calls)
+    _seed(7, CPU)
+    assert torch.equal(torch.rand(3), expected)
+    assert len(torch.cuda._queued_calls) == waiting
 
 
 def objective_of(name: str) -> Objective:
