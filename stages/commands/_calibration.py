@@ -164,8 +164,10 @@ def _apart(params: Params, function: Callable[..., T], *arguments: Any, copies: 
     if resolve(params.compute, threads=1).device != "cpu":
         torch.cuda.reset_peak_memory_stats()
         return [function(*arguments)]
-    # Forked children start in no time; this process computes on one thread and so has no others.
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    # Forked of a server that has computed nothing: a fork of this process would wait for ever for
+    # torch's threads, if it has any.
+    context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+    context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(copies, context, initializer=die_with_parent) as pool:
         found = [pool.submit(function, *arguments) for _ in range(copies)]
         return [each.result() for each in found]
