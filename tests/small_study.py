@@ -17,6 +17,8 @@ MAX_TOKENS = 64
 LINES = [line.split() for document in documents()[:14] for line in document if " " in line]
 SMALLER = {
     "threads: 2": "threads: 1",
+    # In bfloat16 a close call may go the other way in a batch of other rows.
+    "precision: auto": "precision: float32",
     "vocab_size: 2048": "vocab_size: 600",
     "d_model: 64": "d_model: 32",
     "num_epochs: 3": "num_epochs: 4",
