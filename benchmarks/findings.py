@@ -45,7 +45,7 @@ def curves(project: Path, params: Params) -> pd.DataFrame:
         shown = validated.iloc[len(validated) // POINTS - 1 :: len(validated) // POINTS]
         corpus = project / "data/encoded" / run.corpus / run.tokenizer / "validation"
         rows.append(
-            {"run": key, "entropy": f"{entropy(EncodedCorpus.load(corpus)):.2f}"}
+            {"run": key, "entropy": f"{entropy(EncodedCorpus.load(corpus).tokens):.2f}"}
             | {
                 f"{n / 1e6:.2f}M": f"{x:.2f}"
                 for n, x in zip(shown["tokens"], shown["validation_loss"], strict=True)
@@ -54,8 +54,9 @@ def curves(project: Path, params: Params) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def entropy(corpus: EncodedCorpus) -> float:
-    counts = np.bincount(corpus.tokens)
+def entropy(tokens: np.ndarray) -> float:
+    """Of how frequent each token is among these, in nats."""
+    counts = np.bincount(tokens)
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())
 

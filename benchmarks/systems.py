@@ -16,8 +16,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.findings import entropy
 from stages.models._heads import Headed, initialise_head
-from stages.params import Params, Run, load
+from stages.params import Run, load
 from stages.seeding import torch_stream
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import EncodedCorpus
@@ -54,7 +55,7 @@ def main() -> None:
         trained: dict[str, Any] = {}  # teachers
         for key, run in params.pretrain.items():
             if trains(run):
-                rows.append(measure(params, key, run, d_model, num_steps, device, trained))
+                rows.append(measure(key, run, d_model, num_steps, device, trained))
                 print(*rows[-1].values(), sep="  ", file=sys.stderr, flush=True)
     first = next(iter(params.pretrain.values())).training
     print(
@@ -70,7 +71,6 @@ def main() -> None:
 
 
 def measure(
-    params: Params,
     key: str,
     run: Run,
     d_model: int,
@@ -140,9 +140,7 @@ def measure(
 def entropy_of_targets(batches: list[Batch]) -> float:
     """Of the distribution of labels over the vocabulary, in nats."""
     labels = torch.cat([batch.labels.flatten() for batch in batches if batch.labels is not None])
-    counts = torch.bincount(labels[labels != IGNORE_INDEX]).double()
-    shares = counts[counts > 0] / counts.sum()
-    return float(-(shares * shares.log()).sum())
+    return entropy(labels[labels != IGNORE_INDEX].numpy())
 
 
 if __name__ == "__main__":
