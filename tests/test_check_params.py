@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from stages import check_params
+from stages.checking.faults import find_faults
+from stages.checking.lengths import writing_faults
 from stages.params import Method, Params, PublishedTokenizer, load
 from stages.training.budget import plans, step_flops
 from tests.small import small_model, with_encoder_decoder
@@ -24,7 +26,7 @@ def in_project(monkeypatch) -> Iterator[None]:
 
 
 def faults_of(params: Params) -> list[str]:
-    return list(check_params.find_faults(params))
+    return list(find_faults(params))
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda p: p.name)
@@ -605,7 +607,7 @@ def test_a_decoder_needs_positions_for_what_it_writes_too() -> None:
     for architecture, needed in (("decoder", longest + 19), ("encoder_decoder", longest)):
         for there in (needed - 1, needed):
             model = small_model(architecture, positions="learned", max_positions=there)
-            faults = list(check_params._writing_faults(params, model, "pretrain.mine"))
+            faults = list(writing_faults(params, model, "pretrain.mine"))
             assert (faults == []) == (there == needed)
             assert all(f.startswith("tasks.write.task.max_target_tokens: 20") for f in faults)
 

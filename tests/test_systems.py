@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from stages.artifacts import read_json
-from stages.check_params import find_faults
+from stages.checking.faults import find_faults
 from stages.params import load, read_yaml
 from stages.training.budget import plans
 from tests.project import ROOT, Project, clone_of_working_tree

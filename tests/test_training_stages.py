@@ -14,7 +14,6 @@ import torch
 from safetensors.torch import load_file
 
 from stages import (
-    check_params,
     encode_corpus,
     evaluate,
     finetune,
@@ -26,6 +25,7 @@ from stages.adaptation import kept
 from stages.adaptation.no_answer import best_threshold
 from stages.adaptation.prediction import predict
 from stages.artifacts import read_json, read_jsonl, write_json, write_jsonl
+from stages.checking.faults import find_faults
 from stages.components import build
 from stages.evaluation import trials
 from stages.models._backbone import Backbone
@@ -623,7 +623,7 @@ def published_loss(params: Params, key: str) -> float:
 def test_a_public_checkpoint_is_pretrained_further_and_fine_tuned(params, family) -> None:
     """It learns the corpus, and is stored as one that was not trained further."""
     params = further(params, family)
-    assert not [fault for fault in check_params.find_faults(params) if "further" in fault]
+    assert not [fault for fault in find_faults(params) if "further" in fault]
     write_plans(params)
     train_tokenizer.main(params, family)
     assert (Path("data/tokenizers") / family / "config.json").is_file()

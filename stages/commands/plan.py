@@ -21,7 +21,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from stages.check_params import find_faults
+from stages.checking.faults import find_faults
 from stages.commands._calibration import Calibration
 from stages.commands._costs import Finetuning, Pretraining, finetunings, pretrainings
 from stages.commands._pending import pending
