@@ -8,6 +8,7 @@ import sys
 from stages.params import load
 from stages.process import exit_on_mistake
 from stages.training import tracking
+from stages.training.records import recorded
 
 
 def main() -> None:
@@ -16,7 +17,7 @@ def main() -> None:
     port = parser.parse_args().port
 
     params = load()
-    if not tracking.recorded(params) and not tracking.STORE.exists():
+    if not recorded(params) and not tracking.STORE.exists():
         raise ValueError("there is nothing to show yet; run `dvc repro`")
     page = tracking.reconcile(params)
     if tracking.address().startswith("http"):

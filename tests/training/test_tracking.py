@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 from mlflow.entities import DatasetInput, Run
 
 from stages.params import Params, load
-from stages.training import tracking
+from stages.training import records, tracking
 from stages.training.tracking import Tracker, reconcile
 
 PROJECT = Path(__file__).parents[2]
@@ -101,7 +101,7 @@ def write_pretraining(run: str, fingerprint: str) -> None:
 
 def test_costs_are_those_that_were_measured_and_an_estimate_of_energy(params: Params) -> None:
     """Of 10 s and 3 s of one core, at 12 W; what only one seed measured is its own."""
-    timings = tracking.TIMINGS
+    timings = records.TIMINGS
     (timings / "pretrain").mkdir(parents=True)
     measured = {"wall_time_s": 6.0, "processor_time_s": 10.0, "gpu_energy_j": 0.0, "device": "cpu"}
     (timings / "pretrain/encoder_mlm.json").write_text(json.dumps(measured))
@@ -112,7 +112,7 @@ def test_costs_are_those_that_were_measured_and_an_estimate_of_energy(params: Pa
     ]
     (timings / "finetune/tag").mkdir(parents=True)
     write_table(timings / "finetune/tag/encoder_mlm.csv", rows)
-    found = {record.name: record.costs for record in tracking.recorded(params)}
+    found = {record.name: record.costs for record in records.recorded(params)}
     pretraining, trials = found["encoder_mlm"], found["encoder_mlm/tag/full/50"]
     assert pretraining.items() >= {"wall_time_s": 6.0, "energy_j_estimate": 120.0}.items()
     assert trials.items() >= {"wall_time_s": 4.0, "latency_s": 0.004}.items()
@@ -123,7 +123,7 @@ def test_costs_are_those_that_were_measured_and_an_estimate_of_energy(params: Pa
 
 def write_evaluation(task: str, shift: float = 0.0) -> None:
     """Scores of every run and baseline, by seed: 0.41 and 0.42."""
-    amounts = dict.fromkeys(tracking.AMOUNTS, 1.0) | {"lr": 0.001}
+    amounts = dict.fromkeys(records.AMOUNTS, 1.0) | {"lr": 0.001}
     groups = [(run, "full") for run in RUNS] + [("tfidf", "classical")]
     keys = [
         {"run": run, "method": method, "task": task, "label_budget": "50", "finetune_seed": seed}
