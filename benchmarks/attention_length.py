@@ -17,7 +17,8 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from stages.models._blocks import Attention, Dimensions
+from stages.models._attention import Attention
+from stages.models._dimensions import Dimensions
 
 DIMS = Dimensions(d_model=256, num_layers=1, num_heads=4, d_ff=1)
 CASES = [

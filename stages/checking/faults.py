@@ -9,7 +9,7 @@ from stages.checking.inputs import baseline_faults, corpus_faults, task_faults, 
 from stages.checking.runs import backbones_of, run_faults
 from stages.components import names
 from stages.models._backbone import Backbone
-from stages.models._blocks import ASPECT_RATIO
+from stages.models._dimensions import ASPECT_RATIO
 from stages.params import Params
 from stages.training.budget import trains
 

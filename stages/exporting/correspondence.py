@@ -7,7 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from stages.models._blocks import NORM_EPS, Dimensions
+from stages.models._dimensions import Dimensions
+from stages.models._norm import NORM_EPS
 from stages.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 Weights = dict[str, Tensor]
@@ -19,7 +20,7 @@ SPECIAL_IDS: dict[str, Any] = {
     "pad_token_id": PAD_ID,
 }
 LAYER_EPS, RMS_EPS = NORM_EPS["layernorm"], NORM_EPS["rmsnorm"]
-ROTARY_BASE = 10_000.0  # of stages.models._blocks.sinusoids
+ROTARY_BASE = 10_000.0  # of stages.models._embedding.sinusoids
 
 
 @dataclass(frozen=True, kw_only=True)

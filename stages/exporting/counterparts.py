@@ -13,7 +13,7 @@ from stages.exporting.correspondence import Counterpart, Goal, Weights, same
 from stages.exporting.decoder_families import gpt2, gpt_neox, llama
 from stages.exporting.encoder_decoder_families import bart, t5
 from stages.exporting.encoder_families import bert, esm
-from stages.models._blocks import Dimensions
+from stages.models._dimensions import Dimensions
 
 
 def counterpart(

@@ -21,7 +21,7 @@ from stages.exporting.correspondence import (
     modules,
     same,
 )
-from stages.models._blocks import Dimensions
+from stages.models._dimensions import Dimensions
 
 
 def without_output_bias(weights: Mapping[str, Tensor]) -> Weights:

@@ -20,7 +20,7 @@ from stages.exporting.correspondence import (
     same,
     within,
 )
-from stages.models._blocks import Dimensions
+from stages.models._dimensions import Dimensions
 from stages.text.tokenizer import BOS_ID
 
 

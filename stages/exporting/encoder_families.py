@@ -17,7 +17,7 @@ from stages.exporting.correspondence import (
     modules,
     same,
 )
-from stages.models._blocks import Dimensions
+from stages.models._dimensions import Dimensions
 from stages.text.tokenizer import MASK_ID
 
 STATES_ONLY: dict[str, Any] = {

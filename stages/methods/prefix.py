@@ -17,8 +17,9 @@ from stages.methods._additions import (
     freeze_backbone,
 )
 from stages.methods._method import Method
+from stages.models._attention import Attention
 from stages.models._backbone import Backbone, TransformerBackbone
-from stages.models._blocks import Attention, Block
+from stages.models._blocks import Block
 from stages.models._heads import Headed
 from stages.text.batch import Batch
 

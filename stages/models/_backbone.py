@@ -10,8 +10,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.models._blocks import Attention, Dimensions, Embedding, Stack, make_norm
+from stages.models._attention import Attention
+from stages.models._blocks import Stack
+from stages.models._dimensions import Dimensions
+from stages.models._embedding import Embedding
 from stages.models._generation import Decoding
+from stages.models._norm import make_norm
 from stages.text.batch import Batch
 from stages.text.tokenizer import FILE, TaskTokenizer, Tokenizer
 

@@ -10,7 +10,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from stages.models._blocks import Cache, Embedding, Stack
+from stages.models._attention import Cache
+from stages.models._blocks import Stack
+from stages.models._embedding import Embedding
 from stages.text.batch import PADDING, Batch
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from stages.models._backbone import Backbone, ScalarMix
-from stages.models._blocks import embedding_table
+from stages.models._embedding import embedding_table
 from stages.text.batch import PADDING, Batch
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from stages.models._backbone import Backbone
-from stages.models._blocks import embedding_table
+from stages.models._embedding import embedding_table
 from stages.models._heads import Headed, gather
 from stages.objectives._masking import (
     MASK_PROB,

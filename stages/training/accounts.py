@@ -7,8 +7,9 @@ with what autograd keeps.
 from dataclasses import dataclass
 from typing import Literal
 
+from stages.models._attention import RELATIVE_BUCKETS
 from stages.models._backbone import stack_flops
-from stages.models._blocks import RELATIVE_BUCKETS, Dimensions
+from stages.models._dimensions import Dimensions
 
 Architecture = Literal["encoder", "decoder", "encoder_decoder"]
 FLOAT32 = 4  # bytes

@@ -15,7 +15,7 @@ import torch
 
 from stages.components import build, component_class
 from stages.models._backbone import Backbone
-from stages.models._blocks import Dimensions
+from stages.models._dimensions import Dimensions
 from stages.models._heads import Headed
 from stages.params import Params, PublishedTokenizer, Run
 from stages.seeding import stream

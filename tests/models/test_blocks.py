@@ -5,16 +5,10 @@ import math
 import pytest
 import torch
 
-from stages.models._blocks import (
-    Attention,
-    Block,
-    Dimensions,
-    attend,
-    attention_mask,
-    positions_in_document,
-    rotate,
-    sinusoids,
-)
+from stages.models._attention import Attention, attend, attention_mask, rotate
+from stages.models._blocks import Block
+from stages.models._dimensions import Dimensions
+from stages.models._embedding import positions_in_document, sinusoids
 
 DIMS = Dimensions(d_model=4, num_layers=1, num_heads=1, d_ff=8, positions="none")
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from stages.components import build
 from stages.exporting.counterparts import counterpart
-from stages.models._blocks import Cache
+from stages.models._attention import Cache
 from stages.models._generation import (
     CachedReader,
     Decoding,

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from stages.components import build
-from stages.models._blocks import Dimensions
+from stages.models._dimensions import Dimensions
 from stages.text.batch import Batch
 from stages.training.accounts import activation_bytes_per_token, flops_per_token, num_params
 from tests.small import TRANSFORMERS

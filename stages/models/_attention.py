@@ -1,0 +1,214 @@
+"""Attention: who attends to whom and from how far, and what has been read already."""
+
+import math
+from contextlib import nullcontext
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from stages.models._dimensions import Dimensions
+from stages.models._embedding import embedding_table, sinusoids
+
+RELATIVE_BUCKETS, RELATIVE_MAX_DISTANCE = 32, 128  # T5's
+
+
+def attention_mask(
+    queries: Int[Tensor, "B T"],
+    keys: Int[Tensor, "B S"],
+    *,
+    causal: bool = False,
+    visible: Bool[Tensor, "B S"] | None = None,
+) -> Bool[Tensor, "B 1 T S"]:
+    """Who attends to whom, from document ids: a token to those of its own document.
+
+    If ``causal``, the queries are the last of the keys' tokens. ``visible`` keys are attended to by
+    earlier tokens too, ``causal`` or not. Padding (document 0) attends to padding, so that no row
+    of the softmax is empty; nothing else attends to it.
+    """
+    mask = queries[:, :, None] == keys[:, None, :]
+    if causal:
+        order = torch.ones_like(mask).tril(mask.shape[2] - mask.shape[1])
+        mask = mask & (order if visible is None else order | visible[:, None, :])
+    return mask[:, None]
+
+
+def attend(
+    q: Float[Tensor, "B H T d"],
+    k: Float[Tensor, "B H S d"],
+    v: Float[Tensor, "B H S d"],
+    mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B H T S"],
+) -> Float[Tensor, "B H T d"]:
+    """What the queries find; on a CPU in float32, whatever the precision is.
+
+    There torch's kernel for bfloat16 takes up to four times as long on texts of some dozen tokens,
+    most of it in the backward pass, and is no faster on those of some hundred.
+    """
+    slow = q.dtype == torch.bfloat16 and q.device.type == "cpu"
+    inputs = [each.float() for each in (q, k, v)] if slow else [q, k, v]
+    with torch.autocast(q.device.type, enabled=False) if slow else nullcontext():
+        return F.scaled_dot_product_attention(
+            *inputs, attn_mask=mask if mask.dtype == torch.bool else mask.to(inputs[0])
+        ).to(q)
+
+
+def rotate(x: Float[Tensor, "B H T d"], angles: Float[Tensor, "T d"]) -> Float[Tensor, "B H T d"]:
+    """Rotary position embedding (Su et al. 2021, eq. 34), halves instead of neighbours paired."""
+    half = angles.shape[1] // 2
+    sin, cos = angles[:, :half], angles[:, half:]
+    first, second = x[..., :half], x[..., half:]
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+
+def relative_buckets(num_queries: int, num_keys: int, *, bidirectional: bool) -> Int[Tensor, "T S"]:
+    """T5's bucket of each distance between a query (row) and a key (column); the queries are the
+    last of the keys' tokens.
+
+    Half of the buckets are exact, the others grow with the logarithm of the distance up to
+    RELATIVE_MAX_DISTANCE, beyond which all share the last (Raffel et al. 2020, section 2.1). With
+    ``bidirectional`` keys behind the query have buckets of their own, else they count as 0.
+    """
+    index = torch.arange(num_keys)
+    distance = index[num_keys - num_queries :, None] - index[None, :]
+    buckets = RELATIVE_BUCKETS // 2 if bidirectional else RELATIVE_BUCKETS
+    behind = (distance < 0).long() * buckets if bidirectional else torch.zeros_like(distance)
+    distance = distance.abs() if bidirectional else distance.clamp(min=0)
+    exact = buckets // 2
+    scale = (buckets - exact) / math.log(RELATIVE_MAX_DISTANCE / exact)
+    far = exact + ((distance.clamp(min=1) / exact).log() * scale).long()
+    return behind + torch.where(distance < exact, distance, far.clamp(max=buckets - 1))
+
+
+class RelativeBias(nn.Module):
+    """What is added to the logits of a head for each distance; one table for all blocks (T5)."""
+
+    def __init__(self, dims: Dimensions, *, bidirectional: bool) -> None:
+        super().__init__()
+        self.table = embedding_table(RELATIVE_BUCKETS, dims.num_heads)
+        self.bidirectional = bidirectional
+
+    def forward(self, mask: Bool[Tensor, "B 1 T S"]) -> Float[Tensor, "B H T S"]:
+        """The mask as numbers to add: the bias, and minus infinity where nothing is seen."""
+        buckets = relative_buckets(*mask.shape[2:], bidirectional=self.bidirectional)
+        bias = self.table(buckets.to(mask.device)).permute(2, 0, 1)
+        return bias.masked_fill(~mask, -torch.inf)
+
+
+class KeyValues:
+    """The keys and values that an attention has computed for rows, in memory taken once."""
+
+    def __init__(self, capacity: int) -> None:
+        self.length, self._capacity = 0, capacity
+        self._stored: tuple[Tensor, Tensor] | None = None  # [B H capacity d] each
+
+    def append(self, keys: Float[Tensor, "B H T d"], values: Float[Tensor, "B H T d"]) -> None:
+        if self._stored is None:
+            rows, heads, _, width = keys.shape
+            room = (rows, heads, self._capacity, width)
+            self._stored = keys.new_empty(room), values.new_empty(room)
+        end = self.length + keys.shape[2]
+        for stored, new in zip(self._stored, (keys, values), strict=True):
+            stored[:, :, self.length : end] = new
+        self.length = end
+
+    def all(self) -> tuple[Float[Tensor, "B H S d"], Float[Tensor, "B H S d"]]:
+        assert self._stored is not None
+        keys, values = self._stored
+        return keys[:, :, : self.length], values[:, :, : self.length]
+
+    def keep(self, rows: Int[Tensor, " N"]) -> None:
+        """These rows alone, in this order; a row may be kept several times."""
+        assert self._stored is not None
+        keys, values = self._stored
+        self._stored = keys.index_select(0, rows), values.index_select(0, rows)
+
+
+class Cache:
+    """What a causal stack has read of rows: the keys and values of all its blocks, so that a token
+    is read once and not again for each that follows it.
+
+    Several rows may share a row of the memory: beams of one input.
+    """
+
+    def __init__(self, num_layers: int, *, capacity: int, memory_length: int = 0) -> None:
+        """Room for ``capacity`` tokens of a row."""
+        self.own = [KeyValues(capacity) for _ in range(num_layers)]
+        self.memory = [KeyValues(memory_length) for _ in range(num_layers if memory_length else 0)]
+        self.document_ids: Int[Tensor, "B S"] | None = None  # of the tokens read
+
+    def extend(self, document_ids: Int[Tensor, "B T"]) -> Int[Tensor, "B S"]:
+        """The document ids of all tokens, these included from now on."""
+        before = [] if self.document_ids is None else [self.document_ids]
+        self.document_ids = torch.cat([*before, document_ids], dim=1)
+        return self.document_ids
+
+    def keep(self, rows: Int[Tensor, " N"], memory_rows: Int[Tensor, " M"] | None = None) -> None:
+        """These rows alone, and of the memory ``memory_rows`` or all."""
+        assert self.document_ids is not None
+        self.document_ids = self.document_ids[rows]
+        for key_values in self.own:
+            key_values.keep(rows)
+        if memory_rows is not None:
+            for key_values in self.memory:
+                key_values.keep(memory_rows)
+
+
+class Attention(nn.Module):
+    """Multi-head attention of queries over a memory: the queries' own row, or another's."""
+
+    def __init__(self, dims: Dimensions, *, cross: bool = False) -> None:
+        super().__init__()
+        self.num_heads = dims.num_heads
+        # Positions of two rows have no common origin: cross-attention is not rotated.
+        self.rotary = dims.positions == "rotary" and not cross
+        self.query = nn.Linear(dims.d_model, dims.d_model, bias=dims.bias)
+        self.key_value = nn.Linear(dims.d_model, 2 * dims.d_model, bias=dims.bias)
+        self.output = nn.Linear(dims.d_model, dims.d_model, bias=dims.bias)
+        self.prefix: nn.Module | None = None  # keys and values that a method adds to all others
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        memory: Float[Tensor, "B _ D"] | None,
+        mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B H T S"],
+        cached: KeyValues | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """With ``cached``, ``memory`` is what is read anew, None for what was read once and for
+        all."""
+        q = self._heads(self.query(x))
+        if memory is None:
+            assert cached is not None
+            k, v = cached.all()
+        else:
+            k, v = (self._heads(half) for half in self.key_value(memory).chunk(2, dim=-1))
+            if self.rotary:
+                start = 0 if cached is None else cached.length
+                angles = sinusoids(start + x.shape[1], q.shape[-1])[start:].to(q)
+                q, k = rotate(q, angles), rotate(k, angles)
+            if cached is not None:
+                cached.append(k, v)
+                k, v = cached.all()
+        if self.prefix is not None:
+            k, v, mask = self.prefix(k, v, mask)
+        mixed = attend(q, k, v, mask)
+        return self.output(mixed.transpose(1, 2).flatten(2))  # [B H T d] -> [B T D]
+
+    @torch.no_grad()
+    def initialise_locality(self, locality: float, *, generator: torch.Generator) -> None:
+        """Draw the biases of queries and keys, alike, so that a token's logit for itself exceeds
+        that for a far token by ``locality`` on average; in between it falls with the distance
+        (the long-term decay of Su et al. 2021, section 3.4.3). 0 leaves them at 0, and attention
+        that is not rotary or has no biases is left as it is.
+
+        From biases of 0 a masked token knows nothing of its neighbours until both have grown; small
+        models stayed at the frequencies of single tokens for hundreds of steps.
+        """
+        if not self.rotary or self.query.bias is None:
+            return
+        width = self.query.bias.numel() // self.num_heads
+        self.query.bias.normal_(0, (locality / width**0.5) ** 0.5, generator=generator)
+        self.key_value.bias[: self.query.bias.numel()] = self.query.bias
+
+    def _heads(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T d"]:
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
