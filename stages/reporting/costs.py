@@ -12,7 +12,9 @@ from typing import Any
 from stages.evaluation.metrics import merit, scale_of
 from stages.evaluation.trials import Cost, Scored
 from stages.params import NONE
-from stages.reporting.contrasts import Contrast, Group, compact, significant
+from stages.reporting.contrasts import Contrast
+from stages.reporting.groups import Group
+from stages.reporting.numbers import compact, significant
 from stages.reporting.results import Results, trial_key
 from stages.reporting.tables import KEYS
 from stages.training.energy import BASIS, Energy

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from stages.evaluation.metrics import POINTS, scale_of
 from stages.evaluation.statistics import AGREEING, FINETUNING, POWER, SINGLE
 from stages.reporting import contamination
-from stages.reporting.contrasts import Cell, Contrast, seeds
+from stages.reporting.cells import Cell, seeds
+from stages.reporting.contrasts import Contrast
 from stages.reporting.results import Results
 
 

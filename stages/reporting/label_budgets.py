@@ -6,7 +6,7 @@ from functools import partial
 import altair as alt
 
 from stages.evaluation.metrics import POINTS, scale_of
-from stages.reporting.contrasts import Cell
+from stages.reporting.cells import Cell
 from stages.reporting.lines import domain_of, named_ends, names
 from stages.reporting.look import (
     CLASSICAL,

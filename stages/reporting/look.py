@@ -11,7 +11,7 @@ from typing import Any
 import altair as alt
 
 from stages.evaluation.metrics import scale_of
-from stages.reporting.contrasts import Cell
+from stages.reporting.cells import Cell
 from stages.reporting.results import Results
 
 INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#e4e7eb", "#ffffff"

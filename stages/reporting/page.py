@@ -12,7 +12,8 @@ from markupsafe import Markup, escape
 
 from stages.evaluation.metrics import scale_of
 from stages.reporting import contamination, costs, guideline, look, reproduction, tables
-from stages.reporting.contrasts import AXES, Axis, Contrast
+from stages.reporting.axes import AXES, Axis
+from stages.reporting.contrasts import Contrast
 from stages.reporting.progress import passages
 from stages.reporting.results import Results
 from stages.reporting.trade_offs import unpriced

@@ -11,7 +11,7 @@ from typing import Literal
 import altair as alt
 
 from stages.evaluation.trials import Scored
-from stages.reporting.contrasts import Group
+from stages.reporting.groups import Group
 from stages.reporting.lines import domain_of, named_ends, names
 from stages.reporting.look import Panel, Row, Spec, architecture_colour, styled
 from stages.reporting.results import Results

@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 
 from stages.evaluation.metrics import scale_of
-from stages.reporting.contrasts import Cell
+from stages.reporting.cells import Cell
 from stages.reporting.look import (
     CLASSICAL,
     INK,

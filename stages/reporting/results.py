@@ -11,7 +11,9 @@ from typing import Any
 from stages.artifacts import read_json, read_jsonl
 from stages.evaluation.trials import Cost, Epoch, Scored, Skipped, discard_unlisted, read
 from stages.params import NONE, Params
-from stages.reporting.contrasts import Cell, Contrast, Group, budget_order, cells, contrasts, groups
+from stages.reporting.cells import Cell, budget_order, cells
+from stages.reporting.contrasts import Contrast, contrasts
+from stages.reporting.groups import Group, groups
 from stages.reporting.progress import Progress, read_progress
 
 EVALUATED = Path("data/evaluated")

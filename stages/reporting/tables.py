@@ -4,7 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from stages.reporting.contrasts import AMOUNTS, Axis, Cell, Contrast, compact, digits, seeds
+from stages.reporting.axes import Axis
+from stages.reporting.cells import AMOUNTS, Cell, seeds
+from stages.reporting.contrasts import Contrast
+from stages.reporting.numbers import compact, digits
 from stages.reporting.results import Results
 
 KEYS = [

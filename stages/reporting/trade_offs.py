@@ -12,7 +12,8 @@ import numpy as np
 
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.statistics import per_finetune_seed, per_pretrain_seed
-from stages.reporting.contrasts import Cell, Group
+from stages.reporting.cells import Cell
+from stages.reporting.groups import Group
 from stages.reporting.guideline import percent
 from stages.reporting.look import (
     BASELINE,

@@ -3,7 +3,9 @@ from typing import Any
 
 import pytest
 
-from stages.reporting.contrasts import Axis, Group, compact, groups, pairs
+from stages.reporting.axes import Axis, pairs
+from stages.reporting.groups import Group, groups
+from stages.reporting.numbers import compact
 from stages.reporting.results import Results, load
 from tests.synthetic_study import RUNS, TRAINING, public, raw_params, run, write_study
 
