@@ -11,7 +11,7 @@ from tqdm import tqdm
 from stages.artifacts import read_json, read_jsonl, replacing
 from stages.components import build
 from stages.evaluation.metrics import score
-from stages.evaluation.trials import BaselinePrediction, Trial, write
+from stages.evaluation.trials import CLASSICAL, BaselinePrediction, Trial, write
 from stages.params import Params, entry
 from stages.process import run_stage
 from stages.text.labelled import SPLITS, rows_in_budget
@@ -36,7 +36,7 @@ def main(params: Params, task: str) -> None:
         predictions += [
             BaselinePrediction(
                 run=name,
-                method="classical",
+                method=CLASSICAL,
                 label_budget=str(budget),
                 finetune_seed=0,
                 id=row["id"],
@@ -54,7 +54,7 @@ def _trial(run: str, architecture: str, task: str, label_budget: str) -> Trial:
         run=run,
         architecture=architecture,
         objective="none",
-        method="classical",
+        method=CLASSICAL,
         task=task,
         corpus="none",
         pretrain_seed=0,

@@ -1,5 +1,6 @@
 """Read a task: labelled examples for training, validation and test, the test labels apart."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -50,14 +51,16 @@ def main(params: Params, key: str) -> None:
         rows_in_budget(budget, len(examples["train"]), task=key)
     if kind.has_classes:
         check_labels(examples, kind, where=where)
-    labels = sorted(count_labels(examples["train"]))
+    labels, metrics = sorted(count_labels(examples["train"])), metrics_of(task.task)
+    if metrics[0] == "entity_f1":
+        check_spans(labels, where=where)
     if verbalisers := task.task.get("verbalisers"):
         try:
             label_words(labels, verbalisers)
         except ValueError as error:
             raise ValueError(f"{where}.task.{error}") from None
 
-    target, metrics = kind.target, metrics_of(task.task)
+    target = kind.target
     about = {
         "task": task.task,
         "kind": name,
@@ -193,6 +196,17 @@ def check_labels(examples: dict[Split, list[Labelled]], kind: Kind, *, where: st
                         f"{where}.source: no example of train has the label {label!r}"
                         f" of {split} row {example.id}"
                     )
+
+
+def check_spans(tags: Iterable[str], *, where: str) -> None:
+    """Raises ValueError for a tag that is no part of a span, as parts of speech are."""
+    for tag in tags:
+        if tag != "O" and not re.fullmatch(r"[BI]-.+", tag):
+            raise ValueError(
+                f"{where}.task.metric: entity_f1 is of spans in O, B-TYPE and I-TYPE, and train "
+                f"has the tag {tag!r}; word_accuracy is of single tags, and tag_scheme in the "
+                "source reads spans that are written otherwise"
+            )
 
 
 if __name__ == "__main__":

@@ -61,6 +61,12 @@ def public(path: str, revision: str = "0" * 40, seed: int = 1) -> dict:
     return run("hub", "none", "none", seed=seed) | {"model": model, "tokenizer": "none"}
 
 
+def further(path: str, objective: str, **settings: Any) -> dict:
+    """A public checkpoint that is pretrained further."""
+    learns = {"tokenizer": "own", "corpus": "all", "objective": {"name": objective}}
+    return public(path) | learns | settings
+
+
 RUNS = {
     "encoder_mlm": run("encoder", "mlm"),
     "encoder_scratch": run("encoder", "none", "none"),
@@ -294,8 +300,8 @@ def _trial(
         label_budget=str(budget),
         num_params=num_params,
         num_trained_params=num_params if method == "full" else 1544,
-        pretrain_tokens=None if entry.is_public else 4_096_000 if pretrained else 0,
-        pretrain_flops=None if entry.is_public else 6 * num_params * 4_096_000 * pretrained,
+        pretrain_tokens=None if entry.as_published else 4_096_000 if pretrained else 0,
+        pretrain_flops=None if entry.as_published else 6 * num_params * 4_096_000 * pretrained,
         lineage_tokens=None if entry.is_public else 4_096_000 if pretrained else 0,
         lineage_flops=None if entry.is_public else 6 * num_params * 4_096_000 * pretrained,
         finetune_flops=6 * num_params * 64_000 if method == "full" else 2 * num_params * 64_000,

@@ -633,6 +633,20 @@ def distilled(parent: str, model: dict[str, Any], **settings: Any) -> Params:
     return with_child(parent, model=SMALL | model, objective=objective)
 
 
+def test_baselines_have_names_of_their_own() -> None:
+    params = load(ROOT / "studies" / "smoke.yaml")
+    baselines = params.baselines | {"encoder_mlm": {"name": "majority"}}
+    methods = params.finetune.methods
+    finetune = params.finetune.model_copy(
+        update={"methods": methods | {"classical": methods["full"]}}
+    )
+    update = {"baselines": baselines, "finetune": finetune}
+    assert faults_of(params.model_copy(update=update)) == [
+        "baselines.encoder_mlm: is also the name of a run; rename one of them",
+        "finetune.methods.classical: is what reports call baselines; rename it",
+    ]
+
+
 @pytest.mark.parametrize("parent", AFTER)
 def test_every_architecture_may_go_on_from_a_parent(parent) -> None:
     """With another objective of its architecture; what is a default may be written out."""

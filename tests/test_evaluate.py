@@ -195,3 +195,11 @@ def test_scores_are_written_in_full(params: Params) -> None:
     evaluate.main(params, "tag")
     with Path("data/evaluated/tag/trials.csv").open(newline="") as file:
         assert [row["value"] for row in csv.DictReader(file)] == ["1.0", "0.0", repr(2 / 3)]
+
+
+@pytest.mark.parametrize("text", ["a\rb", "a\r", "a\nb", "a\r\nb", 'a "b", c', "", " "])
+@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])
+def test_any_text_is_read_as_it_was_written(tmp_path, name, text) -> None:
+    written = [Skipped(run="a", method="b", reason=each) for each in (text, "plain")]
+    write(tmp_path / name, Skipped, written)
+    assert read(tmp_path / name, Skipped) == written

@@ -121,6 +121,19 @@ def test_tagging() -> None:
     assert read_jsonl(FOLDER / "test_labels.jsonl")[0]["tags"] == ["O", "B-PLACE"]
 
 
+def test_single_tags_are_no_spans() -> None:
+    lines = [f"The\tDET\nroom{i}\tNOUN\n" for i in range(60)]
+    Path("a.conll").write_text("\n".join(lines))
+    settings: dict[str, Any] = {"source": {"path": "a.conll"}, "num_validation": 2}
+    with pytest.raises(ValueError, match=r"tasks\.own\.task\.metric: entity_f1 .* tag 'DET'"):
+        prepare_task.main(params("tagging", **settings), "own")
+    assert not FOLDER.exists()
+    counted = params("tagging", **settings)
+    counted.tasks["own"].task["metric"] = "word_accuracy"
+    prepare_task.main(counted, "own")
+    assert read_json(EXAMPLES / "task.json")["labels"] == ["DET", "NOUN"]
+
+
 def test_twice_is_the_same_and_another_seed_is_not() -> None:
     write_csv()
     prepare_task.main(params(), "own")

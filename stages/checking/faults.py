@@ -8,6 +8,7 @@ from stages.checking.fits import fit_faults
 from stages.checking.inputs import baseline_faults, corpus_faults, task_faults, tokenizer_faults
 from stages.checking.runs import backbones_of, run_faults
 from stages.components import names
+from stages.evaluation.trials import CLASSICAL
 from stages.models._backbone import Backbone
 from stages.models._dimensions import ASPECT_RATIO
 from stages.params import Params
@@ -28,6 +29,10 @@ def find_faults(params: Params) -> Iterator[str]:
     yield from _budget_faults(params, backbones)
     for key, baseline in params.baselines.items():
         yield from baseline_faults(params, baseline, f"baselines.{key}")
+        if key in params.pretrain:
+            yield f"baselines.{key}: is also the name of a run; rename one of them"
+    if CLASSICAL in params.finetune.methods:
+        yield f"finetune.methods.{CLASSICAL}: is what reports call baselines; rename it"
     yield from fit_faults(params, backbones)
     for name in ("label_budgets", "seeds"):
         values = getattr(params.finetune, name)

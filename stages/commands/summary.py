@@ -13,6 +13,7 @@ from rich.text import Text
 
 from stages.artifacts import read_json
 from stages.evaluation.metrics import POINTS, merit, scale_of
+from stages.evaluation.trials import CLASSICAL
 from stages.params import PATH, read_yaml
 from stages.process import exit_on_mistake
 
@@ -67,13 +68,11 @@ def _rows(name: str) -> list[dict[str, str]]:
 
 def scores(task: str, runs: Mapping[str, Any], metric: str) -> Table:
     """A task's means with their intervals; a baseline in every column of its budget."""
-    methods = [
-        m for m in dict.fromkeys(m for run in runs.values() for m in run) if m != "classical"
-    ]
+    methods = [m for m in dict.fromkeys(m for run in runs.values() for m in run) if m != CLASSICAL]
     budgets = list(dict.fromkeys(n for run in runs.values() for cell in run.values() for n in cell))
     columns = [(method, n) for n in budgets for method in methods]
     found = {
-        name: [(run.get(method) or run.get("classical", {})).get(n) for method, n in columns]
+        name: [(run.get(method) or run.get(CLASSICAL, {})).get(n) for method, n in columns]
         for name, run in runs.items()
     }
     top = [
@@ -86,7 +85,7 @@ def scores(task: str, runs: Mapping[str, Any], metric: str) -> Table:
         table.add_column(f"{method}, {budget} labels", justify="right", no_wrap=True)
     for name, cells in found.items():
         shown = [_score(cell, best, metric) for cell, best in zip(cells, top, strict=True)]
-        table.add_row(name, *shown, style="dim" if "classical" in runs[name] else "")
+        table.add_row(name, *shown, style="dim" if CLASSICAL in runs[name] else "")
     return table
 
 

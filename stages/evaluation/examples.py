@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from stages.evaluation.metrics import score
 from stages.evaluation.trials import Trial
 from stages.text.labelled import inputs_of
 
@@ -72,7 +73,9 @@ def _right_answers(gold: str, row: Mapping[str, Any]) -> list[str]:
 
 
 def _is_right(gold: str, prediction: str, row: Mapping[str, Any]) -> bool:
-    return prediction in _right_answers(gold, row)
+    if "question" in row:
+        return score("exact_match", [gold], [prediction]) == 1
+    return prediction == gold
 
 
 def _shown(row: Mapping[str, Any], prediction: str) -> str:

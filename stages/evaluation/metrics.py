@@ -7,6 +7,7 @@ a text takes.
 """
 
 import json
+import math
 import re
 import string
 from collections import Counter
@@ -57,10 +58,11 @@ def score(metric: str, gold: Sequence[str], predicted: Sequence[str]) -> float:
 
 
 def macro_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The mean F1 over the labels that occur in ``gold``.
+    """The mean F1 over the labels that occur in ``gold``: every run has the same denominator,
+    whatever it predicts besides.
 
-    scikit-learn's ``f1_score(average="macro")``, which the tests compare it with; importing that
-    takes longer than many a trial does, in every process.
+    scikit-learn's ``f1_score(average="macro")`` with these as its ``labels``, which the tests
+    compare it with; importing that takes longer than many a trial does, in every process.
     """
     labels = Counter(gold)
     answers = Counter(predicted)
@@ -98,9 +100,13 @@ def bits_per_byte(gold: Sequence[str], predicted: Sequence[str]) -> float:
 
 
 def word_perplexity(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """From the same, 2 to the power of the bits per word; words are parted by blanks."""
+    """From the same, 2 to the power of the bits per word; words are parted by blanks. Infinite
+    where a script parts no words, and a line of text counts as one."""
     bits, _, num_words = _bits(gold, predicted)
-    return 2 ** (bits / num_words)
+    try:
+        return 2 ** (bits / num_words)
+    except OverflowError:
+        return math.inf
 
 
 def _bits(gold: Sequence[str], predicted: Sequence[str]) -> tuple[float, int, int]:
@@ -113,7 +119,8 @@ def _bits(gold: Sequence[str], predicted: Sequence[str]) -> tuple[float, int, in
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     """(kind, first word, word after the last) of each entity in BIO tags.
 
-    An I- that continues no entity of its kind begins one, as in the CoNLL-2003 evaluation.
+    An I- that continues no entity of its kind begins one, as in the CoNLL-2003 evaluation. A tag
+    that is not of BIO is an entity of one word and of its own kind.
     """
     found: set[tuple[str, int, int]] = set()
     kind, start = None, 0
@@ -123,7 +130,7 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
             continue
         if kind is not None:
             found.add((kind, start, i))
-        kind, start = (None if prefix == "O" else name), i
+        kind, start = (None if tag == "O" else name or tag), i
     return found
 
 

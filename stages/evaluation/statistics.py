@@ -30,7 +30,7 @@ class Interval:
     """``basis`` is what the interval accounts for.
 
     ``low`` and ``high`` are None, and so is ``p_value``, where there is none: of one trial, and
-    where all seeds agree. They do where nothing was drawn (no weight was trained) or every trial
+    where all seeds agree: mostly since nothing was drawn (no weight was trained) or every trial
     came out at the same constant answer, so that their number is no evidence.
     """
 

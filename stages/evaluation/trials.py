@@ -17,10 +17,12 @@ from stages.artifacts import remove, replacing
 
 T = TypeVar("T")
 
+CLASSICAL = "classical"  # the method of every baseline
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What was trained. A baseline has the architecture of its name, method "classical", corpus
+    """What was trained. A baseline has the architecture of its name, method CLASSICAL, corpus
     and objective "none", and zeros. A public checkpoint has objective "hub" and as corpus its path,
     or what it was pretrained on further; what its own pretraining took is not known. A lineage is a
     run with all that it came from: its parents and teachers."""
@@ -147,10 +149,23 @@ def write(path: Path, kind: type, rows: Iterable[Any]) -> None:
 
 
 def write_table(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    rows = list(rows)
     with replacing(path) as temporary, _open(temporary, "w", gz=path.suffix == ".gz") as file:
-        writer = csv.DictWriter(file, list(columns), lineterminator="\n", extrasaction="ignore")
+        writer = csv.DictWriter(
+            file,
+            list(columns),
+            lineterminator="\n",
+            extrasaction="ignore",
+            quoting=csv.QUOTE_NONNUMERIC if any(map(_breaks, rows)) else csv.QUOTE_MINIMAL,
+        )
         writer.writeheader()
         writer.writerows(rows)
+
+
+def _breaks(row: Mapping[str, Any]) -> bool:
+    """Whether a text in it has a carriage return, which Python before 3.13 does not quote, and
+    takes for the end of a row when it reads."""
+    return any("\r" in value for value in row.values() if isinstance(value, str))
 
 
 def discard_unlisted(folder: Path, listed: Iterable[str]) -> None:

@@ -99,7 +99,10 @@ def caveats(results: Results) -> Iterator[str]:
         )
     pairs = {g.name: (g.entry.corpus, g.entry.tokenizer) for g in results.groups}
     compared = dict.fromkeys(
-        (pairs[c.a.group], pairs[c.b.group]) for c in results.contrasts if c.axis == "training set"
+        both
+        for c in results.contrasts
+        if c.axis == "training set"
+        and results.contamination.keys() >= set(both := (pairs[c.a.group], pairs[c.b.group]))
     )
     unequal = [
         f"`{task}`, `{_name(results, a)}` {of_a:.1%} v. `{_name(results, b)}` {of_b:.1%}"

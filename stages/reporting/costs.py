@@ -109,15 +109,20 @@ def pretraining_rows(results: Results) -> list[dict[str, str]]:
         trials = [trial for trial in results.trials if trial.run in group.runs]
         first: Scored = trials[0]
         costs = [results.pretraining_costs[run] for run in group.runs]
-        energies = [None if group.entry.is_public else _energy(cost) for cost in costs]
+        elsewhere = group.entry.as_published  # here it was loaded, no more
+        energies = [None if elsewhere else _energy(cost) for cost in costs]
         found.append(
             {
                 "run": group.name,
                 "parameters": compact(group.num_params),
                 "tokens seen": compact(first.pretrain_tokens),
                 "FLOPs": compact(first.pretrain_flops),
-                "time": seconds(fmean(cost["wall_time_s"] for cost in costs)),
-                "peak memory": memory(max(cost["peak_memory_bytes"] for cost in costs)),
+                "time": UNKNOWN
+                if elsewhere
+                else seconds(fmean(cost["wall_time_s"] for cost in costs)),
+                "peak memory": UNKNOWN
+                if elsewhere
+                else memory(max(cost["peak_memory_bytes"] for cost in costs)),
                 "energy, estimate": energy(_mean(e and e.joules for e in energies)),
                 "CO2e, estimate": grams(_mean(e and e.co2e_g for e in energies)),
             }

@@ -11,12 +11,12 @@ import vl_convert
 
 from stages.artifacts import replacing
 from stages.evaluation.metrics import POINTS, scale_of
+from stages.evaluation.trials import CLASSICAL
 from stages.reporting import label_budgets, pretraining, ranks, trade_offs
 from stages.reporting.groups import Group
 from stages.reporting.guideline import percent
 from stages.reporting.look import (
     BASELINE,
-    CLASSICAL,
     DASHES,
     DOTTED,
     MUTED,

@@ -114,6 +114,7 @@ def caveats(results: Results) -> list[str]:
     """What the intervals do and do not cover; said once, before everything else."""
     found = []
     bases = {contrast.effect.basis for contrast in results.contrasts}
+    bases |= {c.mean.basis for c in results.cells if c.group not in results.params.baselines}
     if FINETUNING in bases:
         found.append(
             "Where a run was pretrained with one seed, its intervals cover fine-tuning seeds only: "
@@ -124,8 +125,8 @@ def caveats(results: Results) -> list[str]:
         found.append("A single trial has no interval; nothing is claimed from it.")
     if AGREEING in bases:
         found.append(
-            "Where all seeds agree, since nothing was trained or every trial gave one constant "
-            "answer, there is no interval; nothing is claimed from their number."
+            "Where all seeds agree, for instance since nothing was trained or every trial gave one "
+            "constant answer, there is no interval; nothing is claimed from their number."
         )
     tested = [c for c in results.contrasts if c.p_holm is not None]
     if tested:

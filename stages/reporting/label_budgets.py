@@ -6,10 +6,10 @@ from functools import partial
 import altair as alt
 
 from stages.evaluation.metrics import POINTS, scale_of
+from stages.evaluation.trials import CLASSICAL
 from stages.reporting.cells import Cell
 from stages.reporting.lines import domain_of, named_ends, names
 from stages.reporting.look import (
-    CLASSICAL,
     DOTTED,
     PAPER,
     Panel,

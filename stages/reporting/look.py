@@ -11,6 +11,7 @@ from typing import Any
 import altair as alt
 
 from stages.evaluation.metrics import scale_of
+from stages.evaluation.trials import CLASSICAL
 from stages.reporting.cells import Cell
 from stages.reporting.results import Results
 
@@ -23,7 +24,6 @@ DOTTED = [1.5, 3]
 ROW = 26  # pixels
 # Liberation Sans, which the renderer brings along, is as wide as Arial: what is measured here fits.
 FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
-CLASSICAL = "classical"
 Panel = alt.LayerChart | alt.FacetChart
 Row = dict[str, Any]
 Spec = dict[str, Any]  # of Vega-Lite

@@ -83,8 +83,9 @@ def _lines(results: Results, group: Group, amount: Amount) -> list[Row]:
 
 
 def _of_parents(trial: Scored, amount: Amount) -> int:
+    """0 where nobody knows: a curve of a public checkpoint begins with what is done here."""
     lineage, own = (getattr(trial, f"{whose}_{amount}") for whose in ("lineage", "pretrain"))
-    return (lineage or 0) - (own or 0)
+    return 0 if lineage is None else lineage - (own or 0)
 
 
 def _panel(results: Results, title: str, x: alt.X, domain: tuple[float, float]) -> Panel:

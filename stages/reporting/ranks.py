@@ -6,9 +6,9 @@ from typing import Any
 import altair as alt
 
 from stages.evaluation.metrics import scale_of
+from stages.evaluation.trials import CLASSICAL
 from stages.reporting.cells import Cell
 from stages.reporting.look import (
-    CLASSICAL,
     INK,
     PALETTE,
     PAPER,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.artifacts import read_json, read_jsonl
-from stages.evaluation.trials import Cost, Epoch, Scored, Skipped, discard_unlisted, read
+from stages.evaluation.trials import CLASSICAL, Cost, Epoch, Scored, Skipped, discard_unlisted, read
 from stages.params import NONE, Params
 from stages.reporting.cells import Cell, budget_order, cells
 from stages.reporting.contrasts import Contrast, contrasts
@@ -77,7 +77,7 @@ class Results:
 
     def cell(self, group: str, task: str, method: str, label_budget: str) -> Cell | None:
         """A group's cell, or a baseline's, whatever the method: it has but one."""
-        method = "classical" if group in self.params.baselines else method
+        method = CLASSICAL if group in self.params.baselines else method
         return self._cell.get((group, task, method, label_budget))
 
 
@@ -86,8 +86,6 @@ def load(params: Params) -> Results:
 
     Raises ValueError that names what is missing.
     """
-    for name in params.baselines.keys() & params.pretrain.keys():
-        raise ValueError(f"baselines.{name}: is also the name of a run; rename one of them")
     _discard_leftovers(params)
     # What a matched budget made of a run is what was done, whatever its entry says.
     runs = {key: run.planned(_json(PLANS / f"{key}.json")) for key, run in params.pretrain.items()}
@@ -151,7 +149,7 @@ def _complete(
     ]
     fitted = {trial.run for trial in trials} - set(params.pretrain)
     listed += [
-        (task, name, "classical", n, 0)
+        (task, name, CLASSICAL, n, 0)
         for name in params.baselines
         if name in fitted
         for n in budgets

@@ -66,5 +66,7 @@ def test_tags_stand_behind_their_words_and_any_right_answer_is_right() -> None:
     (found,) = examples(question, gold, {"a": {"1": "Ada Lovelace"}, "b": {"1": "did"}})
     assert found["answer"] == "Ada"
     assert [one["right"] for one in found["predictions"]] == [True, False]
+    (found,) = examples(question, gold, {"a": {"1": "the ada lovelace."}})
+    assert found["predictions"][0]["right"]  # as exact_match counts it
     (found,) = examples(question, {"1": "[]"}, {"a": {"1": ""}})
     assert found["answer"] == "" and found["predictions"][0]["right"]

@@ -1,5 +1,6 @@
 import gzip
 import json
+import math
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,8 @@ def test_a_continuation_of_nothing_begins_an_entity() -> None:
     assert entities(["B-X", "I-Y"]) == {("X", 0, 1), ("Y", 1, 2)}
     assert entities(["I-X", "B-X", "I-X"]) == {("X", 0, 1), ("X", 1, 3)}
     assert entities(["O", "O"]) == entities([]) == set()
+    assert entities(["NOUN", "O", "VERB"]) == {("NOUN", 0, 1), ("VERB", 2, 3)}
+    assert score("entity_f1", ["NOUN VERB"], ["VERB NOUN"]) == 0
 
 
 def test_entity_f1_by_hand() -> None:
@@ -111,6 +114,7 @@ def test_bits_are_of_all_texts_together_and_no_mean_of_rows() -> None:
     gold, found = ["4 1", "16 4"], ["20.0", "10.0"]
     assert score("bits_per_byte", gold, found) == pytest.approx(1.5)
     assert score("word_perplexity", gold, found) == pytest.approx(2**6)
+    assert score("word_perplexity", ["600 1"], ["1600.0"]) == math.inf  # a line without a blank
 
 
 def test_of_two_scores_the_better_has_the_larger_merit() -> None:

@@ -8,7 +8,7 @@ import pytest
 from stages.reporting import guideline, page
 from stages.reporting.contamination import caveats, section
 from stages.reporting.results import Results, load
-from tests.synthetic_study import METRICS, RUNS, public, raw_params, run, write_study
+from tests.synthetic_study import METRICS, RUNS, further, public, raw_params, run, write_study
 
 ALL, SCIENTIFIC = ("all", "unigram"), ("scientific", "unigram")
 
@@ -71,6 +71,17 @@ def test_what_public_checkpoints_read_is_not_known(
     ]
     text = page.markdown(results)
     assert "## Contamination" in text and found.notes[0] in text
+
+
+def test_what_a_public_checkpoint_read_is_compared_with_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its training set is an axis where it is pretrained further."""
+    monkeypatch.chdir(tmp_path)
+    runs = {"bert": public("a/bert"), "adapted": further("a/bert", "mlm")}
+    results = load(write_study(tmp_path, raw_params(runs)))
+    assert any(contrast.axis == "training set" for contrast in results.contrasts)
+    assert not [caveat for caveat in caveats(results) if "compared" in caveat]
 
 
 def test_where_nothing_was_pretrained_nothing_is_said(

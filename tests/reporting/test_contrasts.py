@@ -1,5 +1,4 @@
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -7,7 +6,7 @@ from stages.reporting.axes import Axis, pairs
 from stages.reporting.groups import Group, groups
 from stages.reporting.numbers import compact
 from stages.reporting.results import Results, load
-from tests.synthetic_study import RUNS, TRAINING, public, raw_params, run, write_study
+from tests.synthetic_study import RUNS, TRAINING, further, public, raw_params, run, write_study
 
 
 def results_of(root: Path, monkeypatch: pytest.MonkeyPatch, runs: dict) -> Results:
@@ -196,11 +195,6 @@ def test_a_public_checkpoint_that_is_pretrained_further_differs_in_its_training_
 ) -> None:
     """As a run does from its parent; from another checkpoint it differs in that, if in nothing
     else."""
-
-    def further(path: str, objective: str, **settings: Any) -> dict:
-        learns = {"tokenizer": "own", "corpus": "all", "objective": {"name": objective}}
-        return public(path) | learns | settings
-
     runs = {
         "bert": public("google-bert/bert-base-uncased"),
         "adapted": further("google-bert/bert-base-uncased", "mlm"),

@@ -23,7 +23,7 @@ from stages.reporting.costs import (
 )
 from stages.reporting.results import Results, load
 from stages.reporting.tables import KEYS
-from tests.synthetic_study import HARDWARE, RUNS, raw_params, write_study
+from tests.synthetic_study import HARDWARE, RUNS, further, public, raw_params, write_study
 
 OLD = ["wall_time_s", "peak_memory_bytes", "pretrain_wall_time_s", "pretrain_peak_memory_bytes"]
 
@@ -133,3 +133,13 @@ def test_amounts_in_words() -> None:
     assert [memory(v) for v in (400 * 2**20, 3 * 2**30)] == ["400 MiB", "3.0 GiB"]
     assert [energy(v) for v in (0, 3.6, 1440, 3.6e7)] == ["0 Wh", "1 mWh", "0.4 Wh", "10 kWh"]
     assert [grams(v) for v in (0.0012, 5.0, 1200)] == ["1.2 mg", "5 g", "1.2 kg"]
+
+
+def test_what_a_public_checkpoint_took_is_unknown_and_loading_it_no_pretraining(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = {"bert": public("a/bert"), "adapted": further("a/bert", "mlm")}
+    found = pretraining_rows(load(write_study(tmp_path, raw_params(runs))))
+    published, adapted = (set(list(row.values())[2:]) for row in found)
+    assert published == {"unknown"} and "unknown" not in adapted

@@ -9,7 +9,7 @@ import pytest
 from stages.reporting import pretraining
 from stages.reporting.pretraining import Amount, comparable, losses
 from stages.reporting.results import Results, load
-from tests.synthetic_study import RUNS, raw_params, run, write_study
+from tests.synthetic_study import RUNS, further, public, raw_params, run, write_study
 
 
 def lines(results: Results, amount: Amount) -> dict[str, list[dict[str, Any]]]:
@@ -67,3 +67,14 @@ def test_where_nothing_was_pretrained_there_is_no_picture(
     monkeypatch.chdir(tmp_path)
     runs = {name: RUNS[name] for name in ("encoder_scratch", "decoder_scratch")}
     assert pretraining.pictures(load(write_study(tmp_path, raw_params(runs)))) == {}
+
+
+def test_a_public_checkpoint_that_is_pretrained_further_begins_at_0(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had seen before nobody knows."""
+    monkeypatch.chdir(tmp_path)
+    runs = {"bert": public("a/bert"), "adapted": further("a/bert", "mlm")}
+    found = lines(load(write_study(tmp_path, raw_params(runs))), "tokens")
+    assert found.keys() == {"adapted"}
+    assert min(point["x"] for point in found["adapted"]) > 0
