@@ -123,7 +123,7 @@ class Training(Optimisation):
 
     num_steps: Positive
     batch_rows: Positive  # rows of max_tokens tokens in a step
-    micro_batch_rows: Positive  # rows in memory at once; no weight depends on it
+    micro_batch_rows: Positive  # rows in memory at once; without dropout no weight depends on it
     max_tokens: Positive
     num_validations: Positive  # evenly spaced over the steps, the last one at the end
 

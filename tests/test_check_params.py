@@ -342,7 +342,7 @@ def test_a_checkpoint_is_pretrained_further_by_what_fits_its_kind(
         ("t5", "mlm", "objective: masks tokens, and the tokenizer has no token for that"),
         ("bart", "mlm", "objective: mlm does not fit encoder_decoder; it fits encoder"),
         ("bart", "span_corruption", "objective: needs sentinels (T5's <extra_id_0>, ...)"),
-        ("t5", "denoising", "objective: infilling and mask_tokens put a mask in"),
+        ("t5", "denoising", "objective: needs a mask"),
         ("roberta", "mlm, next_sentence: nsp", "objective: next_sentence nsp needs a tokenizer"),
     ],
 )

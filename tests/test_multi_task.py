@@ -12,11 +12,13 @@ import torch
 import transformers
 
 from stages import encode_corpus, evaluate, finetune, prepare_corpus, pretrain
+from stages.adaptation.pairing import Pairing
 from stages.artifacts import read_json, write_json, write_jsonl
 from stages.commands import export, predict
 from stages.evaluation import trials
 from stages.params import Corpus, Method, Params, load
 from stages.seeding import stream
+from stages.tasks._text_to_text import TextToText
 from tests.small import small_tokenizer
 from tests.test_training_stages import write_plans
 
@@ -182,3 +184,23 @@ def test_transformers_writes_what_we_write(study, monkeypatch, tmp_path) -> None
     path = Path("data/finetuned/first/both/predictions.csv.gz")
     ours = [p.prediction for p in trials.read(path, trials.Prediction) if p.method == "text"]
     assert [text.strip().replace(" ", "_") for text in texts] == ours[:10]
+
+
+def test_answers_as_text_are_cut_to_the_positions_of_a_run(study, monkeypatch) -> None:
+    """In what is learnt and in what is written; where not one label has room, that is said."""
+    monkeypatch.chdir(study)
+
+    def pairing(task: str, max_positions: int) -> Pairing:
+        shutil.copytree("data/pretrained/scratch", "data/pretrained/short", dirs_exist_ok=True)
+        record = read_json(Path("data/pretrained/short/run.json"))
+        record["model"] |= {"name": "decoder", "max_positions": max_positions}
+        write_json(Path("data/pretrained/short/run.json"), record)
+        return Pairing("short", task, max_tokens=32, text_to_text=True)
+
+    for max_positions, most in ((60, 29), (40, 9)):
+        task = pairing("which", max_positions).task
+        assert isinstance(task, TextToText) and task.max_target_tokens == most
+        rows = [{"id": "1", "words": ["class"] * 30, "tags": ["B-X"] * 30}]
+        assert len(task.encode(rows)[0].labels) == most
+    with pytest.raises(ValueError, match="max_tokens: 32 leave 2 of the 33 positions"):
+        pairing("first", 33)

@@ -53,6 +53,7 @@ class Pairing:
         if text_to_text:
             with self._below_task():
                 self.task = TextToText(task_key, self.task_record, self.task)
+            self._shorten(self.task)
         self.task.has_prefix = self.run_record["has_prefix"]
 
     def label_words(self) -> dict[str, str]:
@@ -108,23 +109,37 @@ class Pairing:
         """The pretrained backbone under a head that was drawn anew."""
         backbone = self.backbone(num_added_tokens=num_added_tokens)
         if isinstance(self.task, Writing):
-            self._make_room(self.task, backbone)
+            self._refuse_longer(self.task, backbone)
         elif not self.task.scores_text:
             backbone = backbone.for_tokens()
         head = self.task.head(backbone)
         initialise_head(head, generator=torch_stream(seed, "head"))
         return Headed(backbone, head)
 
-    def _make_room(self, task: Writing, backbone: Backbone) -> None:
-        """Raises ValueError if texts of the length that a task asks for cannot be written."""
-        most = backbone.max_positions
+    def _shorten(self, task: TextToText) -> None:
+        """Cut answers, whose length no setting asks for, to what the run has positions for.
+
+        Raises ValueError if that is less than one label takes.
+        """
+        backbone = self.outline()
+        most, written = backbone.max_positions, task.max_target_tokens
         if most is None:
             return
-        written = task.max_target_tokens
+        task.max_target_tokens -= max(backbone.positions_taken(self.max_tokens, written) - most, 0)
+        if task.max_target_tokens < task.shortest_answer:
+            raise ValueError(
+                f"finetune.max_tokens: {self.max_tokens} leave {max(task.max_target_tokens, 0)} of "
+                f"the {most} positions of {self._where} to write an answer of {self.task_key} as "
+                f"text, which takes {task.shortest_answer}"
+            )
+
+    def _refuse_longer(self, task: Writing, backbone: Backbone) -> None:
+        """Raises ValueError if texts of the length that a task asks for cannot be written."""
+        most, written = backbone.max_positions, task.max_target_tokens
+        if most is None:
+            return
         taken = backbone.positions_taken(self.max_tokens, written)
-        if taken > most and isinstance(task, TextToText):  # asked for by no setting
-            task.max_target_tokens = written + most - taken
-        elif taken > most:
+        if taken > most:
             raise ValueError(
                 f"tasks.{self.task_key}.task.max_target_tokens: {written} are with "
                 f"finetune.max_tokens {taken} positions, more than {self._where} has, {most}"
@@ -150,11 +165,13 @@ class Pairing:
         """
         words, tokenizer = self.label_words(), self.task.tokenizer
         try:
-            return method.predictor(
+            found = method.predictor(
                 words, tokenizer, self.max_tokens, rows, rng=stream(seed, "shots")
             )
         except ValueError as error:
             raise ValueError(f"{where}.{error}") from None
+        found.has_prefix = self.run_record["has_prefix"]
+        return found
 
 
 def _record(path: Path) -> dict[str, Any]:

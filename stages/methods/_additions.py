@@ -75,7 +75,8 @@ class Addition(nn.Module):
 def count_additions(backbone: Backbone) -> None:
     """Have ``backbone.flops`` count the additions that stand in it, too.
 
-    Those of a decoder, if there is one, are counted for the tokens it decodes.
+    Those of a decoder, if there is one, are counted for the tokens it decodes. A backbone that is
+    one writes behind what it reads, in the same row.
     """
     if not isinstance(backbone, TransformerBackbone):
         return  # a public checkpoint counts what it computes
@@ -87,10 +88,11 @@ def count_additions(backbone: Backbone) -> None:
             of_decoder += module.flops_per_token if decodes else 0
 
     def added(batch: Batch) -> int:
-        decoded = batch.decoder_input_ids
-        return of_input * batch.input_ids.numel() + of_decoder * (
-            0 if decoded is None else decoded.numel()
-        )
+        rows, read = batch.input_ids.shape
+        written = 0 if batch.decoder_input_ids is None else batch.decoder_input_ids.shape[1]
+        if written and backbone.architecture == "decoder":
+            read += written - 1
+        return rows * (of_input * read + of_decoder * written)
 
     change_flops(backbone, lambda flops, batch: flops(batch) + added(batch))
 

@@ -21,6 +21,8 @@ class Predictor(Protocol):
     A row may be several examples, which its prediction combines.
     """
 
+    has_prefix: bool  # the model was pretrained to see what it is given in both directions
+
     def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]: ...
 
     def collate(self, examples: list[Any], *, rngs: list[np.random.Generator]) -> Batch: ...

@@ -9,7 +9,8 @@ from stages.models._heads import Headed
 
 
 class BitFit(Method):
-    """All biases: of linear layers, of norms and of LSTMs' gates."""
+    """All biases of the backbone: of linear layers, of norms and of LSTMs' gates, but not the
+    vocabulary's."""
 
     def misfit(self, backbone: Backbone) -> str | None:
         if any(_is_bias(name) for name, _ in backbone.named_parameters()):

@@ -199,6 +199,7 @@ class _Prompts:
         self.tokenizer, self.max_tokens = tokenizer, max_tokens
         # A checkpoint whose texts have no first token was trained on texts behind a last one.
         self.start = list(tokenizer.before or tokenizer.after[-1:])
+        self.has_prefix = False
         self._known = known
         self._unconditional: list[float] | None = None
 
@@ -256,10 +257,12 @@ class _Prompts:
         labels = [example.tokens[1:].copy() for example in examples]
         for label, example in zip(labels, examples, strict=True):
             label[: example.first - 1] = IGNORE_INDEX
+        before = [np.arange(len(example.tokens) - 1) < example.first for example in examples]
         return Batch(
             input_ids=pad(inputs, self.tokenizer.pad_id),
             document_ids=pad([np.ones(len(row)) for row in inputs], PADDING),
             labels=pad(labels, IGNORE_INDEX),
+            visible=pad(before, 0).bool() if self.has_prefix else None,
             num_targets={},
         )
 

@@ -78,11 +78,13 @@ class _Remembered(nn.Module):
 
     @torch.no_grad()
     def _features(self, batch: Batch) -> Float[Tensor, "B T ..."]:
-        """States, or with a mix those of each layer: [B T D] or [B T J D]."""
+        """States, or with a mix those of each layer: [B T D] or [B T J D]. In float32 whatever the
+        precision is, so that those of new text are what those remembered would have been."""
         self.backbone.eval()
-        if self.mix is None and self.backbone.mix is None:
-            return self.backbone(batch)
-        layers = self.backbone.layers(batch)
+        with torch.autocast(batch.input_ids.device.type, enabled=False):
+            if self.mix is None and self.backbone.mix is None:
+                return self.backbone(batch)
+            layers = self.backbone.layers(batch)
         if self.mix is not None:
             layers = F.layer_norm(layers, layers.shape[-1:])
         return layers.movedim(0, 2)

@@ -91,8 +91,10 @@ class Prefix(Method):
 
         hooks = [attention.key_value.register_forward_hook(keep) for attention in attentions]
         decodes = any(block.cross_attention is not None for block in backbone.blocks)
+        training = backbone.training
         backbone.eval()
         (backbone.decode if decodes else backbone)(batch)
+        backbone.train(training)
         for hook in hooks:
             hook.remove()
         return found

@@ -55,9 +55,10 @@ class Denoising(Objective):
                 f"nothing is noisy: switch on {', '.join(rates)}, permute_sentences or "
                 f"rotate_documents"
             )
-        if (infilling or mask_tokens) and vocabulary.mask_id is None:
+        if vocabulary.mask_id is None:
             raise ValueError(
-                "infilling and mask_tokens put a mask in, and the tokenizer has no token for that"
+                "needs a mask, if not for its own noise then for the infilling that every run is "
+                "validated by, and the tokenizer has no token for that"
             )
         self.infilling, self.mean_span_length = infilling, mean_span_length
         self.mask_tokens, self.delete_tokens = mask_tokens, delete_tokens
@@ -97,15 +98,14 @@ class Denoising(Objective):
         self, text: np.ndarray, starts_sentence: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
         mask_id = self.vocabulary.mask_id
+        assert mask_id is not None
         if self.permute_sentences:
             text = permute_sentences(text, starts_sentence, rng=rng)
         if self.delete_tokens:
             text = delete_tokens(text, self.delete_tokens, rng=rng)
         if self.mask_tokens:
-            assert mask_id is not None
             text = mask_tokens(text, self.mask_tokens, mask_id=mask_id, rng=rng)
         if self.infilling:
-            assert mask_id is not None
             length = self.mean_span_length
             text = infill(text, self.infilling, mean_span_length=length, mask_id=mask_id, rng=rng)
         if self.rotate_documents:

@@ -49,7 +49,8 @@ class MultiTask(Objective):
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
         inputs, targets = pair_of(passage, np.arange(len(passage.tokens)), self.vocabulary)
         # As tasks cut what is long.
-        return inputs if len(targets) else np.append(inputs, self.vocabulary.after)
+        room = self.max_tokens - 1
+        return inputs if len(targets) else np.append(inputs[:room], self.vocabulary.after)
 
     def loss(self, model: Headed, batch: Batch) -> Terms:
         assert batch.labels is not None

@@ -41,7 +41,7 @@ class SpanCorruption(Objective):
             raise ValueError(
                 "needs sentinels (T5's <extra_id_0>, ...), which the tokenizer has not"
             )
-        most = round(noise_density * max_tokens / mean_span_length) + 1
+        most = max(round(round(noise_density * max_tokens) / mean_span_length), 1) + 1
         if most > len(vocabulary.sentinel_ids):
             raise ValueError(
                 f"{most - 1} spans in max_tokens {max_tokens} need more than the "

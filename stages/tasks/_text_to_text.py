@@ -33,11 +33,13 @@ class TextToText(Writing):
             "tagging": task.max_tokens * longest,
             "span_qa": getattr(task, "max_answer_tokens", 0),
         }
+        end = len(task.tokenizer.target([]))
+        self.shortest_answer = max(longest, 1) + end  # one label, or a word
         super().__init__(
             task.labels,
             task.tokenizer,
             task.max_tokens,
-            max_target_tokens=most[record["task"]["name"]] + len(task.tokenizer.target([])),
+            max_target_tokens=most[record["task"]["name"]] + end,
         )
 
     def text_of(self, row: Mapping[str, Any]) -> str:

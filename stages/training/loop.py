@@ -114,6 +114,7 @@ def train(
         total=num_steps, initial=start, desc=description, unit="step", disable=_quiet(description)
     )
     saved = time.monotonic()
+    model.train()  # all of it, whatever state its parts were read or built in
     for step, micro_batches in enumerate(_prefetched(data, start, num_steps), start=start):
         if not model.training:  # which after_step has seen to
             model.train()

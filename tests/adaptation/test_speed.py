@@ -34,6 +34,8 @@ class Given:
 class Sleeper:
     """Takes so long for a batch, and keeps what it was asked."""
 
+    has_prefix = False
+
     def __init__(self, seconds: float, *, windows: int = 1) -> None:
         self.seconds, self.windows = seconds, windows
         self.asked: list[list[str]] = []

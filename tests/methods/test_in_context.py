@@ -13,7 +13,7 @@ from stages.methods.in_context import InContext, draw_shots
 from stages.models._heads import Headed
 from stages.objectives.causal import Causal
 from stages.seeding import stream
-from stages.text.batch import Batch
+from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import encode
 from stages.text.packing import Packing
 from stages.text.text_to_text import NO_LABEL, label_words
@@ -291,3 +291,19 @@ def test_the_answer_context_is_what_stands_behind_the_last_text() -> None:
     assert of("{text}\nlabel: {label}") == "label: "
     assert of("{{a}} {text} {{b}} is: {label}") == "{b} is: "
     assert of("{text} {label}") == " "
+
+
+def test_a_model_with_a_prefix_sees_a_prompt_in_both_directions() -> None:
+    """As it was pretrained: a label's likelihood is that of its tokens behind a visible prompt."""
+    rows = rows_of(3, seed=5)
+    causal, both = (predictor(num_shots=2, normalise="none") for _ in range(2))
+    both.has_prefix = True
+    model, examples = trained(), both.encode(rows)
+    batch = both.collate(examples, rngs=[])
+    assert batch.visible is not None and batch.labels is not None
+    for visible, labels, example in zip(batch.visible, batch.labels, examples, strict=True):
+        assert visible.sum() == min(example.first, len(example.tokens) - 1)
+        assert not visible[example.first :].any()  # no label is seen before its turn
+        assert (labels[: example.first - 1] == IGNORE_INDEX).all()
+    assert not np.allclose(scores(both, model, rows), scores(causal, model, rows))
+    assert np.allclose(scores(both, model, rows), scores(both, model, rows, at_once=1), atol=1e-4)

@@ -249,6 +249,26 @@ def test_flops_are_what_torch_counts_with_what_is_added(architecture) -> None:
         assert model.backbone.flops(batch) == pytest.approx(counted, rel=0.02), name
 
 
+@pytest.mark.parametrize("name", ["lora", "adapter", "prefix"])
+def test_flops_of_a_decoder_that_writes_are_those_of_its_row(name) -> None:
+    """What it writes stands behind what it reads."""
+    task, model, _ = applied("decoder", method_of(name))
+    batch = task.collate(task.encode(ROWS[:1] * 2), rngs=[])
+    ids, ones = torch.ones(2, 7, dtype=torch.long), torch.ones(2, 6, dtype=torch.long)
+    writing = replace(batch, decoder_input_ids=ids, decoder_document_ids=ids)
+    whole = replace(
+        batch,
+        input_ids=torch.cat([batch.input_ids, ones], dim=1),
+        document_ids=torch.cat([batch.document_ids, ones], dim=1),
+    )
+    assert model.backbone.flops(writing) == model.backbone.flops(whole)
+
+
+def test_a_method_leaves_a_backbone_to_train() -> None:
+    _, model, _ = applied("encoder", method_of("prefix"))
+    assert all(part.training for part in model.backbone.modules())
+
+
 @pytest.mark.parametrize(("architecture", "name"), FITTING)
 def test_a_trial_is_its_backbone_the_method_and_the_stored_weights(
     architecture, name, tmp_path
@@ -435,6 +455,17 @@ def test_remembered_states_are_those_of_the_backbone(architecture, layers) -> No
     real = (batch.document_ids > 0).unsqueeze(-1)
     for states in (remembered, new):
         torch.testing.assert_close(states * real, computed * real, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("layers", ["last", "mix"])
+def test_a_probe_reads_new_text_as_precisely_as_what_it_remembers(layers) -> None:
+    task, model, examples = applied("encoder", method_of("linear_probe", layers=layers))
+    batch = task.collate(examples[:2], rngs=[])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        remembered = model.backbone(batch)
+        new = model.backbone(replace(batch, example_ids=["new", "newer"]))
+    real = (batch.document_ids > 0).unsqueeze(-1)
+    torch.testing.assert_close(new * real, remembered * real, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("layers", ["last", "mix"])

@@ -118,3 +118,15 @@ def test_one_batch_is_learnt_from_chance_to_near_its_floor(architecture) -> None
     states = batch.num_targets["multi_task"]
     expected = model.backbone.flops(batch) + 2 * states * 64 * VOCAB_SIZE
     assert of.flops(model, batch) == expected
+
+
+@pytest.mark.parametrize("length", [5, 31, 32])
+def test_a_prompt_has_room_for_what_is_written(length) -> None:
+    """Of a text that is cut before its answer."""
+    passage = Row(
+        np.arange(300, 300 + length),
+        np.ones(length, dtype=np.int64),
+        starts_sentence=np.arange(length) == 0,
+    )
+    prompt = objective("decoder").prompt(passage, rng=np.random.default_rng(0))
+    assert len(prompt) == min(length + 1, 32)

@@ -125,3 +125,17 @@ def test_losses_are_compared_on_the_papers_noise_whatever_was_trained_on() -> No
 def test_impossible_noise_is_refused(settings, message) -> None:
     with pytest.raises(ValueError, match=message):
         SpanCorruption(VOCABULARY, 512, **settings)
+
+
+@pytest.mark.parametrize("mean_span_length", [2.4, 2.5, 2.6, 3.0])
+def test_what_is_accepted_has_sentinels_enough(mean_span_length) -> None:
+    """Of the longest document, at every length around the most that there are sentinels for."""
+    accepted = set()
+    for max_tokens in range(1500, 2100):
+        try:
+            of = SpanCorruption(VOCABULARY, max_tokens, mean_span_length=mean_span_length)
+        except ValueError:
+            continue
+        accepted.add(max_tokens)
+        of.corrupt(np.arange(300, 300 + max_tokens), rng=np.random.default_rng(0))
+    assert 0 < len(accepted) < 600

@@ -139,3 +139,22 @@ def test_training_needs_no_terminal_and_reports_each_step() -> None:
     assert seen == [1, 2, 3]
     assert [row["seen"] for row in history] == [1.0, 2.0, 3.0]
     assert all(row["flops"] > 0 for row in history)
+
+
+def test_all_of_a_model_trains_whatever_its_parts_were_before() -> None:
+    """A checkpoint that was just read evaluates."""
+    model = headless(small_model("encoder"))
+    model.backbone.eval()
+    assert model.training and not all(part.training for part in model.modules())
+    seen: list[bool] = []
+    train(
+        model,
+        objective_of("mlm"),
+        data_of("mlm"),
+        SCHEDULE,
+        num_steps=1,
+        seed=1,
+        device=CPU,
+        after_step=lambda done: (seen.extend(p.training for p in model.modules()), {})[1],
+    )
+    assert seen and all(seen)
