@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from stages.params import Params, load
 from stages.text.corpus import EncodedCorpus
 
-POINTS = 6  # of each curve
+POINTS = 6  # of each curve, or all there are
 
 
 def main() -> None:
@@ -42,7 +42,8 @@ def curves(project: Path, params: Params) -> pd.DataFrame:
         validated = history.dropna(subset=["validation_loss"])
         if validated.empty:
             continue
-        shown = validated.iloc[len(validated) // POINTS - 1 :: len(validated) // POINTS]
+        every = max(len(validated) // POINTS, 1)
+        shown = validated.iloc[every - 1 :: every]
         corpus = project / "data/encoded" / run.corpus / run.tokenizer / "validation"
         rows.append(
             {"run": key, "entropy": f"{entropy(EncodedCorpus.load(corpus).tokens):.2f}"}
