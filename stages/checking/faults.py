@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from stages.checking._entries import name_of, unlisted
+from stages.checking.entries import name_of, unlisted
 from stages.checking.fits import fit_faults
 from stages.checking.inputs import baseline_faults, corpus_faults, task_faults, tokenizer_faults
 from stages.checking.runs import backbones_of, run_faults

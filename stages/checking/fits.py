@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from stages.adaptation.fit import misfit
-from stages.checking._entries import name_of
+from stages.checking.entries import name_of
 from stages.checking.lengths import too_long
 from stages.components import build, component_class, names
 from stages.methods._method import Method

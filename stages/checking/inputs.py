@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stages.checking._entries import fault_of, name_of, settings_of, unlisted
+from stages.checking.entries import fault_of, name_of, settings_of, unlisted
 from stages.checking.public import checkpoint_faults
 from stages.components import build, component_class, unknown
 from stages.params import NONE, Corpus, Params, PublishedTokenizer, Task, Tokenizer

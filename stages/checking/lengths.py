@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from stages.checking._entries import name_of, settings_of
+from stages.checking.entries import name_of, settings_of
 from stages.components import component_class
 from stages.methods._method import Method
 from stages.models._backbone import Backbone

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from stages.checking._entries import fault_of, name_of, settings_of, unlisted
+from stages.checking.entries import fault_of, name_of, settings_of, unlisted
 from stages.checking.lengths import length_faults
 from stages.components import below, check, component_class
 from stages.models._backbone import Backbone

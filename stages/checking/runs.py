@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from stages.checking._entries import fault_of, name_of, settings_of, unlisted
+from stages.checking.entries import fault_of, name_of, settings_of, unlisted
 from stages.checking.lengths import length_faults
 from stages.checking.public import public_faults
 from stages.components import build, component_class
