@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from stages.adaptation.bench import method_of
 from stages.adaptation.fit import misfit
 from stages.adaptation.pairing import PRETRAINED, TASKS
 from stages.adaptation.prediction import PREDICTED_AT_ONCE
@@ -235,12 +236,8 @@ def _fits(params: Params, task_key: str, method_key: str, backbone: Backbone | N
         return True
     entry, name = params.finetune.methods[method_key], params.tasks[task_key].task["name"]
     kind: type[TaskComponent] = component_class("tasks", name, where="")
-    method = _method(params, method_key)
+    method = method_of(params, method_key)
     return misfit(method, kind, name, backbone, text_to_text=entry.text_to_text) is None
-
-
-def _method(params: Params, key: str) -> Method:
-    return build("methods", params.finetune.methods[key].method, where=f"finetune.methods.{key}")
 
 
 def _finetuning(
@@ -287,7 +284,7 @@ class _Shape:
     def of(params: Params, task: str, method: str, texts: Texts) -> "_Shape":
         entry = params.finetune.methods[method]
         kind: Any = component_class("tasks", params.tasks[task].task["name"], where="")
-        made = _method(params, method)
+        made = method_of(params, method)
         return _Shape(
             texts,
             made,
@@ -327,7 +324,7 @@ def _adapted(params: Params, run: str, method: str, *, writes: bool) -> Headed:
     def made(backbone: Backbone | None) -> Headed:
         assert backbone is not None
         model = Headed(backbone if writes else backbone.for_tokens(), nn.Identity())
-        _method(params, method).apply(model, generator=torch.Generator())
+        method_of(params, method).apply(model, generator=torch.Generator())
         return model
 
     try:

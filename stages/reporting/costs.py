@@ -117,12 +117,10 @@ def pretraining_rows(results: Results) -> list[dict[str, str]]:
                 "parameters": compact(group.num_params),
                 "tokens seen": compact(first.pretrain_tokens),
                 "FLOPs": compact(first.pretrain_flops),
-                "time": UNKNOWN
-                if elsewhere
-                else seconds(fmean(cost["wall_time_s"] for cost in costs)),
-                "peak memory": UNKNOWN
-                if elsewhere
-                else memory(max(cost["peak_memory_bytes"] for cost in costs)),
+                "time": seconds(None if elsewhere else fmean(c["wall_time_s"] for c in costs)),
+                "peak memory": memory(
+                    None if elsewhere else max(c["peak_memory_bytes"] for c in costs)
+                ),
                 "energy, estimate": energy(_mean(e and e.joules for e in energies)),
                 "CO2e, estimate": grams(_mean(e and e.co2e_g for e in energies)),
             }
@@ -256,7 +254,7 @@ def gain_rows(results: Results) -> list[dict[str, str]]:
         }
         for key, value in (
             ("FLOPs", compact(each.flops)),
-            ("time", seconds(each.wall_time_s) if each.wall_time_s is not None else UNKNOWN),
+            ("time", seconds(each.wall_time_s)),
             ("energy, estimate", energy(each.joules)),
         ):
             row[key] = NOTHING if gained is None else value
@@ -291,8 +289,10 @@ def notes(results: Results) -> list[str]:
 # Words ------------------------------------------------------------------------------------------
 
 
-def seconds(value: float) -> str:
+def seconds(value: float | None) -> str:
     """``0.8 s``, ``61 s``, ``12 min``, ``3.4 h``."""
+    if value is None:
+        return UNKNOWN
     if value < 99.5:
         return f"{value:.2g} s"
     return f"{value / 60:.3g} min" if value < 5940 else f"{value / 3600:.3g} h"
@@ -302,7 +302,9 @@ def milliseconds(value: float) -> str:
     return f"{1000 * value:.2g} ms" if value < 0.0995 else seconds(value)
 
 
-def memory(value: float) -> str:
+def memory(value: float | None) -> str:
+    if value is None:
+        return UNKNOWN
     return f"{value / 2**20:.0f} MiB" if value < 2**30 else f"{value / 2**30:.1f} GiB"
 
 
