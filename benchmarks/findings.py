@@ -14,7 +14,7 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from stages.params import Params, load
+from stages.core.params import Params, load
 from stages.text.corpus import EncodedCorpus
 
 POINTS = 6  # of each curve, or all there are

@@ -23,11 +23,10 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from stages.components import build
+from stages.core.seeding import torch_stream
 from stages.exporting.counterparts import counterpart
-from stages.models._backbone import TransformerBackbone
+from stages.models._backbone import MODELS, TransformerBackbone
 from stages.models._generation import Decoding, Reader, prompts, write
-from stages.seeding import torch_stream
 from stages.text.batch import Batch
 from stages.text.tokenizer import BOS_ID
 
@@ -94,7 +93,7 @@ def writers(family: str, num_beams: int, folder: Path) -> Writers:
     """Functions that write the same texts."""
     architecture, settings = FAMILIES[family]
     entry = {"name": architecture, **DIMENSIONS, **settings, "tied": architecture == "decoder"}
-    model: TransformerBackbone = build("models", entry, VOCAB_SIZE, where="model")
+    model: TransformerBackbone = MODELS.build(entry, VOCAB_SIZE, where="model")
     model.initialise(generator=torch_stream(1, "weights"))
     for weight in model.parameters():  # else all logits are nearly alike
         weight.mul_(3 if weight.dim() > 1 else 1)

@@ -14,10 +14,11 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from stages.artifacts import read_json
-from stages.commands import _speed, plan
-from stages.params import load
-from stages.process import TIMES
+from stages.commands import plan
+from stages.core.artifacts import read_json
+from stages.core.params import load
+from stages.core.process import TIMES
+from stages.planning import speed
 from stages.sources import installed_docs
 
 LONG_S = 10.0
@@ -52,10 +53,10 @@ def main() -> None:
 
 def estimates(stages: list[str], project: Path, *, data: Path) -> dict[str, float]:
     """Seconds of each stage of which ``make plan`` says them, by the times of another project."""
-    _speed.TIMES = project / TIMES
+    speed.TIMES = project / TIMES
     installed_docs.PARSED = Path("data/nothing")  # as before the study ran
-    _speed.TIMINGS = project / "data" / "timings"
-    _speed.PRETRAINED, _speed.FINETUNED = data / "pretrained", data / "finetuned"
+    speed.TIMINGS = project / "data" / "timings"
+    speed.PRETRAINED, speed.FINETUNED = data / "pretrained", data / "finetuned"
     made = plan.made(load(), stages)
     found: dict[str, float] = defaultdict(float)
     for run in made.pretrain:

@@ -17,14 +17,14 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.findings import entropy
-from stages.models._heads import Headed, initialise_head
-from stages.params import Run, load
-from stages.seeding import torch_stream
+from stages.core.params import Run, load
+from stages.core.seeding import torch_stream
+from stages.matching.budget import trains
+from stages.models._heads import ModelWithHead, initialise_head
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
 from stages.text.tokenizer import FILE, Tokenizer
-from stages.training.budget import trains
 from stages.training.device import Device, resolve
 from stages.training.loop import Step, mean_loss, train
 from stages.training.pretraining import (
@@ -88,7 +88,7 @@ def measure(
     backbone.initialise(generator=torch_stream(run.seed, "weights"))
     if objective.has_teacher:
         objective.learn_from(trained[run.parent], backbone)
-    model = Headed(backbone, objective.head(backbone))
+    model = ModelWithHead(backbone, objective.head(backbone))
     initialise_head(model.head, generator=torch_stream(run.seed, "head"))
     data = PretrainingData(
         Packing(EncodedCorpus.load(corpus / "train"), training.max_tokens, seed=run.seed),

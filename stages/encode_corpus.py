@@ -1,25 +1,22 @@
 """Encode the documents of a corpus with a tokenizer."""
 
-from pathlib import Path
-
-from stages.artifacts import read_json, read_jsonl, replacing, sha256, write_json
-from stages.params import HUB, Params, entry
-from stages.process import run_stage
+from stages.core import paths
+from stages.core.artifacts import read_json, read_jsonl, replacing, sha256, write_json
+from stages.core.params import HUB, Params, entry
+from stages.core.process import run_stage
 from stages.text.corpus import SPLITS, document_order, encode
 from stages.text.tokenizer import FILE, TaskTokenizer, Tokenizer
-
-CORPORA, TOKENIZERS, ENCODED = Path("data/corpora"), Path("data/tokenizers"), Path("data/encoded")
 
 
 def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
     corpus = entry(params.corpora, corpus_key, where="corpora")
-    max_tokens = read_json(CORPORA / corpus_key / "corpus.json")["max_tokens"]
+    max_tokens = read_json(paths.CORPORA / corpus_key / "corpus.json")["max_tokens"]
     encoder = _tokenizer(params, tokenizer_key)
-    with replacing(ENCODED / corpus_key / tokenizer_key) as folder:
+    with replacing(paths.ENCODED / corpus_key / tokenizer_key) as folder:
         folder.mkdir()
         counts: dict[str, int] = {}
         for split in SPLITS:
-            documents = read_jsonl(CORPORA / corpus_key / f"{split}.jsonl")
+            documents = read_jsonl(paths.CORPORA / corpus_key / f"{split}.jsonl")
             keep = None if max_tokens == "all" or split != "train" else int(max_tokens)
             sentences = (documents[i]["sentences"] for i in document_order(len(documents), split))
             # Of a task's example, one sentence is what is read, the other what is to be written.
@@ -37,7 +34,7 @@ def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
 
 
 def _tokenizer(params: Params, key: str) -> TaskTokenizer:
-    folder = TOKENIZERS / key
+    folder = paths.TOKENIZERS / key
     if params.tokenizers[key].algorithm != HUB:
         return Tokenizer(folder / FILE)
     from stages.text.published import PublishedTokenizer  # which takes seconds

@@ -11,47 +11,46 @@ from typing import Any
 
 from tqdm import tqdm
 
-from stages.artifacts import read_json, read_jsonl, replacing, write_json, write_jsonl
+from stages.core import paths
+from stages.core.artifacts import read_json, read_jsonl, replacing, write_json, write_jsonl
+from stages.core.params import Params, entry
+from stages.core.process import run_stage
 from stages.evaluation.examples import examples, shown_trials
 from stages.evaluation.metrics import score
-from stages.evaluation.trials import (
-    BaselinePrediction,
-    Epoch,
-    Prediction,
-    Scored,
-    Skipped,
-    Trial,
+from stages.evaluation.records import (
+    BaselinePredictionRecord,
+    EpochRecord,
+    PredictionRecord,
+    ScoredTrial,
+    SkippedMethod,
+    TrialRecord,
     discard_unlisted,
     read,
     write,
 )
-from stages.params import Params, entry
-from stages.process import run_stage
-from stages.text.labelled import KINDS, answer
+from stages.kinds._kind import KINDS, answer
 
 
 def main(params: Params, task: str) -> None:
     entry(params.tasks, task, where="tasks")
-    about = read_json(Path("data/tasks", task, "examples", "task.json"))
-    rows = read_jsonl(Path("data/tasks", task, "examples", "test.jsonl"))
-    labels = read_jsonl(Path("data/tasks", task, "test_labels.jsonl"))
+    about = read_json(paths.examples(task) / "task.json")
+    rows = read_jsonl(paths.examples(task) / "test.jsonl")
+    labels = read_jsonl(paths.test_labels(task))
     gold = {row["id"]: answer(row) for row in labels}
 
-    discard_unlisted(Path("data/finetuned", task), params.pretrain)
-    runs = [Path("data/finetuned", task, run) for run in params.pretrain]
-    trials: list[Scored] = []
+    discard_unlisted(paths.FINETUNED / task, params.pretrain)
+    runs = [paths.FINETUNED / task / run for run in params.pretrain]
+    trials: list[ScoredTrial] = []
     predictions: dict[str, Mapping[str, str]] = {}  # of the trials that examples show
-    for folder in tqdm(
-        [*runs, Path("data/baselines", task)], desc=f"evaluate {task}", disable=None
-    ):
-        kind = Prediction if folder in runs else BaselinePrediction
-        answers, found = _answers(folder, kind), read(folder / "trials.csv", Trial)
+    for folder in tqdm([*runs, paths.BASELINES / task], desc=f"evaluate {task}", disable=None):
+        kind = PredictionRecord if folder in runs else BaselinePredictionRecord
+        answers, found = _answers(folder, kind), read(folder / "trials.csv", TrialRecord)
         predictions |= {run: answers[_key(trial)] for run, trial in shown_trials(found).items()}
         for trial in found:
             key = _key(trial)
             assert answers[key].keys() == gold.keys(), f"{folder}: one prediction per test row"
             pair = list(gold.values()), [answers[key][id] for id in gold]
-            scored = Scored(
+            scored = ScoredTrial(
                 **asdict(trial),
                 metric=about["metric"],
                 value=score(about["metric"], *pair),
@@ -60,35 +59,39 @@ def main(params: Params, task: str) -> None:
             )
             trials.append(scored)
 
-    with replacing(Path("data/evaluated", task)) as folder:
-        write(folder / "trials.csv", Scored, trials)
-        curves = [epoch for run in runs for epoch in read(run / "history.csv", Epoch)]
-        write(folder / "history.csv", Epoch, _of_chosen_rates(curves, trials))
-        skipped = [each for run in runs for each in read(run / "skipped.csv", Skipped)]
-        write(folder / "skipped.csv", Skipped, skipped)
+    with replacing(paths.EVALUATED / task) as folder:
+        write(folder / "trials.csv", ScoredTrial, trials)
+        curves = [epoch for run in runs for epoch in read(run / "history.csv", EpochRecord)]
+        write(folder / "history.csv", EpochRecord, _of_chosen_rates(curves, trials))
+        skipped = [each for run in runs for each in read(run / "skipped.csv", SkippedMethod)]
+        write(folder / "skipped.csv", SkippedMethod, skipped)
         write_json(folder / "task.json", about)
         is_own_answer = KINDS[about["task"]["name"]].is_own_answer  # then predictions are numbers
         shown = [] if is_own_answer else examples(rows, gold, predictions)
         write_jsonl(folder / "examples.jsonl", shown)
 
 
-def _key(trial: Trial) -> tuple[Any, ...]:
+def _key(trial: TrialRecord) -> tuple[Any, ...]:
     return trial.run, trial.method, trial.label_budget, trial.finetune_seed
 
 
-def _answers(folder: Path, kind: type[Prediction]) -> Mapping[tuple[Any, ...], dict[str, str]]:
+def _answers(
+    folder: Path, kind: type[PredictionRecord]
+) -> Mapping[tuple[Any, ...], dict[str, str]]:
     """(run, method, label budget, fine-tuning seed) -> id -> prediction."""
     answers: dict[tuple[Any, ...], dict[str, str]] = defaultdict(dict)
     for row in read(folder / "predictions.csv.gz", kind):
-        run = row.run if isinstance(row, BaselinePrediction) else folder.name
+        run = row.run if isinstance(row, BaselinePredictionRecord) else folder.name
         answers[run, row.method, row.label_budget, row.finetune_seed][row.id] = row.prediction
     return answers
 
 
-def _of_chosen_rates(curves: Iterable[Epoch], trials: Iterable[Trial]) -> list[Epoch]:
+def _of_chosen_rates(
+    curves: Iterable[EpochRecord], trials: Iterable[TrialRecord]
+) -> list[EpochRecord]:
     """One curve for each trial, that of the learning rate which it keeps."""
 
-    def key(row: Epoch | Trial) -> tuple[Any, ...]:
+    def key(row: EpochRecord | TrialRecord) -> tuple[Any, ...]:
         return row.run, row.method, row.label_budget, row.finetune_seed, row.lr
 
     chosen = {key(trial) for trial in trials}

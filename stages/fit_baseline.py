@@ -4,37 +4,37 @@ Each baseline learns from as many labels as the fine-tuned runs and predicts the
 """
 
 from functools import partial
-from pathlib import Path
 
 from tqdm import tqdm
 
-from stages.artifacts import read_json, read_jsonl, replacing
-from stages.components import build
+from stages.baselines._baseline import BASELINES
+from stages.core import paths
+from stages.core.artifacts import read_json, read_jsonl, replacing
+from stages.core.params import Params, entry
+from stages.core.process import run_stage
 from stages.evaluation.metrics import score
-from stages.evaluation.trials import CLASSICAL, BaselinePrediction, Trial, write
-from stages.params import Params, entry
-from stages.process import run_stage
-from stages.text.labelled import SPLITS, rows_in_budget
+from stages.evaluation.records import CLASSICAL, BaselinePredictionRecord, TrialRecord, write
+from stages.kinds._kind import SPLITS, rows_in_budget
 
 
 def main(params: Params, task: str) -> None:
     entry(params.tasks, task, where="tasks")
-    examples = Path("data/tasks", task, "examples")
+    examples = paths.examples(task)
     about = read_json(examples / "task.json")
     train, validation, test = (read_jsonl(examples / f"{split}.jsonl") for split in SPLITS)
-    trials: list[Trial] = []
-    predictions: list[BaselinePrediction] = []
+    trials: list[TrialRecord] = []
+    predictions: list[BaselinePredictionRecord] = []
     cells = [(name, n) for name in params.baselines for n in params.finetune.label_budgets]
     for name, budget in tqdm(cells, desc=f"baselines on {task}", disable=None):
         component = params.baselines[name]
-        baseline = build("baselines", component, where=f"baselines.{name}")
+        baseline = BASELINES.build(component, where=f"baselines.{name}")
         if about["kind"] not in baseline.fits:
             continue
         rows = train[: rows_in_budget(budget, len(train), task=task)]
         baseline.fit(rows, validation, partial(score, about["metric"]))
         trials.append(_trial(name, str(component["name"]), task, str(budget)))
         predictions += [
-            BaselinePrediction(
+            BaselinePredictionRecord(
                 run=name,
                 method=CLASSICAL,
                 label_budget=str(budget),
@@ -44,13 +44,13 @@ def main(params: Params, task: str) -> None:
             )
             for row, predicted in zip(test, baseline.predict(test), strict=True)
         ]
-    with replacing(Path("data/baselines", task)) as folder:
-        write(folder / "trials.csv", Trial, trials)
-        write(folder / "predictions.csv.gz", BaselinePrediction, predictions)
+    with replacing(paths.BASELINES / task) as folder:
+        write(folder / "trials.csv", TrialRecord, trials)
+        write(folder / "predictions.csv.gz", BaselinePredictionRecord, predictions)
 
 
-def _trial(run: str, architecture: str, task: str, label_budget: str) -> Trial:
-    return Trial(
+def _trial(run: str, architecture: str, task: str, label_budget: str) -> TrialRecord:
+    return TrialRecord(
         run=run,
         architecture=architecture,
         objective="none",

@@ -5,35 +5,31 @@ depends on the tokenizer.
 """
 
 from dataclasses import asdict
-from pathlib import Path
 
-from stages.artifacts import read_json, read_jsonl, replacing, write_json
+from stages.core import paths
+from stages.core.artifacts import read_json, read_jsonl, replacing, write_json
+from stages.core.params import Params, entry
+from stages.core.process import run_stage
 from stages.evaluation.contamination import TaskTexts
-from stages.params import Params, entry
-from stages.process import run_stage
 from stages.text.corpus import document_order
-
-DATA = Path("data")
 
 
 def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
     """Also writes how many documents were searched (of the last one a part may be encoded) and,
     where ``decontaminate_against`` was on, what it removed before."""
     entry(params.corpora, corpus_key, where="corpora")
-    folder, split = DATA / "corpora" / corpus_key, "train"
+    folder, split = paths.CORPORA / corpus_key, "train"
     documents = read_jsonl(folder / f"{split}.jsonl")
-    encoded = read_json(DATA / "encoded" / corpus_key / tokenizer_key / "encoded.json")
+    encoded = read_json(paths.ENCODED / corpus_key / tokenizer_key / "encoded.json")
     kept = document_order(len(documents), split)[: encoded[f"{split}_documents"]]
-    rows = {
-        task: read_jsonl(DATA / "tasks" / task / "examples" / "test.jsonl") for task in params.tasks
-    }
+    rows = {task: read_jsonl(paths.examples(task) / "test.jsonl") for task in params.tasks}
     overlap = TaskTexts(rows).overlap(documents[i]["sentences"] for i in kept)
     about = {
         "documents": len(kept),
         "tasks": {task: asdict(of_task) for task, of_task in overlap.items()},
         "removed": read_json(folder / "corpus.json").get("removed", {}),
     }
-    with replacing(DATA / "contamination" / corpus_key / f"{tokenizer_key}.json") as path:
+    with replacing(paths.CONTAMINATION / corpus_key / f"{tokenizer_key}.json") as path:
         write_json(path, about)
 
 

@@ -1,18 +1,14 @@
 """Read a corpus: unlabelled documents for training and validation."""
 
 import hashlib
-from pathlib import Path
 
-from stages.artifacts import read_jsonl, replacing, write_json, write_jsonl
-from stages.components import build
+from stages.core import paths
+from stages.core.artifacts import read_jsonl, replacing, write_json, write_jsonl
+from stages.core.params import NONE, Params, entry
+from stages.core.process import run_stage
 from stages.evaluation.contamination import TaskTexts
-from stages.params import NONE, Params, entry
-from stages.process import run_stage
-from stages.sources._source import Document, Source
-from stages.text.labelled import SPLITS, Split
-
-FOLDER = Path("data/corpora")
-TASKS = Path("data/tasks")
+from stages.kinds._kind import SPLITS, Split
+from stages.sources._source import SOURCES, Document, Source
 
 
 def main(params: Params, key: str) -> None:
@@ -25,7 +21,7 @@ def main(params: Params, key: str) -> None:
     """
     where = f"corpora.{key}.source"
     corpus = entry(params.corpora, key, where="corpora")
-    source: Source = build("sources", corpus.source, where=where)
+    source: Source = SOURCES.build(corpus.source, where=where)
     documents: dict[Split, list[Document]] = {split: [] for split in SPLITS}
     try:
         for document in source.documents():
@@ -36,7 +32,10 @@ def main(params: Params, key: str) -> None:
     removed = {}
     if corpus.decontaminate_against != NONE:
         texts = TaskTexts(
-            {task: read_jsonl(TASKS / task / "examples" / "test.jsonl") for task in params.tasks}
+            {
+                task: read_jsonl(paths.TASKS / task / "examples" / "test.jsonl")
+                for task in params.tasks
+            }
         )
         for split, found in documents.items():
             documents[split] = decontaminated(found, texts)
@@ -44,7 +43,7 @@ def main(params: Params, key: str) -> None:
 
     digest = hashlib.sha256()
     counts = {}
-    with replacing(FOLDER / key) as folder:
+    with replacing(paths.CORPORA / key) as folder:
         folder.mkdir()
         for split, found in documents.items():
             if not found:

@@ -3,21 +3,19 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from pathlib import Path
 
 import numpy as np
 
-from stages.artifacts import replacing, sha256, write_json, write_jsonl
-from stages.code import code_of
-from stages.components import build, unknown
-from stages.params import Params, Task, entry
-from stages.process import run_stage
-from stages.seeding import stream
-from stages.sources._source import Labelled, Source, same_input, split_key
-from stages.text.labelled import KINDS, SPLITS, Kind, Split, metrics_of, plain_text, rows_in_budget
-from stages.text.text_to_text import label_words
-
-FOLDER = Path("data/tasks")
+from stages.core import paths
+from stages.core.artifacts import replacing, sha256, write_json, write_jsonl
+from stages.core.code import code_of
+from stages.core.components import unknown
+from stages.core.params import Params, Task, entry
+from stages.core.process import run_stage
+from stages.core.seeding import stream
+from stages.kinds._kind import KINDS, SPLITS, Kind, Split, metrics_of, plain_text, rows_in_budget
+from stages.kinds._text_form import label_words
+from stages.sources._source import SOURCES, Labelled, Source, same_input, split_key
 
 
 def main(params: Params, key: str) -> None:
@@ -34,7 +32,7 @@ def main(params: Params, key: str) -> None:
     if name not in KINDS:
         raise ValueError(f"{where}.task.name: {unknown(name, KINDS)}")
     kind = KINDS[name]
-    source: Source = build("sources", task.source, where=f"{where}.source")
+    source: Source = SOURCES.build(task.source, where=f"{where}.source")
     try:
         found = list(source.examples(kind))
     except ValueError as error:
@@ -75,8 +73,8 @@ def main(params: Params, key: str) -> None:
         "versions": source.versions(),
     }
     with (
-        replacing(FOLDER / key / "examples") as folder,
-        replacing(FOLDER / key / "test_labels.jsonl") as test_labels,
+        replacing(paths.examples(key)) as folder,
+        replacing(paths.test_labels(key)) as test_labels,
     ):
         folder.mkdir()
         for split in SPLITS:

@@ -8,17 +8,19 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from stages.artifacts import read_json, replacing, sha256, write_json, write_jsonl
-from stages.code import code_of
-from stages.components import below, build, component_class
-from stages.models._backbone import Backbone
-from stages.models._heads import Headed, initialise_head
+from stages.core import paths
+from stages.core.artifacts import read_json, replacing, sha256, write_json, write_jsonl
+from stages.core.code import code_of
+from stages.core.components import below
+from stages.core.params import NONE, Params, Run, entry
+from stages.core.process import run_stage
+from stages.core.seeding import torch_stream
+from stages.models._backbone import MODELS, Backbone
+from stages.models._heads import ModelWithHead, initialise_head
 from stages.objectives._objective import Objective
-from stages.params import NONE, Params, Run, entry
-from stages.process import run_stage
-from stages.seeding import torch_stream
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
+from stages.tracking.view import Tracker
 from stages.training.checkpoint import (
     WEIGHTS,
     Resumable,
@@ -36,25 +38,22 @@ from stages.training.pretraining import (
     validation_batches,
 )
 from stages.training.samples import samples
-from stages.training.tracking import Tracker
 
-ENCODED, TOKENIZERS = Path("data/encoded"), Path("data/tokenizers")
-PLANS = Path("data/plans")
-PRETRAINED, TIMINGS = Path("data/pretrained"), Path("data/timings/pretrain")
-PROGRESS = Path("data/progress")  # what only the report reads
 HISTORY_ROWS = 1000  # at most about as many rows of history are kept
 History = list[dict[str, float]]
 Account = dict[str, Any]  # numbers; None is an unknown one
 
 
 def main(params: Params, key: str) -> None:
-    run = entry(params.pretrain, key, where="pretrain").planned(read_json(PLANS / f"{key}.json"))
+    run = entry(params.pretrain, key, where="pretrain").planned(
+        read_json(paths.PLANS / f"{key}.json")
+    )
     device = resolve(params.compute, threads=params.compute.threads)
     meter = Meter(device)
     inputs = [
-        ENCODED / run.corpus / run.tokenizer,
-        TOKENIZERS / run.tokenizer,
-        PRETRAINED / run.parent,
+        paths.ENCODED / run.corpus / run.tokenizer,
+        paths.TOKENIZERS / run.tokenizer,
+        paths.PRETRAINED / run.parent,
     ]
     settings = run.model_dump() | {"compute": device.describe()}
     components = (f"models/{run.model['name']}", f"objectives/{run.objective['name']}")
@@ -62,9 +61,9 @@ def main(params: Params, key: str) -> None:
     resumable = Resumable(f"pretrain/{key}", identity)
 
     where = f"pretrain.{key}"
-    kind: Any = component_class("models", str(run.model["name"]), where=f"{where}.model")
+    kind: Any = MODELS.find(str(run.model["name"]), where=f"{where}.model")
     with below(f"{where}.model"):
-        tokenizer = kind.tokenizer_of(run.model, TOKENIZERS / run.tokenizer)
+        tokenizer = kind.tokenizer_of(run.model, paths.TOKENIZERS / run.tokenizer)
     backbone, objective = built(run, tokenizer, where=where)
     # How to begin: resume if an interrupted process left a state (in train), else from the parent's
     # weights or what a teacher gives, else from scratch (a public checkpoint, as it was published).
@@ -72,11 +71,11 @@ def main(params: Params, key: str) -> None:
         with below(f"{where}.model"):
             backbone.initialise(generator=torch_stream(run.seed, "weights"))
     else:
-        load_weights(backbone, PRETRAINED / run.parent / WEIGHTS)
+        load_weights(backbone, paths.PRETRAINED / run.parent / WEIGHTS)
     if objective.has_teacher:
         objective.learn_from(_teacher(run, tokenizer.vocab_size).to(device.torch), backbone)
     with below(f"{where}.objective"):
-        model = Headed(backbone, objective.head(backbone))
+        model = ModelWithHead(backbone, objective.head(backbone))
     initialise_head(model.head, generator=torch_stream(run.seed, "head"))
     model.to(device.torch)
     history: History = []
@@ -97,13 +96,13 @@ def main(params: Params, key: str) -> None:
         written = samples(
             backbone,
             objective,
-            EncodedCorpus.load(ENCODED / run.corpus / run.tokenizer / "validation"),
+            EncodedCorpus.load(paths.ENCODED / run.corpus / run.tokenizer / "validation"),
             tokenizer,
             device,
         )
     account |= _lineage(account, run)
 
-    with replacing(PRETRAINED / key) as folder:
+    with replacing(paths.PRETRAINED / key) as folder:
         folder.mkdir()
         save_weights(backbone, folder / WEIGHTS)
         for file in tokenizer.files:
@@ -120,31 +119,34 @@ def main(params: Params, key: str) -> None:
                 "corpus": run.learnt[1],
                 "has_prefix": objective.has_prefix,
                 # A public checkpoint is built anew from this folder, which has all that it needs.
-                "model": run.model | ({"path": str(PRETRAINED / key)} if run.is_public else {}),
+                "model": run.model
+                | ({"path": str(paths.PRETRAINED / key)} if run.is_public else {}),
                 "settings": settings,
                 "tokenizer": sha256(*tokenizer.files),
                 "fingerprint": identity,
             },
         )
-    with replacing(PROGRESS / "history" / f"{key}.csv") as file:
+    with replacing(paths.PROGRESS / "history" / f"{key}.csv") as file:
         _write_history(history, run, file)
-    with replacing(PROGRESS / "samples" / f"{key}.jsonl") as file:
+    with replacing(paths.PROGRESS / "samples" / f"{key}.jsonl") as file:
         write_jsonl(file, written)
-    _write_timing(TIMINGS / f"{key}.json", resumable.wall_time_s(), meter, account, device)
+    _write_timing(
+        paths.TIMINGS / "pretrain" / f"{key}.json", resumable.wall_time_s(), meter, account, device
+    )
     resumable.clear()
 
 
 def _teacher(run: Run, vocab_size: int) -> Backbone:
     """The parent's model with its weights, frozen."""
-    parent = PRETRAINED / run.parent
+    parent = paths.PRETRAINED / run.parent
     settings = read_json(parent / "run.json")["settings"]["model"]
-    teacher: Backbone = build("models", settings, vocab_size, where=f"pretrain.{run.parent}.model")
+    teacher: Backbone = MODELS.build(settings, vocab_size, where=f"pretrain.{run.parent}.model")
     load_weights(teacher, parent / WEIGHTS)
     return teacher.requires_grad_(False).eval()
 
 
 def _train(
-    model: Headed,
+    model: ModelWithHead,
     objective: Objective,
     run: Run,
     key: str,
@@ -154,7 +156,7 @@ def _train(
 ) -> History:
     """Train the model in place; returns its history."""
     training = run.training
-    corpus = ENCODED / run.corpus / run.tokenizer
+    corpus = paths.ENCODED / run.corpus / run.tokenizer
 
     def packing(split: str, seed: int) -> Packing:
         try:
@@ -234,7 +236,7 @@ def _lineage(account: Account, run: Run) -> Account:
     if run.is_public:
         return dict.fromkeys(earlier)
     if run.parent != NONE:
-        earlier = read_json(PRETRAINED / run.parent / "metrics.json")
+        earlier = read_json(paths.PRETRAINED / run.parent / "metrics.json")
     return {
         f"lineage_{amount}": account[f"pretrain_{amount}"] + earlier[f"lineage_{amount}"]
         for amount in ("tokens", "flops")
@@ -271,16 +273,16 @@ def _write_timing(
 ) -> None:
     """What was measured about the machine, apart from every artifact that others depend on. Of
     interrupted processes the wall time alone is known; the rest is taken to be in proportion."""
-    taken = meter.read()
-    whole = seconds / taken.wall_time_s
-    energy = taken.gpu_energy_j
+    usage = meter.read()
+    whole = seconds / usage.wall_time_s
+    energy = usage.gpu_energy_j
     with replacing(path) as temporary:
         write_json(
             temporary,
             {
                 "wall_time_s": round(seconds, 3),
-                "peak_memory_bytes": taken.peak_memory_bytes,
-                "processor_time_s": round(whole * taken.processor_time_s, 3),
+                "peak_memory_bytes": usage.peak_memory_bytes,
+                "processor_time_s": round(whole * usage.processor_time_s, 3),
                 "gpu_energy_j": None if energy is None else round(whole * energy, 3),
                 "tokens_per_s": round((account["pretrain_tokens"] or 0) / seconds, 1),
                 "device": device.device,

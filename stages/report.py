@@ -1,44 +1,43 @@
 """Compare all trials of the study: reports/."""
 
-from pathlib import Path
-
 from tqdm import tqdm
 
-from stages.artifacts import remove, replacing, write_json
-from stages.evaluation.trials import write_table
-from stages.params import Params
-from stages.process import run_stage
-from stages.reporting import costs, figures, page, tables
-from stages.reporting.results import load
-from stages.training.tracking import reconcile
-
-REPORTS = Path("reports")
+from stages.core import paths
+from stages.core.artifacts import remove, replacing, write_json
+from stages.core.params import Params
+from stages.core.process import run_stage
+from stages.evaluation.records import write_table
+from stages.reporting.comparison import costs, tables
+from stages.reporting.comparison.results import load
+from stages.reporting.figures import gallery
+from stages.reporting.page import pages
+from stages.tracking.view import reconcile
 
 
 def main(params: Params) -> None:
     results = load(params)
-    write_table(REPORTS / "trials.csv", tables.TRIALS, tables.trials(results))
-    write_table(REPORTS / "costs.csv", costs.COLUMNS, costs.rows(results))
+    write_table(paths.REPORTS / "trials.csv", tables.TRIALS, tables.trials(results))
+    write_table(paths.REPORTS / "costs.csv", costs.COLUMNS, costs.rows(results))
     contrasts = [contrast.row() for contrast in results.contrasts]
-    write_table(REPORTS / "contrasts.csv", tables.CONTRASTS, contrasts)
-    with replacing(REPORTS / "metrics.json") as path:
+    write_table(paths.REPORTS / "contrasts.csv", tables.CONTRASTS, contrasts)
+    with replacing(paths.REPORTS / "metrics.json") as path:
         write_json(path, tables.metrics(results))
 
-    more = REPORTS / "figures" / "more"
+    more = paths.REPORTS / "figures" / "more"
     remove(more)  # of runs and tasks that are no more
     drawn = {
-        name: figures.draw(
+        name: gallery.draw(
             picture,
-            svg=(REPORTS / "figures" if name == "comparison" else more) / f"{name}.svg",
+            svg=(paths.REPORTS / "figures" if name == "comparison" else more) / f"{name}.svg",
             png=more / f"{name}.png",
         )
-        for name, picture in tqdm(figures.pictures(results).items(), desc="figures", disable=None)
+        for name, picture in tqdm(gallery.pictures(results).items(), desc="figures", disable=None)
     }
     for name, text in (
-        ("comparison.md", page.markdown(results)),
-        ("index.html", page.html(results, drawn)),
+        ("comparison.md", pages.markdown(results)),
+        ("index.html", pages.html(results, drawn)),
     ):
-        with replacing(REPORTS / name) as path:
+        with replacing(paths.REPORTS / name) as path:
             path.write_text(text, encoding="utf-8")
     reconcile(params)
 

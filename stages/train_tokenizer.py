@@ -4,13 +4,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from stages.artifacts import read_jsonl, replacing
-from stages.params import Params, PublishedTokenizer, Tokenizer, entry
-from stages.process import run_stage
-from stages.seeding import stream
+from stages.core import paths
+from stages.core.artifacts import read_jsonl, replacing
+from stages.core.params import Params, PublishedTokenizer, Tokenizer, entry
+from stages.core.process import run_stage
+from stages.core.seeding import stream
 from stages.text import tokenizer
 
-CORPORA, TOKENIZERS = Path("data/corpora"), Path("data/tokenizers")
 SEED = 0  # of the sample of sentences; a corpus no longer than max_sentences is used whole
 THREADS = 2  # fixed, since sentencepiece's pieces may depend on their number
 
@@ -33,16 +33,16 @@ def _fetch(settings: PublishedTokenizer, key: str) -> None:
         files = published.PublishedTokenizer(origin).files
     except ValueError as error:
         raise ValueError(f"tokenizers.{key}.{error}") from None
-    with replacing(TOKENIZERS / key) as folder:
+    with replacing(paths.TOKENIZERS / key) as folder:
         folder.mkdir()
         for file in files:
             shutil.copyfile(file, folder / file.name)
 
 
 def _train(settings: Tokenizer, key: str) -> None:
-    sentences = list(_sentences(CORPORA / settings.corpus / "train.jsonl"))
+    sentences = list(_sentences(paths.CORPORA / settings.corpus / "train.jsonl"))
     order = stream(SEED, "tokenizer").permutation(len(sentences))[: settings.max_sentences]
-    with replacing(TOKENIZERS / key) as folder:
+    with replacing(paths.TOKENIZERS / key) as folder:
         folder.mkdir()
         try:
             tokenizer.train(

@@ -9,11 +9,10 @@ from typing import Any
 
 from torch import nn
 
-from stages.components import build
-from stages.models._backbone import Backbone
-from stages.models._heads import Headed
-from stages.params import Params, Training
-from stages.seeding import torch_stream
+from stages.core.params import Params, Training
+from stages.core.seeding import torch_stream
+from stages.models._backbone import MODELS, Backbone
+from stages.models._heads import ModelWithHead
 from stages.text import tokenizer
 from stages.text.corpus import EncodedCorpus, encode
 from stages.text.tokenizer import Tokenizer
@@ -58,15 +57,15 @@ def with_encoder_decoder(smoke: Params) -> Params:
     return smoke.model_copy(update={"pretrain": runs})
 
 
-def headless(backbone: Backbone) -> Headed:
+def headless(backbone: Backbone) -> ModelWithHead:
     """The backbone as an objective without a head of its own trains it."""
-    return Headed(backbone, nn.Identity())
+    return ModelWithHead(backbone, nn.Identity())
 
 
 def small_model(architecture: str, *, seed: int = 1, **settings: Any) -> Any:
     dimensions = DIMENSIONS if architecture in TRANSFORMERS else BILSTM
     entry = {"name": architecture, **dimensions, **settings}
-    model: Backbone = build("models", entry, VOCAB_SIZE, where="model")
+    model: Backbone = MODELS.build(entry, VOCAB_SIZE, where="model")
     model.initialise(generator=torch_stream(seed, "weights"))
     return model
 

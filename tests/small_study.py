@@ -4,12 +4,12 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-from stages.artifacts import write_json, write_jsonl
-from stages.params import Params, load
-from stages.training.budget import plans
+from stages.core.artifacts import write_json, write_jsonl
+from stages.core.params import Params, load
+from stages.matching.budget import plans
+from tests.core.test_params import edited
 from tests.small import documents, small_tokenizer
 from tests.small_hub import checkpoint, revision_of
-from tests.test_params import edited
 
 SCRATCH = "encoder_scratch"
 TASKS = ("section", "tag")

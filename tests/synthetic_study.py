@@ -12,12 +12,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from stages.artifacts import replacing, write_json, write_jsonl
-from stages.evaluation.trials import Cost, Epoch, Scored, Skipped, write
-from stages.params import Params, Run
-from stages.reporting.progress import Step
-from stages.seeding import stream
-from stages.training.budget import plans
+from stages.core.artifacts import replacing, write_json, write_jsonl
+from stages.core.params import Params, Run
+from stages.core.seeding import stream
+from stages.evaluation.records import CostRecord, EpochRecord, ScoredTrial, SkippedMethod, write
+from stages.matching.budget import plans
+from stages.reporting.comparison.pretraining_progress import Step
 
 TRAINING = {
     "num_steps": 1000,
@@ -156,7 +156,9 @@ def write_study(
     not fit one another.
     """
     params = Params(**raw)
-    skipped = [Skipped(run=run, method=method, reason="does not fit") for run, method in misfits]
+    skipped = [
+        SkippedMethod(run=run, method=method, reason="does not fit") for run, method in misfits
+    ]
     for task in params.tasks:
         trials, curves = [], []
         for name in params.pretrain:
@@ -172,7 +174,7 @@ def write_study(
                 trials.append(trial)
                 curves += _curve(trial) if params.finetune.methods[key[0]].training else []
                 costs.append(
-                    Cost(
+                    CostRecord(
                         method=trial.method,
                         label_budget=trial.label_budget,
                         finetune_seed=trial.finetune_seed,
@@ -188,13 +190,13 @@ def write_study(
                         side_by_side=2,
                     )
                 )
-            write(root / "data/timings/finetune" / task / f"{name}.csv", Cost, costs)
+            write(root / "data/timings/finetune" / task / f"{name}.csv", CostRecord, costs)
         for name, budget in product(params.baselines, params.finetune.label_budgets):
             if name != ("tfidf" if task == "tag" else "window"):
                 trials.append(_baseline(task, name, str(budget)))
-        write(root / "data/evaluated" / task / "trials.csv", Scored, trials)
-        write(root / "data/evaluated" / task / "history.csv", Epoch, curves)
-        write(root / "data/evaluated" / task / "skipped.csv", Skipped, skipped)
+        write(root / "data/evaluated" / task / "trials.csv", ScoredTrial, trials)
+        write(root / "data/evaluated" / task / "history.csv", EpochRecord, curves)
+        write(root / "data/evaluated" / task / "skipped.csv", SkippedMethod, skipped)
         write_json(root / "data/evaluated" / task / "task.json", about(task))
         write_jsonl(root / "data/evaluated" / task / "examples.jsonl", looked_at(task, params))
     for name in params.pretrain:
@@ -276,7 +278,7 @@ def about(task: str) -> dict[str, Any]:
 
 def _trial(
     params: Params, task: str, name: str, method: str, budget: int | str, seed: int
-) -> Scored:
+) -> ScoredTrial:
     entry = params.pretrain[name]
     objective, corpus = entry.learnt
     pretrained = objective != "none"
@@ -288,7 +290,7 @@ def _trial(
     num_params = {192: 2_563_072, 96: 812_544, 48: 288_000}[d_model]
     num_params += 1_000 if entry.model["name"] == "decoder" else 0
     settings = params.finetune.methods[method].training
-    return Scored(
+    return ScoredTrial(
         run=name,
         architecture="encoder" if entry.is_public else entry.model["name"],
         objective=objective,
@@ -317,9 +319,9 @@ def _trial(
     )
 
 
-def _curve(trial: Scored) -> list[Epoch]:
+def _curve(trial: ScoredTrial) -> list[EpochRecord]:
     return [
-        Epoch(
+        EpochRecord(
             run=trial.run,
             method=trial.method,
             task=trial.task,
@@ -334,9 +336,9 @@ def _curve(trial: Scored) -> list[Epoch]:
     ]
 
 
-def _baseline(task: str, name: str, budget: str) -> Scored:
+def _baseline(task: str, name: str, budget: str) -> ScoredTrial:
     value = {"majority": 0.04, "tfidf": 0.57, "window": 0.53}[name]
-    return Scored(
+    return ScoredTrial(
         run=name,
         architecture=name,
         objective="none",

@@ -10,11 +10,11 @@ import pytest
 from stages import check_params
 from stages.checking.faults import find_faults
 from stages.checking.lengths import writing_faults
-from stages.params import Method, Params, PublishedTokenizer, load
-from stages.training.budget import plans, step_flops
+from stages.core.params import Method, Params, PublishedTokenizer, load
+from stages.matching.budget import plans, step_flops
+from tests.core.test_params import STUDIES, edited
 from tests.small import small_model, with_encoder_decoder
 from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
-from tests.test_params import STUDIES, edited
 
 ROOT = Path(__file__).parents[1]
 
@@ -750,9 +750,10 @@ def test_rows_longer_than_the_teacher_knows_are_refused() -> None:
 
 def test_what_it_writes_is_the_same_whatever_is_valid(tmp_path, monkeypatch) -> None:
     params = load(ROOT / "studies" / "smoke.yaml")
-    monkeypatch.setattr(check_params, "DATA", tmp_path)
+    shutil.copyfile(ROOT / "requirements.lock", tmp_path / "requirements.lock")
+    monkeypatch.chdir(tmp_path)
     check_params.main(params)
-    written = {p.relative_to(tmp_path): p.read_text() for p in tmp_path.rglob("*") if p.is_file()}
+    written = {p.relative_to("data"): p.read_text() for p in Path("data").rglob("*") if p.is_file()}
     plans = {f"plans/{run}.json" for run in params.pretrain}
     code = {f"code/{stage}.json" for stage in check_params.code_by_stage(params)}
     assert {str(p) for p in written} == plans | code | {
@@ -765,4 +766,4 @@ def test_what_it_writes_is_the_same_whatever_is_valid(tmp_path, monkeypatch) -> 
         "encoded/none/none",
     }
     check_params.main(params.model_copy(update={"study": "other"}))
-    assert {p: (tmp_path / p).read_text() for p in written} == written
+    assert {p: Path("data", p).read_text() for p in written} == written

@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from stages import evaluate
-from stages.artifacts import read_jsonl, write_json, write_jsonl
-from stages.evaluation.trials import (
-    BaselinePrediction,
-    Epoch,
-    Prediction,
-    Scored,
-    Skipped,
-    Trial,
+from stages.core.artifacts import read_jsonl, write_json, write_jsonl
+from stages.core.params import Params
+from stages.evaluation.records import (
+    BaselinePredictionRecord,
+    EpochRecord,
+    PredictionRecord,
+    ScoredTrial,
+    SkippedMethod,
+    TrialRecord,
     read,
     write,
 )
-from stages.params import Params
 from tests.synthetic_study import RUNS, raw_params
 
 GOLD = ["B-X I-X O", "O B-Y", "O"]
@@ -61,22 +61,22 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     for name, answers in zip(RUN_NAMES, (GOLD, ["O O O", "B-Y O", "B-X"]), strict=True):
         write_run(Path("data/finetuned/tag", name), answers)
     key = {"method": "classical", "label_budget": "200", "finetune_seed": 0}
-    baseline = Trial(**(TRIAL | key), run="window")
+    baseline = TrialRecord(**(TRIAL | key), run="window")
     rows = [
-        BaselinePrediction(**key, run="window", id=f"id{i}", prediction=p)
+        BaselinePredictionRecord(**key, run="window", id=f"id{i}", prediction=p)
         for i, p in enumerate(["B-X I-X O", "O O", "O"])
     ]
-    write(Path("data/baselines/tag/trials.csv"), Trial, [baseline])
-    write(Path("data/baselines/tag/predictions.csv.gz"), BaselinePrediction, rows)
+    write(Path("data/baselines/tag/trials.csv"), TrialRecord, [baseline])
+    write(Path("data/baselines/tag/predictions.csv.gz"), BaselinePredictionRecord, rows)
     return Params(**raw)
 
 
 def write_run(folder: Path, answers: list[str]) -> None:
     key = {"method": "full", "label_budget": "200", "finetune_seed": 1}
     shuffled = list(enumerate(answers))[::-1]
-    rows = [Prediction(**key, id=f"id{i}", prediction=answer) for i, answer in shuffled]
+    rows = [PredictionRecord(**key, id=f"id{i}", prediction=answer) for i, answer in shuffled]
     epochs = [
-        Epoch(
+        EpochRecord(
             **key,
             run=folder.name,
             task="tag",
@@ -87,15 +87,15 @@ def write_run(folder: Path, answers: list[str]) -> None:
         )
         for lr in (TRIAL["lr"], 0.1)
     ]
-    write(folder / "trials.csv", Trial, [Trial(**TRIAL, **key, run=folder.name)])
-    write(folder / "predictions.csv.gz", Prediction, rows)
-    write(folder / "history.csv", Epoch, epochs)
-    write(folder / "skipped.csv", Skipped, [])
+    write(folder / "trials.csv", TrialRecord, [TrialRecord(**TRIAL, **key, run=folder.name)])
+    write(folder / "predictions.csv.gz", PredictionRecord, rows)
+    write(folder / "history.csv", EpochRecord, epochs)
+    write(folder / "skipped.csv", SkippedMethod, [])
 
 
 def test_scores_are_those_of_the_predictions_whatever_their_order(params: Params) -> None:
     evaluate.main(params, "tag")
-    trials = read(Path("data/evaluated/tag/trials.csv"), Scored)
+    trials = read(Path("data/evaluated/tag/trials.csv"), ScoredTrial)
     assert [(trial.run, trial.value, trial.other_value) for trial in trials] == [
         ("encoder_mlm", 1.0, 1.0),
         ("decoder_causal", 0.0, pytest.approx(1 / 6)),
@@ -106,24 +106,24 @@ def test_scores_are_those_of_the_predictions_whatever_their_order(params: Params
 
 def test_what_was_trained_is_copied_as_it_was(params: Params) -> None:
     evaluate.main(params, "tag")
-    trial = asdict(read(Path("data/evaluated/tag/trials.csv"), Scored)[0])
+    trial = asdict(read(Path("data/evaluated/tag/trials.csv"), ScoredTrial)[0])
     assert {key: trial[key] for key in TRIAL} == TRIAL
 
 
 def test_what_nobody_knows_is_an_empty_field_and_no_zero(params: Params) -> None:
     folder = Path("data/finetuned/tag/encoder_mlm")
-    (trial,) = read(folder / "trials.csv", Trial)
-    write(folder / "trials.csv", Trial, [replace(trial, pretrain_tokens=None)])
+    (trial,) = read(folder / "trials.csv", TrialRecord)
+    write(folder / "trials.csv", TrialRecord, [replace(trial, pretrain_tokens=None)])
     evaluate.main(params, "tag")
     path = Path("data/evaluated/tag/trials.csv")
-    assert [t.pretrain_tokens for t in read(path, Scored)] == [None, 10, 10]
+    assert [t.pretrain_tokens for t in read(path, ScoredTrial)] == [None, 10, 10]
     with path.open(newline="") as file:
         assert [row["pretrain_tokens"] for row in csv.DictReader(file)] == ["", "10", "10"]
 
 
 def test_curves_of_all_runs_stand_in_one_file(params: Params) -> None:
     evaluate.main(params, "tag")
-    curves = read(Path("data/evaluated/tag/history.csv"), Epoch)
+    curves = read(Path("data/evaluated/tag/history.csv"), EpochRecord)
     assert [epoch.run for epoch in curves] == RUN_NAMES
     assert {epoch.lr for epoch in curves} == {TRIAL["lr"]}, "that of the rate which was chosen"
 
@@ -152,11 +152,11 @@ def test_predictions_that_do_not_match_the_test_set_cannot_happen(
 
 
 def test_what_was_left_out_is_said_of_all_runs(params: Params) -> None:
-    skipped = [Skipped(run=run, method="lora", reason="fits no LSTM") for run in RUN_NAMES]
+    skipped = [SkippedMethod(run=run, method="lora", reason="fits no LSTM") for run in RUN_NAMES]
     for each in skipped:
-        write(Path("data/finetuned/tag", each.run, "skipped.csv"), Skipped, [each])
+        write(Path("data/finetuned/tag", each.run, "skipped.csv"), SkippedMethod, [each])
     evaluate.main(params, "tag")
-    assert read(Path("data/evaluated/tag/skipped.csv"), Skipped) == skipped
+    assert read(Path("data/evaluated/tag/skipped.csv"), SkippedMethod) == skipped
 
 
 def test_labels_that_look_like_missing_values_are_labels(params: Params) -> None:
@@ -172,11 +172,13 @@ def test_labels_that_look_like_missing_values_are_labels(params: Params) -> None
         write_run(Path("data/finetuned/tag", run), labels)
     shutil.copy("data/finetuned/tag/encoder_mlm/trials.csv", "data/baselines/tag/trials.csv")
     predictions = Path("data/baselines/tag/predictions.csv.gz")
-    found = read(Path("data/finetuned/tag/encoder_mlm/predictions.csv.gz"), Prediction)
-    named = [BaselinePrediction(**asdict(row), run="encoder_mlm") for row in found]
-    write(predictions, BaselinePrediction, named)
+    found = read(Path("data/finetuned/tag/encoder_mlm/predictions.csv.gz"), PredictionRecord)
+    named = [BaselinePredictionRecord(**asdict(row), run="encoder_mlm") for row in found]
+    write(predictions, BaselinePredictionRecord, named)
     evaluate.main(params, "tag")
-    assert {trial.value for trial in read(Path("data/evaluated/tag/trials.csv"), Scored)} == {1.0}
+    assert {trial.value for trial in read(Path("data/evaluated/tag/trials.csv"), ScoredTrial)} == {
+        1.0
+    }
 
 
 def test_examples_show_what_each_run_and_baseline_says(params: Params) -> None:
@@ -200,6 +202,6 @@ def test_scores_are_written_in_full(params: Params) -> None:
 @pytest.mark.parametrize("text", ["a\rb", "a\r", "a\nb", "a\r\nb", 'a "b", c', "", " "])
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])
 def test_any_text_is_read_as_it_was_written(tmp_path, name, text) -> None:
-    written = [Skipped(run="a", method="b", reason=each) for each in (text, "plain")]
-    write(tmp_path / name, Skipped, written)
-    assert read(tmp_path / name, Skipped) == written
+    written = [SkippedMethod(run="a", method="b", reason=each) for each in (text, "plain")]
+    write(tmp_path / name, SkippedMethod, written)
+    assert read(tmp_path / name, SkippedMethod) == written

@@ -8,10 +8,10 @@ import pytest
 from safetensors.torch import load_file
 
 from stages import finetune, pretrain
-from stages.adaptation import kept
-from stages.artifacts import read_jsonl, remove, write_jsonl
-from stages.evaluation import trials
-from stages.params import Method, Params
+from stages.core.artifacts import read_jsonl, remove, write_jsonl
+from stages.core.params import Method, Params
+from stages.evaluation import records
+from stages.trials import kept
 from tests.small_study import SCRATCH, write_study
 
 FOLDER = Path("data/finetuned/section", SCRATCH)
@@ -47,8 +47,8 @@ def at(params: Params, lr: Rates) -> Params:
     return params.model_copy(update={"finetune": params.finetune.model_copy(update=settings)})
 
 
-def read_trials() -> dict[str, trials.Trial]:
-    return {row.method: row for row in trials.read(FOLDER / "trials.csv", trials.Trial)}
+def read_trials() -> dict[str, records.TrialRecord]:
+    return {row.method: row for row in records.read(FOLDER / "trials.csv", records.TrialRecord)}
 
 
 def test_a_rate_at_which_training_diverges_is_none_to_choose(finetuned) -> None:
@@ -82,7 +82,7 @@ def test_of_several_rates_the_best_on_validation_is_kept(finetuned) -> None:
         found = read_trials()
         for name in ("predictions.csv.gz", *(n for n in alone if n.startswith("weights/"))):
             assert together[name] == alone[name]
-        curves = trials.read(FOLDER / "history.csv", trials.Epoch)
+        curves = records.read(FOLDER / "history.csv", records.EpochRecord)
         for method, trial in found.items():
             points = [point for point in curves if point.method == method]
             assert [(p.lr, p.epoch) for p in points] == [(r, e) for r in rates for e in (1, 2)]
@@ -122,7 +122,9 @@ def test_speed_is_measured_with_the_first_seed_alone(tmp_path, monkeypatch) -> N
     params = write_study(tmp_path, lr="1e-3")
     pretrain.main(params, SCRATCH)
     finetune.main(params, SCRATCH, "section")
-    costs = trials.read(Path("data/timings/finetune/section", f"{SCRATCH}.csv"), trials.Cost)
+    costs = records.read(
+        Path("data/timings/finetune/section", f"{SCRATCH}.csv"), records.CostRecord
+    )
     assert {cost.finetune_seed for cost in costs} == {1, 2}
     for cost in costs:
         assert cost.hardware and (cost.threads, cost.side_by_side) == (1, 1)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from stages import fit_baseline
-from stages.artifacts import write_json, write_jsonl
-from stages.params import Params
+from stages.core.artifacts import write_json, write_jsonl
+from stages.core.params import Params
 from tests.synthetic_study import raw_params
 
 WORDS = {"fruit": ["apple", "pear"], "tool": ["hammer", "saw"]}

@@ -6,7 +6,7 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-from stages.components import STAGES
+from stages.core.components import STAGES
 
 ROOT = STAGES.parent
 FORBIDDEN = {"utils", "util", "helpers", "helper", "common", "manager", "engine", "mode", "args"}

@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 import torch
 
-from stages.commands.fits import AS_TEXT, Cell, cells
-from stages.components import build
+from stages.commands.fits import AS_TEXT, Combination, cells
+from stages.core.seeding import stream, torch_stream
+from stages.kinds._text_form import label_words
 from stages.methods._method import Predictor
-from stages.models._heads import Headed, initialise_head
-from stages.seeding import stream, torch_stream
-from stages.tasks._task import Task
+from stages.models._heads import ModelWithHead, initialise_head
+from stages.tasks._task import TASKS, Task
 from stages.tasks._text_to_text import TextToText
 from stages.tasks._writing import Writing
-from stages.text.text_to_text import label_words
 from tests.methods.test_methods import ROWS, check_fit, grown, method_of
 from tests.small import small_model, small_tokenizer
 
@@ -36,7 +35,7 @@ SLOW: dict[str, dict[str, Any]] = {
 }
 
 
-def name_of(cell: Cell) -> str:
+def name_of(cell: Combination) -> str:
     return "-".join((cell.task.replace(AS_TEXT, "_as_text"), cell.architecture, cell.method))
 
 
@@ -53,9 +52,9 @@ def rows_of(kind: str) -> Iterator[dict[str, Any]]:
         }[kind]
 
 
-def built(cell: Cell) -> tuple[Task, Headed]:
+def built(cell: Combination) -> tuple[Task, ModelWithHead]:
     entry, labels = {"name": cell.kind, **SETTINGS.get(cell.kind, {})}, LABELS.get(cell.kind, [])
-    task: Task = build("tasks", entry, labels, small_tokenizer(), 32, where="task")
+    task: Task = TASKS.build(entry, labels, small_tokenizer(), 32, where="task")
     if cell.text_to_text:
         task = TextToText("task", {"task": entry, "labels": labels}, task)
     backbone = small_model(cell.architecture)
@@ -65,7 +64,7 @@ def built(cell: Cell) -> tuple[Task, Headed]:
         grown(backbone)
     head = task.head(backbone)
     initialise_head(head, generator=torch_stream(1, "head"))
-    return task, Headed(backbone, head)
+    return task, ModelWithHead(backbone, head)
 
 
 @pytest.mark.parametrize("cell", TRAINED, ids=name_of)

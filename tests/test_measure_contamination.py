@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from stages import encode_corpus, measure_contamination
-from stages.artifacts import read_json, write_json, write_jsonl
-from stages.params import Corpus, Params, Tokenizer
+from stages.core.artifacts import read_json, write_json, write_jsonl
+from stages.core.params import Corpus, Params, Tokenizer
 from stages.text.corpus import EncodedCorpus
 from tests.small import small_tokenizer
 

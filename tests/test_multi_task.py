@@ -12,13 +12,13 @@ import torch
 import transformers
 
 from stages import encode_corpus, evaluate, finetune, prepare_corpus, pretrain
-from stages.adaptation.pairing import Pairing
-from stages.artifacts import read_json, write_json, write_jsonl
 from stages.commands import export, predict
-from stages.evaluation import trials
-from stages.params import Corpus, Method, Params, load
-from stages.seeding import stream
+from stages.core.artifacts import read_json, write_json, write_jsonl
+from stages.core.params import Corpus, Method, Params, load
+from stages.core.seeding import stream
+from stages.evaluation import records
 from stages.tasks._text_to_text import TextToText
+from stages.trials.setup import TrialSetup
 from tests.small import small_tokenizer
 from tests.test_training_stages import write_plans
 
@@ -55,9 +55,9 @@ def write_task(task: str, name: str, labels: list[str], metrics: list[str], targ
     metric, other = metrics
     record = {"task": {"name": name}, "labels": labels, "metric": metric, "other_metric": other}
     write_json(examples / "task.json", record)
-    trials.write(Path("data/baselines", task, "trials.csv"), trials.Trial, [])
+    records.write(Path("data/baselines", task, "trials.csv"), records.TrialRecord, [])
     predictions = Path("data/baselines", task, "predictions.csv.gz")
-    trials.write(predictions, trials.BaselinePrediction, [])
+    records.write(predictions, records.BaselinePredictionRecord, [])
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def test_one_model_answers_both_tasks_and_one_that_learnt_nothing_neither(
     for task, runs in (("first", ["both", "scratch"]), ("which", ["both"])):
         chosen = {run: params.pretrain[run] for run in runs}
         evaluate.main(params.model_copy(update={"pretrain": chosen}), task)
-        for trial in trials.read(Path(f"data/evaluated/{task}/trials.csv"), trials.Scored):
+        for trial in records.read(Path(f"data/evaluated/{task}/trials.csv"), records.ScoredTrial):
             found[trial.run, task, trial.method] = trial
     assert found["both", "first", "as_it_is"].value > 0.9  # by chance half
     assert found["both", "which", "as_it_is"].value > 0.9  # all O is two thirds
@@ -182,7 +182,9 @@ def test_transformers_writes_what_we_write(study, monkeypatch, tmp_path) -> None
         )
     texts = tokenizer.batch_decode(written, skip_special_tokens=True)
     path = Path("data/finetuned/first/both/predictions.csv.gz")
-    ours = [p.prediction for p in trials.read(path, trials.Prediction) if p.method == "text"]
+    ours = [
+        p.prediction for p in records.read(path, records.PredictionRecord) if p.method == "text"
+    ]
     assert [text.strip().replace(" ", "_") for text in texts] == ours[:10]
 
 
@@ -190,17 +192,17 @@ def test_answers_as_text_are_cut_to_the_positions_of_a_run(study, monkeypatch) -
     """In what is learnt and in what is written; where not one label has room, that is said."""
     monkeypatch.chdir(study)
 
-    def pairing(task: str, max_positions: int) -> Pairing:
+    def setup(task: str, max_positions: int) -> TrialSetup:
         shutil.copytree("data/pretrained/scratch", "data/pretrained/short", dirs_exist_ok=True)
         record = read_json(Path("data/pretrained/short/run.json"))
         record["model"] |= {"name": "decoder", "max_positions": max_positions}
         write_json(Path("data/pretrained/short/run.json"), record)
-        return Pairing("short", task, max_tokens=32, text_to_text=True)
+        return TrialSetup("short", task, max_tokens=32, text_to_text=True)
 
     for max_positions, most in ((60, 29), (40, 9)):
-        task = pairing("which", max_positions).task
+        task = setup("which", max_positions).task
         assert isinstance(task, TextToText) and task.max_target_tokens == most
         rows = [{"id": "1", "words": ["class"] * 30, "tags": ["B-X"] * 30}]
         assert len(task.encode(rows)[0].labels) == most
     with pytest.raises(ValueError, match="max_tokens: 32 leave 2 of the 33 positions"):
-        pairing("first", 33)
+        setup("first", 33)

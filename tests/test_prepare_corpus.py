@@ -9,9 +9,9 @@ from typing import Any, Literal
 import pytest
 
 from stages import prepare_corpus
-from stages.artifacts import read_json, read_jsonl, write_jsonl
+from stages.core.artifacts import read_json, read_jsonl, write_jsonl
+from stages.core.params import Corpus, Params
 from stages.evaluation.contamination import TaskTexts
-from stages.params import Corpus, Params
 from stages.sources._source import split_of
 from tests.installed_package import install, module
 

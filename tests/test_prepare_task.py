@@ -14,16 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages import prepare_task
-from stages.artifacts import read_json, read_jsonl, sha256
-from stages.code import code_of
-from stages.components import build
-from stages.params import Finetune, Params, Task
+from stages.core.artifacts import read_json, read_jsonl, sha256
+from stages.core.code import code_of
+from stages.core.params import Finetune, Params, Task
+from stages.core.seeding import stream
+from stages.kinds._kind import KINDS, SPLITS, answer
 from stages.prepare_task import stratified_order, without_duplicates
-from stages.seeding import stream
-from stages.sources._source import Labelled, same_input, split_key
-from stages.text.labelled import KINDS, SPLITS, answer
+from stages.sources._source import SOURCES, Labelled, same_input, split_key
+from tests.core.test_params import ROOT, edited
 from tests.published import DATASETS, needs_datasets
-from tests.test_params import ROOT, edited
 
 FOLDER = Path("data/tasks/own")
 EXAMPLES = FOLDER / "examples"
@@ -398,7 +397,7 @@ def test_no_published_question_is_about_a_paragraph_of_another_split() -> None:
     """XQuAD asks about paragraphs of SQuAD's dev set."""
     files = {"train": "squad-v2.0-dev-half.json", "test": "xquad.en.json"}
     settings = {"path": f"{DATASETS}/qa", "unanswerable": "drop", **files}
-    source = build("sources", {"name": "files", **settings}, where="tasks.own.source")
+    source = SOURCES.build({"name": "files", **settings}, where="tasks.own.source")
     kept, removed = without_duplicates(source.examples(KINDS["span_qa"]))
     contexts = {split: {e.row["context"] for e in kept[split]} for split in SPLITS}
     assert not (contexts["train"] | contexts["validation"]) & contexts["test"]

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from stages import report
-from stages.artifacts import read_json
-from stages.evaluation.trials import Scored, Skipped, read, write
-from stages.reporting import figures
-from stages.reporting.results import load
+from stages.core.artifacts import read_json
+from stages.evaluation.records import ScoredTrial, SkippedMethod, read, write
+from stages.reporting.comparison.results import load
+from stages.reporting.figures import gallery
 from tests.synthetic_study import RUNS, public, raw_params, write_study
 
 REPOSITORY = Path(__file__).parents[1]
@@ -54,7 +54,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most tests need no pictures, which take longest."""
     svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
-    monkeypatch.setattr("stages.reporting.figures.draw", lambda picture, **_: svg)
+    monkeypatch.setattr("stages.reporting.figures.gallery.draw", lambda picture, **_: svg)
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -136,12 +136,12 @@ def _no_task() -> None:
 
 def _no_run() -> None:
     path = Path("data/evaluated/tag/trials.csv")
-    write(path, Scored, [t for t in read(path, Scored) if t.run != "encoder_scratch"])
+    write(path, ScoredTrial, [t for t in read(path, ScoredTrial) if t.run != "encoder_scratch"])
 
 
 def _no_seed() -> None:
     path = Path("data/evaluated/tag/trials.csv")
-    write(path, Scored, [t for t in read(path, Scored) if t.finetune_seed != 3])
+    write(path, ScoredTrial, [t for t in read(path, ScoredTrial) if t.finetune_seed != 3])
 
 
 def _no_timing() -> None:
@@ -269,13 +269,13 @@ def test_a_method_that_does_not_fit_a_run_leaves_a_gap(
     by_method = [row for row in contrasts if row["axis"] == "method"]
     assert {row["run_a"] for row in by_method} == {"encoder_mlm"}
     assert "linear_probe" not in {row["method"] for row in contrasts if row not in by_method}
-    assert "curves_tag_linear_probe_200" not in figures.pictures(load(params))
+    assert "curves_tag_linear_probe_200" not in gallery.pictures(load(params))
     test_no_file_has_a_nan(Path("reports"))
 
 
 def test_a_gap_that_no_method_explains_is_refused(small: dict[str, Any], tmp_path: Path) -> None:
     params = write_study(tmp_path, small, misfits=[("encoder_scratch", "linear_probe")])
-    write(Path("data/evaluated/tag/skipped.csv"), Skipped, [])
+    write(Path("data/evaluated/tag/skipped.csv"), SkippedMethod, [])
     with pytest.raises(ValueError, match=r"no trial of encoder_scratch on tag \(linear_probe"):
         report.main(params)
 
@@ -295,7 +295,7 @@ def test_what_nobody_knows_of_public_checkpoints_is_said_to_be_unknown(
     page, markdown = (Path("reports", n).read_text() for n in ("index.html", "comparison.md"))
     assert "unknown" in page and "google-bert/bert-base-uncased" in markdown
     assert "## Checkpoint" in markdown
-    pictures = figures.pictures(load(params))
+    pictures = gallery.pictures(load(params))
     curves = [draw() for name, draw in pictures.items() if "curve" in name]
     assert curves and "google-bert" not in str(curves)  # beside it no run is from scratch
     costs = [draw()["datasets"]["marks"] for name, draw in pictures.items() if "cost" in name]
@@ -312,7 +312,7 @@ def test_a_method_that_trains_nothing_has_scores_and_no_curves(
     small["finetune"]["methods"]["prompted"] = {"method": {"name": "in_context"}}
     params = write_study(tmp_path, small)
     report.main(params)
-    pictures = figures.pictures(load(params))
+    pictures = gallery.pictures(load(params))
     assert any("_full_" in name for name in pictures)
     assert not any("_prompted_" in name for name in pictures)
     found = rows(Path("reports/contrasts.csv"))

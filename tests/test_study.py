@@ -6,8 +6,8 @@ import json
 import pytest
 from ruamel.yaml import YAML
 
-from stages.artifacts import read_json
-from stages.params import load, read_yaml
+from stages.core.artifacts import read_json
+from stages.core.params import load, read_yaml
 from tests.project import AFTER_THE_DECODER, Project, clone_of_working_tree, write_environment
 from tests.small_hub import checkpoint, revision_of
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from stages.artifacts import read_json
 from stages.checking.faults import find_faults
-from stages.params import load, read_yaml
-from stages.training.budget import plans
+from stages.core.artifacts import read_json
+from stages.core.params import load, read_yaml
+from stages.matching.budget import plans
 from tests.project import ROOT, Project, clone_of_working_tree
 
 STUDY = ROOT / "studies" / "systems.yaml"

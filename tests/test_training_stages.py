@@ -21,32 +21,31 @@ from stages import (
     pretrain,
     train_tokenizer,
 )
-from stages.adaptation import kept
-from stages.adaptation.no_answer import best_threshold
-from stages.adaptation.prediction import predict
-from stages.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.checking.faults import find_faults
-from stages.components import build
-from stages.evaluation import trials
-from stages.models._backbone import Backbone
+from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
+from stages.core.params import Budget, Method, Params, PublishedTokenizer, Run, load
+from stages.core.seeding import torch_stream
+from stages.evaluation import records
+from stages.kinds._kind import SPLITS, answer
+from stages.matching.budget import plans
+from stages.models._backbone import MODELS, Backbone
 from stages.models._heads import gather
 from stages.models.hub import Hub
-from stages.objectives._objective import Objective
-from stages.params import Budget, Method, Params, PublishedTokenizer, Run, load
-from stages.seeding import torch_stream
+from stages.objectives._objective import OBJECTIVES, Objective
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import EncodedCorpus
-from stages.text.labelled import SPLITS, answer
 from stages.text.packing import Packing
 from stages.text.tokenizer import FILE, Tokenizer
-from stages.training.budget import plans
 from stages.training.checkpoint import WEIGHTS, load_weights
 from stages.training.device import resolve
 from stages.training.loop import mean_loss
 from stages.training.pretraining import PretrainingData, validation_batches
+from stages.trials import kept
+from stages.trials.no_answer import best_threshold
+from stages.trials.prediction import predict
+from tests.core.test_params import edited
 from tests.small import VOCAB_SIZE, documents, headless, with_encoder_decoder
 from tests.small_hub import checkpoint, revision_of
-from tests.test_params import edited
 
 SMOKE_EDITS = {"threads: 2": "threads: 1", "vocab_size: 2048": "vocab_size: 600"}
 
@@ -122,7 +121,7 @@ def test_from_text_to_predictions(params) -> None:
 
     finetune.main(params, "encoder_mlm", "tag")
     folder = Path("data/finetuned/tag/encoder_mlm")
-    rows = trials.read(folder / "trials.csv", trials.Trial)
+    rows = records.read(folder / "trials.csv", records.TrialRecord)
     assert [(row.method, row.finetune_seed) for row in rows] == [
         ("full", 1),
         ("full", 2),
@@ -132,7 +131,7 @@ def test_from_text_to_predictions(params) -> None:
     full, _, probe, _ = rows
     assert probe.num_trained_params < full.num_trained_params
     assert probe.finetune_flops < full.finetune_flops
-    predictions = trials.read(folder / "predictions.csv.gz", trials.Prediction)
+    predictions = records.read(folder / "predictions.csv.gz", records.PredictionRecord)
     test = Path("data/tasks/tag/examples/test.jsonl").read_text().splitlines()
     assert len(predictions) == len(rows) * len(test)
     words = {row["id"]: row["words"] for row in map(json.loads, test)}
@@ -184,17 +183,17 @@ def test_questions_about_contexts_of_several_windows_from_rows_to_scores(params)
     finetune.main(params, "encoder_scratch", "ask")
     fit_baseline.main(params, "ask")
     evaluate.main(params, "ask")
-    scored = trials.read(Path("data/evaluated/ask/trials.csv"), trials.Scored)
+    scored = records.read(Path("data/evaluated/ask/trials.csv"), records.ScoredTrial)
     assert [trial.method for trial in scored] == ["full", "linear_probe", "classical"]
     assert all(0 <= trial.other_value <= trial.value <= 1 for trial in scored)
     path = Path("data/finetuned/ask/encoder_scratch/predictions.csv.gz")
-    predictions = trials.read(path, trials.Prediction)
+    predictions = records.read(path, records.PredictionRecord)
     assert [p.id for p in predictions] == [*contexts, *contexts]
     assert all(p.prediction in contexts[p.id] for p in predictions)
 
     path = path.parent / "weights/full-all-1.safetensors"
     trial = kept.read(path)
-    pairing = kept.pairing_of(trial, path)
+    pairing = kept.setup_of(trial, path)
     model = kept.rebuilt(trial, pairing, path)
     device = resolve(params.compute, threads=1)
     found = {}
@@ -232,9 +231,9 @@ def test_methods_that_fit_are_tried_and_what_ever_trains_is_stored(params) -> No
     finetune.main(params, "plain", "tag")
 
     folder = Path("data/finetuned/tag/plain")
-    (skipped,) = trials.read(folder / "skipped.csv", trials.Skipped)
+    (skipped,) = records.read(folder / "skipped.csv", records.SkippedMethod)
     assert (skipped.run, skipped.method) == ("plain", "bitfit") and "bias" in skipped.reason
-    gradual, lora = trials.read(folder / "trials.csv", trials.Trial)
+    gradual, lora = records.read(folder / "trials.csv", records.TrialRecord)
     assert (gradual.method, lora.method) == ("gradual_unfreezing", "lora")
     stored = {
         trial.method: load_file(folder / f"weights/{trial.method}-50-1.safetensors")
@@ -282,7 +281,7 @@ def pretrained(params: Params, runs: Mapping[str, Run]) -> dict[str, dict[str, f
 
 
 def backbone_of(run: Run) -> Backbone:
-    return build("models", run.model, VOCAB_SIZE, where="model")
+    return MODELS.build(run.model, VOCAB_SIZE, where="model")
 
 
 def trained(run: Run, name: str) -> Backbone:
@@ -293,7 +292,7 @@ def trained(run: Run, name: str) -> Backbone:
 
 def objective_of(run: Run) -> Objective:
     tokenizer = Tokenizer(Path("data/tokenizers/unigram", FILE))
-    return build("objectives", run.objective, tokenizer, MAX_TOKENS, where="objective")
+    return OBJECTIVES.build(run.objective, tokenizer, MAX_TOKENS, where="objective")
 
 
 def packed(split: str, *, seed: int) -> Packing:
@@ -446,9 +445,9 @@ def add_classification() -> None:
     gold = [{"id": row["id"], "tags": ["O"] * len(row["words"])} for row in test]
     write_jsonl(Path("data/tasks/tag/test_labels.jsonl"), gold)
     for name in ("tag", "section"):
-        trials.write(Path(f"data/baselines/{name}/trials.csv"), trials.Trial, [])
+        records.write(Path(f"data/baselines/{name}/trials.csv"), records.TrialRecord, [])
         path = Path(f"data/baselines/{name}/predictions.csv.gz")
-        trials.write(path, trials.BaselinePrediction, [])
+        records.write(path, records.BaselinePredictionRecord, [])
 
 
 def public(params: Params, path: Path, revision: str) -> Params:
@@ -517,12 +516,12 @@ def test_text_is_written_from_what_was_pretrained(params) -> None:
     for run in writers:
         finetune.main(params, run, "write")
         folder = Path("data/finetuned/write", run)
-        predicted = trials.read(folder / "predictions.csv.gz", trials.Prediction)
+        predicted = records.read(folder / "predictions.csv.gz", records.PredictionRecord)
         assert {row.id for row in predicted} == {row["id"] for row in test}
-        for row in trials.read(folder / "trials.csv", trials.Trial):
+        for row in records.read(folder / "trials.csv", records.TrialRecord):
             assert row.num_trained_params == row.num_params and row.finetune_flops > 0
     evaluate.main(params, "write")
-    scored = trials.read(Path("data/evaluated/write/trials.csv"), trials.Scored)
+    scored = records.read(Path("data/evaluated/write/trials.csv"), records.ScoredTrial)
     assert {(row.metric, row.other_metric) for row in scored} == {("chrf", "bleu")}
     assert {row.run for row in scored} == {"prefix", "both", "nearest"}
 
@@ -556,7 +555,7 @@ def test_a_public_checkpoint_from_its_folder_to_scores(
     for task, metric in (("tag", "entity_f1"), ("section", "macro_f1")):
         finetune.main(pinned, "public", task)
         evaluate.main(pinned, task)
-        scored = trials.read(Path(f"data/evaluated/{task}/trials.csv"), trials.Scored)
+        scored = records.read(Path(f"data/evaluated/{task}/trials.csv"), records.ScoredTrial)
         assert len(scored) == 4 and {trial.metric for trial in scored} == {metric}
         full, probe = scored[0], scored[-1]
         assert (full.architecture, full.objective, full.corpus) == (
@@ -601,7 +600,7 @@ def public_checkpoint(params: Params, key: str) -> Backbone:
     """As a run that pretrains it further begins with it."""
     model = params.pretrain[key].model
     size = Hub.tokenizer_of(model, Path(model["path"])).vocab_size
-    backbone = build("models", model, size, where="model").for_pretraining()
+    backbone = MODELS.build(model, size, where="model").for_pretraining()
     backbone.initialise(generator=torch_stream(0, "weights"))
     return backbone
 
@@ -611,7 +610,7 @@ def published_loss(params: Params, key: str) -> float:
     run = params.pretrain[key]
     vocabulary = Hub.tokenizer_of(run.model, Path(run.model["path"]))
     max_tokens = run.training.max_tokens
-    objective = build("objectives", run.objective, vocabulary, max_tokens, where="objective")
+    objective = OBJECTIVES.build(run.objective, vocabulary, max_tokens, where="objective")
     corpus = EncodedCorpus.load(Path("data/encoded", run.corpus, run.tokenizer, "validation"))
     packing = Packing(corpus, max_tokens, seed=0)
     batches = validation_batches(packing, objective.for_validation(), batch_rows=16)
@@ -650,7 +649,7 @@ def test_a_public_checkpoint_is_pretrained_further_and_fine_tuned(params, family
 
     tuning = with_full_alone(params)
     finetune.main(tuning, "further", "tag")
-    rows = trials.read(Path("data/finetuned/tag/further/trials.csv"), trials.Trial)
+    rows = records.read(Path("data/finetuned/tag/further/trials.csv"), records.TrialRecord)
     assert {(row.objective, row.corpus) for row in rows} == {(FURTHER[family], "prose")}
 
 
@@ -671,28 +670,32 @@ def test_a_method_that_trains_nothing_leaves_predictions_alone(params) -> None:
     params = prompted(params, runs, num_shots=2)
     finetune.main(params, "decoder", "section")
     evaluate.main(prompted(params, {"decoder": decoder}), "section")
-    scored = trials.read(Path("data/evaluated/section/trials.csv"), trials.Scored)
+    scored = records.read(Path("data/evaluated/section/trials.csv"), records.ScoredTrial)
     assert [trial.finetune_seed for trial in scored] == params.finetune.seeds
     for trial in scored:
         assert trial.num_trained_params == trial.finetune_flops == trial.best_epoch == 0
         checkpoint = Path("data/pretrained/decoder/model.safetensors")
         assert trial.weights_bytes == checkpoint.stat().st_size
-    costs = trials.read(Path("data/timings/finetune/section/decoder.csv"), trials.Cost)
+    costs = records.read(Path("data/timings/finetune/section/decoder.csv"), records.CostRecord)
     assert costs[0].latency_s and costs[0].latency_s > 1e-4, "no prompt was remembered"
     folder = Path("data/finetuned/section/decoder")
-    assert trials.read(folder / "history.csv", trials.Epoch) == []
+    assert records.read(folder / "history.csv", records.EpochRecord) == []
     files = sorted((folder / "weights").iterdir())
     assert [path.name for path in files] == [
         f"prompted-50-{t.finetune_seed}.safetensors" for t in scored
     ]
     assert not any(load_file(path) for path in files)
-    found = trials.read(folder / "predictions.csv.gz", trials.Prediction)
+    found = records.read(folder / "predictions.csv.gz", records.PredictionRecord)
     assert {row.prediction for row in found} <= {"yes", "no"}
 
     finetune.main(params, "encoder", "section")
-    (skipped,) = trials.read(Path("data/finetuned/section/encoder/skipped.csv"), trials.Skipped)
+    (skipped,) = records.read(
+        Path("data/finetuned/section/encoder/skipped.csv"), records.SkippedMethod
+    )
     assert skipped.method == "prompted" and skipped.reason == "fits decoder, not encoder"
-    assert trials.read(Path("data/finetuned/section/encoder/trials.csv"), trials.Trial) == []
+    assert (
+        records.read(Path("data/finetuned/section/encoder/trials.csv"), records.TrialRecord) == []
+    )
     edit_task("section", verbalisers=["x=y"])
     with pytest.raises(ValueError, match=r"tasks\.section\.task\.verbalisers: 'x' is no label"):
         finetune.main(prompted(params, runs), "decoder", "section")
@@ -740,14 +743,14 @@ def test_the_bits_of_text_before_and_after_training_on_such(params) -> None:
     fit_baseline.main(study, "text")
     evaluate.main(study, "text")
 
-    scored = trials.read(Path("data/evaluated/text/trials.csv"), trials.Scored)
+    scored = records.read(Path("data/evaluated/text/trials.csv"), records.ScoredTrial)
     found = {method: [t.value for t in scored if t.method == method] for method in methods}
     assert len(set(found["as_pretrained"])) == 1  # no seed plays a part
     assert 1 < max(found["full"]) < 0.95 * found["as_pretrained"][0] < 12
     [ngram] = [trial for trial in scored if trial.run == "ngram"]
     assert 2 < ngram.value < 7 and all(trial.other_value > 1 for trial in scored)
     best = {(t.finetune_seed, t.best_epoch) for t in scored if t.method == "full"}
-    epochs = trials.read(Path("data/evaluated/text/history.csv"), trials.Epoch)
+    epochs = records.read(Path("data/evaluated/text/history.csv"), records.EpochRecord)
     for seed, epoch in best:  # the epoch of the fewest bits
         curve = {e.epoch: e.validation_metric for e in epochs if e.finetune_seed == seed}
         assert min(curve, key=lambda each: curve[each]) == epoch

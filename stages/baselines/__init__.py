@@ -1,0 +1,1 @@
+"""Classical baselines without pretraining. A file without a leading underscore is a baseline."""

@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 
 from threadpoolctl import threadpool_limits
 
+from stages.core.components import Components
+
 Row = Mapping[str, Any]  # of one of labelled.KINDS; without the target when predicting
 Score = Callable[[list[str], list[str]], float]  # of the right answers and the predictions
 
@@ -38,3 +40,6 @@ def logistic(features: Any, targets: Sequence[str], C: float) -> Any:
     model = DummyClassifier() if one_class else LogisticRegression(C=C, max_iter=2000)
     with threadpool_limits(1):
         return model.fit(features, targets)
+
+
+BASELINES = Components[Baseline]("baselines")

@@ -2,7 +2,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from stages.baselines._baseline import Baseline, Row, Score
-from stages.text.labelled import answer
+from stages.kinds._kind import answer
 
 
 class Majority(Baseline):

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stages.baselines._baseline import Baseline, Row, Score
-from stages.text.labelled import answer
+from stages.kinds._kind import answer
 
 AT_ONCE = 512  # rows whose similarities to all of train are held in memory
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stages.baselines._baseline import Baseline, Row, Score
-from stages.text.labelled import answer
+from stages.kinds._kind import answer
 
 WORD = re.compile(r"\w+(?:[.,'’-]\w+)*|[^\w\s]")  # a word, a number or a sign
 ASKING = ("who", "whose", "whom", "when", "where", "why", "which", "what", "how many", "how")

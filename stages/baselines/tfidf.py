@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
 from stages.baselines._baseline import Baseline, Row, Score, logistic
-from stages.text.labelled import answer
+from stages.kinds._kind import answer
 
 
 class Tfidf(Baseline):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from stages.baselines._baseline import Baseline, Row, Score, logistic
-from stages.text.labelled import answer
+from stages.kinds._kind import answer
 
 
 class Window(Baseline):

@@ -1,1 +1,1 @@
-"""What can be wrong in params.yaml: a line for each fault, with its path there."""
+"""What can be wrong in params.yaml: one line for each fault, with its path there."""

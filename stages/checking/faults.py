@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from stages.checking.entries import name_of, unlisted
-from stages.checking.fits import fit_faults
 from stages.checking.inputs import baseline_faults, corpus_faults, task_faults, tokenizer_faults
+from stages.checking.methods import fit_faults
 from stages.checking.runs import backbones_of, run_faults
-from stages.components import names
-from stages.evaluation.trials import CLASSICAL
+from stages.core.params import Params
+from stages.evaluation.records import CLASSICAL
+from stages.matching.budget import trains
 from stages.models._backbone import Backbone
 from stages.models._dimensions import ASPECT_RATIO
-from stages.params import Params
-from stages.training.budget import trains
+from stages.objectives._objective import OBJECTIVES
 
 
 def find_faults(params: Params) -> Iterator[str]:
@@ -46,7 +46,7 @@ def _budget_faults(params: Params, backbones: Mapping[str, Backbone]) -> Iterato
     yield from missing
     if not missing:
         run = params.pretrain[reference]
-        named = name_of(run.objective) in names("objectives")
+        named = name_of(run.objective) in OBJECTIVES.names()
         if named and not trains(run) and params.budget.matched != "none":
             yield f"{where}: {reference} trains nothing, so that no run can match it"
     if params.budget.matched == "flops":

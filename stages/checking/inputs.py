@@ -3,22 +3,25 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stages.checking.entries import fault_of, name_of, settings_of, unlisted
-from stages.checking.public import checkpoint_faults
-from stages.components import build, component_class, unknown
-from stages.params import NONE, Corpus, Params, PublishedTokenizer, Task, Tokenizer
-from stages.text.labelled import KINDS, Kind
-from stages.text.text_to_text import FORMS
+from stages.baselines._baseline import BASELINES
+from stages.checking.entries import fault_of, name_of, unlisted
+from stages.checking.public_checkpoints import checkpoint_faults
+from stages.core.components import unknown
+from stages.core.params import NONE, Corpus, Params, PublishedTokenizer, Task, Tokenizer
+from stages.kinds._kind import KINDS, Kind
+from stages.kinds._text_form import FORMS
+from stages.sources._source import SOURCES
+from stages.tasks._task import TASKS
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL
 
-TASKS = "tasks"  # the source that is made of the study's tasks
+MIXTURE = "tasks"  # the source that is made of the study's tasks
 NUM_BYTES = 256  # the pieces that byte fallback needs
 
 
 def corpus_faults(params: Params, corpus: Corpus, where: str) -> Iterator[str]:
     yield from _source_faults(corpus.source, f"{where}.source", None)
     yield from _mixture_faults(params, corpus.source, f"{where}.source")
-    if name_of(corpus.source) == TASKS and corpus.decontaminate_against != NONE:
+    if name_of(corpus.source) == MIXTURE and corpus.decontaminate_against != NONE:
         yield (
             f"{where}.decontaminate_against: must be {NONE} for a corpus of tasks: it "
             "leaves out the rows that are tested on, and a row without a sentence is none"
@@ -46,10 +49,10 @@ def task_faults(params: Params, task: Task, where: str) -> Iterator[str]:
 
 
 def baseline_faults(params: Params, baseline: Mapping[str, Any], where: str) -> Iterator[str]:
-    faults = [*fault_of(lambda: build("baselines", baseline, where=where))]
+    faults = [*fault_of(lambda: BASELINES.build(baseline, where=where))]
     yield from faults
     if not faults:
-        fits = component_class("baselines", baseline["name"], where=where).fits  # type: ignore[attr-defined]
+        fits = BASELINES.find(baseline["name"], where=where).fits  # type: ignore[attr-defined]
         if not any(name_of(task.task) in fits for task in params.tasks.values()):
             yield f"{where}: fits {', '.join(fits)}, and no task of the study is one"
 
@@ -57,7 +60,7 @@ def baseline_faults(params: Params, baseline: Mapping[str, Any], where: str) -> 
 def _source_faults(source: Mapping[str, Any], where: str, kind: Kind | None) -> Iterator[str]:
     """Those of the settings, and those that the beginnings of the files show."""
     try:
-        built = build("sources", source, where=where)
+        built = SOURCES.build(source, where=where)
     except ValueError as error:
         yield str(error)
         return
@@ -69,7 +72,7 @@ def _source_faults(source: Mapping[str, Any], where: str, kind: Kind | None) -> 
 
 def _mixture_faults(params: Params, source: Mapping[str, Any], where: str) -> Iterator[str]:
     """Of tasks that a corpus is made of."""
-    named = source.get("tasks") if name_of(source) == TASKS else None
+    named = source.get("tasks") if name_of(source) == MIXTURE else None
     for task in named if isinstance(named, list) else ():
         if task not in params.tasks:
             yield f"{where}.tasks: {unknown(str(task), params.tasks)}"
@@ -78,9 +81,9 @@ def _mixture_faults(params: Params, source: Mapping[str, Any], where: str) -> It
 
 
 def _check_task(params: Params, entry: Mapping[str, Any], where: str) -> None:
-    settings = settings_of("tasks", entry, where)
+    settings = TASKS.settings(entry, where=where)
     assert name_of(entry) in KINDS
-    task: Any = component_class("tasks", name_of(entry), where=where)
+    task: Any = TASKS.find(name_of(entry), where=where)
     try:
         task.check(params.finetune.max_tokens, **settings)
     except ValueError as error:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from stages.checking.entries import name_of, settings_of
-from stages.components import component_class
+from stages.checking.entries import name_of
+from stages.core.params import Params, Run
 from stages.methods._method import Method
 from stages.models._backbone import Backbone
-from stages.params import Params, Run
+from stages.tasks._task import TASKS
 
 
 def length_faults(params: Params, run: Run, model: Backbone, where: str) -> Iterator[str]:
@@ -32,8 +32,8 @@ def writing_faults(params: Params, model: Backbone, where: str) -> Iterator[str]
     for key, task in params.tasks.items():
         here = f"tasks.{key}.task"
         try:
-            kind: Any = component_class("tasks", name_of(task.task), where=here)
-            settings = settings_of("tasks", task.task, here)
+            kind: Any = TASKS.find(name_of(task.task), where=here)
+            settings = TASKS.settings(task.task, where=here)
         except ValueError:  # which is said where it stands
             continue
         if not kind.generates:

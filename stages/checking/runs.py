@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from stages.checking.entries import fault_of, name_of, settings_of, unlisted
+from stages.checking.entries import fault_of, name_of, unlisted
 from stages.checking.lengths import length_faults
-from stages.checking.public import public_faults
-from stages.components import build, component_class
-from stages.models._backbone import Backbone
-from stages.params import HUB, NONE, Params, PublishedTokenizer, Run, Tokenizer
-from stages.training.budget import outline, sized, vocabulary_of
+from stages.checking.public_checkpoints import public_faults
+from stages.core.params import HUB, NONE, Params, PublishedTokenizer, Run, Tokenizer
+from stages.matching.budget import outline, sized, vocabulary_of
+from stages.models._backbone import MODELS, Backbone
+from stages.objectives._objective import OBJECTIVES
 
 
 def backbones_of(params: Params) -> Iterator[tuple[str, Backbone]]:
@@ -18,8 +18,8 @@ def backbones_of(params: Params) -> Iterator[tuple[str, Backbone]]:
     for key, run in params.pretrain.items():
         try:
             if run.is_public:
-                hub: Any = component_class("models", HUB, where="")
-                vocab_size = hub.check(**settings_of("models", run.model, ""))
+                hub: Any = MODELS.find(HUB, where="")
+                vocab_size = hub.check(**MODELS.settings(run.model, where=""))
             else:
                 entry = params.tokenizers[run.tokenizer]
                 vocab_size = entry.vocab_size if isinstance(entry, Tokenizer) else None
@@ -50,12 +50,8 @@ def run_faults(
     yield from circle
 
     faults = [
-        *fault_of(lambda: component_class("models", name_of(run.model), where=f"{where}.model")),
-        *fault_of(
-            lambda: component_class(
-                "objectives", name_of(run.objective), where=f"{where}.objective"
-            )
-        ),
+        *fault_of(lambda: MODELS.find(name_of(run.model), where=f"{where}.model")),
+        *fault_of(lambda: OBJECTIVES.find(name_of(run.objective), where=f"{where}.objective")),
     ]
     yield from faults
     if isinstance(params.tokenizers.get(run.tokenizer), PublishedTokenizer):
@@ -70,16 +66,15 @@ def run_faults(
     assert vocabulary is not None
     yield from _model_faults(params, run, vocabulary.vocab_size, where, backbone)
     yield from fault_of(
-        lambda: build(
-            "objectives",
+        lambda: OBJECTIVES.build(
             run.objective,
             vocabulary,
             training.max_tokens,
             where=f"{where}.objective",
         )
     )
-    model: Any = component_class("models", run.model["name"], where=where)
-    objective: Any = component_class("objectives", run.objective["name"], where=where)
+    model: Any = MODELS.find(run.model["name"], where=where)
+    objective: Any = OBJECTIVES.find(run.objective["name"], where=where)
     if model.architecture not in objective.architectures:
         yield (
             f"{where}.objective: {run.objective['name']} does not fit {model.architecture}; "
@@ -146,7 +141,7 @@ def _differences(params: Params, parent: Run, run: Run) -> dict[str, tuple[Any, 
     assert vocabulary is not None
     try:
         models = [sized(each.model, vocabulary.vocab_size, where="") for each in (parent, run)]
-        theirs, ours = (settings_of("models", model, "model") for model in models)
+        theirs, ours = (MODELS.settings(model, where="model") for model in models)
     except ValueError:
         return {}
     return {key: (theirs[key], ours[key]) for key in ours if theirs[key] != ours[key]}
@@ -160,7 +155,7 @@ def _teacher_faults(params: Params, run: Run, where: str) -> Iterator[str]:
         teacher, student = (
             outline(each.model, vocabulary.vocab_size, where="") for each in (parent, run)
         )
-        objective = build("objectives", run.objective, vocabulary, max_tokens, where="")
+        objective = OBJECTIVES.build(run.objective, vocabulary, max_tokens, where="")
     except ValueError:  # which is said where it stands
         return
     if name_of(parent.objective) == NONE:

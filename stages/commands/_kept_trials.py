@@ -4,16 +4,15 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
-from stages.adaptation.kept import KeptTrial, file_name, pairing_of, read
-from stages.adaptation.pairing import Pairing
-from stages.components import unknown
-from stages.params import Params, load
-
-FINETUNED = Path("data/finetuned")
+from stages.core import paths
+from stages.core.components import unknown
+from stages.core.params import Params, load
+from stages.trials.kept import KeptTrial, file_name, read, setup_of
+from stages.trials.setup import TrialSetup
 
 
 @dataclass(frozen=True)
-class Trial:
+class KeptFile:
     """A trial that is kept, by the name of its file."""
 
     task: str
@@ -23,7 +22,7 @@ class Trial:
 
     def path(self, run: str) -> Path:
         name = file_name(self.method, self.label_budget, self.seed)
-        return FINETUNED / self.task / run / "weights" / name
+        return paths.FINETUNED / self.task / run / "weights" / name
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -39,15 +38,17 @@ def chosen(options: Namespace) -> tuple[str | None, str | None, str | None]:
 
 def find_trial(
     run: str, task: str, method: str | None, label_budget: str | None, seed: str | None
-) -> Trial:
+) -> KeptFile:
     """The one kept trial of this run and task that fits what is given.
 
     Raises ValueError if there is none, or more than one.
     """
-    folder = FINETUNED / task / run / "weights"
+    folder = paths.FINETUNED / task / run / "weights"
     if not folder.is_dir():
         raise ValueError(_why_missing(run, task))
-    kept = [Trial(task, *path.stem.split("-", 2)) for path in sorted(folder.glob("*.safetensors"))]
+    kept = [
+        KeptFile(task, *path.stem.split("-", 2)) for path in sorted(folder.glob("*.safetensors"))
+    ]
     fitting = [
         trial
         for trial in kept
@@ -76,7 +77,7 @@ def _why_missing(run: str, task: str) -> str:
         return f"tasks: {unknown(task, params.tasks)}"
     if params is not None and run not in params.pretrain:
         return f"pretrain: {unknown(run, params.pretrain)}"
-    folder = FINETUNED / task / run
+    folder = paths.FINETUNED / task / run
     return f"{folder}: no such folder; `dvc repro finetune@{run}-{task}` writes it"
 
 
@@ -88,11 +89,11 @@ def _params() -> Params | None:
         return None
 
 
-def opened(run: str, trial: Trial) -> tuple[KeptTrial, Pairing]:
+def opened(run: str, trial: KeptFile) -> tuple[KeptTrial, TrialSetup]:
     """What is known of a kept trial, and the run and the task that it belongs to.
 
     Raises ValueError if one of the two has changed since.
     """
     path = trial.path(run)
     kept = read(path)
-    return kept, pairing_of(kept, path)
+    return kept, setup_of(kept, path)

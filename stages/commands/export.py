@@ -14,9 +14,13 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from stages.artifacts import read_json, replacing, write_json
-from stages.commands._kept_trials import Trial, add_options, chosen, find_trial, opened
-from stages.components import build, unknown
+from stages.commands._kept_trials import KeptFile, add_options, chosen, find_trial, opened
+from stages.core import paths
+from stages.core.artifacts import read_json, replacing, write_json
+from stages.core.components import unknown
+from stages.core.params import HUB
+from stages.core.process import exit_on_mistake
+from stages.core.seeding import torch_stream
 from stages.exporting import fast_tokenizer
 from stages.exporting.correspondence import Weights
 from stages.exporting.counterparts import (
@@ -26,17 +30,13 @@ from stages.exporting.counterparts import (
     counterpart,
     without_head_bias,
 )
-from stages.models._backbone import TransformerBackbone
-from stages.models._heads import Headed, LinearHead, PooledHead
-from stages.params import HUB
-from stages.process import exit_on_mistake
-from stages.seeding import torch_stream
+from stages.models._backbone import MODELS, TransformerBackbone
+from stages.models._heads import LinearHead, ModelWithHead, PooledHead
 from stages.tasks._writing import Writing
 from stages.text.batch import PADDING, Batch
 from stages.text.tokenizer import BOS_ID, EOS_ID, FILE, NUM_SPECIAL, PAD_ID, Tokenizer
 from stages.training.checkpoint import WEIGHTS, load_weights
 
-PRETRAINED = Path("data/pretrained")
 RECORD = "export.json"  # what a folder holds, and the sign that it is an export
 TOLERANCE = 1e-3  # of outputs, relative to the largest; a wrong weight differs by far more
 
@@ -64,7 +64,7 @@ def main() -> None:
     exit_on_mistake(checked)
 
 
-def export(run: str, trial: Trial | None, out: Path, *, force: bool = False) -> str:
+def export(run: str, trial: KeptFile | None, out: Path, *, force: bool = False) -> str:
     """Write the folder; returns where it is and how to load it.
 
     Raises ValueError for what does not exist or has no counterpart.
@@ -75,15 +75,15 @@ def export(run: str, trial: Trial | None, out: Path, *, force: bool = False) -> 
     if name == HUB:
         raise ValueError(
             f"pretrain.{run}.model: is a public checkpoint, in transformers' own form already: "
-            f"{PRETRAINED / run}; what was fine-tuned on it cannot be exported"
+            f"{paths.PRETRAINED / run}; what was fine-tuned on it cannot be exported"
         )
     check_architecture(name)
-    tokenizer_path = PRETRAINED / run / FILE
+    tokenizer_path = paths.PRETRAINED / run / FILE
     max_tokens = record["settings"]["training"]["max_tokens"]
     goal: Goal = "pretrained"
     if trial is None:
         backbone = _backbone(run, record, Tokenizer(tokenizer_path).vocab_size)
-        model, labels = Headed(backbone, torch.nn.Identity()), []
+        model, labels = ModelWithHead(backbone, torch.nn.Identity()), []
     else:
         model, labels = _finetuned(run, trial)
         backbone = model.backbone
@@ -142,30 +142,29 @@ def _check_place(out: Path, *, force: bool) -> None:
 
 
 def _record(run: str) -> dict[str, Any]:
-    path = PRETRAINED / run / "run.json"
+    path = paths.PRETRAINED / run / "run.json"
     if not path.is_file():
-        runs = sorted(found.parent.name for found in PRETRAINED.glob("*/run.json"))
+        runs = sorted(found.parent.name for found in paths.PRETRAINED.glob("*/run.json"))
         if not runs:
-            raise ValueError(f"{PRETRAINED}: no run is there; `dvc repro` trains them")
-        raise ValueError(f"{PRETRAINED}: {unknown(run, runs)}")
+            raise ValueError(f"{paths.PRETRAINED}: no run is there; `dvc repro` trains them")
+        raise ValueError(f"{paths.PRETRAINED}: {unknown(run, runs)}")
     return read_json(path)
 
 
 def _backbone(run: str, record: Mapping[str, Any], vocab_size: int) -> TransformerBackbone:
     """The pretrained model with its weights."""
-    backbone: TransformerBackbone = build(
-        "models", record["settings"]["model"], vocab_size, where=f"pretrain.{run}.model"
-    )
+    backbone = MODELS.build(record["settings"]["model"], vocab_size, where=f"pretrain.{run}.model")
     try:
-        load_weights(backbone, PRETRAINED / run / WEIGHTS)
+        load_weights(backbone, paths.PRETRAINED / run / WEIGHTS)
     except ValueError:  # which would name every weight
         raise ValueError(
-            f"{PRETRAINED / run}: is of another version of this code; run `dvc repro`"
+            f"{paths.PRETRAINED / run}: is of another version of this code; run `dvc repro`"
         ) from None
+    assert isinstance(backbone, TransformerBackbone)
     return backbone
 
 
-def _finetuned(run: str, trial: Trial) -> tuple[Headed, list[str]]:
+def _finetuned(run: str, trial: KeptFile) -> tuple[ModelWithHead, list[str]]:
     """The trial's model with its weights, and its labels.
 
     Raises ValueError if its method or task has added what a plain model has not.
@@ -196,7 +195,7 @@ def _finetuned(run: str, trial: Trial) -> tuple[Headed, list[str]]:
     return model, [] if writes else about["labels"]
 
 
-def _weights(model: Headed, goal: Goal) -> Weights:
+def _weights(model: ModelWithHead, goal: Goal) -> Weights:
     """All weights by the names that counterparts give them."""
     weights = dict(model.backbone.state_dict())
     weights |= {f"head.{name}": weight for name, weight in model.head.state_dict().items()}
@@ -222,7 +221,7 @@ def _write_model(folder: Path, found: Counterpart, weights: Weights, labels: lis
 
 
 @torch.no_grad()
-def _check(folder: Path, found: Counterpart, model: Headed, goal: Goal) -> None:
+def _check(folder: Path, found: Counterpart, model: ModelWithHead, goal: Goal) -> None:
     """Raises ValueError unless what was written gives the outputs of the model."""
     loaded, report = getattr(transformers, found.auto_class).from_pretrained(
         folder,
@@ -259,7 +258,7 @@ def _sample(backbone: TransformerBackbone, goal: Goal) -> Batch:
     return Batch(input_ids=ids, document_ids=documents, num_targets={}, **decoder)
 
 
-def outputs(model: Headed, batch: Batch, goal: Goal) -> Tensor:
+def outputs(model: ModelWithHead, batch: Batch, goal: Goal) -> Tensor:
     """What our model says: logits of labels or of the vocabulary, or else states."""
     backbone = model.backbone
     if goal == "classification":
@@ -285,7 +284,7 @@ def their_outputs(model: Any, batch: Batch) -> Tensor:
     return found.logits if "logits" in found else found.last_hidden_state
 
 
-def _told(out: Path, run: str, trial: Trial | None, found: Counterpart) -> str:
+def _told(out: Path, run: str, trial: KeptFile | None, found: Counterpart) -> str:
     what = run if trial is None else f"{run}, fine-tuned on {trial.task},"
     options = "".join(f", {name}={value}" for name, value in found.load_options.items())
     lines = [

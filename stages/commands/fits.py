@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby, product
 
-from stages.adaptation.fit import misfit
-from stages.components import build, component_class, names
-from stages.methods._method import Method
-from stages.models._backbone import Backbone
-from stages.params import HUB
-from stages.tasks._task import Task
-from stages.training.budget import outline
+from stages.core.params import HUB
+from stages.matching.budget import outline
+from stages.methods._method import METHODS, Method
+from stages.models._backbone import MODELS, Backbone
+from stages.tasks._task import TASKS, Task
+from stages.trials.compatibility import incompatibility
 
 D_MODEL, VOCAB_SIZE = 64, 100
 YES, NO = "yes", "-"
@@ -34,7 +33,7 @@ def main() -> None:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Combination:
     """A task as it is or as text, an architecture and a method."""
 
     kind: str
@@ -48,10 +47,10 @@ class Cell:
 
     def reason(self) -> str | None:
         """Why the three do not go together; None if they do."""
-        method: Method = build("methods", {"name": self.method}, where=self.method)
-        task: type[Task] = component_class("tasks", self.kind, where=self.kind)
+        method: Method = METHODS.build({"name": self.method}, where=self.method)
+        task: type[Task] = TASKS.find(self.kind, where=self.kind)
         backbone = _outline(self.architecture)
-        return misfit(method, task, self.kind, backbone, text_to_text=self.text_to_text)
+        return incompatibility(method, task, self.kind, backbone, text_to_text=self.text_to_text)
 
 
 @cache
@@ -60,15 +59,15 @@ def _outline(architecture: str) -> Backbone:
     return outline({"name": architecture, "d_model": D_MODEL}, VOCAB_SIZE, where=architecture)
 
 
-def cells() -> list[Cell]:
-    architectures = [name for name in names("models") if name != HUB]
-    every = product(names("tasks"), (False, True), architectures, names("methods"))
-    return [Cell(*each) for each in every]
+def cells() -> list[Combination]:
+    architectures = [name for name in MODELS.names() if name != HUB]
+    every = product(TASKS.names(), (False, True), architectures, METHODS.names())
+    return [Combination(*each) for each in every]
 
 
 def lines() -> Iterator[str]:
     """A row for each task and architecture that some method fits, a column for each method."""
-    methods = names("methods")
+    methods = METHODS.names()
     yield f"| task | model | {' | '.join(methods)} |"
     yield "|---" * (2 + len(methods)) + "|"
     for (task, architecture), row in groupby(cells(), key=lambda c: (c.task, c.architecture)):

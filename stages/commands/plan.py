@@ -22,18 +22,18 @@ from rich.console import Console
 from rich.table import Table
 
 from stages.checking.faults import find_faults
-from stages.commands._calibration import Calibration
-from stages.commands._costs import Finetuning, Pretraining, finetunings, pretrainings
-from stages.commands._pending import pending
-from stages.commands._speed import (
+from stages.core.params import Params, load, read_yaml
+from stages.core.process import exit_on_mistake
+from stages.planning.calibration import Calibration
+from stages.planning.costs import Finetuning, Pretraining, finetunings, pretrainings
+from stages.planning.pending import pending
+from stages.planning.speed import (
     CALIBRATION,
     Other,
     measure_finetunings,
     measure_pretrainings,
     other_stages,
 )
-from stages.params import Params, load, read_yaml
-from stages.process import exit_on_mistake
 from stages.training.device import resolve, side_by_side
 from stages.training.meter import peak_memory_bytes
 
@@ -44,7 +44,7 @@ SUMMED = ("tokens", "flops", "seconds", "disk_bytes")
 
 
 @dataclass(frozen=True)
-class Plan:
+class Estimate:
     """The stages that are pending, and what every training takes, be it pending or not."""
 
     params: Params
@@ -102,7 +102,7 @@ def checked(params: Params) -> Params:
     return params
 
 
-def made(params: Params, stages: list[str]) -> Plan:
+def made(params: Params, stages: list[str]) -> Estimate:
     """What it takes to run these stages."""
     # Threads that began here would be missing in the processes that a calibration forks.
     on_cpu = resolve(params.compute, threads=1).device == "cpu"
@@ -118,12 +118,12 @@ def made(params: Params, stages: list[str]) -> Plan:
     calibration = Calibration(params, trials)
     measure_pretrainings(params, runs, calibration)
     measure_finetunings(params, trials, calibration)
-    return Plan(
+    return Estimate(
         params, stages, runs, trials, other_stages(params, stages), side_by_side(params.compute)
     )
 
 
-def as_record(plan: Plan) -> dict[str, Any]:
+def as_record(plan: Estimate) -> dict[str, Any]:
     """All numbers of a plan, by names that JSON has."""
     return {
         "study": plan.params.study,
@@ -136,7 +136,7 @@ def as_record(plan: Plan) -> dict[str, Any]:
     }
 
 
-def totals(plan: Plan) -> dict[str, dict[str, Any]]:
+def totals(plan: Estimate) -> dict[str, dict[str, Any]]:
     """Of what is pending."""
     parts = {"pretrain": plan.pretrain, "finetune": plan.finetune}
     counts = Counter(stage.partition("@")[0] for stage in plan.stages)
@@ -183,7 +183,7 @@ def _is_unknown(cost: Pretraining | Finetuning) -> bool:
 # On the screen.
 
 
-def show(plan: Plan, console: Console) -> None:
+def show(plan: Estimate, console: Console) -> None:
     console.print(_pretraining_table(plan))
     if any(cost.pending for cost in plan.finetune):
         console.print(_finetuning_table(plan))
@@ -193,7 +193,7 @@ def show(plan: Plan, console: Console) -> None:
         console.print(line, highlight=False, soft_wrap=False)
 
 
-def _pretraining_table(plan: Plan) -> Table:
+def _pretraining_table(plan: Estimate) -> Table:
     budget, title = plan.params.budget, "What runs cost"
     if budget.matched != "none":
         title += f", matched in {budget.matched} with {budget.reference}"
@@ -214,7 +214,7 @@ def _pretraining_table(plan: Plan) -> Table:
     return table
 
 
-def _finetuning_table(plan: Plan) -> Table:
+def _finetuning_table(plan: Estimate) -> Table:
     """A line for a task and a method, of all runs that are pending."""
     numbers = ("runs", "trials", "steps", "tokens", "FLOPs", "time", "memory", "disk")
     table = _table("What fine-tuning costs, of all runs", ("task", "method"), numbers)
@@ -240,7 +240,7 @@ def _finetuning_table(plan: Plan) -> Table:
     return table
 
 
-def _totals_table(plan: Plan) -> Table:
+def _totals_table(plan: Estimate) -> Table:
     table = _table("What is to run", ("",), ("stages", "tokens", "FLOPs", "time", "memory", "disk"))
     names = {
         "pretrain": "pretraining",
@@ -277,7 +277,7 @@ def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
     return table
 
 
-def notes(plan: Plan) -> Iterator[str]:
+def notes(plan: Estimate) -> Iterator[str]:
     """What the numbers rest on, and what they leave out."""
     if not plan.stages:
         yield "Nothing to run: every stage is up to date."

@@ -25,17 +25,17 @@ from typing import Any, NamedTuple
 import torch
 from tqdm import tqdm
 
-from stages.adaptation.kept import KeptTrial, predictor, rebuilt
-from stages.adaptation.pairing import Pairing
-from stages.adaptation.prediction import predict
-from stages.artifacts import replacing
 from stages.commands._kept_trials import add_options, chosen, find_trial, opened
-from stages.models._heads import Headed
-from stages.params import Compute
-from stages.process import exit_on_mistake
+from stages.core.artifacts import replacing
+from stages.core.params import Compute
+from stages.core.process import exit_on_mistake
+from stages.kinds._kind import KINDS
+from stages.models._heads import ModelWithHead
 from stages.sources._formats import FORMATS, Record, format_of, read, records
-from stages.text.labelled import KINDS
 from stages.training.device import Device, resolve
+from stages.trials.kept import KeptTrial, predictor, rebuilt
+from stages.trials.prediction import predict
+from stages.trials.setup import TrialSetup
 
 ROWS_AT_ONCE = 512  # in memory
 BAR_AFTER_S = 3.0  # short inputs need no progress bar
@@ -92,13 +92,13 @@ def _parser() -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> None:
     """Raises ValueError for a trial that was not kept, and for input that cannot be read."""
     trial = find_trial(options.run, options.task, *chosen(options))
-    kept, pairing = opened(options.run, trial)
-    name = pairing.task_record["task"]["name"]
+    kept, setup = opened(options.run, trial)
+    name = setup.task_record["task"]["name"]
     rows = _read(options.file, options.format, name, _renamed(options.column, name))
     rows = _refuse_none(rows, options.file)  # before the model is loaded
     device = _device(options.device, kept)
-    model = rebuilt(kept, pairing, trial.path(options.run)).to(device.torch)
-    lines = _predictions(kept, pairing, model, rows, device)
+    model = rebuilt(kept, setup, trial.path(options.run)).to(device.torch)
+    lines = _predictions(kept, setup, model, rows, device)
     if options.output is None:
         _write(lines, sys.stdout.write, bar=not sys.stdout.isatty())
     elif options.output.is_dir():
@@ -236,15 +236,15 @@ def _device(name: str, kept: KeptTrial) -> Device:
 
 
 def _predictions(
-    kept: KeptTrial, pairing: Pairing, model: Headed, rows: Iterator[Row], device: Device
+    kept: KeptTrial, setup: TrialSetup, model: ModelWithHead, rows: Iterator[Row], device: Device
 ) -> Iterator[str]:
     """A line of JSON for each row."""
-    by = predictor(kept, pairing)
+    by = predictor(kept, setup)
     while some := list(islice(rows, ROWS_AT_ONCE)):
         given = [row.row for row in some]
         predicted = predict(by, model, given, by.encode(given), device)
         for (shown, row), each in zip(some, predicted, strict=True):
-            found = shown | pairing.task.columns(row, each.at(kept.threshold))
+            found = shown | setup.task.columns(row, each.at(kept.threshold))
             if each.scores is not None:
                 found["scores"] = {label: round(score, 6) for label, score in each.scores.items()}
             yield json.dumps(found, ensure_ascii=False) + "\n"

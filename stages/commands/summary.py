@@ -4,20 +4,19 @@ import argparse
 import csv
 from collections import defaultdict
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stages.artifacts import read_json
+from stages.core import paths
+from stages.core.artifacts import read_json
+from stages.core.params import PATH, read_yaml
+from stages.core.process import exit_on_mistake
 from stages.evaluation.metrics import POINTS, merit, scale_of
-from stages.evaluation.trials import CLASSICAL
-from stages.params import PATH, read_yaml
-from stages.process import exit_on_mistake
+from stages.evaluation.records import CLASSICAL
 
-REPORTS = Path("reports")
 PIPED_WIDTH = 200
 
 
@@ -33,11 +32,11 @@ def main() -> None:
 def show(console: Console) -> None:
     """Raises ValueError if there is no report."""
     for name in ("metrics.json", "trials.csv", "contrasts.csv", "comparison.md"):
-        if not (REPORTS / name).exists():
-            raise ValueError(f"{REPORTS / name}: no such file; `dvc repro` writes the report")
+        if not (paths.REPORTS / name).exists():
+            raise ValueError(f"{paths.REPORTS / name}: no such file; `dvc repro` writes the report")
     metrics = {row["task"]: row["metric"] for row in _rows("trials.csv")}
     console.print(_title())
-    for task, runs in read_json(REPORTS / "metrics.json").items():
+    for task, runs in read_json(paths.REPORTS / "metrics.json").items():
         console.print(scores(task, runs, metrics[task]))
     contrasts = _rows("contrasts.csv")
     console.print(effects(contrasts, metrics))
@@ -47,14 +46,15 @@ def show(console: Console) -> None:
             "these checkpoints."
         )
     console.print(
-        f"\nThe page: {REPORTS / 'index.html'}\nThe same in Markdown: {REPORTS / 'comparison.md'}"
+        f"\nThe page: {paths.REPORTS / 'index.html'}"
+        f"\nThe same in Markdown: {paths.REPORTS / 'comparison.md'}"
         "\nEvery run's curves, in MLflow: make ui"
     )
 
 
 def _title() -> str:
     """The study that the report is of, and whether params.yaml is another by now."""
-    of = (REPORTS / "comparison.md").read_text(encoding="utf-8").partition("\n")[0]
+    of = (paths.REPORTS / "comparison.md").read_text(encoding="utf-8").partition("\n")[0]
     of = of.removeprefix("# ").replace("\\", "")  # as Markdown escapes it
     declared = str(read_yaml(PATH).get("study"))
     other = f"; params.yaml is {declared} and has no report as yet" if declared != of else ""
@@ -62,7 +62,7 @@ def _title() -> str:
 
 
 def _rows(name: str) -> list[dict[str, str]]:
-    with (REPORTS / name).open(encoding="utf-8", newline="") as file:
+    with (paths.REPORTS / name).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 

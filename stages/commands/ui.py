@@ -5,10 +5,10 @@ import os
 import subprocess
 import sys
 
-from stages.params import load
-from stages.process import exit_on_mistake
-from stages.training import tracking
-from stages.training.records import recorded
+from stages.core.params import load
+from stages.core.process import exit_on_mistake
+from stages.tracking import view
+from stages.tracking.records import recorded
 
 
 def main() -> None:
@@ -17,11 +17,11 @@ def main() -> None:
     port = parser.parse_args().port
 
     params = load()
-    if not recorded(params) and not tracking.STORE.exists():
+    if not recorded(params) and not view.STORE.exists():
         raise ValueError("there is nothing to show yet; run `dvc repro`")
-    page = tracking.reconcile(params)
-    if tracking.address().startswith("http"):
-        print(f"The study is at {tracking.address()}/{page}")
+    page = view.reconcile(params)
+    if view.address().startswith("http"):
+        print(f"The study is at {view.address()}/{page}")
     else:
         serve(port, page)
 
@@ -29,7 +29,7 @@ def main() -> None:
 def serve(port: int, page: str) -> None:
     """Run MLflow's server until Ctrl-C."""
     print(f"The study is at http://127.0.0.1:{port}/{page} until Ctrl-C", flush=True)
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking.address()]
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", view.address()]
     command += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     # Its background jobs let language models judge: processes that nobody needs here.
     settings = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.text.labelled import inputs_of
+from stages.kinds._kind import inputs_of
 
 LONG, SHORT = 13, 8  # words of the n-grams of texts that have so many
 WORD = re.compile(r"\w+")

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stages.evaluation.metrics import score
-from stages.evaluation.trials import Trial
-from stages.text.labelled import inputs_of
+from stages.evaluation.records import TrialRecord
+from stages.kinds._kind import inputs_of
 
 ANY = 3  # of the first test rows, whose order is random
 DISPUTED = 5  # of those that runs agree on least
 
 
-def shown_trials(trials: Iterable[Trial]) -> dict[str, Trial]:
+def shown_trials(trials: Iterable[TrialRecord]) -> dict[str, TrialRecord]:
     """One trial of each run and baseline: that of its most labels, of those its first method and
     seed."""
-    found: dict[str, Trial] = {}
+    found: dict[str, TrialRecord] = {}
     for trial in trials:
         best = found.get(trial.run)
         if best is None or _budget(trial) > _budget(best):
@@ -24,7 +24,7 @@ def shown_trials(trials: Iterable[Trial]) -> dict[str, Trial]:
     return found
 
 
-def _budget(trial: Trial) -> float:
+def _budget(trial: TrialRecord) -> float:
     return float("inf") if trial.label_budget == "all" else float(trial.label_budget)
 
 

@@ -1,1 +1,1 @@
-"""Export: our models as transformers has them, layer by layer, and their tokenizers."""
+"""Export: our models in the form of transformers, layer by layer, and their tokenizers."""

@@ -16,8 +16,8 @@ from tokenizers import (
 )
 from tokenizers import Tokenizer as FastTokenizer
 
-from stages.artifacts import write_json
-from stages.seeding import stream
+from stages.core.artifacts import write_json
+from stages.core.seeding import stream
 from stages.text.tokenizer import (
     BOS_ID,
     EOS_ID,

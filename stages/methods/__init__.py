@@ -1,1 +1,3 @@
-"""Methods: how a checkpoint is adapted to a task. A file is a method."""
+"""Methods: how a checkpoint is adapted to a task. A file without a leading underscore is a
+method.
+"""

@@ -8,14 +8,14 @@ import torch
 from torch import nn
 
 from stages.models._backbone import Backbone, TransformerBackbone
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.text.batch import Batch
 
 TRANSFORMERS = ("encoder", "decoder", "encoder_decoder")
 ATTENTION = re.compile(r"att(entio)?n", re.IGNORECASE)
 
 
-def freeze_backbone(model: Headed) -> None:
+def freeze_backbone(model: ModelWithHead) -> None:
     """Nothing trains but the head and, where a backbone has one, its mix of layers: a task learns
     both (Peters et al. 2018, section 3.3)."""
     model.requires_grad_(False)

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from stages.core.components import Components
 from stages.models._backbone import Backbone
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.text.batch import Batch
 from stages.text.tokenizer import TaskTokenizer
 
@@ -27,7 +28,7 @@ class Predictor(Protocol):
 
     def collate(self, examples: list[Any], *, rngs: list[np.random.Generator]) -> Batch: ...
 
-    def predict(self, model: Headed, batch: Batch, examples: list[Any]) -> list[Any]: ...
+    def predict(self, model: ModelWithHead, batch: Batch, examples: list[Any]) -> list[Any]: ...
 
     def combine(self, row: Mapping[str, Any], predictions: list[Any]) -> str: ...
 
@@ -59,11 +60,11 @@ class Method(ABC):
         return None
 
     @abstractmethod
-    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
+    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         """Prepare the model in place; new weights are drawn from ``generator``."""
 
     def before_training(  # noqa: B027 (most methods have nothing to do)
-        self, model: Headed, batches: Iterable[Batch]
+        self, model: ModelWithHead, batches: Iterable[Batch]
     ) -> None:
         """See every batch that will be trained on or predicted, once, in a fixed order."""
 
@@ -83,7 +84,10 @@ class Method(ABC):
         """
         raise AssertionError("a method without prompts leaves prediction to the task")
 
-    def frozen(self, model: Headed, epoch: int) -> Iterable[nn.Parameter]:
+    def frozen(self, model: ModelWithHead, epoch: int) -> Iterable[nn.Parameter]:
         """What of that which ``apply`` lets train does not do so in this epoch, counted from 0; in
         each epoch none that trained in an earlier one."""
         return ()
+
+
+METHODS = Components[Method]("methods")

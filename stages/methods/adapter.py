@@ -15,7 +15,7 @@ from stages.methods._additions import (
 )
 from stages.methods._method import Method
 from stages.models._backbone import Backbone
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 
 STD = 0.01  # the paper's, section 3.6
 
@@ -47,7 +47,7 @@ class Adapter(Method):
                 return "finds no sub-layers in the blocks of this model; full and bitfit need none"
         return None
 
-    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
+    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)
         if self.train_norms:
             for module in model.backbone.modules():

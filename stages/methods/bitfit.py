@@ -5,7 +5,7 @@ import torch
 from stages.methods._additions import freeze_backbone
 from stages.methods._method import Method
 from stages.models._backbone import Backbone
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 
 
 class BitFit(Method):
@@ -17,7 +17,7 @@ class BitFit(Method):
             return None
         return "trains biases and this model has none (model.bias: true gives our own models some)"
 
-    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
+    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)
         for name, weight in model.backbone.named_parameters():
             if _is_bias(name):

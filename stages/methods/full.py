@@ -3,9 +3,9 @@
 import torch
 
 from stages.methods._method import Method
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 
 
 class Full(Method):
-    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
+    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         model.requires_grad_(True)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from stages.methods._method import Method
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 
 
 class GradualUnfreezing(Method):
@@ -26,10 +26,10 @@ class GradualUnfreezing(Method):
             raise ValueError(f"blocks_per_epoch must be at least 1, not {blocks_per_epoch}")
         self.blocks_per_epoch = blocks_per_epoch
 
-    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
+    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         model.requires_grad_(True)
 
-    def frozen(self, model: Headed, epoch: int) -> Iterable[nn.Parameter]:
+    def frozen(self, model: ModelWithHead, epoch: int) -> Iterable[nn.Parameter]:
         blocks: list[nn.Module] = model.backbone.blocks
         begun = epoch if any(True for _ in model.head.parameters()) else epoch + 1
         waiting = blocks[: max(len(blocks) - begun * self.blocks_per_epoch, 0)]

@@ -11,11 +11,11 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from stages.kinds._text_form import NO_LABEL
 from stages.methods._method import Method, Predictor
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.models._likelihood import log_likelihoods
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
-from stages.text.text_to_text import NO_LABEL
 from stages.text.tokenizer import TaskTokenizer
 
 ROUNDING = 1e-4  # nats: labels nearer to each other than this are tied
@@ -78,7 +78,7 @@ class InContext(Method):
         self.template = None if template == AUTO else _Template.of(template)
         self._known: dict[bytes, float] = {}  # trials of one run share what was scored before
 
-    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
+    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         model.requires_grad_(False)
 
     def predictor(
@@ -266,7 +266,9 @@ class _Prompts:
             num_targets={},
         )
 
-    def predict(self, model: Headed, batch: Batch, examples: list[_Candidate]) -> list[float]:
+    def predict(
+        self, model: ModelWithHead, batch: Batch, examples: list[_Candidate]
+    ) -> list[float]:
         scores = self._scores(model, batch, examples)
         if self.method.normalise == "unconditional":
             alone = self._without_prompt(model, batch.input_ids.device)
@@ -279,7 +281,9 @@ class _Prompts:
         }
         return [s / n for s, n in zip(scores, norms[self.method.normalise], strict=True)]
 
-    def _scores(self, model: Headed, batch: Batch, examples: list[_Candidate]) -> list[float]:
+    def _scores(
+        self, model: ModelWithHead, batch: Batch, examples: list[_Candidate]
+    ) -> list[float]:
         """In nats; those that an earlier trial asked for are looked up."""
         keys = [example.key for example in examples]
         if not all(key in self._known for key in keys):
@@ -289,7 +293,7 @@ class _Prompts:
             self._known |= dict(zip(keys, scores, strict=True))
         return [self._known[key] for key in keys]
 
-    def _without_prompt(self, model: Headed, device: torch.device) -> list[float]:
+    def _without_prompt(self, model: ModelWithHead, device: torch.device) -> list[float]:
         if self._unconditional is None:
             candidates = self._candidates("", self.template.answer_context)
             batch = self.collate(candidates, rngs=[]).to(device)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from stages.methods._additions import freeze_backbone
 from stages.methods._method import Method
 from stages.models._backbone import Backbone, ScalarMix
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.text.batch import PADDING, Batch
 
 
@@ -32,14 +32,14 @@ class LinearProbe(Method):
         self.layers = layers
         self._states: dict[str, Tensor] = {}
 
-    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
+    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)
         backbone: Backbone = model.backbone
         adds_mix = self.layers == "mix" and backbone.mix is None
         mix = ScalarMix(backbone.num_layers + 1) if adds_mix else None
         model.backbone = _Remembered(backbone, mix, self._states)
 
-    def before_training(self, model: Headed, batches: Iterable[Batch]) -> None:
+    def before_training(self, model: ModelWithHead, batches: Iterable[Batch]) -> None:
         assert isinstance(model.backbone, _Remembered)
         for batch in batches:
             model.backbone.remember(batch)

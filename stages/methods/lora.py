@@ -17,7 +17,7 @@ from stages.methods._additions import (
 )
 from stages.methods._method import Method
 from stages.models._backbone import Backbone
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 
 
 class LoRA(Method):
@@ -55,7 +55,7 @@ class LoRA(Method):
         found = [s for block in backbone.blocks for s in sub_layers(block) if s.is_attention]
         return None if found else "finds no attention in the blocks of this model"
 
-    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
+    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)
         for block in model.backbone.blocks:
             for sub_layer in sub_layers(block):

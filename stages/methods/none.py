@@ -3,7 +3,7 @@
 import torch
 
 from stages.methods._method import Method
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 
 
 class NoAdaptation(Method):
@@ -15,5 +15,5 @@ class NoAdaptation(Method):
     freezes_backbone = True
     trains = False
 
-    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
+    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         model.requires_grad_(False)

@@ -20,7 +20,7 @@ from stages.methods._method import Method
 from stages.models._attention import Attention
 from stages.models._backbone import Backbone, TransformerBackbone
 from stages.models._blocks import Block
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.text.batch import Batch
 
 
@@ -53,7 +53,7 @@ class Prefix(Method):
         ours = isinstance(backbone, TransformerBackbone)
         return None if ours else "fits our own transformers, not public checkpoints; prompt does"
 
-    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
+    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)
         backbone: TransformerBackbone = model.backbone
         attentions = [block.attention for block in backbone.blocks if isinstance(block, Block)]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from stages.methods._additions import TRANSFORMERS, change_flops, freeze_backbone
 from stages.methods._method import Method
 from stages.models._backbone import Backbone
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.text.batch import Batch
 
 
@@ -32,7 +32,7 @@ class Prompt(Method):
             raise ValueError(f"num_prompt_tokens must be at least 1, not {num_prompt_tokens}")
         self.num_added_tokens = num_prompt_tokens
 
-    def apply(self, model: Headed, *, generator: torch.Generator) -> None:
+    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)
         backbone: Backbone = model.backbone
         table = backbone.token_embedding

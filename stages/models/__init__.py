@@ -1,1 +1,3 @@
-"""Backbones: a file is an architecture, its constructor the dimensions."""
+"""Backbones: a file without a leading underscore is an architecture, its constructor the schema
+of `model:`.
+"""

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from stages.core.components import Components
 from stages.models._attention import Attention
 from stages.models._blocks import Stack
 from stages.models._dimensions import Dimensions
@@ -258,3 +259,6 @@ def stack_flops(
         per_layer += 2 * (2 * tokens * d * d + 2 * memory * d * d)
         per_layer += 4 * rows * length * memory_length * d
     return dims.num_layers * per_layer
+
+
+MODELS = Components[Backbone]("models")

@@ -11,7 +11,7 @@ from stages.models._backbone import Pooling
 from stages.text.batch import PADDING
 
 
-class Headed(nn.Module):
+class ModelWithHead(nn.Module):
     """A backbone with the head of an objective or of a task; what is trained."""
 
     backbone: Any  # a Backbone, or what a method put in its place: batch -> states, "B T D"

@@ -1,1 +1,3 @@
-"""Objectives: what is learnt from unlabelled text. A file is an objective."""
+"""Objectives: what is learnt from unlabelled text. A file without a leading underscore is an
+objective.
+"""

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import torch
 
-from stages.models._heads import Headed, gather
+from stages.models._heads import ModelWithHead, gather
 from stages.objectives._objective import Objective, Terms, cross_entropy
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.packing import Row
@@ -70,12 +70,12 @@ class MaskedObjective(Objective):
             num_targets={"mlm": sum(map(len, labels))},
         )
 
-    def loss(self, model: Headed, batch: Batch) -> Terms:
+    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         assert batch.target_positions is not None and batch.labels is not None
         states = gather(model.backbone(batch), batch.target_positions)
         return {"mlm": (1.0, cross_entropy(model.backbone.unembed(states), batch.labels))}
 
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         assert batch.labels is not None
         return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
 

@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from stages.core.components import Components
 from stages.models._backbone import Backbone
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
@@ -57,11 +58,11 @@ class Objective(ABC):
         """A batch of rows; ``rngs[i]`` draws what is random about row i."""
 
     @abstractmethod
-    def loss(self, model: Headed, batch: Batch) -> Terms:
+    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         """The terms of the loss."""
 
     @abstractmethod
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         """Floating-point operations of ``loss``, forward, of what a backward pass follows."""
 
     def frozen_flops(self, batch: Batch) -> int:
@@ -89,3 +90,6 @@ def cross_entropy(logits: Float[Tensor, "*N V"], labels: Int[Tensor, "*N"]) -> F
     return F.cross_entropy(
         logits.flatten(0, -2).float(), labels.flatten(), ignore_index=IGNORE_INDEX, reduction="sum"
     )
+
+
+OBJECTIVES = Components[Objective]("objectives")

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.objectives._objective import Objective, Terms, cross_entropy
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
@@ -35,7 +35,7 @@ class BidirectionalLM(Objective):
             num_targets={"forward": number, "backward": number},
         )
 
-    def loss(self, model: Headed, batch: Batch) -> Terms:
+    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         assert batch.labels is not None
         terms: Terms = {}
         for name, states, labels in zip(
@@ -49,6 +49,6 @@ class BidirectionalLM(Objective):
             terms[name] = (0.5, cross_entropy(logits, labels[counted]))
         return terms
 
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         vocabulary = model.backbone.unembed_flops(sum(batch.num_targets.values()))
         return model.backbone.flops(batch) + vocabulary

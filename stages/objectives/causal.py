@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.objectives._objective import Objective, Terms, cross_entropy, first_words
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
@@ -29,7 +29,7 @@ class Causal(Objective):
             num_targets={"causal": int(same.sum())},
         )
 
-    def loss(self, model: Headed, batch: Batch) -> Terms:
+    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         assert batch.labels is not None
         return {
             "causal": (
@@ -41,5 +41,5 @@ class Causal(Objective):
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
         return first_words(passage, self.vocabulary)
 
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.input_ids.numel())

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from stages.models._backbone import Backbone, TransformerBackbone
-from stages.models._heads import Headed, gather
+from stages.models._heads import ModelWithHead, gather
 from stages.objectives._masking import MASK_PROB, RANDOM_PROB, REPLACE_PROB, MaskedObjective
 from stages.objectives._objective import Terms, cross_entropy
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch
@@ -88,7 +88,7 @@ class Distillation(MaskedObjective):
         masked, real = batch.num_targets["mlm"], int((batch.document_ids != PADDING).sum())
         return replace(batch, num_targets={"soft": masked, "mlm": masked, "cosine": real})
 
-    def loss(self, model: Headed, batch: Batch) -> Terms:
+    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         """The terms whose weight is not 0."""
         assert batch.target_positions is not None and batch.labels is not None
         states = model.backbone(batch)
@@ -111,7 +111,7 @@ class Distillation(MaskedObjective):
             terms["cosine"] = (self.cosine_weight, distance)
         return terms
 
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         if self.soft_weight or self.mlm_weight:
             return super().flops(model, batch)
         return model.backbone.flops(batch)

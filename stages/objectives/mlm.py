@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from stages.models._backbone import Backbone
-from stages.models._heads import Headed, gather
+from stages.models._heads import ModelWithHead, gather
 from stages.objectives._masking import MASK_PROB, RANDOM_PROB, REPLACE_PROB, MaskedObjective
 from stages.objectives._objective import Terms, cross_entropy
 from stages.text.batch import IGNORE_INDEX, Batch, pad
@@ -158,7 +158,7 @@ class MLM(MaskedObjective):
             second = np.concatenate([text[low:split], text[high:]])
         return first, second, label
 
-    def loss(self, model: Headed, batch: Batch) -> Terms:
+    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         assert batch.target_positions is not None and batch.labels is not None
         states = model.backbone(batch)
         logits = model.backbone.unembed(gather(states, batch.target_positions))
@@ -168,7 +168,7 @@ class MLM(MaskedObjective):
             terms["next_sentence"] = (1.0, cross_entropy(kinds, batch.pair_labels))
         return terms
 
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         total = super().flops(model, batch)
         if batch.pair_positions is not None:
             matrices = sum(w.numel() for w in model.head.parameters() if w.dim() == 2)

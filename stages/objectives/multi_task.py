@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.objectives._objective import Objective, Terms, cross_entropy
 from stages.objectives._seq2seq import Pair, batch_of, documents_of, written
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
@@ -52,7 +52,7 @@ class MultiTask(Objective):
         room = self.max_tokens - 1
         return inputs if len(targets) else np.append(inputs[:room], self.vocabulary.after)
 
-    def loss(self, model: Headed, batch: Batch) -> Terms:
+    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         assert batch.labels is not None
         writes = batch.decoder_input_ids is not None
         states = model.backbone.decode(batch) if writes else model.backbone(batch)
@@ -60,7 +60,7 @@ class MultiTask(Objective):
         logits = model.backbone.unembed(states[counted])
         return {TERM: (1.0, cross_entropy(logits, batch.labels[counted]))}
 
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.num_targets[TERM])
 
 

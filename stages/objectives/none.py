@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.objectives._objective import Objective, Terms
 from stages.text.batch import Batch
 from stages.text.packing import Row
@@ -15,8 +15,8 @@ class NoObjective(Objective):
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:
         raise AssertionError("nothing is trained without an objective")
 
-    def loss(self, model: Headed, batch: Batch) -> Terms:
+    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         raise AssertionError("nothing is trained without an objective")
 
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         return 0

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.objectives._objective import Objective, Terms, cross_entropy, first_words
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
@@ -37,7 +37,7 @@ class PrefixLM(Objective):
             num_targets={"prefix_lm": int((labels != IGNORE_INDEX).sum())},
         )
 
-    def loss(self, model: Headed, batch: Batch) -> Terms:
+    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         assert batch.labels is not None
         logits = model.backbone.unembed(model.backbone(batch))
         return {"prefix_lm": (1.0, cross_entropy(logits, batch.labels))}
@@ -45,7 +45,7 @@ class PrefixLM(Objective):
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
         return first_words(passage, self.vocabulary)
 
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.input_ids.numel())
 
 

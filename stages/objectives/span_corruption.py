@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.objectives._objective import Objective, Terms, cross_entropy
 from stages.objectives._seq2seq import batch_of, documents_of
 from stages.text.batch import Batch
@@ -106,12 +106,12 @@ class SpanCorruption(Objective):
         )
         return shown[begins | ~hidden]
 
-    def loss(self, model: Headed, batch: Batch) -> Terms:
+    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         assert batch.labels is not None
         logits = model.backbone.unembed(model.backbone.decode(batch))
         return {"span_corruption": (1.0, cross_entropy(logits, batch.labels))}
 
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         assert batch.labels is not None
         return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
 

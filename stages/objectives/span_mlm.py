@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from stages.models._backbone import Backbone
 from stages.models._embedding import embedding_table
-from stages.models._heads import Headed, gather
+from stages.models._heads import ModelWithHead, gather
 from stages.objectives._masking import (
     MASK_PROB,
     RANDOM_PROB,
@@ -155,7 +155,7 @@ class SpanMLM(MaskedObjective):
         neighbours = (ids[begins] == documents[begins]) & (ids[ends + 1] == documents[begins])
         return begins, ends, whole & neighbours
 
-    def loss(self, model: Headed, batch: Batch) -> Terms:
+    def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         assert batch.target_positions is not None and batch.labels is not None
         backbone, states = model.backbone, model.backbone(batch)
         logits = backbone.unembed(gather(states, batch.target_positions))
@@ -172,7 +172,7 @@ class SpanMLM(MaskedObjective):
             terms["boundary"] = (1.0, cross_entropy(logits, batch.labels))
         return terms
 
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         total = super().flops(model, batch)
         if self.boundary_objective:
             assert batch.labels is not None

@@ -1,1 +1,1 @@
-"""The reports: tables, figures and the page, and what may be said of them."""
+"""The report: comparison (numbers), figures (pictures) and page (HTML and Markdown)."""

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from stages.kinds._kind import Kind
 from stages.sources._tags import Scheme, to_bio
-from stages.text.labelled import Kind
 
 NONE = "none"
 # A document of a corpus is a row without an answer.

@@ -5,8 +5,9 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from stages.core.components import Components
+from stages.kinds._kind import Kind, Split, inputs_of
 from stages.sources._sentences import sentences
-from stages.text.labelled import Kind, Split, inputs_of
 
 
 class Document(NamedTuple):
@@ -86,3 +87,6 @@ def sentences_of(row: dict[str, Any]) -> list[str]:
 
 def _plain(text: str) -> str:
     return " ".join(text.split()).casefold()
+
+
+SOURCES = Components[Source]("sources")

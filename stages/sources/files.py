@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from stages.components import unknown
+from stages.core.components import unknown
+from stages.kinds._kind import Kind, Split
 from stages.sources._columns import NONE, TEXT, WORDS, Columns, MissingColumnError
 from stages.sources._formats import FORMATS, Format, Record, Unit, format_of, read, sides
 from stages.sources._source import (
@@ -15,7 +16,6 @@ from stages.sources._source import (
     sentences_of,
     split_key,
 )
-from stages.text.labelled import Kind, Split
 
 PARALLEL = "parallel"
 _WORDS_AND_TAGS = {"conllu": {"words": "FORM", "tags": "UPOS"}}  # their columns by default

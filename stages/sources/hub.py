@@ -12,7 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from stages.components import unknown
+from stages.core.components import unknown
+from stages.kinds._kind import Kind, Split
 from stages.sources._columns import NONE, TEXT, Columns
 from stages.sources._source import (
     Document,
@@ -21,7 +22,6 @@ from stages.sources._source import (
     sentences_of,
     split_key,
 )
-from stages.text.labelled import Kind, Split
 
 ON_THE_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
 COMMIT = re.compile(r"[0-9a-f]{40}")

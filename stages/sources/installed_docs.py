@@ -22,16 +22,17 @@ from typing import Literal, TypeVar
 import numpy as np
 from tqdm import tqdm
 
-from stages.components import unknown
+from stages.core import paths
+from stages.core.components import unknown
+from stages.kinds._kind import SPLITS, Kind
 from stages.sources import _docstrings, _prose, _sentences
 from stages.sources._annotations import ANNOTATIONS, File
 from stages.sources._docstrings import docstrings
 from stages.sources._prose import Parameter, Prose, Sentence, prose
 from stages.sources._source import Document, Labelled, same_input, split_of
-from stages.text.labelled import SPLITS, Kind
 
 PARSERS = (_docstrings, _prose, _sentences)
-PARSED = Path(".scratch/installed_docs")
+PARSED = paths.SCRATCH / "installed_docs"
 # Tests, copies of other distributions, and modules that some builds of Python leave out.
 _SKIPPED = {
     *("test", "tests", "testing", "_testing", "conftest", "site-packages", "dist-packages"),

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from stages.artifacts import read_json, read_jsonl
+from stages.core.artifacts import read_json, read_jsonl
+from stages.kinds._kind import SPLITS, Kind, Split, inputs_of
+from stages.kinds._text_form import FORMS, TextForm
 from stages.sources._source import Document, Labelled, split_key
-from stages.text.labelled import SPLITS, Kind, Split, inputs_of
-from stages.text.text_to_text import FORMS, TextForm
 
 Row = dict[str, Any]
 

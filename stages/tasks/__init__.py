@@ -1,0 +1,3 @@
+"""Tasks: a kind of labelled rows with a model's head, a loss and a prediction rule. A file
+without a leading underscore is a task.
+"""

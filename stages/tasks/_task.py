@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from stages.core.components import Components
 from stages.models._backbone import Backbone
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.text.batch import PADDING, Batch, pad
 from stages.text.tokenizer import TaskTokenizer
 
@@ -83,11 +84,11 @@ class Task(ABC):
         more than one example (windows)."""
 
     @abstractmethod
-    def loss(self, model: Headed, batch: Batch) -> dict[str, tuple[float, Any]]:
+    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Any]]:
         """{term: (weight, loss summed over labels)}, as an objective's."""
 
     @abstractmethod
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         """Floating-point operations of ``loss``, forward."""
 
     def frozen_flops(self, batch: Batch) -> int:
@@ -95,12 +96,12 @@ class Task(ABC):
         return 0
 
     @abstractmethod
-    def predict(self, model: Headed, batch: Batch, examples: list[Example]) -> list[Any]:
+    def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[Any]:
         """A prediction for each example of the batch: as it is written to a file, unless
         ``combine`` makes that of it."""
 
     def predict_scored(
-        self, model: Headed, batch: Batch, examples: list[Example]
+        self, model: ModelWithHead, batch: Batch, examples: list[Example]
     ) -> list[Predicted]:
         """The same, with scores if the task has any."""
         return [Predicted(prediction) for prediction in self.predict(model, batch, examples)]
@@ -141,3 +142,6 @@ class Task(ABC):
     @abstractmethod
     def targets(self, examples: list[Example]) -> dict[str, Any]:
         """The fields of the batch that say what is to be predicted."""
+
+
+TASKS = Components[Task]("tasks")

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+from stages.kinds._kind import plain_text
+from stages.kinds._text_form import TextForm
 from stages.tasks._task import Task
 from stages.tasks._writing import Writing
-from stages.text.labelled import plain_text
-from stages.text.text_to_text import TextForm
 
 
 class TextToText(Writing):
-    """A task's rows as ``stages.text.text_to_text`` has them, its answers written greedily.
+    """A task's rows as ``stages.kinds._text_form`` has them, its answers written greedily.
 
     ``max_target_tokens`` is what the longest answer takes: of classes the longest, of a text's tags
     one for each token, of a question ``max_answer_tokens``. Texts are cut to ``max_tokens``, a

@@ -10,7 +10,7 @@ from torch import nn
 
 from stages.models._backbone import Backbone
 from stages.models._generation import Decoding
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.tasks._task import Example, Task
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
 from stages.text.tokenizer import TaskTokenizer
@@ -86,7 +86,7 @@ class Writing(Task):
             "num_targets": {"target": counted},
         }
 
-    def loss(self, model: Headed, batch: Batch) -> dict[str, tuple[float, Any]]:
+    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Any]]:
         assert batch.labels is not None
         loss = F.cross_entropy(
             model.backbone.logits(batch).flatten(0, 1).float(),
@@ -97,11 +97,11 @@ class Writing(Task):
         )
         return {"target": (1.0, loss)}
 
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         assert batch.labels is not None
         return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
 
-    def predict(self, model: Headed, batch: Batch, examples: list[Example]) -> list[str]:
+    def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
         decoding = Decoding(
             max_new_tokens=self.max_target_tokens,
             num_beams=self.num_beams,

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from stages.kinds._text_form import verbalised
 from stages.models._backbone import Backbone
-from stages.models._heads import Headed, PooledHead
+from stages.models._heads import ModelWithHead, PooledHead
 from stages.tasks._task import Example, Predicted, Task
 from stages.text.batch import IGNORE_INDEX, Batch
-from stages.text.text_to_text import verbalised
 from stages.text.tokenizer import TaskTokenizer
 
 
@@ -76,20 +76,20 @@ class Classification(Task):
             "num_targets": {"classification": int((labels != IGNORE_INDEX).sum())},
         }
 
-    def loss(self, model: Headed, batch: Batch) -> dict[str, tuple[float, Any]]:
+    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Any]]:
         assert batch.labels is not None
         logits = model.head(model.backbone(batch), batch.document_ids).float()
         loss = F.cross_entropy(logits, batch.labels, ignore_index=IGNORE_INDEX, reduction="sum")
         return {"classification": (1.0, loss)}
 
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         return model.backbone.flops(batch) + model.head.flops(len(batch.input_ids))
 
-    def predict(self, model: Headed, batch: Batch, examples: list[Example]) -> list[str]:
+    def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
         return [each.prediction for each in self.predict_scored(model, batch, examples)]
 
     def predict_scored(
-        self, model: Headed, batch: Batch, examples: list[Example]
+        self, model: ModelWithHead, batch: Batch, examples: list[Example]
     ) -> list[Predicted]:
         logits = model.head(model.backbone(batch), batch.document_ids)
         best, probabilities = logits.argmax(dim=-1), logits.float().softmax(dim=-1)

@@ -8,7 +8,7 @@ import numpy as np
 from torch import nn
 
 from stages.models._backbone import Backbone
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.models._likelihood import log_likelihoods
 from stages.tasks._task import Example, Task
 from stages.text.batch import IGNORE_INDEX, Batch, pad
@@ -83,14 +83,14 @@ class LanguageModelling(Task):
             "num_targets": {"language_modelling": counted},
         }
 
-    def loss(self, model: Headed, batch: Batch) -> dict[str, tuple[float, Any]]:
+    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Any]]:
         return {"language_modelling": (1.0, -log_likelihoods(model.backbone, batch).sum())}
 
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         num_targets = batch.num_targets["language_modelling"]
         return model.backbone.flops(batch) + model.backbone.unembed_flops(num_targets)
 
-    def predict(self, model: Headed, batch: Batch, examples: list[Example]) -> list[float]:
+    def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[float]:
         nats = log_likelihoods(model.backbone, batch).tolist()
         return [-each / math.log(2) for each in nats]
 

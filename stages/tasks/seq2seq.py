@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from stages.kinds._text_form import NONE
 from stages.tasks._writing import Writing
-from stages.text.text_to_text import NONE
 from stages.text.tokenizer import TaskTokenizer
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from stages.models._backbone import Backbone
-from stages.models._heads import Headed, SpanHead, StartEndHead
+from stages.models._heads import ModelWithHead, SpanHead, StartEndHead
 from stages.tasks._task import Example, Task
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.tokenizer import TaskTokenizer
@@ -151,7 +151,7 @@ class SpanQA(Task):
             "num_targets": dict.fromkeys(WEIGHTS[self.head_name], counted),
         }
 
-    def loss(self, model: Headed, batch: Batch) -> dict[str, tuple[float, Any]]:
+    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Any]]:
         assert batch.labels is not None
         logits = self._logits(model, batch)
         classes = model.head.classes(batch.labels, batch.input_ids.shape[1])
@@ -165,11 +165,11 @@ class SpanQA(Task):
             for term, weight in WEIGHTS[self.head_name].items()
         }
 
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         return model.backbone.flops(batch) + model.head.flops(*batch.input_ids.shape)
 
     def predict(
-        self, model: Headed, batch: Batch, examples: list[Example]
+        self, model: ModelWithHead, batch: Batch, examples: list[Example]
     ) -> list[tuple[float, int, int]]:
         """Of each window the score of its best span, and the characters of the context where that
         begins and ends. Of equal spans it is the one that begins first, then the shortest."""
@@ -195,7 +195,7 @@ class SpanQA(Task):
         return max(score for score, _, _ in predictions) if self.no_answer else None
 
     @staticmethod
-    def _logits(model: Headed, batch: Batch) -> dict[str, Any]:
+    def _logits(model: ModelWithHead, batch: Batch) -> dict[str, Any]:
         return model.head(model.backbone(batch), batch.document_ids, batch.candidates)
 
 

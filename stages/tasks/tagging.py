@@ -6,11 +6,11 @@ from typing import Any, Literal
 import numpy as np
 import torch.nn.functional as F
 
+from stages.kinds._text_form import OUTSIDE
 from stages.models._backbone import Backbone
-from stages.models._heads import Headed, LinearHead
+from stages.models._heads import LinearHead, ModelWithHead
 from stages.tasks._task import Example, Task
 from stages.text.batch import IGNORE_INDEX, Batch, pad
-from stages.text.text_to_text import OUTSIDE
 from stages.text.tokenizer import TaskTokenizer
 
 
@@ -67,7 +67,7 @@ class Tagging(Task):
             "num_targets": {"tagging": counted},
         }
 
-    def loss(self, model: Headed, batch: Batch) -> dict[str, tuple[float, Any]]:
+    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Any]]:
         assert batch.labels is not None
         logits = model.head(model.backbone(batch)).float()
         loss = F.cross_entropy(
@@ -75,10 +75,10 @@ class Tagging(Task):
         )
         return {"tagging": (1.0, loss)}
 
-    def flops(self, model: Headed, batch: Batch) -> int:
+    def flops(self, model: ModelWithHead, batch: Batch) -> int:
         return model.backbone.flops(batch) + model.head.flops(batch.input_ids.numel())
 
-    def predict(self, model: Headed, batch: Batch, examples: list[Example]) -> list[str]:
+    def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
         best = model.head(model.backbone(batch)).argmax(dim=-1).cpu().numpy()
         predictions = []
         for row, example in zip(best, examples, strict=True):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stages.seeding import stream
+from stages.core.seeding import stream
 from stages.text.tokenizer import TaskTokenizer
 
 SPLITS = ("train", "validation")

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from stages.seeding import stream
+from stages.core.seeding import stream
 from stages.text.corpus import EncodedCorpus
 
 

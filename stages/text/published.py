@@ -18,7 +18,7 @@ from huggingface_hub import snapshot_download
 from transformers import AutoConfig, AutoTokenizer
 from transformers.utils import logging
 
-from stages.artifacts import sha256
+from stages.core.artifacts import sha256
 from stages.text.tokenizer import TaskTokenizer, without_blanks
 
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")

@@ -1,1 +1,1 @@
-"""Training: the one loop, its optimiser, its checkpoints, and how it is tracked."""
+"""Training: the one loop, its optimizer, data and checkpoints, and the device it runs on."""

@@ -15,11 +15,11 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from stages.artifacts import remove, replacing, sha256
+from stages.core import paths
+from stages.core.artifacts import remove, replacing, sha256
 from stages.training.optimizer import AdamW
 
 WEIGHTS = "model.safetensors"
-SCRATCH = Path(".scratch")
 MODEL = "model:"
 
 
@@ -76,7 +76,7 @@ class Resumable:
     states of others under the same name are removed: their run will not go on.
     """
 
-    def __init__(self, name: str, fingerprint: str, *, scratch: Path = SCRATCH) -> None:
+    def __init__(self, name: str, fingerprint: str, *, scratch: Path = paths.SCRATCH) -> None:
         self._folder = scratch / name
         self._path = self._folder / f"{fingerprint}.safetensors"
         self._began, self._earlier_s = time.monotonic(), 0.0

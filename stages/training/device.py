@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from stages.params import Compute
+from stages.core.params import Compute
 
 
 @dataclass(frozen=True)

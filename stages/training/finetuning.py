@@ -5,7 +5,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from stages.seeding import stream
+from stages.core.seeding import stream
 from stages.text.batch import Batch
 
 BUCKET_BATCHES = 8  # batches are cut from this many at a time, sorted by length

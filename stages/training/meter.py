@@ -17,7 +17,7 @@ NVML = "libnvidia-ml.so.1"  # of NVIDIA's driver
 
 
 @dataclass(frozen=True)
-class Taken:
+class Usage:
     wall_time_s: float
     processor_time_s: float  # of all threads of this process
     peak_memory_bytes: int  # since the process began
@@ -32,9 +32,9 @@ class Meter:
         self._wall, self._processor = time.monotonic(), time.process_time()
         self._gpu = self._gpu_energy_j()
 
-    def read(self) -> Taken:
+    def read(self) -> Usage:
         gpu = self._gpu_energy_j()
-        return Taken(
+        return Usage(
             wall_time_s=time.monotonic() - self._wall,
             processor_time_s=time.process_time() - self._processor,
             peak_memory_bytes=self._peak_memory_bytes(),

@@ -8,10 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from stages.components import below, build
-from stages.models._backbone import Backbone
-from stages.params import Run
-from stages.seeding import stream
+from stages.core.components import below
+from stages.core.params import Run
+from stages.core.seeding import stream
+from stages.models._backbone import MODELS, Backbone
+from stages.objectives._objective import OBJECTIVES
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import Vocabulary
@@ -36,7 +37,7 @@ def built(run: Run, vocabulary: Vocabulary, *, where: str) -> tuple[Backbone, An
 
     Raises ValueError with the path in params.yaml for what does not go together.
     """
-    backbone: Backbone = build("models", run.model, vocabulary.vocab_size, where=f"{where}.model")
+    backbone: Backbone = MODELS.build(run.model, vocabulary.vocab_size, where=f"{where}.model")
     objective = objective_for(run, vocabulary, backbone, where=where)
     if objective.trains:
         if faults := [*_misfits(run, backbone, objective, where)]:
@@ -49,7 +50,7 @@ def built(run: Run, vocabulary: Vocabulary, *, where: str) -> tuple[Backbone, An
 def objective_for(run: Run, vocabulary: Vocabulary, backbone: Backbone, *, where: str) -> Any:
     """The run's, as it is for the architecture of its model."""
     length, here = run.training.max_tokens, f"{where}.objective"
-    objective: Any = build("objectives", run.objective, vocabulary, length, where=here)
+    objective: Any = OBJECTIVES.build(run.objective, vocabulary, length, where=here)
     objective.architecture = backbone.architecture
     return objective
 

@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 import torch
 
+from stages.core.seeding import stream
 from stages.models._backbone import Backbone
 from stages.models._generation import Decoding
-from stages.seeding import stream
 from stages.text.batch import PADDING, Batch, pad
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Row

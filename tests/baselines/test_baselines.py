@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
+from stages.baselines._baseline import BASELINES
 from stages.baselines.copy import Copy
 from stages.baselines.majority import Majority
 from stages.baselines.nearest import Nearest
 from stages.baselines.sliding_window import SlidingWindow
 from stages.baselines.tfidf import Tfidf
 from stages.baselines.window import Window, repair, shape
-from stages.components import build, component_class, names
+from stages.core.seeding import stream
 from stages.evaluation.metrics import entities, score
-from stages.seeding import stream
-from stages.text.labelled import KINDS, answer
+from stages.kinds._kind import KINDS, answer
 
 FRUIT = ["apple", "pear", "plum", "cherry"]
 TOOLS = ["hammer", "saw", "drill", "wrench"]
@@ -45,8 +45,8 @@ def unlabelled(rows: list[dict]) -> list[dict]:
 
 
 def test_every_baseline_says_what_it_fits_and_builds_without_settings() -> None:
-    for name in names("baselines"):
-        baseline = build("baselines", {"name": name}, where=f"baselines.{name}")
+    for name in BASELINES.names():
+        baseline = BASELINES.build({"name": name}, where=f"baselines.{name}")
         assert set(baseline.fits) <= set(KINDS) and baseline.fits
 
 
@@ -153,8 +153,8 @@ def test_copy_is_the_text() -> None:
 
 
 def test_what_is_written_and_what_has_classes_have_baselines_of_their_own() -> None:
-    for name in names("baselines"):
-        cls: Any = component_class("baselines", name, where="")
+    for name in BASELINES.names():
+        cls: Any = BASELINES.find(name, where="")
         assert ("seq2seq" in cls.fits) == (name in ("copy", "nearest"))
 
 
@@ -170,7 +170,7 @@ def test_what_is_written_and_what_has_classes_have_baselines_of_their_own() -> N
 )
 def test_a_wrong_setting_is_refused_with_its_place(entry: dict) -> None:
     with pytest.raises(ValueError, match=r"baselines\.mine"):
-        build("baselines", entry, where="baselines.mine")
+        BASELINES.build(entry, where="baselines.mine")
 
 
 NAMES = ["Ada", "Bela", "Cleo", "Dora", "Ezra", "Finn"]

@@ -6,7 +6,7 @@ import pytest
 
 from stages.baselines.ngram import Ngram
 from stages.evaluation.metrics import score
-from stages.text.labelled import answer
+from stages.kinds._kind import answer
 from tests.small import documents
 
 bits_per_byte = partial(score, "bits_per_byte")

@@ -11,20 +11,20 @@ import torch
 import transformers
 from torch import nn
 
-from stages.adaptation import kept
-from stages.adaptation.pairing import Pairing
-from stages.artifacts import read_json, write_json, write_jsonl
 from stages.commands import export
-from stages.commands.export import Trial, outputs, their_outputs
-from stages.components import build
+from stages.commands.export import KeptFile, outputs, their_outputs
+from stages.core.artifacts import read_json, write_json, write_jsonl
+from stages.core.seeding import torch_stream
 from stages.exporting.counterparts import counterpart
-from stages.models._heads import Headed, initialise_head
-from stages.seeding import torch_stream
-from stages.tasks._task import Task
+from stages.models._backbone import MODELS
+from stages.models._heads import ModelWithHead, initialise_head
+from stages.tasks._task import TASKS, Task
 from stages.text import tokenizer as sentencepieces
 from stages.text.batch import PADDING, Batch, pad
 from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, PAD_ID, UNK_ID, Tokenizer
 from stages.training.checkpoint import WEIGHTS, save_weights
+from stages.trials import kept
+from stages.trials.setup import TrialSetup
 from tests.small import DIMENSIONS, VOCAB_SIZE, documents, small_model
 
 TOKENIZER = "tokenizer.model"
@@ -152,7 +152,7 @@ def load(folder: Path | str = "out") -> Any:
 @pytest.mark.parametrize("name", PRETRAINED)
 def test_a_pretrained_run_gives_the_same_outputs(name, write_run) -> None:
     architecture, options, model_class = PRETRAINED[name]
-    ours = Headed(write_run(architecture, options), nn.Identity())
+    ours = ModelWithHead(write_run(architecture, options), nn.Identity())
     assert model_class in export.export("run", None, Path("out"))
     theirs = load()
     assert type(theirs).__name__ == model_class
@@ -191,7 +191,9 @@ def test_weights_come_back_from_a_round_trip(name) -> None:
 
 
 @torch.no_grad()
-def greedy(model: Headed, prompt: torch.Tensor, *, num_tokens: int, seq2seq: bool) -> torch.Tensor:
+def greedy(
+    model: ModelWithHead, prompt: torch.Tensor, *, num_tokens: int, seq2seq: bool
+) -> torch.Tensor:
     """The likeliest token, again and again: behind the prompt, or behind <bos> in a decoder."""
     found = torch.tensor([[BOS_ID]]) if seq2seq else prompt
     for _ in range(num_tokens):
@@ -218,7 +220,7 @@ def finetuned(
     *,
     method: str = "full",
     pooling: str = "auto",
-) -> tuple[Task, Headed]:
+) -> tuple[Task, ModelWithHead]:
     """Writes data/finetuned of a random trial with this backbone; gives its task and model."""
     entry = {"name": task_name} | ({"pooling": pooling} if task_name == "classification" else {})
     examples = Path("data/tasks/task/examples")
@@ -226,9 +228,9 @@ def finetuned(
     write_json(examples / "task.json", {"task": entry, "labels": LABELS})
     write_jsonl(examples / "train.jsonl", [])
     tokenizer = Tokenizer(Path("data/pretrained/run", TOKENIZER))
-    task: Task = build("tasks", entry, LABELS, tokenizer, 64, where="task")
+    task: Task = TASKS.build(entry, LABELS, tokenizer, 64, where="task")
     backbone = backbone.for_tokens()
-    model = Headed(backbone, task.head(backbone))
+    model = ModelWithHead(backbone, task.head(backbone))
     if method == "linear_probe":
         backbone.requires_grad_(False)
     generator = torch_stream(3, "trained")
@@ -257,7 +259,7 @@ def keep(model: nn.Module, method: str) -> Path:
         precision="float32",
         lr=0.001,
         threshold=0.0,
-        **kept.fingerprints(Pairing("run", "task", max_tokens=64)),
+        **kept.fingerprints(TrialSetup("run", "task", max_tokens=64)),
     )
     kept.save(model, trial, folder)
     return folder / trial.file
@@ -273,7 +275,7 @@ def keep(model: nn.Module, method: str) -> Path:
 def test_a_tagging_trial_predicts_the_same_labels(name, method, write_run) -> None:
     architecture, options, _ = PRETRAINED[name]
     task, ours = finetuned(write_run(architecture, options), "tagging", method=method)
-    export.export("run", Trial("task", method, "200", "1"), Path("out"))
+    export.export("run", KeptFile("task", method, "200", "1"), Path("out"))
     theirs, tokenizer = load(), transformers.AutoTokenizer.from_pretrained("out")
 
     rows = [{"id": str(i), "words": d[0].split()[:12]} for i, d in enumerate(documents()[:8])]
@@ -302,7 +304,7 @@ def test_a_decoder_classifies_the_same(name, write_run) -> None:
     """Though their classifier has no bias: their last norm takes it up."""
     task, ours = finetuned(write_run("decoder", PRETRAINED[name][1]), "classification")
     assert ours.head.linear.bias.abs().max() > 0.05
-    export.export("run", Trial("task", "full", "200", "1"), Path("out"))
+    export.export("run", KeptFile("task", "full", "200", "1"), Path("out"))
     theirs, tokenizer = load(), transformers.AutoTokenizer.from_pretrained("out")
     rows = [
         {"id": str(i), "text": d[0], **({"text_pair": d[1]} if len(d) > 1 else {})}
@@ -355,7 +357,7 @@ def test_the_tokenizer_gives_the_same_ids(sentencepiece_model, write_run) -> Non
 def fit_to(vocab_size: int) -> None:
     """Another random run in place of the one that is there, of this vocabulary."""
     entry = {"name": "encoder", **DIMENSIONS}
-    model = build("models", entry, vocab_size, where="model")
+    model = MODELS.build(entry, vocab_size, where="model")
     model.initialise(generator=torch_stream(1, "weights"))
     save_weights(model, Path("data/pretrained/run", WEIGHTS))
 
@@ -423,7 +425,7 @@ def test_methods_that_add_weights_are_refused(write_run) -> None:
     finetuned(write_run("encoder", {}), "tagging")
     keep(nn.ParameterDict({"down": nn.Parameter(torch.zeros(2, 32))}), "lora")
     with pytest.raises(ValueError, match=r"methods\.lora: transformers has no counterpart"):
-        export.export("run", Trial("task", "lora", "200", "1"), Path("out"))
+        export.export("run", KeptFile("task", "lora", "200", "1"), Path("out"))
     assert not Path("out").exists()
 
 
@@ -440,13 +442,13 @@ def test_heads_without_a_counterpart_are_refused(name, task, pooling, message, w
     architecture, options, _ = PRETRAINED[name]
     finetuned(write_run(architecture, options), task, pooling=pooling)
     with pytest.raises(ValueError, match=message):
-        export.export("run", Trial("task", "full", "200", "1"), Path("out"))
+        export.export("run", KeptFile("task", "full", "200", "1"), Path("out"))
 
 
 def test_weights_of_another_checkpoint_or_task_are_refused(write_run) -> None:
     """Each time by what they belong to and by what is there now."""
     finetuned(write_run("encoder", BERT), "tagging")
-    trial = Trial("task", "full", "200", "1")
+    trial = KeptFile("task", "full", "200", "1")
     record = Path("data/pretrained/run/run.json")
     about = read_json(record)
     write_json(record, about | {"fingerprint": "g"})

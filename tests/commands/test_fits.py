@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from stages.commands import fits
-from stages.components import names
+from stages.methods._method import METHODS
+from stages.tasks._task import TASKS
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,10 +21,10 @@ def test_the_readme_shows_the_table() -> None:
 
 def test_every_task_is_learnt_by_some_model_and_every_method_fits_something() -> None:
     found = rows()
-    assert {task.partition(",")[0] for task, _ in found} == set(names("tasks"))
-    for task in names("tasks"):
+    assert {task.partition(",")[0] for task, _ in found} == set(TASKS.names())
+    for task in TASKS.names():
         assert any(row["full"] == fits.YES for (name, _), row in found.items() if name == task)
-    for method in names("methods"):
+    for method in METHODS.names():
         assert any(row[method] == fits.YES for row in found.values()), method
 
 

@@ -17,12 +17,12 @@ import pytest
 from safetensors.torch import load_file
 
 from stages import finetune, pretrain
-from stages.adaptation import kept
-from stages.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.commands import predict
-from stages.evaluation import trials
-from stages.params import Method, Params
-from stages.training.budget import plans
+from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
+from stages.core.params import Method, Params
+from stages.evaluation import records
+from stages.matching.budget import plans
+from stages.trials import kept
 from tests.small_study import LINES, MAX_TOKENS, SCRATCH, TASKS, write_study
 
 ROOT = Path(__file__).parents[2]
@@ -100,7 +100,9 @@ def command(monkeypatch, capsys):
 
 
 def of_study(run: str, task: str, method: str, seed: int) -> dict[str, str]:
-    rows = trials.read(Path("data/finetuned", task, run, "predictions.csv.gz"), trials.Prediction)
+    rows = records.read(
+        Path("data/finetuned", task, run, "predictions.csv.gz"), records.PredictionRecord
+    )
     return {r.id: r.prediction for r in rows if (r.method, r.finetune_seed) == (method, seed)}
 
 
@@ -332,7 +334,7 @@ def test_only_what_was_trained_is_kept_and_it_says_how(study) -> None:
     full, probe = (weights / f"{name}-64-1.safetensors" for name in ("full", "linear_probe"))
     assert load_file(probe).keys() == {"head.linear.weight", "head.linear.bias"}
     assert load_file(probe).keys() < load_file(full).keys()
-    rows = trials.read(weights.parent / "trials.csv", trials.Trial)
+    rows = records.read(weights.parent / "trials.csv", records.TrialRecord)
     (trial,) = [row for row in rows if (row.method, row.finetune_seed) == ("full", 1)]
     about = kept.read(full)
     assert (about.lr, about.component, about.max_tokens) == (trial.lr, {"name": "full"}, MAX_TOKENS)

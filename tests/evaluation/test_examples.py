@@ -4,14 +4,14 @@ import json
 from typing import Any
 
 from stages.evaluation.examples import ANY, DISPUTED, examples, shown_trials
-from stages.evaluation.trials import Trial
+from stages.evaluation.records import TrialRecord
 from tests.test_evaluate import TRIAL
 
 
-def trial(run: str, method: str, budget: str, seed: int) -> Trial:
+def trial(run: str, method: str, budget: str, seed: int) -> TrialRecord:
     key = {"run": run, "method": method, "label_budget": budget, "finetune_seed": seed}
     fields: dict[str, Any] = TRIAL | key
-    return Trial(**fields)
+    return TrialRecord(**fields)
 
 
 def test_of_each_run_the_first_trial_of_its_most_labels_is_shown() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
 from stages.evaluation.metrics import METRICS, SCALES, entities, merit, score
-from stages.text.labelled import answer
+from stages.kinds._kind import answer
 from tests.published import DATASETS, needs_datasets
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from stages.core.seeding import stream
 from stages.evaluation.statistics import (
     AGREEING,
     FINETUNING,
@@ -16,7 +17,6 @@ from stages.evaluation.statistics import (
     mean,
     seeds_needed,
 )
-from stages.seeding import stream
 
 Values = dict[int, dict[int, float]]
 SIMULATIONS = 500

@@ -1,22 +1,22 @@
 """In-context learning: the label that a causal model finds likeliest behind a prompt."""
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 
-from stages.components import build
+from stages.core.seeding import stream
+from stages.kinds._text_form import NO_LABEL, label_words
 from stages.methods import in_context
+from stages.methods._method import METHODS
 from stages.methods.in_context import InContext, draw_shots
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.objectives.causal import Causal
-from stages.seeding import stream
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import encode
 from stages.text.packing import Packing
-from stages.text.text_to_text import NO_LABEL, label_words
 from stages.text.tokenizer import BOS_ID
 from stages.training.device import Device
 from stages.training.loop import train
@@ -45,7 +45,10 @@ def rows_of(number: int, *, seed: int) -> list[dict[str, str]]:
 
 
 def method(**settings: Any) -> InContext:
-    return build("methods", {"name": "in_context", "template": TEMPLATE} | settings, where="method")
+    return cast(
+        InContext,
+        METHODS.build({"name": "in_context", "template": TEMPLATE} | settings, where="method"),
+    )
 
 
 def predictor(
@@ -61,7 +64,7 @@ def predictor(
 
 
 @torch.no_grad()
-def scores(of: Any, model: Headed, rows, *, at_once: int = 7) -> list[list[float]]:
+def scores(of: Any, model: ModelWithHead, rows, *, at_once: int = 7) -> list[list[float]]:
     examples, found = of.encode(rows), []
     for at in range(0, len(examples), at_once):
         part = examples[at : at + at_once]
@@ -69,17 +72,17 @@ def scores(of: Any, model: Headed, rows, *, at_once: int = 7) -> list[list[float
     return np.reshape(found, (len(rows), -1)).tolist()
 
 
-def predictions(of: Any, model: Headed, rows) -> list[str]:
+def predictions(of: Any, model: ModelWithHead, rows) -> list[str]:
     return [of.combine(row, s) for row, s in zip(rows, scores(of, model, rows), strict=True)]
 
 
-def accuracy(of: Any, model: Headed, rows) -> float:
+def accuracy(of: Any, model: ModelWithHead, rows) -> float:
     found = predictions(of, model, rows)
     return sum(row["label"] == label for row, label in zip(rows, found, strict=True)) / len(rows)
 
 
 @cache
-def trained() -> Headed:
+def trained() -> ModelWithHead:
     """A decoder that has read texts with their labels behind them."""
     lines = [f"{r['text']} type: {r['label'].replace('_', ' ')}" for r in rows_of(900, seed=3)]
     # Of one to three lines in another order than that of the labels.
@@ -95,7 +98,7 @@ def trained() -> Headed:
     return model
 
 
-def by_hand(model: Headed, context: str, word: str) -> tuple[float, int]:
+def by_hand(model: ModelWithHead, context: str, word: str) -> tuple[float, int]:
     """(log-probability of the word's tokens one after the other, their number): of one row, without
     padding."""
     encode_one = small_tokenizer().encode
@@ -224,7 +227,7 @@ def test_what_an_earlier_trial_scored_is_not_computed_again() -> None:
         for seed in (1, 2)
     )
     found = scores(first, trained(), rows)
-    assert scores(second, Headed(torch.nn.Identity(), torch.nn.Identity()), rows) == found
+    assert scores(second, ModelWithHead(torch.nn.Identity(), torch.nn.Identity()), rows) == found
 
 
 def test_what_is_remembered_is_bounded_and_changes_no_score(monkeypatch) -> None:

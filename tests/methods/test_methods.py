@@ -11,10 +11,11 @@ from safetensors.torch import load_file
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from stages.components import build, component_class, names
-from stages.models._heads import Headed, initialise_head
+from stages.core.seeding import torch_stream
+from stages.methods._method import METHODS
+from stages.models._backbone import MODELS
+from stages.models._heads import ModelWithHead, initialise_head
 from stages.models.hub import Hub
-from stages.seeding import torch_stream
 from stages.tasks.classification import Classification
 from stages.tasks.tagging import Tagging
 from stages.text.batch import Batch
@@ -41,9 +42,7 @@ ROWS = [
     )
 ]
 TRAINING = [
-    name
-    for name in names("methods")
-    if vars(component_class("methods", name, where="")).get("trains", True)
+    name for name in METHODS.names() if vars(METHODS.find(name, where="")).get("trains", True)
 ]
 TASKS = {"classification": (Classification, ["a", "b"]), "tagging": (Tagging, ["B", "O"])}
 PUBLIC = ("bert", "gpt2", "t5")
@@ -88,7 +87,7 @@ def published(family: str) -> tuple[Any, Any]:
     folder = checkpoint(family)
     tokenizer = Hub.tokenizer_of({"path": str(folder), "revision": ""}, folder)
     entry = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
-    model = build("models", entry, tokenizer.vocab_size, where="model")
+    model = MODELS.build(entry, tokenizer.vocab_size, where="model")
     model.initialise(generator=torch.Generator())
     return grown(model.for_tokens()), tokenizer
 
@@ -102,7 +101,7 @@ def grown(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def method_of(name: str, **settings: Any) -> Any:
-    return build("methods", {"name": name, **(SMALL.get(name, {}) | settings)}, where="method")
+    return METHODS.build({"name": name, **(SMALL.get(name, {}) | settings)}, where="method")
 
 
 def applied(architecture: str, method: Any, task_name: str = "classification", **settings: Any):
@@ -111,7 +110,7 @@ def applied(architecture: str, method: Any, task_name: str = "classification", *
     task = cls(labels, tokenizer, 32, dropout=0.0)
     head = task.head(backbone)
     initialise_head(head, generator=torch_stream(1, "head"))
-    model = Headed(backbone, head)
+    model = ModelWithHead(backbone, head)
     method.apply(model, generator=torch_stream(2, "method"))
     examples = task.encode(ROWS)
     method.before_training(model, [task.collate(examples, rngs=[])])
@@ -128,7 +127,7 @@ def num_trained(model: torch.nn.Module) -> int:
 
 def check_fit(
     task: Any,
-    model: Headed,
+    model: ModelWithHead,
     examples: list[Any],
     method: Any,
     *,
@@ -414,7 +413,7 @@ def test_gradual_unfreezing_goes_from_the_head_down(architecture) -> None:
 
 def test_without_a_head_the_upper_block_trains_in_the_first_epoch() -> None:
     method, backbone = method_of("gradual_unfreezing"), small_model("decoder")
-    model = Headed(backbone, torch.nn.Identity())
+    model = ModelWithHead(backbone, torch.nn.Identity())
     waiting = {id(weight) for weight in method.frozen(model, 0)}
     upper = {id(weight) for weight in backbone.blocks[-1].parameters()}
     assert waiting | upper == {id(weight) for weight in model.parameters()}

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from stages.matching.budget import outline
 from stages.text.batch import PADDING, Batch
-from stages.training.budget import outline
 from tests.small import ARCHITECTURES, DIMENSIONS, TRANSFORMERS, VOCAB_SIZE, small_model
 
 POSITIONS = ("rotary", "learned", "sinusoidal", "none")

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from stages.matching.budget import outline
 from stages.text.batch import PADDING, Batch
-from stages.training.budget import outline
 from tests.small import BILSTM, VOCAB_SIZE, small_model
 
 # Two rows of packed documents, the second padded; each document's row, first and last token.

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,13 +20,13 @@ from transformers import (
     GraniteForCausalLM,
 )
 
-from stages.components import build
+from stages.core.seeding import stream
+from stages.models._backbone import MODELS
 from stages.models._generation import Decoding, drawn
-from stages.models._heads import Headed, initialise_head
+from stages.models._heads import ModelWithHead, initialise_head
 from stages.models.hub import Hub
-from stages.objectives._objective import Objective
+from stages.objectives._objective import OBJECTIVES, Objective
 from stages.objectives._seq2seq import documents_of
-from stages.seeding import stream
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch
 from stages.text.corpus import EncodedCorpus, encode
 from stages.text.packing import Packing, Row
@@ -42,7 +42,7 @@ from tests.small_hub import FAMILIES, checkpoint, revision_of
 LENGTH = 48
 CPU = Device("cpu", "float32", compile=False, threads=1)
 SCHEDULE = small_schedule(rows=4, max_tokens=LENGTH, num_steps=5, lr=1e-2)
-OBJECTIVES = {
+LEARNT = {
     "bert": "mlm",
     "roberta": "mlm",
     "distilbert": "mlm",
@@ -65,14 +65,14 @@ def tokenizer_of(family: str) -> PublishedTokenizer:
 def published(folder: Path) -> Hub:
     settings = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
     size = PublishedTokenizer(folder).vocab_size
-    model: Hub = build("models", settings, size, where="model").for_pretraining()
+    model = cast(Hub, MODELS.build(settings, size, where="model").for_pretraining())
     model.initialise(generator=torch.Generator())
     return model.eval()
 
 
 def objective_of(family: str, **settings: Any) -> Objective:
-    entry = {"name": OBJECTIVES[family], **settings}
-    return build("objectives", entry, tokenizer_of(family), LENGTH, where="objective")
+    entry = {"name": LEARNT[family], **settings}
+    return OBJECTIVES.build(entry, tokenizer_of(family), LENGTH, where="objective")
 
 
 @cache
@@ -144,7 +144,7 @@ def test_the_loss_is_that_of_transformers(family) -> None:
             number += counted
     model = headless(published(folder))
     [(weight, loss_sum)] = objective_of(family).loss(model, batch).values()
-    assert batch.num_targets == {OBJECTIVES[family]: number} and weight == 1
+    assert batch.num_targets == {LEARNT[family]: number} and weight == 1
     assert float(loss_sum.detach()) / number == pytest.approx(total / number, abs=1e-5)
 
 
@@ -157,8 +157,7 @@ def test_all_that_is_published_is_trained(family) -> None:
         loss_sum.backward()
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
     names = [name for name, _ in model.backbone.after_pretraining().named_parameters()]
-    unadapted = build(
-        "models",
+    unadapted = MODELS.build(
         {"name": "hub", "path": str(folder), "revision": ""},
         tokenizer_of(family).vocab_size,
         where="model",
@@ -175,7 +174,7 @@ def test_interrupted_equals_uninterrupted_and_micro_batches_change_nothing(
 
     def run(
         name: str, until: int | None = None, *, rows: int = 4
-    ) -> tuple[Headed, list[dict[str, float]]]:
+    ) -> tuple[ModelWithHead, list[dict[str, float]]]:
         def after_step(done: Step) -> dict[str, float]:
             if done.step == until:
                 raise KeyboardInterrupt
@@ -245,7 +244,7 @@ def test_what_was_trained_further_is_stored_as_what_was_not(family, tmp_path) ->
             weight += 0.01 * torch.randn(weight.shape, generator=generator)
     save_weights(trained.after_pretraining(), tmp_path / "model.safetensors")
     entry = {"name": "hub", "path": str(folder), "revision": ""}
-    again: Hub = build("models", entry, tokenizer_of(family).vocab_size, where="model")
+    again = MODELS.build(entry, tokenizer_of(family).vocab_size, where="model")
     load_weights(again, tmp_path / "model.safetensors")
     assert torch.equal(again.eval()(batch), trained(batch))
 
@@ -300,11 +299,11 @@ def test_sentences_of_a_document_are_running_text(family) -> None:
 
 
 def test_spans_of_words_are_masked_with_the_boundary_objective() -> None:
-    of = build("objectives", {"name": "span_mlm"}, tokenizer_of("roberta"), LENGTH, where="")
+    of = OBJECTIVES.build({"name": "span_mlm"}, tokenizer_of("roberta"), LENGTH, where="")
     rows = rows_of("roberta")
     batch = of.collate(rows, rngs=[stream(1, "corruption", i) for i in range(4)])
     backbone = published(checkpoint("roberta"))
-    model = Headed(backbone, of.head(backbone))
+    model = ModelWithHead(backbone, of.head(backbone))
     initialise_head(model.head, generator=torch.Generator().manual_seed(0))
     terms = of.loss(model, batch)
     assert set(terms) == {"span_mlm", "boundary"}
@@ -316,8 +315,7 @@ def test_spans_of_words_are_masked_with_the_boundary_objective() -> None:
 
 
 def test_pairs_of_texts_have_berts_segments_and_another_tokenizers_are_refused() -> None:
-    of = build(
-        "objectives",
+    of = OBJECTIVES.build(
         {"name": "mlm", "next_sentence": "sop"},
         tokenizer_of("bert"),
         LENGTH,
@@ -349,7 +347,7 @@ def test_pairs_of_texts_have_berts_segments_and_another_tokenizers_are_refused()
 )
 def test_an_objective_says_what_it_lacks(family, name, message) -> None:
     with pytest.raises(ValueError, match=f"^objective: .*{message}"):
-        build("objectives", {"name": name}, tokenizer_of(family), LENGTH, where="objective")
+        OBJECTIVES.build({"name": name}, tokenizer_of(family), LENGTH, where="objective")
 
 
 def test_a_checkpoint_that_came_without_its_head_is_refused(tmp_path) -> None:

@@ -13,9 +13,10 @@ import transformers
 from safetensors.torch import save_file
 from torch import Tensor
 
-from stages.components import build
+from stages.core.seeding import torch_stream
 from stages.exporting.counterparts import counterpart
 from stages.models._attention import Cache
+from stages.models._backbone import MODELS
 from stages.models._generation import (
     CachedReader,
     Decoding,
@@ -25,7 +26,6 @@ from stages.models._generation import (
     one_by_one,
     prompts,
 )
-from stages.seeding import torch_stream
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
 from stages.text.tokenizer import BOS_ID, EOS_ID
 from tests.models.test_hub import published
@@ -47,7 +47,7 @@ def model_of(
 ) -> Any:
     """With weights so large that what is written depends on all that was read."""
     entry = {"name": architecture, **DIMENSIONS, **settings}
-    model: Any = build("models", entry, vocab_size, where="model")
+    model: Any = MODELS.build(entry, vocab_size, where="model")
     generator = torch_stream(seed, "weights")
     model.initialise(generator=generator)
     with torch.no_grad():

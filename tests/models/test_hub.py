@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import huggingface_hub.constants
 import pytest
@@ -13,9 +14,8 @@ from safetensors.torch import load_file, save_file
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2Model
 
-from stages.components import build
-from stages.models._backbone import Backbone
-from stages.models._heads import Headed, initialise_head
+from stages.models._backbone import MODELS, Backbone
+from stages.models._heads import ModelWithHead, initialise_head
 from stages.models._likelihood import log_likelihoods
 from stages.models.hub import Hub
 from stages.tasks.classification import Classification
@@ -37,9 +37,9 @@ def tokenizer_of(folder: Path) -> TaskTokenizer:
 
 def published(folder: Path) -> Hub:
     settings = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
-    model = build("models", settings, tokenizer_of(folder).vocab_size, where="model")
+    model = MODELS.build(settings, tokenizer_of(folder).vocab_size, where="model")
     model.initialise(generator=torch.Generator())
-    return model.eval()
+    return cast(Hub, model.eval())
 
 
 def reference(folder: Path):
@@ -135,7 +135,7 @@ def test_what_a_run_stores_is_read_by_transformers_and_by_fine_tuning(family, tm
     save_weights(model, tmp_path / "model.safetensors")
 
     settings = {"name": "hub", "path": str(tmp_path), "revision": COMMIT}
-    again: Backbone = build("models", settings, tokenizer.vocab_size, where="model")
+    again: Backbone = MODELS.build(settings, tokenizer.vocab_size, where="model")
     load_weights(again, tmp_path / "model.safetensors")
     batch = batch_of(*(tokenizer.wrap(ids)[:40] for ids in tokenizer.encode(LINES[:3])))
     assert torch.equal(again.eval()(batch), model(batch))
@@ -183,7 +183,7 @@ def test_a_small_set_is_learnt(family) -> None:
         for i, words in enumerate(line.split()[:8] for line in LINES[:6])
     ]
     backbone = published(folder).for_tokens()
-    model = Headed(backbone, task.head(backbone))
+    model = ModelWithHead(backbone, task.head(backbone))
     initialise_head(model.head, generator=torch.Generator().manual_seed(0))
     batch = task.collate(task.encode(rows), rngs=[])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.002, momentum=0.9)
@@ -364,7 +364,7 @@ def test_the_cache_of_the_hub_is_used_without_a_network(tmp_path, monkeypatch) -
     shutil.copytree(checkpoint("bert"), snapshots / COMMIT)
     settings = {"name": "hub", "path": "someone/small-bert", "revision": COMMIT}
     tokenizer = Hub.tokenizer_of(settings, tmp_path)
-    model = build("models", settings, tokenizer.vocab_size, where="model")
+    model = MODELS.build(settings, tokenizer.vocab_size, where="model")
     model.initialise(generator=torch.Generator())
     batch = batch_of([5, 6, 7])
     assert torch.equal(model.eval()(batch), published(checkpoint("bert"))(batch))

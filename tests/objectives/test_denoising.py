@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare, poisson
 
+from stages.core.seeding import stream
 from stages.objectives.denoising import (
     Denoising,
     delete_tokens,
@@ -18,7 +19,6 @@ from stages.objectives.denoising import (
     rotate,
     span_lengths,
 )
-from stages.seeding import stream
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, NUM_SPECIAL, Vocabulary

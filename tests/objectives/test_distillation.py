@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from stages.core.seeding import stream
 from stages.models._backbone import Backbone
 from stages.objectives._objective import Terms
 from stages.objectives.distillation import Distillation, cosine_distance, soft_cross_entropy
 from stages.objectives.mlm import MLM
-from stages.seeding import stream
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch
 from stages.text.packing import Row
 from stages.text.tokenizer import BOS_ID, EOS_ID, NUM_SPECIAL, Vocabulary

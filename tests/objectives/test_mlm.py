@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from stages.models._heads import Headed, gather, initialise_head
+from stages.core.seeding import stream, torch_stream
+from stages.models._heads import ModelWithHead, gather, initialise_head
 from stages.objectives._masking import MaskedObjective, choose, corrupt
 from stages.objectives.mlm import LEAST_PAIR, MLM
-from stages.seeding import stream, torch_stream
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import encode
 from stages.text.packing import Packing, Row
@@ -286,9 +286,9 @@ def test_micro_batches_change_no_pair(next_sentence) -> None:
         assert number == sum(part.num_targets[term] for part in parts)
 
 
-def paired_model(objective: MLM, **settings: Any) -> Headed:
+def paired_model(objective: MLM, **settings: Any) -> ModelWithHead:
     backbone = small_model("encoder", **settings)
-    model = Headed(backbone, objective.head(backbone))
+    model = ModelWithHead(backbone, objective.head(backbone))
     initialise_head(model.head, generator=torch_stream(1, "head"))
     return model
 
@@ -306,7 +306,9 @@ def test_each_term_of_an_untrained_model_is_as_good_as_chance(next_sentence, num
         assert loss_sum.item() / batch.num_targets[term] == pytest.approx(chance, abs=0.2)
 
 
-def fit_pairs(model: Headed, objective: MLM, batches: list[Batch], *, num_steps: int) -> None:
+def fit_pairs(
+    model: ModelWithHead, objective: MLM, batches: list[Batch], *, num_steps: int
+) -> None:
     optimizer = AdamW(model, weight_decay=0.0)
     device = Device("cpu", "float32", compile=False, threads=1)
     for step in range(num_steps):
@@ -315,7 +317,7 @@ def fit_pairs(model: Headed, objective: MLM, batches: list[Batch], *, num_steps:
 
 
 @torch.no_grad()
-def share_told(model: Headed, batch: Batch) -> float:
+def share_told(model: ModelWithHead, batch: Batch) -> float:
     """The share of a batch's pairs whose kind is told; each kind is at least a third of them."""
     assert batch.pair_labels is not None and batch.pair_positions is not None
     real = batch.pair_labels != IGNORE_INDEX

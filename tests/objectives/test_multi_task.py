@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from stages.components import build
+from stages.kinds._text_form import TextForm
 from stages.objectives.multi_task import MultiTask, pair_of
+from stages.tasks._task import TASKS
 from stages.tasks._text_to_text import TextToText
 from stages.text.batch import IGNORE_INDEX, PADDING
 from stages.text.corpus import encode
 from stages.text.packing import Packing, Row
-from stages.text.text_to_text import TextForm
 from stages.text.tokenizer import EOS_ID, Vocabulary
 from stages.training.device import Device
 from stages.training.loop import accumulate
@@ -56,7 +56,7 @@ def test_a_document_is_to_a_model_what_the_task_is(architecture) -> None:
     ours = model.unembed(states)[batch.labels != IGNORE_INDEX]
     targets = batch.labels[batch.labels != IGNORE_INDEX]
 
-    inner = build("tasks", RECORD["task"], RECORD["labels"], small_tokenizer(), 32, where="task")
+    inner = TASKS.build(RECORD["task"], RECORD["labels"], small_tokenizer(), 32, where="task")
     task = TextToText("kind", RECORD, inner)
     alone = {}
     for example in task.encode(ROWS):

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stages.core.seeding import stream
 from stages.objectives.prefix_lm import PrefixLM
-from stages.seeding import stream
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import Vocabulary

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.special import comb
 from scipy.stats import chisquare
 
+from stages.core.seeding import stream
 from stages.objectives.span_corruption import SpanCorruption
-from stages.seeding import stream
 from stages.text.batch import IGNORE_INDEX
 from stages.text.packing import Row
 from stages.text.tokenizer import BOS_ID, EOS_ID, NUM_SPECIAL, Vocabulary

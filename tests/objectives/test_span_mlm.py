@@ -12,9 +12,9 @@ from scipy.stats import chisquare
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from stages.models._heads import Headed, initialise_head
+from stages.core.seeding import stream, torch_stream
+from stages.models._heads import ModelWithHead, initialise_head
 from stages.objectives.span_mlm import SpanMLM
-from stages.seeding import stream, torch_stream
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, NUM_SPECIAL, Vocabulary
@@ -60,14 +60,14 @@ def label_at(batch: Batch, row: int, position: int) -> int:
     return int(batch.labels[row][batch.target_positions[row] == position][0])
 
 
-def with_head(objective: SpanMLM, *, seed: int = 1) -> Headed:
+def with_head(objective: SpanMLM, *, seed: int = 1) -> ModelWithHead:
     backbone = small_model("encoder", seed=seed)
-    model = Headed(backbone, objective.head(backbone))
+    model = ModelWithHead(backbone, objective.head(backbone))
     initialise_head(model.head, generator=torch_stream(seed, "head"))
     return model
 
 
-def mean_terms(objective: SpanMLM, model: Headed, batch: Batch) -> dict[str, Tensor]:
+def mean_terms(objective: SpanMLM, model: ModelWithHead, batch: Batch) -> dict[str, Tensor]:
     terms = objective.loss(model, batch)
     return {name: total / batch.num_targets[name] for name, (_, total) in terms.items()}
 
@@ -204,7 +204,7 @@ def test_a_boundary_prediction_sees_the_boundaries_and_the_place_alone() -> None
                 logits = backbone.embedding.tokens.weight @ y + head.bias
                 label = label_at(batch, i, positions[place])
                 expected = expected - logits.log_softmax(0)[label]
-    _, loss_sum = objective.loss(Headed(backbone, head), batch)["boundary"]
+    _, loss_sum = objective.loss(ModelWithHead(backbone, head), batch)["boundary"]
     torch.testing.assert_close(loss_sum, expected)
 
 
@@ -214,7 +214,7 @@ def test_states_inside_a_span_reach_the_first_term_alone() -> None:
     assert batch.target_positions is not None and batch.labels is not None
     head = with_head(objective).head
     states = torch.randn(3, 64, 32, generator=torch_stream(1, "states"), requires_grad=True)
-    terms = objective.loss(Headed(GivenStates(states), head), batch)
+    terms = objective.loss(ModelWithHead(GivenStates(states), head), batch)
     reached = {
         name: torch.autograd.grad(total, states, retain_graph=True)[0].abs().sum(-1) > 0
         for name, (_, total) in terms.items()
@@ -279,7 +279,7 @@ def test_flops_hold_the_head_and_both_output_layers() -> None:
     model = with_head(objective)
     states = GivenStates(torch.zeros(2, 64, 32))
     with FlopCounterMode(display=False) as counter:
-        objective.loss(Headed(states, model.head), batch)
+        objective.loss(ModelWithHead(states, model.head), batch)
     counted = counter.get_total_flops()
     assert objective.flops(model, batch) == model.backbone.flops(batch) + counted
 

@@ -1,6 +1,6 @@
 import pytest
 
-from stages.reporting.results import Results, load
+from stages.reporting.comparison.results import Results, load
 from tests.synthetic_study import raw_params, write_study
 
 

@@ -5,16 +5,16 @@ import gzip
 import json
 from collections import Counter
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from stages.components import build
-from stages.sources._source import split_of
+from stages.kinds._kind import KINDS
+from stages.sources._source import SOURCES, split_of
 from stages.sources.files import Files
-from stages.text.labelled import KINDS
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,9 @@ def write(name: str, content: str | bytes) -> None:
 
 
 def source(path: str, **settings) -> Files:
-    return build("sources", {"name": "files", "path": path, **settings}, where="tasks.own.source")
+    return cast(
+        Files, SOURCES.build({"name": "files", "path": path, **settings}, where="tasks.own.source")
+    )
 
 
 def rows(path: str, kind: str = "classification", **settings) -> list[dict]:

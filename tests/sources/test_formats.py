@@ -3,14 +3,15 @@
 import gzip
 import json
 from pathlib import Path
+from typing import cast
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-from stages.components import build
+from stages.kinds._kind import KINDS
+from stages.sources._source import SOURCES
 from stages.sources.files import Files
-from stages.text.labelled import KINDS
 
 CONTEXT = "Ada wrote the first program. Bob did not."
 ADA = {"text": "Ada", "answer_start": 0}
@@ -22,7 +23,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def source(path: str, **settings) -> Files:
-    return build("sources", {"name": "files", "path": path, **settings}, where="tasks.own.source")
+    return cast(
+        Files, SOURCES.build({"name": "files", "path": path, **settings}, where="tasks.own.source")
+    )
 
 
 def rows(path: str, kind: str, **settings) -> list[dict]:

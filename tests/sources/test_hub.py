@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlparse
 
 import datasets
@@ -21,9 +21,9 @@ import huggingface_hub.constants
 import pytest
 from huggingface_hub.utils import close_session
 
-from stages.components import build
+from stages.kinds._kind import KINDS
+from stages.sources._source import SOURCES
 from stages.sources.hub import Hub
-from stages.text.labelled import KINDS
 
 ROOT = Path(__file__).parents[2]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def source(**settings: Any) -> Hub:
-    return build("sources", {"name": "hub", **settings}, where="tasks.own.source")
+    return cast(Hub, SOURCES.build({"name": "hub", **settings}, where="tasks.own.source"))
 
 
 def rows(kind: str, **settings: Any) -> list[dict]:
@@ -272,8 +272,8 @@ def texts_in_a_process(endpoint: str) -> list[str]:
     splits = {"validation": "none", "test": "none"}
     entry = {"name": "hub", **ON_THE_HUB, "config": "b", **splits}
     program = (
-        "from stages.components import build\nfrom stages.text.labelled import KINDS\n"
-        f"source = build('sources', {entry}, where='')\n"
+        "from stages.sources._source import SOURCES\nfrom stages.kinds._kind import KINDS\n"
+        f"source = SOURCES.build({entry}, where='')\n"
         "examples = source.examples(KINDS['classification'])\n"
         "print(*(e.row['text'] for e in examples), sep='\\n')\n"
     )

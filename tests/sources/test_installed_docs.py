@@ -5,14 +5,14 @@ import json
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from stages.components import build
+from stages.kinds._kind import KINDS
 from stages.sources import installed_docs
-from stages.sources._source import same_input, split_of
+from stages.sources._source import SOURCES, same_input, split_of
 from stages.sources.installed_docs import InstalledDocs
-from stages.text.labelled import KINDS
 from tests.installed_package import install, module
 
 FILES = {f"shelf/room_{i}.py": module("books", i) for i in range(20)}
@@ -27,7 +27,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def source(**settings) -> InstalledDocs:
     settings = {"path": "requirements.lock", "packages": ["shelf"], **settings}
-    return build("sources", {"name": "installed_docs", **settings}, where="corpora.all.source")
+    return cast(
+        InstalledDocs,
+        SOURCES.build({"name": "installed_docs", **settings}, where="corpora.all.source"),
+    )
 
 
 def test_nothing_is_imported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

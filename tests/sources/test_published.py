@@ -2,13 +2,13 @@
 
 from collections import Counter
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from stages.components import build
+from stages.kinds._kind import KINDS
+from stages.sources._source import SOURCES
 from stages.sources.files import Files
-from stages.text.labelled import KINDS
 from tests.published import DATASETS, needs_datasets
 
 pytestmark = needs_datasets
@@ -16,7 +16,9 @@ SQUAD = {"train": "new_wiki_v1.0.json", "validation": "squad-v2.0-dev-half.json"
 
 
 def source(path: str, **settings: Any) -> Files:
-    return build("sources", {"name": "files", "path": f"{DATASETS}/{path}", **settings}, where="s")
+    return cast(
+        Files, SOURCES.build({"name": "files", "path": f"{DATASETS}/{path}", **settings}, where="s")
+    )
 
 
 def splits(names: str, prefix: str = "") -> dict[str, str]:

@@ -5,16 +5,16 @@ import json
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import huggingface_hub.constants
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
-from stages.components import build
-from stages.params import load
+from stages.core.params import load
+from stages.kinds._kind import KINDS
+from stages.sources._source import SOURCES
 from stages.sources.hub import Hub
-from stages.text.labelled import KINDS
 
 STUDY = load(Path(__file__).parents[2] / "studies" / "standard.yaml")
 TEXT, NUMBER = Value("string"), Value("int32")
@@ -129,7 +129,7 @@ def laid_out(settings: dict[str, Any]) -> Hub:
     ]
     if listed:
         (folder / "README.md").write_text(f"---\n{json.dumps({'configs': listed})}\n---\n")
-    return build("sources", settings, where="")
+    return cast(Hub, SOURCES.build(settings, where=""))
 
 
 @pytest.mark.parametrize("task", STUDY.tasks)

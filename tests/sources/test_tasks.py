@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.artifacts import write_json, write_jsonl
+from stages.core.artifacts import write_json, write_jsonl
+from stages.kinds._kind import KINDS
 from stages.sources.tasks import Tasks
-from stages.text.labelled import KINDS
 
 FOLDER = "data/tasks"
 

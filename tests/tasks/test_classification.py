@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from stages.models._heads import Headed, initialise_head
+from stages.models._heads import ModelWithHead, initialise_head
 from stages.tasks.classification import Classification
 from stages.text.batch import IGNORE_INDEX
 from stages.text.tokenizer import BOS_ID, EOS_ID
@@ -17,11 +17,11 @@ def task(max_tokens: int = 16, **settings) -> Classification:
     return Classification(LABELS, small_tokenizer(), max_tokens, **settings)
 
 
-def adapted(architecture: str, of: Classification) -> Headed:
+def adapted(architecture: str, of: Classification) -> ModelWithHead:
     backbone = small_model(architecture).for_tokens()
     head = of.head(backbone)
     initialise_head(head, generator=torch.Generator().manual_seed(1))
-    return Headed(backbone, head).eval()
+    return ModelWithHead(backbone, head).eval()
 
 
 def test_a_text_stands_between_its_marks() -> None:

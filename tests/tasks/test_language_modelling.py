@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.tasks.language_modelling import LanguageModelling
 from stages.text import tokenizer
 from stages.text.batch import IGNORE_INDEX, Batch
@@ -33,7 +33,7 @@ def task(max_tokens: int) -> LanguageModelling:
 
 
 @torch.no_grad()
-def bits(of: LanguageModelling, model: Headed, rows: list[dict[str, Any]]) -> list[float]:
+def bits(of: LanguageModelling, model: ModelWithHead, rows: list[dict[str, Any]]) -> list[float]:
     """Of each row, all windows of all rows in one batch."""
     examples = of.encode(rows)
     found = of.predict(model.eval(), of.collate(examples, rngs=[]), examples)
@@ -46,7 +46,7 @@ def bits(of: LanguageModelling, model: Headed, rows: list[dict[str, Any]]) -> li
 
 
 @torch.no_grad()
-def bits_of_token(model: Headed, context: list[int], token: int) -> float:
+def bits_of_token(model: ModelWithHead, context: list[int], token: int) -> float:
     ids = torch.tensor([context])
     batch = Batch(input_ids=ids, document_ids=torch.ones_like(ids), num_targets={})
     states = model.eval().backbone(batch)[0, -1]

@@ -11,12 +11,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from stages.baselines.copy import Copy
 from stages.baselines.nearest import Nearest
+from stages.core.seeding import stream
 from stages.evaluation.metrics import score
-from stages.models._heads import Headed
-from stages.seeding import stream
+from stages.kinds._kind import answer
+from stages.models._heads import ModelWithHead
 from stages.tasks.seq2seq import Seq2Seq
 from stages.text.batch import IGNORE_INDEX, Batch
-from stages.text.labelled import answer
 from stages.text.tokenizer import BOS_ID, EOS_ID
 from stages.training.optimizer import AdamW
 from tests.models.test_hub import published, tokenizer_of
@@ -52,7 +52,9 @@ def hidden(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     return [{"id": row["id"], "text": row["text"]} for row in rows]
 
 
-def fit(model: Headed, of: Seq2Seq, rows: list[dict[str, str]], *, steps: int, lr: float) -> float:
+def fit(
+    model: ModelWithHead, of: Seq2Seq, rows: list[dict[str, str]], *, steps: int, lr: float
+) -> float:
     """Batches of 32 in a random order; the last loss per token."""
     examples, optimizer = of.encode(rows), AdamW(model, weight_decay=0.0)
     rng, loss = stream(1, "batches"), torch.zeros(())
@@ -68,7 +70,7 @@ def fit(model: Headed, of: Seq2Seq, rows: list[dict[str, str]], *, steps: int, l
     return loss.item()
 
 
-def predictions(model: Headed, of: Seq2Seq, rows: list[dict[str, str]]) -> list[str]:
+def predictions(model: ModelWithHead, of: Seq2Seq, rows: list[dict[str, str]]) -> list[str]:
     examples = of.encode(hidden(rows))
     return of.predict(model, of.collate(examples, rngs=[]), examples)
 

@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from stages.adaptation.prediction import predict
 from stages.baselines.majority import Majority
 from stages.baselines.sliding_window import SlidingWindow
-from stages.components import build
 from stages.evaluation.metrics import score
-from stages.models._heads import Headed, initialise_head
+from stages.kinds._kind import answer
+from stages.models._backbone import MODELS
+from stages.models._heads import ModelWithHead, initialise_head
 from stages.models.hub import Hub
 from stages.tasks._task import Example
 from stages.tasks.span_qa import NO_ANSWER, SpanQA, covering
 from stages.text.batch import IGNORE_INDEX, Batch
-from stages.text.labelled import answer
 from stages.text.tokenizer import EOS_ID
 from stages.training.device import Device
+from stages.trials.prediction import predict
 from tests.small import ARCHITECTURES, small_model, small_tokenizer
 from tests.small_hub import checkpoint, revision_of
 
@@ -48,14 +48,14 @@ def row(
     return {"id": id, "question": question, "context": context, "answers": answers}
 
 
-def adapted(of: SpanQA, backbone: Any) -> Headed:
+def adapted(of: SpanQA, backbone: Any) -> ModelWithHead:
     backbone = backbone.for_tokens()
     head = of.head(backbone)
     initialise_head(head, generator=torch.Generator().manual_seed(1))
-    return Headed(backbone, head).eval()
+    return ModelWithHead(backbone, head).eval()
 
 
-def predicted(of: SpanQA, model: Headed, rows: list[dict]) -> list[str]:
+def predicted(of: SpanQA, model: ModelWithHead, rows: list[dict]) -> list[str]:
     """As the stage does, where a span must be no worse than no answer."""
     device = Device("cpu", "float32", compile=False, threads=1)
     return [each.at(0.0) for each in predict(of, model, rows, of.encode(rows), device)]
@@ -89,8 +89,8 @@ class Labels(nn.Module):
         return batch.labels, torch.zeros(*batch.input_ids.shape, 32)
 
 
-def oracle(of: SpanQA) -> Headed:
-    return Headed(Labels(), Oracle(of.head(small_model("encoder"))))
+def oracle(of: SpanQA) -> ModelWithHead:
+    return ModelWithHead(Labels(), Oracle(of.head(small_model("encoder"))))
 
 
 def context_ids(example: Example) -> list[int]:
@@ -188,7 +188,7 @@ def test_every_architecture_predicts_a_part_of_the_context(architecture, head) -
         folder = checkpoint("bert")
         entry = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
         tokenizer = Hub.tokenizer_of(entry, folder)
-        backbone = build("models", entry, tokenizer.vocab_size, where="model")
+        backbone = MODELS.build(entry, tokenizer.vocab_size, where="model")
         backbone.initialise(generator=torch.Generator())
         of = SpanQA([], tokenizer, 24, head=head, **SMALL)
     model = adapted(of, backbone or small_model(architecture))

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.models._heads import Headed
+from stages.models._heads import ModelWithHead
 from stages.tasks.tagging import Tagging
 from stages.text.batch import IGNORE_INDEX
 from tests.small import small_model, small_tokenizer
@@ -44,7 +44,7 @@ def test_or_at_all_of_them() -> None:
 @settings(max_examples=60, deadline=None)
 def test_every_word_gets_one_prediction_however_it_is_cut(words, max_tokens, subwords) -> None:
     of = task(max_tokens, label_subwords=subwords)
-    model = Headed(small_model("encoder"), of.head(small_model("encoder"))).eval()
+    model = ModelWithHead(small_model("encoder"), of.head(small_model("encoder"))).eval()
     rows = [{"id": "1", "words": words, "tags": ["O"] * len(words)}]
     examples = of.encode(rows)
     assert len(examples[0].tokens) <= max_tokens
@@ -63,7 +63,7 @@ def test_a_model_that_knows_the_labels_predicts_them() -> None:
         def forward(self, batch):
             return torch.nn.functional.one_hot(batch.labels.clamp(min=0), 3).float()
 
-    model = Headed(Oracle(), torch.nn.Identity())
+    model = ModelWithHead(Oracle(), torch.nn.Identity())
     assert of.predict(model, batch, examples) == [" ".join(TAGS)]
     _, loss = of.loss(model, batch)["tagging"]
     chance = len(WORDS) * np.log(3)

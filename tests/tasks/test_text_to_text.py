@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from stages.components import build
+from stages.core.seeding import stream
 from stages.evaluation.metrics import score
-from stages.seeding import stream
+from stages.kinds._kind import KINDS, answer
+from stages.kinds._text_form import NO_LABEL
+from stages.tasks._task import TASKS
 from stages.tasks._text_to_text import TextToText
 from stages.text.batch import IGNORE_INDEX
-from stages.text.labelled import KINDS, answer
-from stages.text.text_to_text import NO_LABEL
 from stages.text.tokenizer import BOS_ID, EOS_ID
 from stages.training.optimizer import AdamW
 from tests.models.test_hub import tokenizer_of
@@ -33,8 +33,8 @@ CHANCE = {"classification": 1 / 2, "tagging": 2 / 3, "span_qa": 1 / 4}
 
 def task(name: str, labels: list[str], *, max_tokens: int = 48, tokenizer: Any = None, **settings):
     record = {"task": {"name": name, **settings}, "labels": labels}
-    of = build(
-        "tasks", record["task"], labels, tokenizer or small_tokenizer(), max_tokens, where="task"
+    of = TASKS.build(
+        record["task"], labels, tokenizer or small_tokenizer(), max_tokens, where="task"
     )
     return TextToText("films", record, of)
 

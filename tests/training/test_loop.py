@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from stages.components import build
-from stages.objectives._objective import Objective
-from stages.seeding import stream
+from stages.core.seeding import stream
+from stages.objectives._objective import OBJECTIVES, Objective
 from stages.text.packing import Packing
 from stages.text.tokenizer import Vocabulary
 from stages.training.device import Device
@@ -33,7 +32,7 @@ def test_dropout_is_seeded_as_torch_does_and_nothing_is_kept() -> None:
 
 
 def objective_of(name: str) -> Objective:
-    return build("objectives", {"name": name}, Vocabulary(VOCAB_SIZE), 32, where="objective")
+    return OBJECTIVES.build({"name": name}, Vocabulary(VOCAB_SIZE), 32, where="objective")
 
 
 def data_of(name: str, *, micro_batch_rows: int = 8) -> PretrainingData:

@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from stages.components import build
-from stages.models._heads import Headed, initialise_head
-from stages.seeding import torch_stream
+from stages.core.seeding import torch_stream
+from stages.models._heads import ModelWithHead, initialise_head
+from stages.objectives._objective import OBJECTIVES
 from stages.text.batch import IGNORE_INDEX
 from stages.text.packing import Packing
 from stages.training.device import Device
@@ -34,7 +34,7 @@ PAIRS = [
 
 
 def objective_of(settings: dict[str, Any]) -> Any:
-    return build("objectives", settings, small_tokenizer(), LENGTH, where="objective")
+    return OBJECTIVES.build(settings, small_tokenizer(), LENGTH, where="objective")
 
 
 def data_of(objective: Any) -> PretrainingData:
@@ -42,8 +42,8 @@ def data_of(objective: Any) -> PretrainingData:
     return PretrainingData(packing, objective, batch_rows=ROWS, micro_batch_rows=ROWS, seed=1)
 
 
-def headed(objective: Any, backbone: Any) -> Headed:
-    model = Headed(backbone, objective.head(backbone))
+def headed(objective: Any, backbone: Any) -> ModelWithHead:
+    model = ModelWithHead(backbone, objective.head(backbone))
     initialise_head(model.head, generator=torch_stream(1, "head"))
     return model
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stages.components import build
+from stages.objectives._objective import OBJECTIVES
 from stages.text.tokenizer import BOS_ID, MASK_ID
 from stages.training import samples as module
 from stages.training.device import Device
@@ -28,7 +28,7 @@ GENERATIVE = (
 def written(objective: str, architecture: str, *, seed: int = 1, **settings: Any) -> list[dict]:
     """By a model of random weights."""
     entry = {"name": objective, **settings}
-    made: Any = build("objectives", entry, small_tokenizer(), MAX_TOKENS, where="objective")
+    made: Any = OBJECTIVES.build(entry, small_tokenizer(), MAX_TOKENS, where="objective")
     made.architecture = architecture
     model = small_model(architecture, seed=seed, positions="learned", max_positions=MAX_TOKENS)
     return samples(model, made, small_corpus(), small_tokenizer(), CPU)
@@ -66,7 +66,7 @@ def test_an_encoder_decoder_fills_what_is_left_out() -> None:
 
 @pytest.mark.parametrize(("objective", "architecture"), [("mlm", "encoder"), ("mlm", "bilstm")])
 def test_what_writes_no_text_has_no_samples(objective, architecture) -> None:
-    made: Any = build("objectives", {"name": objective}, small_tokenizer(), 32, where="objective")
+    made: Any = OBJECTIVES.build({"name": objective}, small_tokenizer(), 32, where="objective")
     made.architecture = architecture
     model = small_model(architecture)
     assert samples(model, made, small_corpus(), small_tokenizer(), CPU) == []

@@ -1,1 +1,0 @@
-"""A checkpoint adapted to a task: its model, what it predicts, and what is kept of it."""

@@ -1,0 +1,145 @@
+"""Components: a name in params.yaml, a file in a folder of ``stages/``, a class in that file.
+
+``{name: mlm, mask_prob: 0.15}`` under ``objective:`` is the one public class of
+``stages/objectives/mlm.py``. The constructor is the schema: its positional parameters come from
+code, its keyword-only parameters (those after ``*``) come from params.yaml. Those that
+components have in common are the fields of a dataclass, ``schema = Dimensions``, which comes last
+of the positional ones, and the parameters of its ``from_settings``, if that is what makes it.
+"""
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Generic, TypeVar, get_type_hints
+
+from pydantic import ConfigDict, ValidationError, create_model
+
+STAGES = Path(__file__).parents[1]
+C = TypeVar("C")
+
+
+class Components(Generic[C]):
+    """The components of one folder, all of type ``C``: ``Components[Objective]("objectives")``."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def names(self) -> list[str]:
+        """The folder's modules, except those that begin with ``_``."""
+        files = (STAGES / self.folder).glob("*.py")
+        return sorted(path.stem for path in files if not path.stem.startswith("_"))
+
+    def find(self, name: str, *, where: str) -> type[C]:
+        """The component ``stages/{folder}/{name}.py``.
+
+        Raises ValueError with the path in params.yaml (``where``) if there is no such file.
+        """
+        if name not in self.names():
+            raise ValueError(f"{where}.name: {unknown(name, self.names())}")
+        return _public_class(self.folder, name)
+
+    def settings(self, entry: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+        """The settings of the component that ``entry`` names, defaults filled in, checked against
+        its constructor.
+
+        Raises ValueError with the path in params.yaml for an unknown name, a misspelt or missing
+        key, or a wrong type.
+        """
+        cls = self.find(str(entry.get("name", "")), where=where)
+        return check(cls, {k: v for k, v in entry.items() if k != "name"}, where=where)
+
+    def build(self, entry: Mapping[str, Any], *from_code: Any, where: str) -> C:
+        """Construct the component that ``entry`` names, with ``from_code`` before its settings.
+
+        Raises ValueError as ``settings`` does, and for whatever value the constructor refuses.
+        """
+        cls: Any = self.find(str(entry.get("name", "")), where=where)
+        values = self.settings(entry, where=where)
+        own = {key: values.pop(key) for key in _keywords(cls.__init__)}
+        try:
+            if schema := getattr(cls, "schema", None):
+                from_code = (*from_code, getattr(schema, "from_settings", schema)(**values))
+            return cls(*from_code, **own)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+
+
+@cache
+def _public_class(folder: str, name: str) -> type[Any]:
+    module = importlib.import_module(f"stages.{folder}.{name}")
+    classes = [
+        value
+        for key, value in vars(module).items()
+        if inspect.isclass(value) and value.__module__ == module.__name__ and key[0] != "_"
+    ]
+    assert len(classes) == 1, f"{module.__name__} must define one public class, not {classes}"
+    return classes[0]
+
+
+def check(cls: type, values: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    """``values`` checked against the schema of ``cls``, defaults filled in."""
+    try:
+        return dict(_schema(cls)(**values))
+    except ValidationError as error:
+        known = list(_schema(cls).model_fields)
+        raise ValueError(describe(error, where, known=lambda _: known)) from None
+
+
+@cache
+def _schema(cls: type) -> Any:
+    fields: dict[str, Any] = {}
+    schema: Any = getattr(cls, "schema", cls)
+    for part in (cls.__init__, schema.__init__, getattr(schema, "from_settings", schema.__init__)):
+        hints = get_type_hints(part)
+        for key, parameter in _keywords(part).items():
+            required = parameter.default is inspect.Parameter.empty
+            fields[key] = (hints[key], ... if required else parameter.default)
+    strict = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
+    return create_model(cls.__name__, __config__=strict, **fields)
+
+
+@contextmanager
+def below(where: str) -> Iterator[None]:
+    """A mistake inside is one of the settings below ``where``."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{where}.{error}") from None
+
+
+def _keywords(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The parameters after ``*``."""
+    parameters = inspect.signature(function).parameters
+    return {k: p for k, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def describe(
+    error: ValidationError, where: str, *, known: Callable[[tuple[int | str, ...]], list[str]]
+) -> str:
+    """One line per fault, each with its path in params.yaml and what would be valid.
+
+    ``known`` gives the valid keys of the mapping at a place.
+    """
+    lines = []
+    for fault in error.errors():
+        path = ".".join([where, *(str(part) for part in fault["loc"])]).lstrip(".")
+        if fault["type"] == "extra_forbidden":
+            lines.append(f"{path}: {unknown(str(fault['loc'][-1]), known(fault['loc'][:-1]))}")
+        elif fault["type"] == "missing":
+            lines.append(f"{path}: missing; give it a value")
+        else:
+            message = fault["msg"][0].lower() + fault["msg"][1:]
+            lines.append(f"{path}: {message}, not {fault['input']!r}")
+    return "\n".join(lines)
+
+
+def unknown(name: str, valid: Iterable[str]) -> str:
+    """``unknown 'mlmm'; did you mean 'mlm'? Valid: causal, mlm, none``."""
+    valid = list(valid)
+    near = difflib.get_close_matches(name, valid, n=1)
+    guess = f"did you mean {near[0]!r}? " if near else ""
+    return f"unknown {name!r}; {guess}Valid: {', '.join(valid)}" if valid else f"unknown {name!r}"

@@ -1,0 +1,303 @@
+"""The typed top level of params.yaml. It holds no defaults: what a study does stands in the file.
+
+Components (``{name: ..., ...}``) are plain mappings here; ``stages.core.components.build`` checks
+them against the constructor they name.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
+
+from stages.core.components import describe, unknown
+
+PATH = Path("params.yaml")
+T = TypeVar("T")
+NONE = "none"  # the corpus, tokenizer or parent of a run that has none
+HUB = "hub"  # the model of a run that is a public checkpoint, and how its tokenizer came about
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+Component = dict[str, Any]
+Positive = Annotated[int, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+# A whole number is a valid value of a real setting: `lr: 1` means 1.0.
+Real = Annotated[float, BeforeValidator(lambda v: float(v) if type(v) is int else v)]
+
+
+def _budget(value: int | str) -> int | str:
+    if value != "all" and (isinstance(value, str) or value < 1):
+        raise ValueError("must be a number of labels or 'all'")
+    return value
+
+
+NumberOrAll = Annotated[int | Literal["all"], AfterValidator(_budget)]
+
+
+def _rates(value: Any) -> Any:
+    rates = value if isinstance(value, list) else [value]
+    if not rates or not all(type(r) in (int, float) and 0 < r < math.inf for r in rates):
+        raise ValueError("must be a number greater than 0, or a list of such numbers")
+    if len(set(rates)) < len(rates):
+        raise ValueError("must not repeat a rate")
+    return [*map(float, rates)] if isinstance(value, list) else float(value)
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=()
+    )
+
+
+class Compute(Strict):
+    """How numbers are computed. All of it may change weights in the last bit, so all of it is
+    part of every trained artifact."""
+
+    device: Literal["auto", "cpu", "cuda"]
+    precision: Literal["auto", "float32", "bfloat16"]
+    compile: bool
+    threads: Positive  # of pretraining
+    trial_threads: Positive  # of one fine-tuning trial; threads // trial_threads run side by side
+
+
+class Corpus(Strict):
+    source: Component
+    max_tokens: NumberOrAll  # kept for training
+    decontaminate_against: Literal["none", "tasks"]  # whose test texts are removed from it
+
+
+class Tokenizer(Strict):
+    corpus: Name
+    algorithm: Literal["unigram", "bpe", "char"]
+    vocab_size: Positive
+    max_sentences: Positive  # sampled to train on
+
+
+class PublishedTokenizer(Strict):
+    """That of a public checkpoint, for runs that pretrain it further."""
+
+    corpus: Literal["none"]
+    algorithm: Literal["hub"]
+    path: str
+    revision: str
+
+
+def _of_its_kind(entry: Any) -> Any:
+    """An entry ``tokenizers:``, typed, so that its faults are those of its own kind alone."""
+    if not isinstance(entry, Mapping):
+        return entry
+    kind = PublishedTokenizer if entry.get("algorithm") == HUB else Tokenizer
+    return kind.model_validate(entry)
+
+
+AnyTokenizer = Annotated[Tokenizer | PublishedTokenizer, BeforeValidator(_of_its_kind)]
+
+
+class Schedule(Strict):
+    """AdamW, linear warm-up, then the decay."""
+
+    warmup_fraction: Fraction
+    decay: Literal["linear", "cosine", "constant"]
+    weight_decay: Annotated[Real, Field(ge=0)]
+    max_grad_norm: Annotated[Real, Field(gt=0)]
+
+
+class Optimisation(Schedule):
+    """At one learning rate."""
+
+    lr: Annotated[Real, Field(gt=0)]
+
+
+class Training(Optimisation):
+    """Of a run, on unlabelled rows."""
+
+    num_steps: Positive
+    batch_rows: Positive  # rows of max_tokens tokens in a step
+    micro_batch_rows: Positive  # rows in memory at once; without dropout no weight depends on it
+    max_tokens: Positive
+    num_validations: Positive  # evenly spaced over the steps, the last one at the end
+
+
+class Run(Strict):
+    """One entry of ``pretrain:``."""
+
+    corpus: Name
+    tokenizer: Name
+    parent: Name
+    model: Component
+    objective: Component
+    training: Training
+    seed: int
+
+    @property
+    def is_public(self) -> bool:
+        """Whether it is a public checkpoint: pretrained by others, who knows on what, and perhaps
+        further by its own objective."""
+        return self.model.get("name") == HUB
+
+    @property
+    def as_published(self) -> bool:
+        """Whether it is a public checkpoint that is not pretrained further."""
+        return self.is_public and self.objective.get("name") == NONE
+
+    @property
+    def learnt(self) -> tuple[str, str]:
+        """By which objective and on which corpus, as tables say it; the last ones of several."""
+        if self.as_published:
+            return HUB, str(self.model["path"])
+        return self.objective["name"], self.corpus
+
+    def planned(self, plan: Mapping[str, Any]) -> "Run":
+        """The run as the matched budget has it: what ``data/plans/`` holds in place of its own."""
+        training = self.training.model_copy(update={"num_steps": plan["num_steps"]})
+        return self.model_copy(update={"model": plan["model"], "training": training})
+
+
+class Budget(Strict):
+    """What every run that trains has in common with the reference: its number of steps is set for
+    that (tokens, flops), or the layers of an encoder-decoder, the cells of a biLSTM and the number
+    of steps (parameters). With none each run keeps what its entry says."""
+
+    matched: Literal["none", "tokens", "flops", "parameters"]
+    reference: Name  # a run
+
+
+class Task(Strict):
+    """One entry of ``tasks:``."""
+
+    task: Component
+    source: Component
+    num_train: NumberOrAll
+    num_validation: NumberOrAll
+    num_test: NumberOrAll
+    seed: int  # of the samples
+
+
+class Adaptation(Schedule):
+    """Of a trial, on labelled examples.
+
+    Of several learning rates, each trial is trained once at each, and keeps the one whose best
+    epoch is best on validation; of equals the first in the list.
+    """
+
+    lr: Annotated[float | list[float], BeforeValidator(_rates)]
+    num_epochs: Positive
+    batch_examples: Positive
+
+    @property
+    def rates(self) -> list[float]:
+        return self.lr if isinstance(self.lr, list) else [self.lr]
+
+    def at(self, lr: float) -> Optimisation:
+        schedule = {name: getattr(self, name) for name in Schedule.model_fields}
+        return Optimisation(lr=lr, **schedule)
+
+
+class Method(Strict):
+    method: Component
+    text_to_text: bool = False  # the task as one of writing: no head, the answers are texts
+    training: Adaptation | None = None  # of a method that trains nothing, and of no other
+
+
+class Finetune(Strict):
+    methods: dict[Name, Method]
+    label_budgets: list[NumberOrAll]
+    seeds: list[int]
+    max_tokens: Positive  # longer inputs are cut
+    keep_weights: Literal["none", "first_seed", "all"]
+
+
+class Evaluation(Strict):
+    confidence: Annotated[float, Field(gt=0, lt=1)]
+
+
+class Params(Strict):
+    study: Name
+    compute: Compute
+    corpora: dict[Name, Corpus]
+    tokenizers: dict[Name, AnyTokenizer]
+    tasks: dict[Name, Task]
+    pretrain: dict[Name, Run]
+    budget: Budget
+    baselines: dict[Name, Component]
+    finetune: Finetune
+    evaluation: Evaluation
+
+
+def load(path: Path = PATH) -> Params:
+    """params.yaml, typed; raises ValueError that names the path of each wrong setting."""
+    raw = read_yaml(path)
+    for where, key, value in _settings(raw):
+        if key in ("size", "nfiles"):
+            # DVC's run cache does not see these keys and would restore a stale result.
+            raise ValueError(f"{where}: the key {key!r} is invisible to DVC; choose another name")
+        if value is None or value == []:
+            # DVC leaves both out of a stage's command, so that editing them would rerun nothing.
+            raise ValueError(f"{where}: must not be empty; leave the key out or write {NONE!r}")
+    try:
+        return Params(**raw)
+    except ValidationError as error:
+        raise ValueError(describe(error, "", known=_fields)) from None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML file as DVC reads it (YAML 1.2: ``1e-3`` is a number).
+
+    Raises ValueError if there is no such file or it is no mapping.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file; copy one of studies/ to it") from None
+    if "<<:" in text:
+        raise ValueError(f"{path}: merge keys (<<:) break `dvc exp run -S`; write the keys out")
+    try:
+        raw = YAML(typ="safe").load(text)
+    except YAMLError as error:
+        fault = str(error).replace('in "<unicode string>", ', "")
+        raise ValueError(f"{path}: {' '.join(fault.split())}") from None
+    if not isinstance(raw, dict):
+        raise ValueError(f"{path}: must be a mapping of settings")
+    return raw
+
+
+def _settings(node: Any, where: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Every (path, key, value) below a node."""
+    items = node.items() if isinstance(node, dict) else enumerate(node)
+    for key, value in items:
+        path = f"{where}.{key}".lstrip(".")
+        yield path, str(key), value
+        if isinstance(value, dict | list):
+            yield from _settings(value, path)
+
+
+def _fields(loc: tuple[str | int, ...]) -> list[str]:
+    """The valid keys at a place in params.yaml, for the message about an unknown one."""
+    kind: Any = Params
+    for part in loc:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            kind = kind.model_fields[str(part)].annotation
+            kind = next(iter(get_args(kind)), kind) if isinstance(kind, UnionType) else kind
+        else:  # dict[Name, Model]: the entry's own name leads to Model
+            kind = kind.__args__[1]
+    return list(kind.model_fields) if isinstance(kind, type) else []
+
+
+def entry(section: Mapping[str, T], key: str, *, where: str) -> T:
+    """``section[key]``; raises ValueError that lists the valid keys."""
+    if key not in section:
+        raise ValueError(f"{where}: {unknown(key, section)}")
+    return section[key]

@@ -1,0 +1,114 @@
+"""A stage's process: its command line, its exit status, its lock and its end."""
+
+import argparse
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from stages.core import paths
+from stages.core.artifacts import replacing, write_json
+from stages.core.params import PATH, load, read_yaml
+
+LOCKS = paths.SCRATCH / "locks"
+TIMES = paths.SCRATCH / "times"  # of each stage's last run here, by its name in DVC
+WAIT_S = 30.0  # for a process that runs the same stage; it dies soon if its parent was killed
+PR_SET_PDEATHSIG = 1  # of Linux' prctl
+
+
+def run_stage(
+    main: Callable[..., None],
+    *names: str,
+    repeats: Callable[..., list[Mapping[str, Any]]] = lambda raw, *keys: [],
+) -> None:
+    """Run a stage file: parse its positional ``names``, exit with 2 on a user's mistake.
+
+    dvc.yaml repeats the values a stage uses behind the names, since DVC reruns a stage when its
+    command changes (and reads params.yaml anew for each stage that lists ``params:``, which takes
+    longer than all else it does). ``repeats(raw, *keys)`` says which values those are; if they
+    differ from params.yaml, the file was edited while DVC ran, and DVC would record a result
+    under the wrong settings: refused.
+    """
+    module = sys.modules[main.__module__]
+    stage = module.__spec__.name if module.__spec__ else module.__name__
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {stage}",
+        description=(module.__doc__ or "").strip(),
+        epilog="Flags behind the names repeat params.yaml for DVC; by hand, leave them out.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    for name in names:
+        parser.add_argument(name, help=f"the {name}, by its name in params.yaml")
+    known, rest = parser.parse_known_args()
+    keys = [getattr(known, name) for name in names]
+
+    def checked() -> None:
+        params = load()
+        if rest:
+            expected = flags(*repeats(read_yaml(PATH), *keys))
+            if rest != expected:
+                here = " ".join(sorted(set(rest) ^ set(expected)))
+                raise ValueError(f"{PATH} differs from this command ({here}); run `dvc repro`")
+        LOCKS.mkdir(parents=True, exist_ok=True)
+        lock = LOCKS / f"{'-'.join([stage, *keys])}.lock"
+        try:
+            with FileLock(lock, timeout=WAIT_S):
+                begin = time.monotonic()
+                main(params, *keys)
+                _write_time(stage, keys, time.monotonic() - begin)
+        except Timeout:
+            raise ValueError(f"another process runs this stage; it holds {lock}") from None
+
+    die_with_parent()
+    exit_on_mistake(checked)
+    # Without Python's own teardown, which takes half a second once torch is loaded.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _write_time(stage: str, keys: list[str], seconds: float) -> None:
+    """For `make plan`; no result, so it is no output of the stage."""
+    name = "@".join([stage.rpartition(".")[2], *(["-".join(keys)] if keys else [])])
+    with replacing(TIMES / f"{name}.json") as path:
+        write_json(path, {"wall_time_s": round(seconds, 3)})
+
+
+def exit_on_mistake(main: Callable[[], None]) -> None:
+    """Run ``main``; a ValueError (a user's mistake) is printed as it is, exit status 2."""
+    try:
+        main()
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def die_with_parent() -> None:
+    """Have this process killed when the one that started it dies (on Linux).
+
+    Else a stage would live on when DVC is killed, and write beside the next one.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def flags(*values: Mapping[str, Any]) -> list[str]:
+    """The command-line flags that DVC writes for ``${...}`` of these values in ``cmd``."""
+    return [flag for value in values for flag in _flags(value, "")]
+
+
+def _flags(values: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flags(value, f"{prefix}{key}.")
+        elif isinstance(value, bool):
+            yield f"--{prefix}{key}" if value else f"--no-{prefix}{key}"
+        else:
+            yield f"--{prefix}{key}"
+            yield from map(str, value if isinstance(value, list) else [value])

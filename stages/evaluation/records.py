@@ -1,0 +1,191 @@
+"""The table of trials: its columns, and CSV files of them.
+
+A trial is one (run or baseline, task, method, label budget, seed). Everything in a file is text or
+a number; a field is empty only where nobody knows the number: ``None`` here.
+"""
+
+import csv
+import gzip
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, TypeVar, get_args, get_type_hints
+
+from stages.core.artifacts import remove, replacing
+
+T = TypeVar("T")
+
+CLASSICAL = "classical"  # the method of every baseline
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRecord:
+    """What was trained. A baseline has the architecture of its name, method CLASSICAL, corpus
+    and objective "none", and zeros. A public checkpoint has objective "hub" and as corpus its path,
+    or what it was pretrained on further; what its own pretraining took is not known. A lineage is a
+    run with all that it came from: its parents and teachers."""
+
+    run: str
+    architecture: str
+    objective: str
+    method: str
+    task: str
+    corpus: str
+    pretrain_seed: int
+    finetune_seed: int
+    label_budget: str  # a number, or "all"
+    num_params: int
+    num_trained_params: int
+    pretrain_tokens: int | None
+    pretrain_flops: int | None
+    lineage_tokens: int | None
+    lineage_flops: int | None
+    finetune_flops: int  # at all learning rates that were tried
+    lr: float  # the one that was best on validation; 0 if nothing was trained
+    d_model: int
+    num_layers: int
+    best_epoch: int
+    weights_bytes: int | None  # what is kept to use it; a baseline's are not stored
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredTrial(TrialRecord):
+    """A trial and its score on the test set."""
+
+    metric: str
+    value: float
+    other_metric: str
+    other_value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionRecord:
+    method: str
+    label_budget: str
+    finetune_seed: int
+    id: str
+    prediction: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselinePredictionRecord(PredictionRecord):
+    """All baselines of a task share one file."""
+
+    run: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochRecord:
+    """A point of the curve of one trial at one learning rate; the metric is on validation."""
+
+    run: str
+    method: str
+    task: str
+    label_budget: str
+    finetune_seed: int
+    lr: float
+    epoch: int
+    train_loss: float
+    validation_metric: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkippedMethod:
+    """A method that does not fit a run: they have no trials."""
+
+    run: str
+    method: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostRecord:
+    """What a trial took on the machine that ran it, and how fast it predicts there, which is
+    measured once for all seeds: with the first one."""
+
+    method: str
+    label_budget: str
+    finetune_seed: int
+    wall_time_s: float
+    peak_memory_bytes: int
+    processor_time_s: float
+    gpu_energy_j: float | None  # 0 without a GPU
+    latency_s: float | None
+    texts_per_s: float | None
+    tokens_per_s: float | None
+    hardware: str
+    threads: int
+    side_by_side: int  # as many trials ran at once
+
+
+def read(path: Path, kind: type[T]) -> list[T]:
+    """The rows of a CSV file (``.gz`` or not), typed.
+
+    Raises ValueError if the file is missing.
+    """
+    if not path.exists():
+        raise ValueError(f"{path}: missing; run `dvc repro`")
+    types = {key: _parser(hint) for key, hint in get_type_hints(kind).items()}
+    with _open(path, "r") as file:
+        rows = csv.DictReader(file)
+        absent = set(types) - set(rows.fieldnames or ())
+        assert not absent, f"{path}: no columns {sorted(absent)}"
+        return [kind(**{key: cast(row[key]) for key, cast in types.items()}) for row in rows]
+
+
+def _parser(hint: Any) -> Callable[[str], Any]:
+    """What makes a field's text a value."""
+    if not get_args(hint):
+        return hint
+    known = get_args(hint)[0]  # of ``known | None``
+    return lambda text: known(text) if text else None
+
+
+def write(path: Path, kind: type, rows: Iterable[Any]) -> None:
+    """The same, written: whole or not at all, byte for byte the same for the same rows."""
+    write_table(path, list(get_type_hints(kind)), map(asdict, rows))
+
+
+def write_table(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    rows = list(rows)
+    with replacing(path) as temporary, _open(temporary, "w", gz=path.suffix == ".gz") as file:
+        writer = csv.DictWriter(
+            file,
+            list(columns),
+            lineterminator="\n",
+            extrasaction="ignore",
+            quoting=csv.QUOTE_NONNUMERIC if any(map(_breaks, rows)) else csv.QUOTE_MINIMAL,
+        )
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _breaks(row: Mapping[str, Any]) -> bool:
+    """Whether a text in it has a carriage return, which Python before 3.13 does not quote, and
+    takes for the end of a row when it reads."""
+    return any("\r" in value for value in row.values() if isinstance(value, str))
+
+
+def discard_unlisted(folder: Path, listed: Iterable[str]) -> None:
+    """Delete what is in ``folder`` but not in ``listed``; a dot before a name protects it."""
+    keep = set(listed)
+    for path in sorted(folder.glob("*")):
+        if path.name not in keep and not path.name.startswith("."):
+            remove(path)
+
+
+@contextmanager
+def _open(path: Path, how: str, *, gz: bool | None = None) -> Iterator[IO[str]]:
+    if not (path.suffix == ".gz" if gz is None else gz):
+        with path.open(how, encoding="utf-8", newline="") as file:
+            yield file
+        return
+    # Neither a time nor a name in the header: equal rows give equal bytes.
+    with (
+        path.open(how + "b") as raw,
+        gzip.GzipFile(filename="", fileobj=raw, mode=how + "b", mtime=0) as binary,
+        io.TextIOWrapper(binary, encoding="utf-8", newline="") as file,
+    ):
+        yield file

@@ -1,0 +1,1 @@
+"""What the numbers say: groups, contrasts, costs and advice, without pictures."""

@@ -1,0 +1,164 @@
+"""Which groups differ in one axis and in nothing else that is one.
+
+Nothing is declared: the axes follow from the entries of params.yaml.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from typing import Any, Literal, get_args
+
+from stages.reporting.comparison.groups import Group
+
+Axis = Literal[
+    "architecture",
+    "objective",
+    "size",
+    "training set",
+    "pretrained",
+    "checkpoint",
+    "tokenizer",
+    "parent",
+    "training",
+    "method",
+    "label budget",
+]
+AXES: tuple[Axis, ...] = get_args(Axis)
+MAX_SIZE_RATIO = 2.0  # of the parameters of two architectures that are compared as one size
+
+
+def axis_between(a: Group, b: Group) -> Axis | None:
+    """The one axis in which two groups differ; None if there is none or more than one.
+
+    Two architectures need not have the same dimensions here: ``pairs`` matches their sizes. Public
+    checkpoints differ in nobody knows what, so as checkpoints alone, and from no run of the study.
+    One that was pretrained further differs from itself in its training set, as a run from its
+    parent does.
+    """
+    same_architecture = a.architecture == b.architecture
+    same_model = a.entry.model == b.entry.model
+    published = [group for group in (a, b) if group.entry.as_published]
+    if a.entry.is_public or b.entry.is_public:
+        if not (a.entry.is_public and b.entry.is_public):
+            return None
+        if not same_model:
+            return "checkpoint" if len(published) == 2 or _trained_alike(a, b) else None
+        if published:
+            return "training set" if len(published) == 1 else None
+    if a.pretrained != b.pretrained:
+        return "pretrained" if same_model else None
+    if a.corpus != b.corpus:
+        same = same_model and a.entry.objective == b.entry.objective
+        return "training set" if same else None
+    if not same_architecture:
+        return "architecture"
+    if a.entry.objective != b.entry.objective:
+        return "objective" if same_model else None
+    if not same_model:
+        return "size"
+    settings = {key.partition(".")[0] for key in differing(a.settings, b.settings)}
+    return next(axis for axis in AXES if axis in settings) if len(settings) == 1 else None
+
+
+def _trained_alike(a: Group, b: Group) -> bool:
+    """Whether two public checkpoints were pretrained further in the same way."""
+    same = (a.entry.corpus, a.entry.objective) == (b.entry.corpus, b.entry.objective)
+    return same and a.settings == b.settings
+
+
+def pairs(candidates: Sequence[Group]) -> list[tuple[Axis, Group, Group]]:
+    """The pairs of groups that make a contrast; the first is the one that should gain, if any.
+
+    Where several groups could stand for one level of an axis (three learning rates of one
+    architecture against one of another, say), the pair is of those nearest to each other in size
+    and then in settings; nothing is compared with what another group matches better.
+    """
+    level: Mapping[str, Callable[[Group], Any]] = {
+        "architecture": lambda g: (g.architecture, g.entry.objective),
+        "objective": lambda g: g.entry.objective,
+        "size": lambda g: g.entry.model,
+        "training set": lambda g: g.corpus,
+        "pretrained": lambda g: (g.corpus, g.entry.objective),
+    }
+
+    def nearest(group: Group, other: Group, axis: Axis) -> bool:
+        """Whether nothing at the level of ``other`` is nearer to ``group``."""
+        if axis not in level:
+            return True
+        return _distance(group, other, axis) == min(
+            _distance(group, rival, axis)
+            for rival in candidates
+            if axis_between(group, rival) == axis and level[axis](rival) == level[axis](other)
+        )
+
+    found: list[tuple[Axis, Group, Group]] = []
+    for a, b in combinations(candidates, 2):
+        axis = axis_between(a, b)
+        if axis is None or not (nearest(a, b, axis) and nearest(b, a, axis)):
+            continue
+        if axis == "architecture" and _size_ratio(a, b) > MAX_SIZE_RATIO:
+            continue
+        swap = (axis == "size" and b.num_params > a.num_params) or (
+            axis == "pretrained" and b.pretrained
+        )
+        found.append((axis, b, a) if swap else (axis, a, b))
+    return found
+
+
+def _size_ratio(a: Group, b: Group) -> float:
+    small, large = sorted((max(a.num_params, 1), max(b.num_params, 1)))
+    return large / small
+
+
+def _distance(a: Group, b: Group, axis: Axis) -> tuple[float, int]:
+    size = math.log(_size_ratio(a, b)) if axis == "architecture" else 0.0
+    return size, len(differing(a.settings, b.settings))
+
+
+def levels_of(axis: Axis, a: Group, b: Group) -> tuple[str, str]:
+    """What the axis is for each side, in words."""
+
+    def words(g: Group, other: Group) -> str:
+        match axis:
+            case "architecture":
+                return f"{g.architecture} ({g.objective})" if g.pretrained else g.architecture
+            case "objective":
+                return " ".join([g.objective, *_settings(g.entry.objective, other.entry.objective)])
+            case "size":
+                return ", ".join(_settings(g.entry.model, other.entry.model))
+            case "training set":
+                further = g.entry.is_public and not g.entry.as_published
+                return f"{g.entry.model['path']}, then {g.corpus}" if further else g.corpus
+            case "checkpoint":
+                return _checkpoint(g, other)
+            case "pretrained":
+                return f"{g.objective} on {g.corpus}" if g.pretrained else "from scratch"
+            case _:
+                return ", ".join(_settings(g.settings, other.settings))
+
+    return words(a, b), words(b, a)
+
+
+def _checkpoint(group: Group, other: Group) -> str:
+    path = group.entry.model["path"]
+    same_path = path == other.entry.model["path"]
+    return path + (f" at {group.entry.model['revision'][:7]}" if same_path else "")
+
+
+def _settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The settings of one side that the other has not."""
+    return [f"{k}={v}" for k, v in one.items() if k != "name" and other.get(k) != v]
+
+
+def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[str, ...]:
+    if axis in ("checkpoint", "tokenizer", "parent", "training"):
+        return ()
+    models = (a.entry.model, b.entry.model) if axis == "architecture" else ({}, {})
+    return (
+        *(f"{k}: {models[0][k]} v. {models[1][k]}" for k in differing(*models) if k != "name"),
+        *(f"{k}: {a.settings[k]} v. {b.settings[k]}" for k in differing(a.settings, b.settings)),
+    )
+
+
+def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    return [key for key in a if key in b and a[key] != b[key]]

@@ -1,0 +1,93 @@
+"""Trials of one group, task, method and label budget: what a cell of a table shows."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from stages.evaluation.metrics import merit
+from stages.evaluation.records import ScoredTrial
+from stages.evaluation.statistics import Interval, Values, mean
+from stages.reporting.comparison.groups import Group
+
+# Of a trial, which no machine decides: the confounds that every contrast shows. What a run's
+# parents and teachers took counts as its own.
+AMOUNTS = {
+    "num_params": "parameters",
+    "num_trained_params": "trained parameters",
+    "lineage_tokens": "tokens seen",
+    "lineage_flops": "pretraining FLOPs",
+    "finetune_flops": "fine-tuning FLOPs",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A group's (or baseline's) trials on one task with one method and label budget."""
+
+    group: str
+    task: str
+    method: str
+    label_budget: str
+    trials: tuple[ScoredTrial, ...]
+    confidence: float
+
+    @cached_property
+    def values(self) -> Values:
+        values: dict[int, dict[int, float]] = defaultdict(dict)
+        for trial in self.trials:
+            values[trial.pretrain_seed][trial.finetune_seed] = trial.value
+        return values
+
+    @cached_property
+    def mean(self) -> Interval:
+        return mean(self.values, confidence=self.confidence)
+
+    @property
+    def metric(self) -> str:
+        return self.trials[0].metric
+
+    @property
+    def merit(self) -> float:
+        """Of the mean: larger is better, whatever the metric."""
+        return merit(self.metric, self.mean.value)
+
+    @property
+    def num_pretrain_seeds(self) -> int:
+        return len(self.values)
+
+    @property
+    def num_finetune_seeds(self) -> int:
+        return max(len(by_seed) for by_seed in self.values.values())
+
+    @cached_property
+    def amounts(self) -> dict[str, int | None]:
+        """``AMOUNTS``, averaged over the trials; None is unknown."""
+        found = {key: [getattr(trial, key) for trial in self.trials] for key in AMOUNTS}
+        return {
+            key: None if None in values else round(sum(values) / len(values))
+            for key, values in found.items()
+        }
+
+
+def cells(
+    all_groups: Sequence[Group], trials: Iterable[ScoredTrial], *, confidence: float
+) -> list[Cell]:
+    """Every group's and every baseline's cells, in the order of the trials."""
+    group_of = {run: group.name for group in all_groups for run in group.runs}
+    members: dict[tuple[str, str, str, str], list[ScoredTrial]] = defaultdict(list)
+    for trial in trials:
+        name = group_of.get(trial.run, trial.run)
+        members[name, trial.task, trial.method, trial.label_budget].append(trial)
+    return [Cell(*key, tuple(rows), confidence) for key, rows in members.items()]
+
+
+def seeds(cell: Cell) -> str:
+    if cell.num_pretrain_seeds > 1:
+        return f"{cell.num_pretrain_seeds} x {cell.num_finetune_seeds}"
+    return str(cell.num_finetune_seeds)
+
+
+def budget_order(budget: str) -> tuple[bool, int]:
+    """Sorts label budgets: numbers first, "all" last."""
+    return budget == "all", 0 if budget == "all" else int(budget)

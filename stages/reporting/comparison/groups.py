@@ -1,0 +1,79 @@
+"""Runs whose entries in params.yaml differ in ``seed`` alone: repetitions of one group."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from stages.core.params import NONE, Params, Run
+from stages.evaluation.records import ScoredTrial
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of ``pretrain:`` that are equal but for their seeds; named after the first."""
+
+    name: str
+    runs: tuple[str, ...]
+    entry: Run
+    architecture: str
+    num_params: int
+
+    @property
+    def pretrained(self) -> bool:
+        return self.objective != NONE
+
+    @property
+    def objective(self) -> str:
+        return self.entry.learnt[0]
+
+    @property
+    def corpus(self) -> str:
+        return self.entry.learnt[1] if self.pretrained else NONE
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """What is no axis while anything else differs: the confounds that params.yaml knows.
+
+        How to pretrain is no property of a model that was not, or by others. A public checkpoint
+        has one tokenizer, whether an entry names it or not.
+        """
+        entry = self.entry
+        trained = self.pretrained and not entry.as_published
+        training = entry.training.model_dump() if trained else {}
+        return {
+            **({} if entry.is_public else {"tokenizer": entry.tokenizer}),
+            "parent": entry.parent,
+            **{f"training.{key}": value for key, value in training.items()},
+        }
+
+
+def groups(params: Params, trials: Sequence[ScoredTrial]) -> list[Group]:
+    """The groups in the order of params.yaml."""
+
+    def kind(name: str) -> str:
+        """What a run is, and what its parents are, but for the seeds."""
+        if name not in params.pretrain:
+            return name
+        run = params.pretrain[name]
+        seed = run.seed if run.as_published else 0  # no seed makes another of a public checkpoint
+        return repr(run.model_copy(update={"seed": seed, "parent": kind(run.parent)}))
+
+    members: dict[tuple[str, int], list[str]] = defaultdict(list)
+    seen: Counter[tuple[str, int]] = Counter()
+    for name, run in params.pretrain.items():
+        repetition = kind(name), run.seed
+        members[kind(name), seen[repetition]].append(name)  # the same seed again is another group
+        seen[repetition] += 1
+    first = {trial.run: trial for trial in reversed(trials)}
+    return [
+        Group(
+            name=names[0],
+            runs=tuple(names),
+            entry=params.pretrain[names[0]],
+            architecture=first[names[0]].architecture,
+            num_params=first[names[0]].num_params,
+        )
+        for names in members.values()
+    ]

@@ -1,0 +1,71 @@
+"""What the report needs of pretraining: how far each run came, and what it writes."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stages.core import paths
+from stages.core.artifacts import read_jsonl
+from stages.core.params import Params
+from stages.evaluation.records import discard_unlisted, read
+
+HISTORY, SAMPLES = paths.PROGRESS / "history", paths.PROGRESS / "samples"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A row of a run's history; tokens and FLOPs are those of all steps until then."""
+
+    step: int
+    tokens: int
+    flops: int
+    loss: float
+    lr: float
+    validation_loss: float | None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Of a run that was not pretrained, both are empty."""
+
+    history: list[Step]
+    samples: list[dict[str, Any]]  # see ``training.samples``
+
+
+@dataclass(frozen=True)
+class Passage:
+    """What all runs with one corpus and tokenizer were to write about."""
+
+    corpus: str
+    text: str  # empty: they began from nothing
+    rows: list[tuple[str, str, str]]  # of each run: its name, what it read and what it wrote
+
+
+def passages(params: Params, progress: Mapping[str, Progress]) -> list[Passage]:
+    """Runs side by side."""
+    found: dict[tuple[str, str, str], Passage] = {}
+    for run, entry in params.pretrain.items():
+        for sample in progress[run].samples:
+            text = sample["passage"]
+            place = found.setdefault(
+                (entry.corpus, entry.tokenizer, text), Passage(entry.corpus, text, [])
+            )
+            place.rows.append((run, sample["prompt"], sample["written"]))
+    return list(found.values())
+
+
+def read_progress(runs: Iterable[str]) -> dict[str, Progress]:
+    """Of each run, after deleting what other runs left.
+
+    Raises ValueError that names what is missing.
+    """
+    runs = list(runs)
+    discard_unlisted(HISTORY, [f"{run}.csv" for run in runs])
+    discard_unlisted(SAMPLES, [f"{run}.jsonl" for run in runs])
+    missing = [path for run in runs if not (path := SAMPLES / f"{run}.jsonl").exists()]
+    if missing:
+        raise ValueError(f"{missing[0]}: missing; run `dvc repro`")
+    return {
+        run: Progress(read(HISTORY / f"{run}.csv", Step), read_jsonl(SAMPLES / f"{run}.jsonl"))
+        for run in runs
+    }

@@ -1,0 +1,208 @@
+"""Everything the report says, from the files that params.yaml lists."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from stages.core import paths
+from stages.core.artifacts import read_json, read_jsonl
+from stages.core.params import NONE, Params
+from stages.evaluation.records import (
+    CLASSICAL,
+    CostRecord,
+    EpochRecord,
+    ScoredTrial,
+    SkippedMethod,
+    discard_unlisted,
+    read,
+)
+from stages.reporting.comparison.cells import Cell, budget_order, cells
+from stages.reporting.comparison.contrasts import Contrast, contrasts
+from stages.reporting.comparison.groups import Group, groups
+from stages.reporting.comparison.pretraining_progress import Progress, read_progress
+
+
+@dataclass(frozen=True)
+class Results:
+    """The trials of a study, in the order of params.yaml, and what follows from them."""
+
+    params: Params
+    trials: Sequence[ScoredTrial]
+    curves: Sequence[EpochRecord]
+    pretraining_costs: dict[str, dict[str, Any]]  # run -> wall_time_s, peak_memory_bytes, ...
+    finetuning_costs: dict[tuple[str, str, str, str, int], CostRecord]  # see ``trial_key``
+    tasks: dict[str, dict[str, Any]]  # what prepare_task found: num_examples, labels, ...
+    examples: dict[str, list[dict[str, Any]]]  # of each task; see ``evaluation.examples``
+    progress: dict[str, Progress]  # of each run's pretraining
+    contamination: dict[tuple[str, str], dict[str, Any]]  # of each corpus and tokenizer trained on
+
+    @property
+    def confidence(self) -> float:
+        return self.params.evaluation.confidence
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        return groups(self.params, self.trials)
+
+    @cached_property
+    def baselines(self) -> list[str]:
+        """Those that fit at least one of the tasks."""
+        fitted = {trial.run for trial in self.trials}
+        return [name for name in self.params.baselines if name in fitted]
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        return cells(self.groups, self.trials, confidence=self.confidence)
+
+    @cached_property
+    def contrasts(self) -> list[Contrast]:
+        return contrasts(self.params, self.groups, self.cells)
+
+    @property
+    def methods(self) -> list[str]:
+        return list(self.params.finetune.methods)
+
+    @property
+    def label_budgets(self) -> list[str]:
+        return sorted(map(str, self.params.finetune.label_budgets), key=budget_order)
+
+    @cached_property
+    def metrics(self) -> dict[str, str]:
+        """The metric of each task."""
+        return {trial.task: trial.metric for trial in self.trials}
+
+    @cached_property
+    def _cell(self) -> dict[tuple[str, str, str, str], Cell]:
+        return {(c.group, c.task, c.method, c.label_budget): c for c in self.cells}
+
+    def cell(self, group: str, task: str, method: str, label_budget: str) -> Cell | None:
+        """A group's cell, or a baseline's, whatever the method: it has but one."""
+        method = CLASSICAL if group in self.params.baselines else method
+        return self._cell.get((group, task, method, label_budget))
+
+
+def load(params: Params) -> Results:
+    """Read what params.yaml lists, after deleting what it no longer does.
+
+    Raises ValueError that names what is missing.
+    """
+    _discard_leftovers(params)
+    # What a matched budget made of a run is what was done, whatever its entry says.
+    runs = {
+        key: run.planned(_json(paths.PLANS / f"{key}.json")) for key, run in params.pretrain.items()
+    }
+    params = params.model_copy(update={"pretrain": runs})
+    trials: list[ScoredTrial] = []
+    curves: list[EpochRecord] = []
+    finetuning: dict[tuple[str, str, str, str, int], CostRecord] = {}
+    pretraining = {
+        run: _json(paths.TIMINGS / "pretrain" / f"{run}.json") for run in params.pretrain
+    }
+    for task in params.tasks:
+        skipped = read(paths.EVALUATED / task / "skipped.csv", SkippedMethod)
+        trials += _complete(
+            params, task, read(paths.EVALUATED / task / "trials.csv", ScoredTrial), skipped
+        )
+        curves += read(paths.EVALUATED / task / "history.csv", EpochRecord)
+        for run in params.pretrain:
+            for cost in read(paths.TIMINGS / "finetune" / task / f"{run}.csv", CostRecord):
+                finetuning[task, run, cost.method, cost.label_budget, cost.finetune_seed] = cost
+    tasks = {task: _json(paths.EVALUATED / task / "task.json") for task in params.tasks}
+    examples = {
+        task: read_jsonl(_present(paths.EVALUATED / task / "examples.jsonl"))
+        for task in params.tasks
+    }
+    read_by = {(r.corpus, r.tokenizer) for r in params.pretrain.values() if r.learnt[0] != NONE}
+    contamination = {
+        (corpus, tokenizer): _json(paths.CONTAMINATION / corpus / f"{tokenizer}.json")
+        for corpus, tokenizer in product(params.corpora, params.tokenizers)
+        if (corpus, tokenizer) in read_by
+    }
+    results = Results(
+        params=params,
+        trials=trials,
+        curves=curves,
+        pretraining_costs=pretraining,
+        finetuning_costs=finetuning,
+        tasks=tasks,
+        examples=examples,
+        progress=read_progress(params.pretrain),
+        contamination=contamination,
+    )
+    untimed = [t for t in trials if t.run in params.pretrain and trial_key(t) not in finetuning]
+    if untimed:
+        raise ValueError(
+            f"{paths.TIMINGS}: no cost of {_words(trial_key(untimed[0]))}; run `dvc repro`"
+        )
+    return results
+
+
+def trial_key(trial: ScoredTrial) -> tuple[str, str, str, str, int]:
+    return trial.task, trial.run, trial.method, trial.label_budget, trial.finetune_seed
+
+
+def _complete(
+    params: Params, task: str, trials: list[ScoredTrial], skipped: list[SkippedMethod]
+) -> list[ScoredTrial]:
+    """The trials of a task in the order of params.yaml; ValueError if they are not those listed,
+    but for those of methods that do not fit a run."""
+    where = paths.EVALUATED / task / "trials.csv"
+    found = {trial_key(trial): trial for trial in trials}
+    tuning = params.finetune
+    budgets = [str(budget) for budget in tuning.label_budgets]
+    misfits = {(each.run, each.method) for each in skipped}
+    listed = [
+        (task, *key)
+        for key in product(params.pretrain, tuning.methods, budgets, tuning.seeds)
+        if key[:2] not in misfits
+    ]
+    fitted = {trial.run for trial in trials} - set(params.pretrain)
+    listed += [
+        (task, name, CLASSICAL, n, 0)
+        for name in params.baselines
+        if name in fitted
+        for n in budgets
+    ]
+    if missing := [key for key in listed if key not in found]:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ValueError(f"{where}: no trial of {_words(missing[0])}{more}; run `dvc repro`")
+    if surplus := sorted(found.keys() - set(listed)):
+        raise ValueError(
+            f"{where}: params.yaml does not list {_words(surplus[0])}; run `dvc repro`"
+        )
+    if lost := [key for key in listed if not math.isfinite(found[key].value)]:
+        trial = found[lost[0]]
+        raise ValueError(
+            f"{where}: the {trial.metric} of {_words(lost[0])} is {trial.value}, which cannot be "
+            f"compared: its model did not learn; lower the learning rate, now {trial.lr:g}"
+        )
+    return [found[key] for key in listed]
+
+
+def _words(key: tuple[str, str, str, str, int]) -> str:
+    task, run, method, budget, seed = key
+    return f"{run} on {task} ({method}, {budget} labels, seed {seed})"
+
+
+def _discard_leftovers(params: Params) -> None:
+    discard_unlisted(paths.EVALUATED, params.tasks)
+    discard_unlisted(paths.TIMINGS / "pretrain", [f"{run}.json" for run in params.pretrain])
+    discard_unlisted(paths.TIMINGS / "finetune", params.tasks)
+    for task in params.tasks:
+        discard_unlisted(
+            paths.TIMINGS / "finetune" / task, [f"{run}.csv" for run in params.pretrain]
+        )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return read_json(_present(path))
+
+
+def _present(path: Path) -> Path:
+    if not path.exists():
+        raise ValueError(f"{path}: missing; run `dvc repro`")
+    return path

@@ -1,0 +1,177 @@
+"""The tables of the report: files of numbers, and the rows that its pages show."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from stages.reporting.comparison.axes import Axis
+from stages.reporting.comparison.cells import AMOUNTS, Cell, seeds
+from stages.reporting.comparison.contrasts import Contrast
+from stages.reporting.comparison.results import Results
+from stages.reporting.number_format import compact, digits
+
+KEYS = [
+    *("study", "run", "architecture", "objective", "method", "task", "corpus", "pretrain_seed"),
+    *("finetune_seed", "label_budget"),
+]
+TRIALS = [
+    *KEYS,
+    *("num_params", "num_trained_params", "pretrain_tokens", "pretrain_flops"),
+    *("lineage_tokens", "lineage_flops", "finetune_flops", "lr"),
+    *("metric", "value"),
+]
+CONTRASTS = [
+    *("axis", "task", "method", "label_budget", "run_a", "run_b", "level_a", "level_b"),
+    *("mean_a", "mean_b", "effect", "low", "high", "p_value", "p_holm", "test", "basis", "seeds"),
+    *("resolved", "verdict", "seeds_needed"),
+    *(f"{amount}_{side}" for amount in AMOUNTS for side in "ab"),
+    "confounds",
+]
+MEANS: tuple[Axis, ...] = ("architecture", "objective", "size", "training set", "checkpoint")
+
+
+def trials(results: Results) -> list[dict[str, Any]]:
+    """reports/trials.csv: a row for each trial."""
+    return [
+        {"study": results.params.study, **asdict(trial), "value": digits(trial.value)}
+        for trial in results.trials
+    ]
+
+
+def metrics(results: Results) -> dict[str, Any]:
+    """reports/metrics.json: task -> run -> method -> label budget -> numbers."""
+    nested: dict[str, Any] = {}
+    for cell in results.cells:
+        mean = cell.mean
+        numbers = {"mean": mean.value, "low": mean.low, "high": mean.high}
+        place = nested.setdefault(cell.task, {}).setdefault(cell.group, {})
+        place.setdefault(cell.method, {})[cell.label_budget] = {
+            **{key: digits(value) for key, value in numbers.items() if value is not None},
+            "num_pretrain_seeds": cell.num_pretrain_seeds,
+            "num_finetune_seeds": cell.num_finetune_seeds,
+        }
+    return nested
+
+
+@dataclass(frozen=True)
+class Score:
+    """A cell of a table; an interval of None is one that a single trial cannot have."""
+
+    metric: str
+    mean: float
+    low: float | None
+    high: float | None
+    seeds: str
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows are runs and then baselines; a score is missing where a baseline or a method does not
+    fit."""
+
+    columns: list[str]
+    rows: list[tuple[str, str, list[Score | None]]]  # kind ("run" or "baseline"), name, scores
+    described: str  # "pretrained", "from scratch" or "all runs"
+
+
+def by_task(results: Results, task: str) -> Table:
+    """All runs and baselines on a task; a column for each method and label budget."""
+    keys = [(task, method, n) for n in results.label_budgets for method in results.methods]
+    columns = [f"{method}, {n} labels" for _, method, n in keys]
+    return _table(results, [group.name for group in results.groups], columns, keys)
+
+
+def by_axis(results: Results, axis: Axis, method: str) -> list[Table]:
+    """The runs that differ in an axis alone, side by side: one table for each such family."""
+    keys = [(task, method, n) for task in results.params.tasks for n in results.label_budgets]
+    columns = [f"{task}, {n} labels" for task, _, n in keys]
+    return [
+        _table(results, family, columns, keys)
+        for family in _families(results, [c for c in results.contrasts if c.axis == axis])
+    ]
+
+
+def _families(results: Results, contrasts: Iterable[Contrast]) -> list[list[str]]:
+    """The groups that contrasts connect, in the order of params.yaml."""
+    family = {group.name: {group.name} for group in results.groups}
+    for contrast in contrasts:
+        joined = family[contrast.a.group] | family[contrast.b.group]
+        for name in joined:
+            family[name] = joined
+    names = [group.name for group in results.groups]
+    found = [sorted(members, key=names.index) for members in family.values() if len(members) > 1]
+    return [members for i, members in enumerate(found) if members not in found[:i]]
+
+
+def _table(
+    results: Results,
+    names: Sequence[str],
+    columns: list[str],
+    keys: Sequence[tuple[str, str, str]],
+) -> Table:
+    cells = {
+        name: [results.cell(name, *key) for key in keys] for name in [*names, *results.baselines]
+    }
+    top = [
+        max((c.merit for c in column if c), default=0.0)
+        for column in zip(*cells.values(), strict=True)
+    ]
+    rows = [
+        (
+            "baseline" if name in results.baselines else "run",
+            name,
+            [_score(results, cell, best) for cell, best in zip(row, top, strict=True)],
+        )
+        for name, row in cells.items()
+        if any(row)
+    ]
+    pretrained = [group.pretrained for group in results.groups if group.name in names]
+    described = (
+        "pretrained" if all(pretrained) else "all runs" if any(pretrained) else "from scratch"
+    )
+    return Table(columns, rows, described)
+
+
+def _score(results: Results, cell: Cell | None, best: float) -> Score | None:
+    if cell is None:
+        return None
+    mean = cell.mean
+    return Score(cell.metric, mean.value, mean.low, mean.high, seeds(cell), cell.merit == best)
+
+
+def run_rows(results: Results) -> list[dict[str, str]]:
+    """For each group, what params.yaml says it is; nothing that a machine decides."""
+    return [
+        {
+            "run": group.name,
+            "architecture": group.architecture,
+            "objective": group.objective if group.pretrained else "from scratch",
+            "training set": group.corpus,
+            "model": _settings(group.entry.model),
+            "parameters": compact(group.num_params),
+            "pretraining seeds": str(len(group.runs)),
+        }
+        for group in results.groups
+    ]
+
+
+def task_rows(results: Results) -> list[dict[str, str]]:
+    """For each task, what was found; the duplicates are rows whose input validation or test has,
+    which were removed."""
+    return [
+        {
+            "task": key,
+            "kind": task["kind"],
+            **{split: f"{number:,}" for split, number in task["num_examples"].items()},
+            "classes": str(len(task["labels"])) if task["labels"] else "\N{EN DASH}",
+            "duplicates removed": ", ".join(
+                f"{split} {number:,}" for split, number in task["duplicates_removed"].items()
+            ),
+        }
+        for key, task in results.tasks.items()
+    ]
+
+
+def _settings(component: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in component.items() if key != "name")

@@ -1,0 +1,124 @@
+"""What more labels are worth: pictures of the score against the label budget."""
+
+from collections.abc import Callable
+from functools import partial
+
+import altair as alt
+
+from stages.evaluation.metrics import POINTS, scale_of
+from stages.evaluation.records import CLASSICAL
+from stages.reporting.comparison.cells import Cell
+from stages.reporting.comparison.results import Results
+from stages.reporting.figures.labelled_lines import domain_of, named_ends, names
+from stages.reporting.figures.style import (
+    DOTTED,
+    PAPER,
+    Panel,
+    Row,
+    Spec,
+    architecture_colour,
+    mark,
+    row_names,
+    styled,
+    unit_of,
+)
+
+HEIGHT, WIDTH = 260, 380  # pixels
+DASHES = {"pretrained": [1, 0], "from scratch": [7, 4], CLASSICAL: DOTTED}
+
+
+def pictures(results: Results) -> dict[str, Callable[[], Spec]]:
+    """One for each task with at least two label budgets."""
+    return {
+        f"label_budgets_{task}": partial(label_budgets, results, task)
+        for task in results.params.tasks
+        if len(set(num_labels(results, task).values())) > 1
+    }
+
+
+def num_labels(results: Results, task: str) -> dict[str, int]:
+    """The labels of each budget; of "all", as many as the task has."""
+    available = results.tasks[task]["num_examples"]["train"]
+    return {
+        budget: available if budget == "all" else int(budget) for budget in results.label_budgets
+    }
+
+
+def label_budgets(results: Results, task: str) -> Spec:
+    """A panel for each method; a line is the mean of a run, its band the interval over seeds, cut
+    where it would leave no room for the lines."""
+    panels = {method: _rows(results, task, method) for method in results.methods}
+    panels = {  # without methods that fit no run
+        method: rows
+        for method, rows in panels.items()
+        if any(row["start"] != CLASSICAL for row in rows)
+    }
+    domain = domain_of([row["y"] for rows in panels.values() for row in rows])
+    data: dict[str, list[Row]] = {}
+    for method, rows in panels.items():
+        last = {row["run"]: row for row in rows}
+        data |= {method: rows, f"ends of {method}": named_ends([*last.values()], domain, HEIGHT)}
+    drawn = [_panel(results, task, method, domain) for method in panels]
+    return styled(alt.vconcat(*drawn, spacing=24), data)
+
+
+def _rows(results: Results, task: str, method: str) -> list[Row]:
+    """The means of all runs and baselines, each by the number of labels."""
+    cells = (
+        results.cell(name, task, method, budget)
+        for name in row_names(results)
+        for budget in results.label_budgets
+    )
+    labels = num_labels(results, task)
+    return [_row(results, cell, labels[cell.label_budget]) for cell in cells if cell]
+
+
+def _row(results: Results, cell: Cell, labels: int) -> Row:
+    """Without an interval, as of a single seed, the band has no width."""
+    scale, shown = scale_of(cell.metric), mark(results, cell)
+    low, high = (cell.mean.value if v is None else v for v in (cell.mean.low, cell.mean.high))
+    start = "from scratch" if shown["fill"] == PAPER else "pretrained"
+    return {
+        "run": cell.group,
+        "architecture": shown["architecture"],
+        "start": CLASSICAL if shown["architecture"] == CLASSICAL else start,
+        "fill": shown["fill"],
+        "x": labels,
+        "y": shown["score"],
+        "low": scale.factor * max(low, 0),
+        "high": scale.factor * (min(high, 1) if scale == POINTS else high),
+    }
+
+
+def _panel(results: Results, task: str, method: str, domain: tuple[float, float]) -> Panel:
+    metric, budgets = results.metrics[task], num_labels(results, task)
+    numbers = sorted(set(budgets.values()))
+    colour = architecture_colour(results)
+    x = alt.X(
+        "x:Q",
+        title="labels" + (f" (all: {budgets['all']:,})" if "all" in budgets else ""),
+        scale=alt.Scale(type="log", domain=[numbers[0], numbers[-1]], nice=False, padding=10),
+        axis=alt.Axis(values=numbers, format=",d", grid=False),
+    )
+    y_title = f"{metric}, {unit_of(metric)}"
+    scale = alt.Scale(domain=list(domain), nice=False)
+    y = alt.Y("y:Q", title=y_title, scale=scale)
+    base = alt.Chart(alt.NamedData(method)).encode(x=x, color=colour, detail="run:N")
+    band = base.mark_area(opacity=0.09, clip=True).encode(
+        y=alt.Y("low:Q", title=y_title, scale=scale), y2="high:Q"
+    )
+    line = base.mark_line(strokeWidth=1.75).encode(
+        y=y,
+        strokeDash=alt.StrokeDash(
+            "start:N",
+            scale=alt.Scale(domain=[*DASHES], range=[*DASHES.values()]),
+            legend=None,
+        ),
+    )
+    points = base.mark_point(size=30, strokeWidth=1.5, opacity=1).encode(
+        y=y, fill=alt.Fill("fill:N", scale=None, legend=None)
+    )
+    ends = names(alt.NamedData(f"ends of {method}"), scale, colour, width=WIDTH)
+    return alt.layer(band, *ends, line, points).properties(
+        width=WIDTH, height=HEIGHT, title=f"{task}, {method}"
+    )

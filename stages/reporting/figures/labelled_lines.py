@@ -1,0 +1,51 @@
+"""Lines with their names at their ends, which many runs need more than a legend."""
+
+from collections.abc import Sequence
+
+import altair as alt
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+from stages.reporting.figures.style import GRID, Row
+
+GAP = 14  # between two names, in pixels
+LEAD = 16  # from the last point to the name
+
+
+def spread(ends: Sequence[float], domain: tuple[float, float], height: int) -> list[float]:
+    """Where the names of lines that end at ``ends`` stand on the same axis: as near to these as
+    they can in their order without touching, in the least squares."""
+    low, high = domain
+    gap = min(GAP, height / max(len(ends) - 1, 1))
+    order = np.argsort(ends, kind="stable")
+    steps = gap * np.arange(len(ends))
+    wanted = (np.array(ends)[order] - low) / (high - low) * height - steps
+    places = isotonic_regression(wanted).x.clip(0, height - steps[-1]) + steps
+    found = np.empty(len(ends))
+    found[order] = low + places / height * (high - low)
+    return found.tolist()
+
+
+def domain_of(values: Sequence[float]) -> tuple[float, float]:
+    """From the lowest to the highest, with a little room."""
+    low, high = min(values), max(values)
+    room = 0.1 * (high - low) or 0.5
+    return low - room, high + room
+
+
+def named_ends(ends: Sequence[Row], domain: tuple[float, float], height: int) -> list[Row]:
+    """The last points of lines (``run``, ``x``, ``y``, ...) with the ``place`` of their names."""
+    places = spread([row["y"] for row in ends], domain, height) if ends else []
+    return [{**row, "place": place} for row, place in zip(ends, places, strict=True)]
+
+
+def names(data: alt.NamedData, y: alt.Scale, colour: alt.Color, *, width: int) -> list[alt.Chart]:
+    """The names to the right of a panel, each joined to its line; ``data`` are ``named_ends``."""
+    base = alt.Chart(data)
+    leads = base.mark_rule(color=GRID).encode(
+        x="x:Q", x2=alt.X2Value(width + LEAD - 3), y=alt.Y("y:Q", scale=y), y2="place:Q"
+    )
+    texts = base.mark_text(align="left", baseline="middle", fontSize=11).encode(
+        x=alt.XValue(width + LEAD), y=alt.Y("place:Q", scale=y), text="run:N", color=colour
+    )
+    return [leads, texts]

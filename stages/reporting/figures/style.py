@@ -1,0 +1,110 @@
+"""The one look of all pictures: its colours, its marks and what it calls things.
+
+Colour is the architecture (Okabe and Ito's palette, which survives colour blindness), grey is a
+classical baseline; a hollow mark or a dotted line is from scratch; shape is the method. Scores that
+are shares are in points, 0 to 100.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+import altair as alt
+
+from stages.evaluation.metrics import scale_of
+from stages.evaluation.records import CLASSICAL
+from stages.reporting.comparison.cells import Cell
+from stages.reporting.comparison.results import Results
+
+INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#e4e7eb", "#ffffff"
+BASELINE = "#7a828c"
+PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
+SHAPES = ["circle", "diamond", "triangle-up", "square", "cross", "triangle-down"]
+DASHES = [[1, 0], [7, 3], [4, 2], [10, 3, 2, 3]]
+DOTTED = [1.5, 3]
+ROW = 26  # pixels
+# Liberation Sans, which the renderer brings along, is as wide as Arial: what is measured here fits.
+FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
+Panel = alt.LayerChart | alt.FacetChart
+Row = dict[str, Any]
+Spec = dict[str, Any]  # of Vega-Lite
+
+
+def colours(results: Results) -> dict[str, str]:
+    """The colour of each architecture, and of the baselines."""
+    architectures = dict.fromkeys(group.architecture for group in results.groups)
+    palette = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(architectures)}
+    return palette | ({CLASSICAL: BASELINE} if results.baselines else {})
+
+
+def architecture_colour(results: Results, *, baselines: bool = True) -> alt.Color:
+    palette = colours(results)
+    shown = [name for name in palette if baselines or name != CLASSICAL]
+    return alt.Color(
+        "architecture:N",
+        title=None,
+        scale=alt.Scale(domain=list(palette), range=list(palette.values())),
+        legend=alt.Legend(
+            values=shown,
+            symbolType="stroke",
+            symbolStrokeWidth=5,
+            symbolSize=120,
+            symbolOpacity=1,
+        ),
+    )
+
+
+def method_shape(results: Results, *, shown: Collection[str]) -> alt.Shape:
+    """One shape for a method in every picture; the legend has those that are shown."""
+    shapes = [SHAPES[i % len(SHAPES)] for i in range(len(results.methods))]
+    return alt.Shape(
+        "method:N",
+        title=None,
+        scale=alt.Scale(domain=[*results.methods, CLASSICAL], range=[*shapes, "square"]),
+        legend=alt.Legend(
+            values=[m for m in results.methods if m in shown],
+            symbolStrokeColor=MUTED,
+            symbolFillColor=PAPER,
+        ),
+    )
+
+
+def mark(results: Results, cell: Cell) -> Row:
+    """What the mark of a cell shows, wherever it stands."""
+    group = next((group for group in results.groups if group.name == cell.group), None)
+    architecture = group.architecture if group else CLASSICAL
+    hollow = group is not None and not group.pretrained
+    return {
+        "run": cell.group,
+        "method": cell.method,
+        "architecture": architecture,
+        "fill": PAPER if hollow else colours(results)[architecture],
+        "score": scale_of(cell.metric).factor * cell.mean.value,
+    }
+
+
+def row_names(results: Results) -> list[str]:
+    """The rows of every picture and table of scores."""
+    return [*(group.name for group in results.groups), *results.baselines]
+
+
+def unit_of(metric: str) -> str:
+    return "lower is better" if scale_of(metric).lower_is_better else scale_of(metric).unit
+
+
+def styled(chart: Any, data: dict[str, list[Row]]) -> Spec:
+    """The one look; Altair copies a chart at each step, so the data joins at the end."""
+    text = {"labelColor": MUTED, "titleColor": MUTED, "labelFontSize": 12, "titleFontSize": 12}
+    plain = {"domain": False, "tickColor": GRID, "gridColor": GRID, "titleFontWeight": "normal"}
+    config = {
+        "font": FONT,
+        "background": PAPER,
+        "padding": 8,
+        "view": {"stroke": None},
+        "axis": text | plain,
+        "axisY": {"labelColor": INK},
+        "title": {"color": INK, "fontSize": 14, "anchor": "start", "offset": 10},
+        "legend": text
+        | {"orient": "top", "titleFontWeight": "normal", "titleOrient": "left"}
+        | {"symbolStrokeWidth": 2},
+    }
+    return chart.to_dict() | {"config": config, "datasets": data}

@@ -1,0 +1,114 @@
+"""How to reproduce a report: from what, with which packages, by which commands, on which machine.
+
+Files, packages and commands are those of the study, wherever it runs, and stand in both reports.
+The commit and the machine stand on the page alone: committing a report makes another commit.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import subprocess
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from stages.core.params import PATH, Compute
+
+FILES = (PATH, Path("dvc.yaml"), Path("requirements.lock"))
+STUDIES = Path("studies")
+PACKAGES = (  # that decide numbers: of training and its data, and of baselines and statistics
+    *("torch", "numpy", "sentencepiece", "transformers", "tokenizers", "datasets"),
+    *("scikit-learn", "scipy", "sacrebleu"),
+)
+DIGITS = 16
+SHA256 = f"first {DIGITS} digits of SHA-256"
+
+Row = dict[str, str]  # of a table
+
+
+@dataclass(frozen=True)
+class Commit:
+    """The one at which a report was made."""
+
+    id: str
+    changed: list[str]  # files that results come from and that differed from it
+    origin: str  # where to clone it from
+
+
+def files() -> list[Row]:
+    """FILES, and how ``sha256sum`` begins of each."""
+    return [{"file": str(path), SHA256: _hash(path)} for path in FILES]
+
+
+def _hash(path: Path) -> str:
+    if not path.exists():
+        return "missing"
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:DIGITS]
+
+
+def packages() -> list[Row]:
+    """Python and PACKAGES, as they are installed."""
+    found = {"Python": platform.python_version()} | {name: version(name) for name in PACKAGES}
+    return [{"package": name, "version": number} for name, number in found.items()]
+
+
+def commands() -> list[str]:
+    """What makes the report, in a clone."""
+    return [*(f"cp {path} {PATH}" for path in _study()), "make repro"]
+
+
+def _study() -> list[Path]:
+    """The file of STUDIES that params.yaml is a copy of, if there is one."""
+    params = PATH.read_bytes() if PATH.exists() else b""
+    return [path for path in sorted(STUDIES.glob("*.yaml")) if path.read_bytes() == params][:1]
+
+
+def commit() -> Commit | None:
+    """None where there is no git, no repository or no commit."""
+    head = _git("rev-parse", "--verify", "HEAD")
+    if head is None:
+        return None
+    listing = ("status", "--porcelain", "--no-renames", "--untracked-files=all", "-z")
+    status = _git(*listing, "--", "stages", *map(str, [*FILES, *_study()])) or ""
+    changed = [entry[3:] for entry in status.split("\0") if entry]
+    return Commit(head.strip(), changed, _shareable(_git("remote", "get-url", "origin") or ""))
+
+
+def _git(*arguments: str) -> str | None:
+    """What git answers; None if it fails."""
+    command = ["git", "--no-optional-locks", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout
+
+
+def _shareable(origin: str) -> str:
+    """A remote's address, without who may read there; "REPOSITORY" if others cannot reach it."""
+    address = re.sub(r"^(https?://)[^/]*@", r"\1", origin.strip())
+    return address if re.match(r"(?:https?|ssh|git)://|\w+@[\w.-]+:", address) else "REPOSITORY"
+
+
+def machine(compute: Compute) -> list[Row]:
+    """This one, and how numbers are computed on it."""
+    import torch  # takes seconds
+
+    from stages.training.device import resolve
+    from stages.training.meter import processor
+
+    try:
+        device = resolve(compute, threads=torch.get_num_threads())  # which changes nothing here
+        computed = f"on {device.device} in {device.precision}, {compute.threads} threads"
+    except ValueError:
+        computed = f"on {compute.device}, which is not here"
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    about = {
+        "system": platform.platform(),
+        "processor": f"{processor()}, {os.cpu_count()} cores",
+        "memory": f"{memory / 2**30:.1f} GiB",
+        "GPU": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        "computed": computed,
+    }
+    return [{"what": what, "here": here} for what, here in about.items()]

@@ -1,0 +1,65 @@
+"""How fast an adapted model predicts new texts: encoded text in, prediction out."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from statistics import median
+from typing import Any
+
+from stages.methods._method import Predictor
+from stages.models._heads import ModelWithHead
+from stages.training.device import Device
+from stages.trials.prediction import PREDICTED_AT_ONCE, predict
+
+WARM_UP, TIMED = 3, 20  # texts, one at a time
+IN_BATCHES = 2 * PREDICTED_AT_ONCE  # texts
+LONGEST_S = 1.0  # of texts one at a time: those that write are slow, and need no more to be told
+
+
+@dataclass(frozen=True)
+class Speed:
+    latency_s: float  # of one text: the median
+    texts_per_s: float  # in batches
+    tokens_per_s: float  # read, in batches
+
+
+def measured(
+    predictor: Predictor,
+    model: ModelWithHead,
+    rows: Sequence[Mapping[str, Any]],
+    examples: Sequence[Any],
+    device: Device,
+) -> Speed:
+    """Of these rows and their examples, as many as are needed; of one at a time and in batches not
+    the same, since a predictor may remember texts."""
+    alone = _spread(rows, min(WARM_UP + TIMED, max(len(rows) // 2, 1)))
+    together = _spread([row for row in rows if row not in alone] or rows, IN_BATCHES)
+    encoded = {id: [*each] for id, each in groupby(examples, key=lambda example: example.id)}
+
+    def seconds(some: Sequence[Mapping[str, Any]]) -> float:
+        # By new ids: a model may remember the states of texts with known ones.
+        new = [{**row, "id": f"new {row['id']}"} for row in some]
+        theirs = [replace(e, id=f"new {e.id}") for row in some for e in encoded[row["id"]]]
+        began = time.perf_counter()
+        predict(predictor, model, new, theirs, device)
+        return time.perf_counter() - began
+
+    taken: list[float] = []
+    for row in alone:
+        taken.append(seconds([row]))
+        if sum(taken[WARM_UP:]) > LONGEST_S:
+            break
+    in_batches = seconds(together)
+    num_tokens = sum(len(example.tokens) for row in together for example in encoded[row["id"]])
+    return Speed(
+        latency_s=median(taken[WARM_UP:] or taken),
+        texts_per_s=len(together) / in_batches,
+        tokens_per_s=num_tokens / in_batches,
+    )
+
+
+def _spread(rows: Sequence[Mapping[str, Any]], number: int) -> list[Mapping[str, Any]]:
+    """So many, or all if there are fewer, at even distances."""
+    number = min(number, len(rows))
+    return [rows[i * len(rows) // number] for i in range(number)]

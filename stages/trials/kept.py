@@ -1,0 +1,135 @@
+"""What a trial keeps: the weights that its method trained, if any, and what they belong to."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from torch import nn
+
+from stages.core.artifacts import read_jsonl, sha256
+from stages.kinds._kind import rows_in_budget
+from stages.methods._method import METHODS, Method, Predictor
+from stages.models._heads import ModelWithHead
+from stages.training.checkpoint import WEIGHTS, load_weights, save_weights
+from stages.trials.setup import TrialSetup
+
+KEY = "trial"  # of safetensors' metadata, which is text
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptTrial:
+    """Which trial it is, and what it takes to build its model again."""
+
+    run: str
+    task: str
+    method: str
+    label_budget: str
+    finetune_seed: int
+    component: Mapping[str, Any]  # the method's, as params.yaml had it
+    text_to_text: bool
+    max_tokens: int
+    precision: str
+    lr: float
+    threshold: float  # the margin below which there is no answer
+    # Fingerprints of what the weights belong to.
+    checkpoint: str  # what it was pretrained from
+    checkpoint_weights: str
+    examples: str  # the task, its labels, its code and the rows of train
+
+    @property
+    def file(self) -> str:
+        return file_name(self.method, self.label_budget, self.finetune_seed)
+
+
+def file_name(method: str, label_budget: str, finetune_seed: int | str) -> str:
+    return f"{method}-{label_budget}-{finetune_seed}.safetensors"
+
+
+def fingerprints(setup: TrialSetup) -> dict[str, str]:
+    """Of the checkpoint and of the task, by the names of KeptTrial."""
+    return {
+        "checkpoint": setup.run_record["fingerprint"],
+        "checkpoint_weights": sha256(setup.pretrained / WEIGHTS),
+        "examples": sha256(*(setup.examples / name for name in ("task.json", "train.jsonl"))),
+    }
+
+
+def save(model: nn.Module, trial: KeptTrial, folder: Path) -> None:
+    metadata = {KEY: json.dumps(asdict(trial), sort_keys=True)}
+    save_weights(model, folder / trial.file, trained_only=True, metadata=metadata)
+
+
+def weights_bytes(model: ModelWithHead, checkpoint: Path) -> int:
+    """Of what it takes to use a trial: the weights that its method trained and, unless these are
+    all, the checkpoint that they belong to."""
+    weights = [*model.parameters()]
+    trained = sum(w.numel() * w.element_size() for w in weights if w.requires_grad)
+    return trained if all(w.requires_grad for w in weights) else trained + checkpoint.stat().st_size
+
+
+def read(path: Path) -> KeptTrial:
+    """What stands beside the weights; raises ValueError if nothing does."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(f"{path}: cannot be read: {error}") from None
+    if KEY not in metadata:
+        raise ValueError(f"{path}: does not say what it belongs to; run `dvc repro`")
+    about = json.loads(metadata[KEY])
+    if about.keys() != {field.name for field in fields(KeptTrial)}:
+        raise ValueError(f"{path}: is of another version of this code; run `dvc repro`")
+    return KeptTrial(**about)
+
+
+def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
+    """The run and the task that the weights in ``path`` belong to.
+
+    Raises ValueError if one of the two is another by now.
+    """
+    setup = TrialSetup(
+        trial.run, trial.task, max_tokens=trial.max_tokens, text_to_text=trial.text_to_text
+    )
+    places = {
+        "checkpoint": setup.pretrained / "run.json",
+        "checkpoint_weights": setup.pretrained / WEIGHTS,
+        "examples": setup.examples,
+    }
+    for name, here in fingerprints(setup).items():
+        if here != (then := getattr(trial, name)):
+            raise ValueError(
+                f"{path}: belongs to {places[name]} as of {then[:12]}, which is {here[:12]} now; "
+                "run `dvc repro`"
+            )
+    return setup
+
+
+def rebuilt(trial: KeptTrial, setup: TrialSetup, path: Path) -> ModelWithHead:
+    """The model of a trial as it was when it predicted its test inputs.
+
+    Raises ValueError unless the weights in ``path`` are exactly those that its method trains.
+    """
+    model = setup.adapted(_method(trial), seed=trial.finetune_seed)
+    load_weights(model, path, trained_only=True)
+    return model
+
+
+def predictor(trial: KeptTrial, setup: TrialSetup) -> Predictor:
+    """What predicted its test inputs with that model: the task, or prompts of the same examples."""
+    method = _method(trial)
+    if not method.prompts:
+        return setup.task
+    rows = read_jsonl(setup.examples / "train.jsonl")
+    budget = rows_in_budget(trial.label_budget, len(rows), task=trial.task)
+    return setup.predictor(method, rows[:budget], seed=trial.finetune_seed, where=_where(trial))
+
+
+def _method(trial: KeptTrial) -> Method:
+    return METHODS.build(trial.component, where=_where(trial))
+
+
+def _where(trial: KeptTrial) -> str:
+    return f"finetune.methods.{trial.method}.method"

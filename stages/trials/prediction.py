@@ -1,0 +1,51 @@
+"""What an adapted model predicts for rows, whichever way its task cuts them into examples."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from stages.methods._method import Predictor
+from stages.models._heads import ModelWithHead
+from stages.tasks._task import Predicted, Task
+from stages.training.device import Device
+from stages.training.finetuning import in_order_of_length
+
+PREDICTED_AT_ONCE = 64  # examples in a batch
+
+
+@torch.no_grad()
+def predict(
+    predictor: Predictor,
+    model: ModelWithHead,
+    rows: Sequence[Mapping[str, Any]],
+    examples: list[Any],
+    device: Device,
+) -> list[Predicted]:
+    """A prediction for each row, in their order, from those for its examples; with scores where
+    a task gives them and the row is one example, and with its margin."""
+    model.eval()
+    found: dict[str, dict[int, Predicted]] = defaultdict(dict)
+    for part in in_order_of_length(examples, batch_examples=PREDICTED_AT_ONCE):
+        batch = predictor.collate(part, rngs=[]).to(device.torch)
+        with device.autocast():
+            if isinstance(predictor, Task):
+                predictions = predictor.predict_scored(model, batch, part)
+            else:
+                predictions = [*map(Predicted, predictor.predict(model, batch, part))]
+        for example, prediction in zip(part, predictions, strict=True):
+            found[example.id][example.window] = prediction
+    return [_combined(predictor, row, found[row["id"]]) for row in rows]
+
+
+def _combined(
+    predictor: Predictor, row: Mapping[str, Any], windows: Mapping[int, Predicted]
+) -> Predicted:
+    predictions = [windows[window] for window in sorted(windows)]
+    given = [each.prediction for each in predictions]
+    return Predicted(
+        predictor.combine(row, given),
+        predictions[0].scores if len(predictions) == 1 else None,
+        predictor.margin(given) if isinstance(predictor, Task) else None,
+    )

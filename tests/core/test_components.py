@@ -1,0 +1,72 @@
+"""Components: the file's name, the constructor's schema."""
+
+import pytest
+
+from stages.core.components import Components
+from stages.models._backbone import MODELS
+from stages.objectives._objective import OBJECTIVES
+from stages.objectives.mlm import MLM
+from stages.text.tokenizer import Vocabulary
+from tests.small import DIMENSIONS, VOCAB_SIZE
+
+FOLDERS = ("baselines", "methods", "models", "objectives", "sources", "tasks")
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_file_of_a_component_folder_is_one_component(folder) -> None:
+    assert Components(folder).names()
+    for name in Components(folder).names():
+        assert isinstance(Components(folder).find(name, where="x"), type)
+        assert not name.startswith("_")
+
+
+def objective(**settings):
+    entry = {"name": "mlm", **settings}
+    return OBJECTIVES.build(entry, Vocabulary(VOCAB_SIZE), 32, where="pretrain.bert.objective")
+
+
+def test_parameters_reach_the_constructor_and_defaults_stay() -> None:
+    built = objective(mask_prob=0.4)
+    assert isinstance(built, MLM)
+    assert (built.mask_prob, built.replace_prob) == (0.4, 0.8)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"mask_porb": 0.1},
+            "pretrain.bert.objective.mask_porb: unknown 'mask_porb'; did you mean",
+        ),
+        ({"mask_prob": "0.1"}, "pretrain.bert.objective.mask_prob: input should be a valid number"),
+        ({"mask_prob": float("nan")}, "mask_prob: input should be a finite number"),
+        ({"mask_prob": 2.0}, "pretrain.bert.objective: mask_prob must lie between 0 and 1"),
+    ],
+)
+def test_wrong_settings_are_named_with_their_path(settings, message) -> None:
+    with pytest.raises(ValueError) as error:
+        objective(**settings)
+    assert message in str(error.value)
+
+
+def test_an_unknown_name_gets_the_nearest_and_all() -> None:
+    with pytest.raises(ValueError) as error:
+        OBJECTIVES.build({"name": "causual"}, where="pretrain.gpt.objective")
+    message = str(error.value)
+    assert message.startswith(
+        "pretrain.gpt.objective.name: unknown 'causual'; did you mean 'causal'"
+    )
+    assert "mlm" in message and "span_corruption" in message
+
+
+def test_a_missing_parameter_is_named() -> None:
+    entry = {"name": "encoder", **DIMENSIONS}
+    del entry["d_model"]
+    with pytest.raises(ValueError, match="pretrain.bert.model.d_model: missing"):
+        MODELS.build(entry, VOCAB_SIZE, where="pretrain.bert.model")
+
+
+def test_several_faults_are_told_at_once() -> None:
+    with pytest.raises(ValueError) as error:
+        objective(mask_prob="x", random=1)
+    assert len(str(error.value).splitlines()) == 2

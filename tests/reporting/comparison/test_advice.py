@@ -1,0 +1,129 @@
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stages.evaluation.metrics import POINTS
+from stages.reporting.comparison import tables
+from stages.reporting.comparison.advice import Advice, advice, caveats, metric_name
+from stages.reporting.comparison.results import Results, load
+from stages.reporting.page import pages
+from tests.synthetic_study import EFFECTS, METRICS, RUNS, raw_params, write_study
+
+
+def sentences(found: Advice) -> list[str]:
+    return [sentence for _, evidence in found.evidence for sentence in evidence]
+
+
+def test_the_best_run_is_the_one_with_the_highest_mean(results: Results) -> None:
+    for found in advice(results):
+        means = {
+            (c.group, c.method): c.mean.value
+            for c in results.cells
+            if c.task == found.task and c.group in EFFECTS
+        }
+        group, method = max(means, key=lambda key: means[key])
+        assert f"`{group}` with `{method}`, {100 * means[group, method]:.1f}" in found.best
+
+
+def test_every_sentence_repeats_a_contrast_and_its_verdict(results: Results) -> None:
+    """Seen from either side: with the sign turned, the sentence must be the other's."""
+    for found in advice(results):
+        for axis, evidence in found.evidence:
+            for text in evidence if axis != "classical" else []:
+                one, other = re.findall(r"`(\w+)`", text)
+                size = text.split(": ")[1].split(" points")[0]
+                matching = [
+                    contrast
+                    for contrast in results.contrasts
+                    if (contrast.axis, contrast.task) == (axis, found.task)
+                    for names in [
+                        (contrast.a.method, contrast.b.method)
+                        if axis == "method"
+                        else (contrast.a.group, contrast.b.group)
+                    ]
+                    for sign in (1, -1)
+                    if names[::sign] == (one, other)
+                    and size == POINTS.signed(sign * contrast.effect.value)
+                    and text.endswith(f"{contrast.shown}.")
+                ]
+                assert matching, text
+
+
+def test_all_axes_are_spoken_of_on_every_task(results: Results) -> None:
+    axes = {"architecture", "size", "training set", "pretrained", "method", "classical"}
+    assert [{axis for axis, _ in found.evidence} for found in advice(results)] == [axes] * 3
+
+
+@pytest.mark.parametrize(
+    "value, words", [(0.2, "below"), (0.999, "no run here beats it"), (None, "not resolved")]
+)
+def test_the_strongest_baseline_stands_beside(
+    results: Results, value: float | None, words: str
+) -> None:
+    """None: as good as the best run's mean."""
+    best = max(c.mean.value for c in results.cells if c.task == "tag" and c.group in EFFECTS)
+    trials = [
+        replace(t, value=best if value is None else value) if t.run == "window" else t
+        for t in results.trials
+    ]
+    found = advice(replace(results, trials=trials))[list(METRICS).index("tag")]
+    assert words in sentences(found)[-1]
+
+
+def test_one_pretraining_seed_is_said_before_all_else(results: Results) -> None:
+    assert "fine-tuning seeds only" in caveats(results)[0]
+
+
+def test_equal_scores_are_called_a_tie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = {name: RUNS[name] for name in ("encoder_mlm", "decoder_causal")}
+    results = load(write_study(tmp_path, raw_params(runs), score=0.5))
+    assert "a tie of 4" in advice(results)[0].best
+    assert not any(": resolved" in s or ", resolved" in s for s in sentences(advice(results)[0]))
+
+
+def test_signed_numbers_have_no_negative_zero() -> None:
+    assert [POINTS.signed(v) for v in (0.031, -0.031, 0.0, -0.0001)] == [
+        "+3.1",
+        "−3.1",
+        "0.0",
+        "0.0",
+    ]
+
+
+def test_of_bits_per_byte_the_lowest_mean_is_the_best_and_it_is_no_percentage(
+    results: Results,
+) -> None:
+    """Of two tasks with equal numbers, one of them in bits: the best here is the worst there."""
+    tagged = {t.run: t for t in results.trials if t.task == "tag"}
+    trials = [replace(t, metric="bits_per_byte") if t.task == "tag" else t for t in results.trials]
+    in_bits = replace(results, trials=trials)
+    found = advice(in_bits)[list(METRICS).index("tag")]
+    cells = [c for c in in_bits.cells if c.task == "tag" and c.group in EFFECTS]
+    lowest = min(cells, key=lambda c: c.mean.value)
+    assert found.best.startswith(
+        f"Lowest mean: `{lowest.group}` with `{lowest.method}`, {lowest.mean.value:.3f} bits per"
+    )
+    # The majority's 0.04 is below all runs, and so the strongest baseline.
+    assert tagged["majority"].value < lowest.mean.value
+    [beside] = dict(found.evidence)["classical"]
+    assert beside.startswith("`majority` reaches 0.040, below") and "no run here" in beside
+    assert " points" not in " ".join(sentences(found)) and " bits per byte" in sentences(found)[0]
+
+    table = tables.by_task(in_bits, "tag")
+    columns = list(zip(*(scores for _, _, scores in table.rows), strict=True))
+    for column in columns:
+        assert [s.best for s in column if s] == [s.mean == 0.04 for s in column if s]
+    text = pages.markdown(in_bits)
+    assert "**0.040**" in text and "**4.0**" not in text.split("### type")[0]
+    assert "Bold is the best mean" in text
+    assert "Bold is the highest mean" in pages.markdown(results)
+
+
+def test_metrics_have_the_names_that_people_write() -> None:
+    metrics = ("entity_f1", "squad_f1", "bleu", "chrf", "rouge_l", "bits_per_byte")
+    assert [metric_name(metric) for metric in metrics] == [
+        *("entity F1", "SQuAD F1", "BLEU", "chrF", "ROUGE L", "bits per byte")
+    ]

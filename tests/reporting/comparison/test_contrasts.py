@@ -1,0 +1,275 @@
+from pathlib import Path
+
+import pytest
+
+from stages.reporting.comparison.axes import Axis, pairs
+from stages.reporting.comparison.groups import Group, groups
+from stages.reporting.comparison.results import Results, load
+from stages.reporting.number_format import compact
+from tests.synthetic_study import RUNS, TRAINING, further, public, raw_params, run, write_study
+
+
+def results_of(root: Path, monkeypatch: pytest.MonkeyPatch, runs: dict) -> Results:
+    monkeypatch.chdir(root)
+    return load(write_study(root, raw_params(runs)))
+
+
+def named(found: list[tuple[Axis, Group, Group]]) -> set[tuple[Axis, str, str]]:
+    return {(axis, a.name, b.name) for axis, a, b in found}
+
+
+def test_exactly_the_pairs_that_differ_in_one_axis(results: Results) -> None:
+    """The smaller encoder is compared neither with the decoder nor with the larger one that has
+    no pretraining; nor is a run on other texts with the decoder."""
+    assert named(pairs(results.groups)) == {
+        ("architecture", "encoder_mlm", "decoder_causal"),
+        ("architecture", "encoder_scratch", "decoder_scratch"),
+        ("size", "encoder_mlm", "encoder_small"),
+        ("training set", "encoder_mlm", "encoder_scientific"),
+        ("training set", "encoder_mlm", "encoder_deep_learning"),
+        ("training set", "encoder_scientific", "encoder_deep_learning"),
+        ("pretrained", "encoder_mlm", "encoder_scratch"),
+        ("pretrained", "encoder_scientific", "encoder_scratch"),
+        ("pretrained", "encoder_deep_learning", "encoder_scratch"),
+        ("pretrained", "decoder_causal", "decoder_scratch"),
+    }
+
+
+def test_every_pair_on_every_task_and_method_and_both_methods_of_every_run(
+    results: Results,
+) -> None:
+    found = [(c.axis, c.task, c.a.group, c.b.group, c.a.method) for c in results.contrasts]
+    assert len(found) == len(set(found)) == 10 * 3 * 2 + 7 * 3
+    assert all(c.a.method == "full" for c in results.contrasts if c.axis == "method")
+
+
+def test_pairs_do_not_depend_on_the_order_of_runs(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unordered(found: Results) -> set:
+        return {(axis, frozenset((a.name, b.name))) for axis, a, b in pairs(found.groups)}
+
+    backwards = results_of(tmp_path, monkeypatch, dict(reversed(RUNS.items())))
+    assert unordered(backwards) == unordered(results)
+
+
+def test_seeds_of_a_run_make_one_group_and_a_claim_beyond_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = {
+        "encoder_mlm": RUNS["encoder_mlm"],
+        "encoder_again": run("encoder", "mlm", seed=2),
+        "decoder_causal": RUNS["decoder_causal"],
+        "decoder_again": run("decoder", "causal", seed=2),
+    }
+    results = results_of(tmp_path, monkeypatch, runs)
+    assert [group.runs for group in results.groups] == [
+        ("encoder_mlm", "encoder_again"),
+        ("decoder_causal", "decoder_again"),
+    ]
+    contrast = results.contrasts[0]
+    assert (contrast.axis, contrast.seeds) == ("architecture", "2 x 5")
+    assert (contrast.effect.basis, contrast.effect.test) == ("pretraining seeds", "paired t")
+
+
+def test_what_the_budget_made_of_a_run_is_compared_and_not_its_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Matched in tokens, a run that asks for more steps trains no longer than the others."""
+    longer = run("encoder", "mlm")
+    longer["training"]["num_steps"] *= 4
+    runs = {"encoder_mlm": RUNS["encoder_mlm"], "longer": longer}
+    results = results_of(tmp_path, monkeypatch, runs)
+    steps = [group.entry.training.num_steps for group in results.groups]
+    assert steps == [TRAINING["num_steps"]] * 2
+    assert pairs(results.groups) == []
+
+
+def test_seeds_of_a_parent_are_seeds_of_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whatever order they stand."""
+    runs = {
+        f"{name}_{seed}": run("encoder", "mlm", corpus, seed=seed) | {"parent": parent}
+        for seed in (1, 2)
+        for name, corpus, parent in (
+            ("continued", "scientific", f"first_{seed}"),
+            ("first", "all", "none"),
+        )
+    }
+    results = results_of(tmp_path, monkeypatch, runs)
+    assert [group.runs for group in results.groups] == [
+        ("continued_1", "continued_2"),
+        ("first_1", "first_2"),
+    ]
+
+
+def test_the_same_run_under_two_names_is_no_second_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = {"one": RUNS["encoder_mlm"], "copy": RUNS["encoder_mlm"]}
+    results = results_of(tmp_path, monkeypatch, runs)
+    assert [group.runs for group in results.groups] == [("one",), ("copy",)]
+    assert pairs(results.groups) == []
+
+
+def test_architectures_meet_at_the_nearest_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sizes of each: large against large, small against small, and no cross."""
+    runs = {
+        f"{model}_{d_model}": run(model, objective, d_model=d_model)
+        for model, objective in (("encoder", "mlm"), ("decoder", "causal"))
+        for d_model in (192, 96)
+    }
+    assert named(pairs(results_of(tmp_path, monkeypatch, runs).groups)) == {
+        ("architecture", "encoder_192", "decoder_192"),
+        ("architecture", "encoder_96", "decoder_96"),
+        ("size", "encoder_192", "encoder_96"),
+        ("size", "decoder_192", "decoder_96"),
+    }
+
+
+def test_sizes_too_far_apart_are_no_architecture_contrast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = {"large": run("encoder", "mlm"), "small": run("decoder", "causal", d_model=96)}
+    assert pairs(results_of(tmp_path, monkeypatch, runs).groups) == []
+
+
+def test_another_learning_rate_is_a_confound_unless_nothing_else_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast, slow, other = (
+        run("encoder", "mlm"),
+        run("encoder", "mlm"),
+        run("encoder", "mlm", "scientific"),
+    )
+    slow["training"]["lr"] = other["training"]["lr"] = 0.001
+    results = results_of(tmp_path, monkeypatch, {"fast": fast, "slow": slow, "other": other})
+    assert named(pairs(results.groups)) == {
+        ("training", "fast", "slow"),
+        ("training set", "slow", "other"),
+    }
+    results = results_of(tmp_path, monkeypatch, {"fast": fast, "other": other})
+    assert named(pairs(results.groups)) == {("training set", "fast", "other")}
+    assert "training.lr: 0.003 v. 0.001" in results.contrasts[0].confounds
+
+
+def test_a_public_checkpoint_is_compared_with_another_as_a_whole_and_with_no_run_of_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no corpus and no objective in params.yaml, and is not from scratch."""
+    runs = {
+        **{name: RUNS[name] for name in ("encoder_mlm", "encoder_scratch")},
+        "bert": public("google-bert/bert-base-uncased"),
+        "bert_again": public("google-bert/bert-base-uncased", seed=2),
+        "bert_later": public("google-bert/bert-base-uncased", "1" * 40),
+        "gpt2": public("openai-community/gpt2"),
+    }
+    results = results_of(tmp_path, monkeypatch, runs)
+    # Another seed makes no other checkpoint, so no second sample of pretraining either.
+    assert [group.runs for group in results.groups] == [(name,) for name in runs]
+    assert {g.name: (g.pretrained, g.objective, g.corpus) for g in results.groups}["bert"] == (
+        (True, "hub", "google-bert/bert-base-uncased")
+    )
+    assert named(pairs(results.groups)) == {
+        ("pretrained", "encoder_mlm", "encoder_scratch"),
+        ("checkpoint", "bert", "bert_later"),
+        ("checkpoint", "bert_again", "bert_later"),
+        ("checkpoint", "bert", "gpt2"),
+        ("checkpoint", "bert_again", "gpt2"),
+        ("checkpoint", "bert_later", "gpt2"),
+    }
+    found = {(c.a.group, c.b.group): c for c in results.contrasts if c.axis == "checkpoint"}
+    assert found["bert", "bert_later"].level_b == "google-bert/bert-base-uncased at 1111111"
+    assert found["bert", "gpt2"].level_b == "openai-community/gpt2"
+    assert "tokens seen: unknown v. unknown" in found["bert", "gpt2"].confounds
+    assert found["bert", "gpt2"].row()["lineage_tokens_a"] is None
+    methods = [c for c in results.contrasts if c.axis == "method" and c.a.group == "bert"]
+    assert methods and not any("unknown" in fault for c in methods for fault in c.confounds)
+
+
+def test_a_public_checkpoint_that_is_pretrained_further_differs_in_its_training_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a run does from its parent; from another checkpoint it differs in that, if in nothing
+    else."""
+    runs = {
+        "bert": public("google-bert/bert-base-uncased"),
+        "adapted": further("google-bert/bert-base-uncased", "mlm"),
+        "adapted_again": further("google-bert/bert-base-uncased", "mlm", seed=2),
+        "roberta": public("FacebookAI/roberta-base"),
+        "roberta_adapted": further("FacebookAI/roberta-base", "mlm", tokenizer="other"),
+        "span": further("google-bert/bert-base-uncased", "span_mlm"),
+    }
+    results = results_of(tmp_path, monkeypatch, runs)
+    assert [group.runs for group in results.groups][:2] == [
+        ("bert",),
+        ("adapted", "adapted_again"),
+    ]
+    assert named(pairs(results.groups)) == {
+        ("training set", "bert", "adapted"),
+        ("training set", "bert", "span"),
+        ("training set", "roberta", "roberta_adapted"),
+        ("checkpoint", "bert", "roberta"),
+        ("checkpoint", "adapted", "roberta_adapted"),
+        ("objective", "adapted", "span"),
+    }
+    found = {(c.a.group, c.b.group): c for c in results.contrasts if c.axis == "training set"}
+    contrast = found["bert", "adapted"]
+    assert contrast.level_a == "google-bert/bert-base-uncased"
+    assert contrast.level_b == "google-bert/bert-base-uncased, then all"
+    assert contrast.confounds == [
+        "tokens seen: unknown v. unknown",
+        "pretraining FLOPs: unknown v. unknown",
+    ]
+
+
+def test_confounds_are_what_differs_and_not_the_axis(results: Results) -> None:
+    by_axis = {contrast.axis: contrast for contrast in results.contrasts}
+    assert by_axis["training set"].confounds == []
+    assert any(c.startswith("parameters: 2.56M v. 813k") for c in by_axis["size"].confounds)
+    assert any(c.startswith("tokens seen: 4.1M v. 0") for c in by_axis["pretrained"].confounds)
+    assert "training.lr: 0.001 v. 0.01" in by_axis["method"].confounds
+
+
+def test_effects_are_differences_of_means(results: Results) -> None:
+    for contrast in results.contrasts:
+        a, b = contrast.a.mean.value, contrast.b.mean.value
+        assert contrast.effect.value == pytest.approx(a - b)
+
+
+def test_a_verdict_is_never_stronger_than_its_numbers(results: Results) -> None:
+    seen = set()
+    for c in results.contrasts:
+        assert c.effect.low is not None and c.effect.high is not None and c.p_holm is not None
+        assert c.p_holm >= (c.effect.p_value or 0)
+        excludes = not c.effect.low <= 0 <= c.effect.high
+        assert c.resolved == excludes
+        assert (c.verdict == "resolved") == (excludes and c.p_holm < 0.05)
+        assert (c.verdict == "not resolved") == (not excludes)
+        seen.add(c.verdict)
+    assert len(seen) == 3  # all three occur here
+
+
+def test_more_labels_against_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = raw_params({"encoder_mlm": RUNS["encoder_mlm"]})
+    raw["finetune"]["label_budgets"] = ["all", 200, 1000]
+    monkeypatch.chdir(tmp_path)
+    found = load(write_study(tmp_path, raw)).contrasts
+    budgets = {(c.a.label_budget, c.b.label_budget) for c in found if c.axis == "label budget"}
+    assert budgets == {("all", "1000"), ("all", "200"), ("1000", "200")}
+
+
+def test_groups_keep_the_order_of_params(results: Results) -> None:
+    assert [group.name for group in groups(results.params, results.trials)] == list(RUNS)
+
+
+@pytest.mark.parametrize(
+    "number, text",
+    [(0, "0"), (12, "12"), (999, "999"), (999.6, "1k"), (1544, "1.54k"), (2_563_072, "2.56M"),
+     (999_999, "1M"), (6.3e13, "63T"), (2e21, "2e+03E")],
+)  # fmt: skip
+def test_compact(number: float, text: str) -> None:
+    assert compact(number) == text

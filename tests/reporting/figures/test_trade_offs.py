@@ -1,0 +1,210 @@
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.core.params import Params
+from stages.evaluation.records import ScoredTrial
+from stages.reporting.comparison.results import Results, load
+from stages.reporting.figures import gallery, trade_offs
+from stages.reporting.figures.style import PAPER
+from stages.reporting.page import pages
+from tests.synthetic_study import RUNS, raw_params, run, write_study
+
+PLACE = ("type", "200")
+
+
+def with_trials(results: Results, change: Callable[[ScoredTrial], ScoredTrial]) -> Results:
+    return replace(results, trials=[change(trial) for trial in results.trials])
+
+
+@pytest.fixture(scope="module")
+def three_sizes(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """The synthetic study with one more size of its encoder."""
+    root = tmp_path_factory.mktemp("sizes")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        return load(
+            write_study(root, raw_params(RUNS | {"tiny": run("encoder", "mlm", d_model=48)}))
+        )
+
+
+points = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), max_size=12)
+
+
+@given(points)
+def test_the_front_is_what_nothing_beats(points: list[tuple[int, int]]) -> None:
+    """By brute force: nothing costs as little or less, and is better, or cheaper and as good."""
+    unbeaten = {
+        (cost, merit)
+        for cost, merit in points
+        if not any(c <= cost and m >= merit and (c, m) != (cost, merit) for c, m in points)
+    }
+    front = trade_offs.pareto_front(points)
+    assert [points[i] for i in front] == sorted(unbeaten)  # of equals one alone
+
+
+def test_of_equals_the_first_is_on_the_front() -> None:
+    assert trade_offs.pareto_front([(2, 5), (1, 3), (2, 5), (1, 3)]) == [1, 0]
+
+
+def test_cost_is_of_the_lineage_and_the_fine_tuning(results: Results) -> None:
+    rows = trade_offs.cost(results, *PLACE)["datasets"]["marks"]
+    assert len(rows) == 7 * 2
+    found = {(row["run"], row["method"]): row for row in rows}
+    for trial in results.trials:
+        if trial.task == "type" and trial.run in RUNS:
+            assert trial.lineage_flops is not None
+            row = found[trial.run, trial.method]
+            assert row["x"] == trial.lineage_flops + trial.finetune_flops
+            assert (row["fill"] == PAPER) == ("scratch" in trial.run)
+
+
+def test_the_line_goes_up_from_the_cheapest_and_on_to_the_dearest(results: Results) -> None:
+    data = trade_offs.cost(results, *PLACE)["datasets"]
+    xs, scores = ([row[key] for row in data["front"]] for key in ("x", "score"))
+    assert xs == sorted(xs) and xs[0] == min(row["x"] for row in data["marks"])
+    assert xs[-1] == max(row["x"] for row in data["marks"])
+    assert scores == sorted(scores) and scores[-1] == max(row["score"] for row in data["marks"])
+    numbered = [row for row in data["marks"] if row["number"]]
+    assert sorted(row["score"] for row in numbered) == scores[:-1]
+    assert data["baseline"][0]["run"] == "tfidf"  # the better of two
+
+
+def test_where_lower_is_better_the_front_goes_down(results: Results) -> None:
+    lower = with_trials(results, lambda trial: replace(trial, metric="bits_per_byte"))
+    data = trade_offs.cost(lower, *PLACE)["datasets"]
+    scores = [row["score"] for row in data["front"]]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[-1] == min(row["score"] for row in data["marks"])
+    assert data["baseline"][0]["run"] == "majority"
+
+
+def test_what_is_unknown_or_nothing_is_left_out_and_named(results: Results) -> None:
+    def changed(trial: ScoredTrial) -> ScoredTrial:
+        if trial.run == "encoder_mlm":
+            return replace(trial, lineage_flops=None)
+        nothing = trial.run == "decoder_scratch" and trial.method == "linear_probe"
+        return replace(trial, finetune_flops=0) if nothing else trial
+
+    without = with_trials(results, changed)
+    drawn = {(cell.group, cell.method) for cell, _ in trade_offs.priced(without, *PLACE)}
+    assert len(drawn) == 7 * 2 - 3
+    assert ("decoder_scratch", "full") in drawn and ("encoder_mlm", "full") not in drawn
+    (cost, _) = pages.trade_offs(without, gallery.pictures(without))
+    assert "nobody knows what their pretraining took: `encoder_mlm`." in cost.caption
+    assert "nothing was trained: `decoder_scratch` with `linear_probe`." in cost.caption
+
+
+def test_equal_costs_and_equal_sizes_make_no_picture(results: Results) -> None:
+    def names(changed: Results) -> set[str]:
+        return {name.split("_")[0] for name in trade_offs.pictures(changed, *PLACE)}
+
+    assert names(results) == {"cost", "parameters"}
+    same_size = with_trials(results, lambda trial: replace(trial, num_params=1_000_000))
+    assert names(same_size) == {"cost"}
+    heads = with_trials(results, lambda t: replace(t, num_params=1_000_000 + len(t.architecture)))
+    assert names(heads) == {"cost"}  # nothing to see on the axis
+    one_cost = with_trials(results, lambda t: replace(t, lineage_flops=7, finetune_flops=3))
+    assert names(one_cost) == {"parameters"}
+    unknown = with_trials(results, lambda trial: replace(trial, lineage_flops=None))
+    assert names(unknown) == {"parameters"}
+    assert [each.heading for each in pages.trade_offs(unknown, gallery.pictures(unknown))] == [
+        "Score against size"
+    ]
+
+
+def test_size_has_a_mark_for_each_pretrained_run(results: Results) -> None:
+    """By a method that trains most of the weights, even where another is better."""
+
+    def changed(trial: ScoredTrial) -> ScoredTrial:
+        return replace(trial, value=0.9) if trial.method == "linear_probe" else trial
+
+    rows = trade_offs.parameters(with_trials(results, changed), *PLACE)["datasets"]["marks"]
+    assert {row["run"] for row in rows} == {name for name in RUNS if "scratch" not in name}
+    assert {row["method"] for row in rows} == {"full"}
+    probed = [trial for trial in results.trials if trial.method != "full"]
+    raw = raw_params()
+    raw["finetune"]["methods"].pop("full")
+    alone = replace(results, params=Params(**raw), trials=probed)
+    rows = trade_offs.parameters(alone, *PLACE)["datasets"]["marks"]
+    assert len(rows) == 5 and {row["method"] for row in rows} == {"linear_probe"}
+
+
+def test_two_sizes_have_no_law(results: Results) -> None:
+    assert trade_offs.power_laws(results, trade_offs.sized(results, *PLACE)) == []
+    spec = trade_offs.parameters(results, *PLACE)
+    assert spec["datasets"]["laws"] == [] and "error =" not in str(spec["title"])
+
+
+@pytest.mark.parametrize("metric", ["macro_f1", "bits_per_byte"])
+def test_three_sizes_of_one_kind_have_the_law_they_follow(
+    three_sizes: Results, metric: str
+) -> None:
+    """Of the encoder on one training set alone; other training sets have but one size."""
+
+    def lawful(trial: ScoredTrial) -> ScoredTrial:
+        seed = trial.finetune_seed - 3  # -2 to 2
+        exponent = 0.15 + 0.001 * seed
+        error = 3 * (1 + 0.01 * seed) * max(trial.num_params, 1) ** -exponent
+        return replace(trial, metric=metric, value=trade_offs.error(metric, error))
+
+    results = with_trials(three_sizes, lawful)
+    ((group, law, sizes),) = trade_offs.power_laws(results, trade_offs.sized(results, *PLACE))
+    assert group.name == "encoder_mlm" and sorted(sizes) == [288_000, 812_544, 2_563_072]
+    assert law.exponent.value == pytest.approx(0.15)
+    assert law.factor == pytest.approx(3, rel=1e-3)
+    spec = trade_offs.parameters(results, *PLACE)
+    curve = spec["datasets"]["laws"]
+    assert curve[0]["x"] == pytest.approx(288_000) and curve[-1]["x"] == pytest.approx(2_563_072)
+    marks = {row["run"]: row["score"] for row in spec["datasets"]["marks"]}
+    for row, name in ((curve[0], "tiny"), (curve[-1], "encoder_mlm")):
+        assert row["score"] == pytest.approx(marks[name], rel=1e-3)
+        assert row["low"] < row["score"] < row["high"]
+    text = "N^\N{MINUS SIGN}b, b = 0.150 (95% interval 0.148 to 0.152)"
+    assert f"encoder, mlm on all: error = 3 {text}" in spec["title"]["subtitle"]
+
+
+def test_sizes_that_differ_in_something_else_have_no_law(three_sizes: Results) -> None:
+    def alone(**settings: Any) -> bool:
+        raw = raw_params(RUNS | {"tiny": run("encoder", "mlm", d_model=48) | settings})
+        changed = replace(three_sizes, params=Params(**raw))
+        return trade_offs.power_laws(changed, trade_offs.sized(changed, *PLACE)) == []
+
+    assert not alone()
+    assert alone(corpus="scientific")
+    assert alone(objective={"name": "mlm", "mask_prob": 0.5})
+
+
+def test_a_law_rests_on_pretraining_seeds_where_all_sizes_have_several(
+    three_sizes: Results,
+) -> None:
+    def doubled(num_runs: int) -> int:
+        trials = list(three_sizes.trials)
+        pretrain = dict(raw_params(RUNS | {"tiny": run("encoder", "mlm", d_model=48)})["pretrain"])
+        for name in ("encoder_mlm", "encoder_small", "tiny")[:num_runs]:
+            pretrain[f"{name}_2"] = pretrain[name] | {"seed": 2}
+            trials += [
+                replace(t, run=f"{name}_2", pretrain_seed=2, value=t.value - 0.01)
+                for t in three_sizes.trials
+                if t.run == name
+            ]
+        params = Params(**{**raw_params(), "pretrain": pretrain})
+        more = replace(three_sizes, params=params, trials=trials)
+        ((_, law, _),) = trade_offs.power_laws(more, trade_offs.sized(more, *PLACE))
+        return len(law.exponents)
+
+    assert doubled(3) == 2  # pretraining seeds
+    assert doubled(2) == 5  # seeds of fine-tuning
+
+
+def test_they_can_be_drawn(three_sizes: Results, tmp_path: Path) -> None:
+    for name, picture in trade_offs.pictures(three_sizes, *PLACE).items():
+        svg = gallery.draw(picture, svg=tmp_path / f"{name}.svg", png=tmp_path / f"{name}.png")
+        assert re.search(r">1 (encoder_scratch, linear_probe|tiny, full): [\d.]+</", svg)
+        assert "NaN" not in svg and "undefined" not in svg

@@ -1,0 +1,161 @@
+import json
+import re
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from stages.reporting.comparison.pretraining_progress import Progress, passages
+from stages.reporting.comparison.results import Results, load
+from stages.reporting.figures import gallery
+from stages.reporting.page import pages
+from tests.synthetic_study import METRICS, RUNS, raw_params, write_study
+
+HOSTILE = '</td><script>alert("1")</script> | `x` & *y*'
+VOID = {"meta", "link", "br", "input", "img", "path", "circle", "line", "rect"}
+PROBE = """
+<script>
+const table = document.querySelector("#trials table"), body = table.tBodies[0];
+const shown = () => [...body.rows].filter(row => !row.hidden);
+const points = () => shown().map(row => Number(row.lastElementChild.textContent));
+const before = shown().length, buttons = table.tHead.querySelectorAll("button");
+buttons[buttons.length - 1].click();
+const up = points();
+buttons[buttons.length - 1].click();
+const down = points();
+const input = document.querySelector(".filter input");
+input.value = "decoder_causal tag full";
+input.dispatchEvent(new Event("input"));
+const probe = document.createElement("pre");
+probe.id = "probe";
+probe.textContent = JSON.stringify({
+  before, up, down, filtered: shown().map(row => row.textContent.includes("decoder_causal")),
+  requests: performance.getEntriesByType("resource").map(entry => entry.name),
+  wider: document.documentElement.scrollWidth - innerWidth,
+});
+document.body.append(probe);
+</script>
+"""
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    root = tmp_path_factory.mktemp("study")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        found = load(write_study(root, raw_params()))
+    for run in found.params.pretrain.values():
+        run.model["note"] = HOSTILE
+    return found
+
+
+@pytest.fixture(scope="module")
+def html(results: Results) -> str:
+    svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><path id="a"/></svg>\n'
+    return pages.html(results, dict.fromkeys(gallery.pictures(results), svg))
+
+
+def test_text_is_escaped(html: str) -> None:
+    assert html.count("<script>") == 1  # the page's own
+    assert "&lt;script&gt;alert(" in html
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value or "" for key, value in attrs if key == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag, self.getpos()
+
+
+def test_every_tag_is_closed_and_every_id_is_one_elements(html: str) -> None:
+    tags = Tags()
+    tags.feed(html)
+    assert tags.open == []
+    assert len(tags.ids) == len(set(tags.ids)) > 15
+    assert set(re.findall(r'href="#([^"]+)"', html)) <= set(tags.ids)
+
+
+def test_the_page_names_no_other_machine(html: str) -> None:
+    links = re.findall(r"""(?:src|href|action)\s*=\s*["']?([^"'\s>]+)|url\(([^)]+)\)""", html)
+    assert all(link.startswith(("#", "data:,")) for pair in links for link in pair if link)
+
+
+def test_every_table_names_the_baselines(html: str) -> None:
+    tables = re.findall(r'<table class="(?:means|contrasts)">.*?</table>', html, flags=re.DOTALL)
+    assert len(tables) > 10
+    assert all("majority" in table for table in tables)
+
+
+def test_markdown_has_as_many_cells_in_each_row_as_in_its_head(results: Results) -> None:
+    """Text cannot break out of its cell."""
+    text = pages.markdown(results)
+    tables = re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE)
+    assert len(tables) > 10
+    for table in tables:
+        widths = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
+        assert len(widths) == 1, table
+
+
+def test_markdown_and_page_tell_the_same(results: Results, html: str) -> None:
+    text = pages.markdown(results)
+    for contrast in results.contrasts:
+        assert contrast.verdict in text
+        assert contrast.verdict.split(", ")[0] in html
+    for name in (*RUNS, *METRICS, "majority", "window", "tfidf"):
+        assert name in html and name in text.replace("\\_", "_")
+
+
+def test_tasks_are_listed_with_their_sizes_and_what_was_removed(results: Results, html) -> None:
+    markdown = pages.markdown(results)
+    assert "| tag | tagging | 1,200 | 200 | 1,000 | 2 | train 3, validation 0 |" in markdown
+    assert "What the tasks are" in html and "train 3, validation 0" in html
+
+
+def test_what_models_write_stands_side_by_side_and_on_the_page_alone(results, html) -> None:
+    """The runs of one corpus and tokenizer, each with what it read; the text of others escaped."""
+    runs = ("decoder_causal", "encoder_mlm")
+    samples = results.progress["decoder_causal"].samples
+    progress = results.progress | {run: Progress([], samples) for run in runs}
+    found = passages(results.params, progress)
+    assert [each.text for each in found] == ["", "a list & <i>more</i>"]
+    assert [run for run, *_ in found[1].rows] == ["encoder_mlm", "decoder_causal"]
+    assert "What the models write" in html and "&lt;b&gt;of&lt;/b&gt; …" in html
+    assert "of</b> …" not in html and "of</b> …" not in pages.markdown(results)
+
+
+def test_markdown_says_nothing_that_was_measured_on_a_machine(results: Results) -> None:
+    assert not re.search(r"\d+ (?:s|min|MiB|GiB)\b", pages.markdown(results))
+
+
+@pytest.mark.parametrize("width", [1200, 500])
+def test_it_works_in_a_browser_without_a_request_or_an_error(
+    results: Results, browser: list[str], tmp_path: Path, width: int
+) -> None:
+    pictures = gallery.pictures(results)
+    picture = pictures["curves_tag_full_200"]
+    svg = gallery.draw(picture, svg=tmp_path / "x.svg", png=tmp_path / "x.png")
+    html = pages.html(results, dict.fromkeys(pictures, svg))
+    file = tmp_path / "index.html"
+    file.write_text(html.replace("</body>", f"{PROBE}</body>"), encoding="utf-8")
+    command = [*browser, "--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr"]
+    command += [f"--window-size={width},900", "--dump-dom", file.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert "CONSOLE" not in done.stderr  # a refused request is written there as well
+    found = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout)
+    assert found, done.stderr
+    probe = json.loads(found[1])
+    assert probe["requests"] == []
+    assert probe["before"] == len(results.trials)
+    assert probe["up"] == sorted(probe["up"]) and probe["down"] == probe["up"][::-1]
+    assert probe["filtered"] == [True] * 5
+    assert probe["wider"] <= 0  # tables scroll within, the page does not

@@ -1,0 +1,86 @@
+"""The threshold of no answer is the best on the rows that it is chosen on, whatever they are."""
+
+import json
+import math
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from stages.evaluation.metrics import score
+from stages.tasks._task import Predicted
+from stages.trials.no_answer import best_threshold
+
+METRICS = ("squad_f1", "exact_match")
+NOTHING = json.dumps([])
+
+
+def mean(metric: str, gold: list[str], predicted: list[Predicted], threshold: float) -> float:
+    return score(metric, gold, [each.at(threshold) for each in predicted])
+
+
+def right(text: str) -> str:
+    return json.dumps([text])
+
+
+def test_an_answer_that_a_model_is_too_shy_to_give_is_given() -> None:
+    """All margins are below 0; between 3 and 1 below is where answers begin to be right."""
+    gold = [right("sea"), right("oak tree"), NOTHING, NOTHING]
+    predicted = [
+        Predicted("sea", margin=-1.0),
+        Predicted("oak", margin=-0.5),
+        Predicted("elm", margin=-3.0),
+        Predicted("ash", margin=-9.0),
+    ]
+    assert mean("squad_f1", gold, predicted, 0.0) == 0.5
+    for metric in METRICS:
+        assert best_threshold(metric, gold, predicted) == -2.0
+    assert mean("squad_f1", gold, predicted, -2.0) == pytest.approx((1 + 2 / 3 + 2) / 4)
+    assert mean("exact_match", gold, predicted, -2.0) == 0.75
+
+
+def test_of_equally_good_ones_it_is_the_nearest_to_0() -> None:
+    gold = [right("sea"), NOTHING]
+    apart = [Predicted("sea", margin=2.0), Predicted("elm", margin=-4.0)]
+    assert best_threshold("squad_f1", gold, apart) == 0.0
+    bold = [Predicted("sea", margin=9.0), Predicted("elm", margin=5.0)]
+    assert best_threshold("squad_f1", gold, bold) == 7.0
+
+
+def test_it_is_infinite_where_one_answer_for_all_is_best() -> None:
+    wrong = [Predicted("elm", margin=margin) for margin in (3.0, 5.0)]
+    never = best_threshold("squad_f1", [NOTHING, NOTHING], wrong)
+    assert never == math.inf and [each.at(never) for each in wrong] == ["", ""]
+    shy = [Predicted("elm", margin=margin) for margin in (-3.0, -math.inf)]
+    always = best_threshold("squad_f1", [right("elm"), right("elm")], shy)
+    assert always == -math.inf and [each.at(always) for each in shy] == ["elm", "elm"]
+
+
+def test_where_every_question_has_an_answer_it_changes_nothing() -> None:
+    """No prediction has a margin; and of those with one, none that was given is taken back."""
+    gold = [right("sea"), right("oak")]
+    assert best_threshold("squad_f1", gold, [Predicted("sea"), Predicted("elm")]) == 0.0
+    assert Predicted("sea").at(math.inf) == "sea"
+    given = [Predicted("sea", margin=1.0), Predicted("elm", margin=2.0)]
+    assert best_threshold("squad_f1", gold, given) == 0.0
+
+
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.sampled_from([right("sea"), right("oak tree"), NOTHING]),
+            st.sampled_from(["sea", "oak", "elm", ""]),
+            st.integers(-4, 4).map(float) | st.just(-math.inf),
+        ),
+        min_size=1,
+        max_size=9,
+    ),
+    metric=st.sampled_from(METRICS),
+)
+@example([(NOTHING, "sea", -math.inf), (right("sea"), "sea", -1.0)], "squad_f1")
+def test_no_other_threshold_is_better(rows, metric) -> None:
+    gold = [answer for answer, _, _ in rows]
+    predicted = [Predicted(text, margin=margin) for _, text, margin in rows]
+    chosen = mean(metric, gold, predicted, best_threshold(metric, gold, predicted))
+    others = [-math.inf, *(i / 2 for i in range(-10, 11)), math.inf]
+    assert chosen == pytest.approx(max(mean(metric, gold, predicted, t) for t in others))
