@@ -12,9 +12,8 @@ from functools import cache
 from itertools import groupby, product
 
 from stages.core.params import HUB
-from stages.matching.budget import outline
 from stages.methods._method import METHODS, Method
-from stages.models._backbone import MODELS, Backbone
+from stages.models._backbone import MODELS, Backbone, outline
 from stages.tasks._task import TASKS, Task
 from stages.trials.compatibility import incompatibility
 

@@ -15,7 +15,7 @@ import torch
 
 from stages.core.params import Params, PublishedTokenizer, Run
 from stages.core.seeding import stream
-from stages.models._backbone import MODELS, Backbone
+from stages.models._backbone import MODELS, Backbone, outline
 from stages.models._costs import num_params
 from stages.models._dimensions import Dimensions
 from stages.models._heads import ModelWithHead
@@ -160,12 +160,3 @@ def _outline(params: Params, run: Run) -> Backbone:
     vocabulary = vocabulary_of(params, run)
     assert vocabulary is not None
     return outline(run.model, vocabulary.vocab_size, where="model")
-
-
-def outline(model: Mapping[str, Any], vocab_size: int, *, where: str) -> Backbone:
-    """The model of an entry ``model:`` without storage for its weights.
-
-    Raises ValueError with the path in params.yaml (``where``) for a wrong setting.
-    """
-    with torch.device("meta"):
-        return MODELS.build(model, vocab_size, where=where)

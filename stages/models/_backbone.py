@@ -262,3 +262,12 @@ def stack_flops(
 
 
 MODELS = Components[Backbone]("models")
+
+
+def outline(entry: Mapping[str, Any], vocab_size: int, *, where: str) -> Backbone:
+    """The model of an entry ``model:`` without storage for its weights (torch's device meta).
+
+    Raises ValueError with the path in params.yaml (``where``) for a wrong setting.
+    """
+    with torch.device("meta"):
+        return MODELS.build(entry, vocab_size, where=where)

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from stages.core import paths
@@ -13,7 +12,7 @@ from stages.core.artifacts import read_json
 from stages.core.seeding import stream, torch_stream
 from stages.kinds._text_form import label_words
 from stages.methods._method import Method, Predictor
-from stages.models._backbone import MODELS, Backbone
+from stages.models._backbone import MODELS, Backbone, outline
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.tasks._task import TASKS, Task
 from stages.tasks._text_to_text import TextToText
@@ -82,7 +81,8 @@ class TrialSetup:
 
         Raises ValueError if it does not take texts of ``max_tokens`` and what is added to them.
         """
-        backbone = self._built()
+        model, vocab_size = self.run_record["model"], self.tokenizer.vocab_size
+        backbone = MODELS.build(model, vocab_size, where=self._where)
         asked, added, most = self.max_tokens, num_added_tokens, backbone.max_positions
         if most is not None and asked + added > most:
             more = f" and {added} that the method adds" if added else ""
@@ -94,11 +94,7 @@ class TrialSetup:
 
     def outline(self) -> Backbone:
         """The run's, without storage for its weights."""
-        with torch.device("meta"):
-            return self._built()
-
-    def _built(self) -> Backbone:
-        return MODELS.build(self.run_record["model"], self.tokenizer.vocab_size, where=self._where)
+        return outline(self.run_record["model"], self.tokenizer.vocab_size, where=self._where)
 
     def headed(self, *, seed: int, num_added_tokens: int = 0) -> ModelWithHead:
         """The pretrained backbone under a head that was drawn anew."""
