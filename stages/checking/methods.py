@@ -1,66 +1,85 @@
-"""Which methods, runs and tasks go together: what does not is left out of a study, and only what
-goes with nothing is a fault."""
+"""Methods with runs and tasks. Combinations that are incompatible are left out of a study; a run, a
+task or a method that is compatible with nothing is a fault."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import Any
 
 from stages.checking.entries import name_of
-from stages.checking.lengths import too_long
-from stages.core.params import Params
+from stages.core.params import Finetune, NumberOrAll, Run
+from stages.core.params import Method as MethodEntry
+from stages.core.params import Task as TaskEntry
 from stages.methods._method import METHODS, Method
 from stages.models._backbone import Backbone
 from stages.tasks._task import TASKS, Task
 from stages.trials.compatibility import incompatibility
 
+# (run, task, method): why they are incompatible, or None
+Reasons = dict[tuple[str, str, str], str | None]
 
-def fit_faults(params: Params, backbones: Mapping[str, Backbone]) -> Iterator[str]:
-    """Of methods that are wrong in themselves or make texts too long for a run; and of runs, tasks
-    and methods of which none of the others is fit."""
-    tasks = dict(_tasks(params))
-    reasons: dict[tuple[str, str, str], str | None] = {}
-    for key, entry in params.finetune.methods.items():
+
+def fit_faults(
+    finetune: Finetune,
+    tasks: Mapping[str, TaskEntry],
+    runs: Mapping[str, Run],
+    backbones: Mapping[str, Backbone],
+) -> Iterator[str]:
+    """``backbones`` are those of the ``runs`` that are valid and known."""
+    kinds = dict(_kinds(tasks))
+    methods: dict[str, Method] = {}
+    for key, entry in finetune.methods.items():
         where = f"finetune.methods.{key}"
         try:
-            method: Method = METHODS.build(entry.method, where=f"{where}.method")
+            method = METHODS.build(entry.method, where=f"{where}.method")
         except ValueError as error:
             yield str(error)
             continue
-        yield from _training_faults(params, method, entry, where)
+        yield from _training_faults(method, entry, finetune.label_budgets, where)
         if method.prompts and entry.text_to_text:
-            name = entry.method["name"]
-            yield f"{where}.text_to_text: {name} has prompts of its own; leave it out"
-            continue
-        for (run, backbone), (task, kind) in product(backbones.items(), tasks.items()):
-            reasons[run, task, key] = incompatibility(
-                method,
-                kind,
-                name_of(params.tasks[task].task),
-                backbone,
-                text_to_text=entry.text_to_text,
-            )
-        for run, backbone in backbones.items():
-            if any(reasons[run, task, key] is None for task in tasks):
-                at = f"{where}.method"
-                yield from too_long(params, method, backbone, f"pretrain.{run}.model", at)
-    known = {key for _, _, key in reasons}  # the others are wrong in themselves
-    if known != set(params.finetune.methods) or set(tasks) != set(params.tasks):
-        return
-    if set(backbones) == set(params.pretrain):
-        for key, entry in params.finetune.methods.items():
-            if why := _all_of(reasons, key, place=2):
-                name = entry.method["name"]
+            name = name_of(entry.method)
+            yield f"{where}.text_to_text: {name} has its own prompts; leave it out"
+        else:
+            methods[key] = method
+    reasons: Reasons = {
+        (run, task, key): incompatibility(
+            method,
+            kind,
+            name_of(tasks[task].task),
+            backbone,
+            text_to_text=finetune.methods[key].text_to_text,
+        )
+        for (key, method), (run, backbone), (task, kind) in product(
+            methods.items(), backbones.items(), kinds.items()
+        )
+    }
+    for (key, method), (run, backbone) in product(methods.items(), backbones.items()):
+        if any(reasons[run, task, key] is None for task in kinds):
+            yield from _added_tokens_faults(method, key, backbone, run, finetune.max_tokens)
+    if len(methods) == len(finetune.methods) and len(kinds) == len(tasks):
+        yield from _unused_faults(reasons, finetune.methods, runs, backbones)
+
+
+def _unused_faults(
+    reasons: Reasons,
+    methods: Mapping[str, MethodEntry],
+    runs: Mapping[str, Run],
+    backbones: Mapping[str, Backbone],
+) -> Iterator[str]:
+    """Of runs, tasks and methods without a single trial."""
+    if set(backbones) == set(runs):  # else a run that is not known may be compatible
+        for key, entry in methods.items():
+            if why := _why_unused(reasons, key, place=2):
+                name = name_of(entry.method)
                 yield f"finetune.methods.{key}.method: {name} fits no run and task: it {why}"
-        for task in tasks:
-            if why := _all_of(reasons, task, place=1):
+        for task in dict.fromkeys(task for _, task, _ in reasons):
+            if why := _why_unused(reasons, task, place=1):
                 yield f"tasks.{task}.task: fits no run and method: {why}"
     for run in backbones:
-        if why := _all_of(reasons, run, place=0):
+        if why := _why_unused(reasons, run, place=0):
             yield f"pretrain.{run}.model: no method fits it: {why}"
 
 
-def _all_of(reasons: Mapping[tuple[str, ...], str | None], key: str, *, place: int) -> str:
-    """Why nothing goes together with one of the runs, tasks or methods; empty if something does."""
+def _why_unused(reasons: Reasons, key: str, *, place: int) -> str:
+    """All reasons of a run, task or method (its place in ``reasons``); empty if it has a trial."""
     own = {names: reason for names, reason in reasons.items() if names[place] == key}
     if not own or not all(own.values()):
         return ""
@@ -68,21 +87,36 @@ def _all_of(reasons: Mapping[tuple[str, ...], str | None], key: str, *, place: i
     return "; ".join(dict.fromkeys(str(each) for each in said))
 
 
-def _training_faults(params: Params, method: Any, entry: Any, where: str) -> Iterator[str]:
-    """A ``training:`` that a method lacks or has no use for; more shots than labels."""
-    name = entry.method["name"]
+def _training_faults(
+    method: Method, entry: MethodEntry, label_budgets: list[NumberOrAll], where: str
+) -> Iterator[str]:
+    name = name_of(entry.method)
     if method.trains and entry.training is None:
-        yield f"{where}.training: missing; say how {name} trains"
+        yield f"{where}.training: missing; {name} trains"
     if not method.trains and entry.training is not None:
         yield f"{where}.training: {name} trains nothing; leave it out"
-    num_shots = getattr(method, "num_shots", 0)
-    for budget in params.finetune.label_budgets:
-        if budget != "all" and num_shots > int(budget):
-            yield f"{where}.method.num_shots: {num_shots} is more than the label budget {budget}"
+    for budget in label_budgets:
+        if budget != "all" and method.num_shots > int(budget):
+            yield (
+                f"{where}.method.num_shots: {method.num_shots} is more than the label budget "
+                f"{budget}"
+            )
 
 
-def _tasks(params: Params) -> Iterator[tuple[str, type[Task]]]:
+def _added_tokens_faults(
+    method: Method, key: str, backbone: Backbone, run: str, max_tokens: int
+) -> Iterator[str]:
+    """Of inputs that fit, but not with the tokens that a method adds; ``length_faults`` reports
+    those that do not fit."""
+    added = method.num_added_tokens
+    if not added or backbone.too_long(max_tokens):
+        return
+    if reason := backbone.too_long(max_tokens, num_added_tokens=added):
+        yield f"finetune.methods.{key}.method: {reason} (finetune.max_tokens, pretrain.{run}.model)"
+
+
+def _kinds(tasks: Mapping[str, TaskEntry]) -> Iterator[tuple[str, type[Task]]]:
     """The classes of the tasks whose names are valid."""
-    for key, task in params.tasks.items():
+    for key, task in tasks.items():
         if name_of(task.task) in TASKS.names():
             yield key, TASKS.find(name_of(task.task), where="")

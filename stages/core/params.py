@@ -25,6 +25,7 @@ from stages.core.components import describe, unknown
 PATH = Path("params.yaml")
 T = TypeVar("T")
 NONE = "none"  # the corpus, tokenizer or parent of a run that has none
+MAX_VOCAB_SIZE = 10_000_000  # more is a mistake, and takes gigabytes to check
 HUB = "hub"  # the model of a run that is a public checkpoint, and how its tokenizer came about
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -79,7 +80,7 @@ class Corpus(Strict):
 class Tokenizer(Strict):
     corpus: Name
     algorithm: Literal["unigram", "bpe", "char"]
-    vocab_size: Positive
+    vocab_size: Annotated[int, Field(gt=0, le=MAX_VOCAB_SIZE)]
     max_sentences: Positive  # sampled to train on
 
 
@@ -235,17 +236,19 @@ class Params(Strict):
 
 
 def load(path: Path = PATH) -> Params:
-    """params.yaml, typed; raises ValueError that names the path of each wrong setting."""
-    raw = read_yaml(path)
-    for where, key, value in _settings(raw):
-        if key in ("size", "nfiles"):
-            # DVC's run cache does not see these keys and would restore a stale result.
-            raise ValueError(f"{where}: the key {key!r} is invisible to DVC; choose another name")
-        if value is None or value == []:
-            # DVC leaves both out of a stage's command, so that editing them would rerun nothing.
-            raise ValueError(f"{where}: must not be empty; leave the key out or write {NONE!r}")
+    """params.yaml, typed.
+
+    Raises ValueError with one line per fault, each beginning with its path.
+    """
+    return typed(read_yaml(path))
+
+
+def typed(raw: Mapping[str, Any]) -> Params:
+    """The parsed params.yaml, typed; raises ValueError as ``load`` does."""
+    if faults := [*_key_faults(raw)]:
+        raise ValueError("\n".join(faults))
     try:
-        return Params(**raw)
+        return Params.model_validate(raw)
     except ValidationError as error:
         raise ValueError(describe(error, "", known=_fields)) from None
 
@@ -262,6 +265,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file; copy one of studies/ to it") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: must be UTF-8: {error}") from None
     if "<<:" in text:
         raise ValueError(f"{path}: merge keys (<<:) break `dvc exp run -S`; write the keys out")
     try:
@@ -274,14 +279,23 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return raw
 
 
-def _settings(node: Any, where: str = "") -> Iterator[tuple[str, str, Any]]:
-    """Every (path, key, value) below a node."""
-    items = node.items() if isinstance(node, dict) else enumerate(node)
-    for key, value in items:
+def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> Iterator[str]:
+    """Of keys and values anywhere below a node that DVC does not handle."""
+    is_mapping = isinstance(node, Mapping)
+    for key, value in node.items() if is_mapping else enumerate(node):
         path = f"{where}.{key}".lstrip(".")
-        yield path, str(key), value
-        if isinstance(value, dict | list):
-            yield from _settings(value, path)
+        if is_mapping and not isinstance(key, str):
+            yield f"{where or PATH}: the key {key!r} must be a string"
+        elif key in ("size", "nfiles"):
+            # DVC's run cache ignores these keys and would restore a stale result.
+            yield f"{path}: DVC ignores the key {key!r}; choose another name"
+        elif value is None or value == []:
+            # DVC leaves both out of a stage's command, so editing them would rerun nothing.
+            yield f"{path}: must not be empty; leave the key out or write {NONE!r}"
+        elif any(value is outer for outer in (*inside, node)):
+            yield f"{path}: must not contain itself (an alias inside its own anchor)"
+        elif isinstance(value, Mapping | list):
+            yield from _key_faults(value, path, inside=(*inside, node))
 
 
 def _fields(loc: tuple[str | int, ...]) -> list[str]:

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from stages.core.params import Params, PublishedTokenizer, Run
+from stages.core.components import below
+from stages.core.params import HUB, Params, PublishedTokenizer, Run
+from stages.core.params import Tokenizer as TokenizerEntry
 from stages.core.seeding import stream
 from stages.models._backbone import MODELS, Backbone, outline
 from stages.models._costs import num_params
@@ -43,13 +45,17 @@ class AnyWords(Tokenizer):
 
 def vocabulary_of(params: Params, run: Run) -> Vocabulary | None:
     """What is known before any tokenizer is trained; None of a checkpoint that is not here."""
-    entry = params.tokenizers[run.tokenizer]
-    if not isinstance(entry, PublishedTokenizer):
-        return AnyWords(entry.vocab_size)
-    if not Path(entry.path).is_dir():
+    return vocabulary_for(run, params.tokenizers[run.tokenizer])
+
+
+def vocabulary_for(run: Run, tokenizer: TokenizerEntry | PublishedTokenizer) -> Vocabulary | None:
+    """The same, of the run's entry of ``tokenizers:``."""
+    if not isinstance(tokenizer, PublishedTokenizer):
+        return AnyWords(tokenizer.vocab_size)
+    if not Path(tokenizer.path).is_dir():
         return None
     kind: Any = MODELS.find(run.model["name"], where="")
-    return kind.tokenizer_of(run.model, Path(entry.path))
+    return kind.tokenizer_of(run.model, Path(tokenizer.path))
 
 
 def trains(run: Run) -> bool:
@@ -61,12 +67,12 @@ def plans(params: Params) -> dict[str, RunPlan]:
     """The plan of every run; the settings must be valid."""
     cost = step_flops if params.budget.matched == "flops" else _step_tokens
     reference = params.pretrain[params.budget.reference]
-    whole = reference.training.num_steps * cost(params, reference)
+    total = reference.training.num_steps * cost(params, reference)
 
     def num_steps(run: Run) -> int:
         if params.budget.matched == "none" or not trains(run):
             return run.training.num_steps
-        return max(1, round(whole / cost(params, run)))
+        return max(1, round(total / cost(params, run)))
 
     return {
         key: RunPlan(num_steps(run), _model(params, run)) for key, run in params.pretrain.items()
@@ -74,18 +80,31 @@ def plans(params: Params) -> dict[str, RunPlan]:
 
 
 def _model(params: Params, run: Run) -> dict[str, Any]:
-    """The entry, with all of its sizes: those of matched parameters in place of its own."""
     if run.is_public:
         return run.model
-    vocabulary = vocabulary_of(params, run)
-    assert vocabulary is not None
-    vocab_size = vocabulary.vocab_size
-    model = sized(run.model, vocab_size, where="model")
+    backbone = _outline(params, run)
     if params.budget.matched == "parameters":
-        if model["name"] == "encoder_decoder":
-            model["num_layers"] = _num_layers(model, vocab_size)
-        elif model["name"] == "bilstm":
-            model["d_cell"] = _d_cell(model, vocab_size)
+        return matched_model(run, backbone)
+    return with_sizes(run.model, backbone)
+
+
+def with_sizes(model: Mapping[str, Any], backbone: Backbone) -> dict[str, Any]:
+    """An entry ``model:`` with all of its sizes, including those that d_model gives."""
+    return {key: value for key, value in model.items() if key != "aspect_ratio"} | backbone.sizes
+
+
+def matched_model(run: Run, backbone: Backbone) -> dict[str, Any]:
+    """The same, with the sizes that matched parameters give in place of its own.
+
+    Raises ValueError if no sizes match.
+    """
+    if run.is_public:
+        return run.model
+    model = with_sizes(run.model, backbone)
+    if model["name"] == "encoder_decoder":
+        model["num_layers"] = _num_layers(model, backbone.vocab_size)
+    elif model["name"] == "bilstm":
+        model["d_cell"] = _d_cell(model, backbone.vocab_size)
     return model
 
 
@@ -120,15 +139,6 @@ def _d_cell(model: dict[str, Any], vocab_size: int) -> int:
     return min(least, max(projected, least + 1), key=lambda d_cell: abs(count(d_cell) - most))
 
 
-def sized(model: Mapping[str, Any], vocab_size: int, *, where: str) -> dict[str, Any]:
-    """An entry ``model:`` with all of its sizes, those too that it leaves to d_model.
-
-    Raises ValueError as ``outline`` does.
-    """
-    said = {key: value for key, value in model.items() if key != "aspect_ratio"}
-    return said | outline(model, vocab_size, where=where).sizes
-
-
 def _step_tokens(params: Params, run: Run) -> int:
     return run.training.batch_rows * run.training.max_tokens
 
@@ -157,6 +167,19 @@ def step_flops(params: Params, run: Run) -> int:
 
 
 def _outline(params: Params, run: Run) -> Backbone:
+    """The run's model without storage for its weights."""
     vocabulary = vocabulary_of(params, run)
     assert vocabulary is not None
     return outline(run.model, vocabulary.vocab_size, where="model")
+
+
+def public_outline(run: Run, *, where: str) -> Backbone | None:
+    """The same of a public checkpoint in a folder; None if only the hub knows it.
+
+    Raises ValueError for what is wrong with its settings, its name or its folder.
+    """
+    hub: Any = MODELS.find(HUB, where=where)
+    settings = MODELS.settings(run.model, where=where)
+    with below(where):
+        vocab_size = hub.check(**settings)
+    return None if vocab_size is None else outline(run.model, vocab_size, where=where)

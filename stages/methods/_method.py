@@ -51,6 +51,7 @@ class Method(ABC):
     architectures: ClassVar[tuple[str, ...]] = ()  # those it fits; all if it names none
     fits: ClassVar[tuple[str, ...]] = ()  # the kinds of task, likewise
     num_added_tokens: int = 0  # by which each input grows inside the backbone
+    num_shots: int = 0  # labelled examples in a prompt
     states_only: ClassVar[bool] = False  # what a backbone generates does not pass what is added
 
     def misfit(self, backbone: Backbone) -> str | None:

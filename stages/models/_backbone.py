@@ -137,11 +137,27 @@ class Backbone(nn.Module, ABC):
         """The text that follows each input, without the <eos> that ends it."""
         raise AssertionError(f"{self.architecture} writes no text")
 
-    def positions_taken(self, max_tokens: int, max_target_tokens: int) -> int:
+    def positions_taken(self, max_tokens: int, max_target_tokens: int = 0) -> int:
         """Of ``max_positions``, by an input of so many tokens and what is written of it."""
-        if self.architecture == "decoder":  # in one row; the last token is not read
-            return max_tokens + max_target_tokens - 1
+        if self.architecture == "decoder" and max_target_tokens:
+            return max_tokens + max_target_tokens - 1  # in one row; the last token is not read
         return max(max_tokens, max_target_tokens)
+
+    def too_long(
+        self, max_tokens: int, *, num_added_tokens: int = 0, max_target_tokens: int = 0
+    ) -> str | None:
+        """Why an input of so many tokens, with those that a method adds or with a text to write,
+        has too few positions; None if it has enough."""
+        most = self.max_positions
+        needed = self.positions_taken(max_tokens + num_added_tokens, max_target_tokens)
+        if most is None or needed <= most:
+            return None
+        parts = ""
+        if num_added_tokens:
+            parts = f" ({max_tokens} and {num_added_tokens} added by the method)"
+        elif max_target_tokens:
+            parts = f" ({max_tokens} to read, {max_target_tokens} to write)"
+        return f"{needed}{parts} is more than the model's {most} positions"
 
 
 class ScalarMix(nn.Module):

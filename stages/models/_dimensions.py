@@ -9,6 +9,7 @@ Activation = Literal["gelu", "relu", "swiglu"]
 Positions = Literal["rotary", "learned", "sinusoidal", "relative", "none"]
 
 HEAD_WIDTH, ASPECT_RATIO = 64, 64  # d_model per head, d_model per layer
+MAX_LAYERS = 1000  # more is a mistake, and takes minutes to build even without weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,8 @@ class Dimensions:
         for name in ("d_model", "num_layers", "num_heads", "d_ff", "max_positions"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.num_layers > MAX_LAYERS:
+            raise ValueError(f"num_layers must be at most {MAX_LAYERS}, not {self.num_layers}")
         if self.num_segments < 0:
             raise ValueError(f"num_segments must be at least 0, not {self.num_segments}")
         if self.d_model % self.num_heads:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from stages.models._backbone import Backbone, ScalarMix
+from stages.models._dimensions import MAX_LAYERS
 from stages.models._embedding import embedding_table
 from stages.text.batch import PADDING, Batch
 
@@ -52,8 +53,8 @@ class BiLSTM(Backbone):
         super().__init__()
         if d_model < 2 or d_model % 2:
             raise ValueError(f"d_model must be even, half for each direction, not {d_model}")
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, not {num_layers}")
+        if not 1 <= num_layers <= MAX_LAYERS:
+            raise ValueError(f"num_layers must be from 1 to {MAX_LAYERS}, not {num_layers}")
         d_cell = 4 * d_model if d_cell is None else d_cell
         if d_cell < d_model // 2:
             raise ValueError(f"d_cell must be at least d_model / 2 = {d_model // 2}, not {d_cell}")

@@ -41,6 +41,13 @@ class Objective(ABC):
         self.max_tokens = max_tokens
         self.architecture = self.architectures[0]  # of the model; one that fits several is told
 
+    def incompatibility(self, backbone: Backbone) -> str | None:
+        """Why the objective cannot train this backbone, as the end of a sentence about it; None if
+        it can. Looks at no weights."""
+        if backbone.architecture not in self.architectures:
+            return f"supports {', '.join(self.architectures)} only, not {backbone.architecture}"
+        return None
+
     def head(self, backbone: Backbone) -> nn.Module:
         """What is trained beside the backbone, its weights not yet drawn."""
         return nn.Identity()

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from stages.models._backbone import Backbone
+from stages.models._backbone import Backbone, TransformerBackbone
 from stages.models._heads import ModelWithHead, gather
 from stages.objectives._masking import MASK_PROB, RANDOM_PROB, REPLACE_PROB, MaskedObjective
 from stages.objectives._objective import Terms, cross_entropy
@@ -71,6 +71,19 @@ class MLM(MaskedObjective):
         self.next_sentence = next_sentence
         self.compares_documents = next_sentence == "nsp"
         self.pair_capacity = max_tokens // LEAST_PAIR
+
+    def incompatibility(self, backbone: Backbone) -> str | None:
+        if reason := super().incompatibility(backbone):
+            return reason
+        num_segments = (
+            backbone.dims.num_segments if isinstance(backbone, TransformerBackbone) else 0
+        )
+        if self.next_sentence != "none" and num_segments == 1:
+            return (
+                f"with next_sentence {self.next_sentence} needs num_segments 2, or 0 for no "
+                "segment embeddings, not 1"
+            )
+        return None
 
     def head(self, backbone: Backbone) -> nn.Module:
         """BERT's pooler and classifier of pairs."""

@@ -14,13 +14,12 @@ from torch import nn
 
 from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl
-from stages.core.components import check
 from stages.core.params import Adaptation, Params, Run, Task
 from stages.core.seeding import stream
 from stages.kinds._kind import SPLITS, rows_in_budget
-from stages.matching.budget import outline, plans, step_flops, trains, vocabulary_of
+from stages.matching.budget import plans, public_outline, step_flops, trains, vocabulary_of
 from stages.methods._method import Method
-from stages.models._backbone import MODELS, Backbone, TransformerBackbone
+from stages.models._backbone import MODELS, Backbone, TransformerBackbone, outline
 from stages.models._costs import FLOAT32, activation_bytes_per_token
 from stages.models._heads import ModelWithHead
 from stages.objectives._objective import Objective
@@ -115,15 +114,11 @@ def planned_runs(params: Params) -> dict[str, Run]:
 
 def backbone_of(params: Params, run: Run) -> Backbone | None:
     """Without storage for its weights; None for a public checkpoint that is not here."""
-    if not run.is_public:
-        vocabulary = vocabulary_of(params, run)
-        assert vocabulary is not None
-        vocab_size = vocabulary.vocab_size
-    else:
-        hub: Any = MODELS.find(run.model["name"], where="model")
-        settings = {key: value for key, value in run.model.items() if key != "name"}
-        vocab_size = hub.check(**check(hub, settings, where="model"))
-    return None if vocab_size is None else outline(run.model, vocab_size, where="model")
+    if run.is_public:
+        return public_outline(run, where="model")
+    vocabulary = vocabulary_of(params, run)
+    assert vocabulary is not None
+    return outline(run.model, vocabulary.vocab_size, where="model")
 
 
 def num_weights(model: nn.Module, *, trained_only: bool = False) -> int:

@@ -40,7 +40,7 @@ def built(run: Run, vocabulary: Vocabulary, *, where: str) -> tuple[Backbone, An
     backbone: Backbone = MODELS.build(run.model, vocabulary.vocab_size, where=f"{where}.model")
     objective = objective_for(run, vocabulary, backbone, where=where)
     if objective.trains:
-        if faults := [*_misfits(run, backbone, objective, where)]:
+        if faults := [*incompatibilities(run, backbone, objective, where)]:
             raise ValueError("\n".join(faults))
         with below(f"{where}.model"):
             backbone = backbone.for_pretraining()
@@ -55,18 +55,12 @@ def objective_for(run: Run, vocabulary: Vocabulary, backbone: Backbone, *, where
     return objective
 
 
-def _misfits(run: Run, backbone: Backbone, objective: Any, where: str) -> Iterator[str]:
-    """Why a run's model cannot be trained by its objective; of a public checkpoint that is known
-    when it is here."""
-    if backbone.architecture not in objective.architectures:
-        yield (
-            f"{where}.objective: {run.objective['name']} does not fit {backbone.architecture}; "
-            f"it fits {', '.join(objective.architectures)}"
-        )
-    most, asked = backbone.max_positions, run.training.max_tokens
-    if most is not None and asked > most:
-        model = f"{where}.model"
-        yield f"{where}.training.max_tokens: {asked} is more than {model}.max_positions, {most}"
+def incompatibilities(run: Run, backbone: Backbone, objective: Any, where: str) -> Iterator[str]:
+    """Why a run's objective cannot train its model, each reason with its path in params.yaml."""
+    if reason := objective.incompatibility(backbone):
+        yield f"{where}.objective: {run.objective['name']} {reason}"
+    if reason := backbone.too_long(run.training.max_tokens):
+        yield f"{where}.training.max_tokens: {reason}"
 
 
 class PretrainingData:

@@ -83,12 +83,8 @@ class TrialSetup:
         """
         model, vocab_size = self.run_record["model"], self.tokenizer.vocab_size
         backbone = MODELS.build(model, vocab_size, where=self._where)
-        asked, added, most = self.max_tokens, num_added_tokens, backbone.max_positions
-        if most is not None and asked + added > most:
-            more = f" and {added} that the method adds" if added else ""
-            raise ValueError(
-                f"finetune.max_tokens: {asked}{more} is more than {self._where} takes, {most}"
-            )
+        if reason := backbone.too_long(self.max_tokens, num_added_tokens=num_added_tokens):
+            raise ValueError(f"finetune.max_tokens: {reason} ({self._where})")
         load_weights(backbone, self.pretrained / WEIGHTS)
         return backbone
 
@@ -126,14 +122,10 @@ class TrialSetup:
 
     def _refuse_longer(self, task: Writing, backbone: Backbone) -> None:
         """Raises ValueError if texts of the length that a task asks for cannot be written."""
-        most, written = backbone.max_positions, task.max_target_tokens
-        if most is None:
-            return
-        taken = backbone.positions_taken(self.max_tokens, written)
-        if taken > most:
+        written = task.max_target_tokens
+        if reason := backbone.too_long(self.max_tokens, max_target_tokens=written):
             raise ValueError(
-                f"tasks.{self.task_key}.task.max_target_tokens: {written} are with "
-                f"finetune.max_tokens {taken} positions, more than {self._where} has, {most}"
+                f"tasks.{self.task_key}.task.max_target_tokens: {reason} ({self._where})"
             )
 
     def adapted(self, method: Method, *, seed: int) -> ModelWithHead:

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from stages.core.params import Params, read_yaml
-from stages.matching.budget import RunPlan, outline, plans, step_flops
-from stages.models._backbone import MODELS
+from stages.matching.budget import RunPlan, plans, step_flops
+from stages.models._backbone import MODELS, outline
 from stages.text.batch import Batch
 from stages.text.tokenizer import Vocabulary
 from tests.small import with_encoder_decoder

@@ -1,0 +1,74 @@
+"""The models and objectives of ``pretrain:``, built once without storage for weights."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stages.checking.entries import fault_of
+from stages.core.params import PublishedTokenizer, Run, Tokenizer
+from stages.matching.budget import public_outline, vocabulary_for
+from stages.models._backbone import MODELS, Backbone, outline
+from stages.objectives._objective import OBJECTIVES, Objective
+from stages.text.tokenizer import Vocabulary
+from stages.training.pretraining import objective_for
+
+Tokenizers = Mapping[str, Tokenizer | PublishedTokenizer]
+
+
+@dataclass
+class RunOutline:
+    """A run's model and objective; None where they are invalid (``faults`` say why) or of a public
+    checkpoint that is not downloaded."""
+
+    key: str
+    run: Run
+    vocabulary: Vocabulary | None = None
+    backbone: Backbone | None = None
+    objective: Objective | None = None
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def where(self) -> str:
+        return f"pretrain.{self.key}"
+
+
+def outline_runs(runs: Mapping[str, Run], tokenizers: Tokenizers) -> dict[str, RunOutline]:
+    return {key: _outlined(key, run, tokenizers) for key, run in runs.items()}
+
+
+def _outlined(key: str, run: Run, tokenizers: Tokenizers) -> RunOutline:
+    found = RunOutline(key, run)
+    where, entry = f"{found.where}.objective", tokenizers.get(run.tokenizer)
+    try:
+        if run.is_public:
+            found.backbone = public_outline(run, where=f"{found.where}.model")
+            if found.backbone is not None and belongs_to(entry, run):
+                found.vocabulary = vocabulary_for(run, entry)
+        elif isinstance(entry, Tokenizer):
+            found.vocabulary = vocabulary_for(run, entry)
+            size = found.vocabulary.vocab_size
+            found.backbone = outline(run.model, size, where=f"{found.where}.model")
+        else:  # which tokenizer the model reads is not known
+            MODELS.settings(run.model, where=f"{found.where}.model")
+    except ValueError as error:
+        found.faults.append(str(error))
+    except (OverflowError, RuntimeError, TypeError) as error:  # torch: a shape of too many numbers
+        reason = " ".join(str(error).split())
+        found.faults.append(f"{found.where}.model: weights of this size do not exist: {reason}")
+    vocabulary, backbone = found.vocabulary, found.backbone
+    if vocabulary is not None and backbone is not None:
+        try:
+            found.objective = objective_for(run, vocabulary, backbone, where=found.where)
+        except ValueError as error:
+            found.faults.append(str(error))
+    else:
+        found.faults += fault_of(lambda: OBJECTIVES.settings(run.objective, where=where))
+    return found
+
+
+def belongs_to(tokenizer: Tokenizer | PublishedTokenizer | None, run: Run) -> bool:
+    """Whether a tokenizer is that of the run's public checkpoint."""
+    pinned = [run.model.get(key) for key in ("path", "revision")]
+    return isinstance(tokenizer, PublishedTokenizer) and pinned == [
+        tokenizer.path,
+        tokenizer.revision,
+    ]

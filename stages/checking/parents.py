@@ -1,0 +1,76 @@
+"""A run beside its parent: whose weights it starts from, or which is its teacher."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stages.checking.entries import fault_of, name_of
+from stages.checking.outlines import RunOutline
+from stages.core.params import NONE, Run
+from stages.matching.budget import with_sizes
+from stages.models._backbone import MODELS
+
+
+def cycle_faults(runs: Mapping[str, Run], key: str) -> Iterator[str]:
+    seen = [key]
+    while (parent := runs[seen[-1]].parent) in runs:
+        seen.append(parent)
+        if parent in seen[:-1]:
+            yield f"pretrain.{key}.parent: {' -> '.join(seen)} forms a cycle"
+            return
+
+
+def parent_faults(child: RunOutline, parent: RunOutline | None) -> Iterator[str]:
+    """``parent`` is None where there is none, or none of that name."""
+    run, objective, here = child.run, child.objective, f"{child.where}.parent"
+    if objective is None:
+        return
+    if parent is None:
+        if objective.has_teacher and run.parent == NONE:
+            yield f"{here}: {name_of(run.objective)} needs a teacher, not {NONE}"
+    elif not objective.trains:
+        yield (
+            f"{child.where}.objective: must not be {NONE}, which trains nothing: the run would "
+            f"repeat {parent.key}"
+        )
+    elif parent.run.tokenizer != run.tokenizer:
+        yield (
+            f"{here}: {parent.key} has the tokenizer {parent.run.tokenizer}, and this run has "
+            f"{run.tokenizer}"
+        )
+    elif objective.has_teacher:
+        yield from _teacher_faults(child, parent)
+    else:
+        for setting, (theirs, ours) in _differences(parent, child).items():
+            yield (
+                f"{here}: the weights of {parent.key} belong to another model: {setting} is "
+                f"{theirs} there and {ours} here"
+            )
+
+
+def _differences(parent: RunOutline, child: RunOutline) -> dict[str, tuple[Any, Any]]:
+    """The settings of two models that differ, defaults filled in."""
+    names = name_of(parent.run.model), name_of(child.run.model)
+    if names[0] != names[1]:
+        return {"name": names}
+    if parent.backbone is None or child.backbone is None:
+        return {}
+    models = [with_sizes(parent.run.model, parent.backbone)]
+    models.append(with_sizes(child.run.model, child.backbone))
+    theirs, ours = (MODELS.settings(model, where="model") for model in models)
+    return {key: (theirs[key], ours[key]) for key in ours if theirs[key] != ours[key]}
+
+
+def _teacher_faults(child: RunOutline, parent: RunOutline) -> Iterator[str]:
+    teacher, student, objective = parent.backbone, child.backbone, child.objective
+    if teacher is None or student is None or objective is None:
+        return
+    here = f"{child.where}.parent: {parent.key} cannot teach this run"
+    if name_of(parent.run.objective) == NONE:
+        yield f"{here}: it is not trained"
+    if reason := objective.incompatibility(teacher):
+        yield f"{here}: {name_of(child.run.objective)} {reason}"
+        return
+    if reason := teacher.too_long(child.run.training.max_tokens):
+        yield f"{child.where}.training.max_tokens: {reason} ({parent.where}.model)"
+    for fault in fault_of(lambda: objective.learn_from(teacher, student)):
+        yield f"{here}: {fault}"

@@ -1,0 +1,74 @@
+"""Faults of corpora, tokenizers, tasks and of what is fine-tuned on."""
+
+from typing import Any
+
+import pytest
+
+from stages.core.params import typed
+from tests.smoke import DELETED, ROOT, Fault, faults_of, paths_of, smoke_with
+
+
+@pytest.fixture(autouse=True)
+def in_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # a source's path is relative to the project
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "word"),
+    [
+        ({"tokenizers.unigram.vocab_size": 300}, "tokenizers.unigram.vocab_size", "361"),
+        ({"tokenizers.unigram.vocab_size": 10**12}, "tokenizers.unigram.vocab_size", "less"),
+        ({"tokenizers.unigram.corpus": "pros"}, "tokenizers.unigram.corpus", "unknown"),
+        ({"corpora.prose.source.path": "nowhere.txt"}, "corpora.prose.source", "nowhere.txt"),
+        ({"corpora.prose.source.name": "installed"}, "corpora.prose.source.name", "unknown"),
+        ({"corpora.prose.source.packages": ["pandsa"]}, "corpora.prose.source", "pandsa"),
+        ({"tasks.tag.task.name": "taging"}, "tasks.tag.task.name", "unknown"),
+        ({"tasks.tag.task": {"name": "span_qa", "stride": 500}}, "tasks.tag.task", "stride"),
+        ({"tasks.tag.task.label_subwords": "some"}, "tasks.tag.task.label_subwords", "'first'"),
+        ({"finetune.label_budgets": [500]}, "finetune.label_budgets", "tasks.tag.num_train"),
+        ({"finetune.label_budgets": [50, 50]}, "finetune.label_budgets", "repeat"),
+        ({"finetune.seeds": [1, 1]}, "finetune.seeds", "repeat"),
+        ({"finetune.methods.full.method.name": "ful"}, "finetune.methods.full.method.name", "full"),
+        ({"baselines.tfidf.x": 1}, "baselines.tfidf.x", "unknown"),
+    ],
+)
+def test_a_fault_has_its_path(changes: dict[str, Any], path: str, word: str) -> None:
+    found = faults_of(smoke_with(changes))
+    assert any(fault.path == path and word in fault.message for fault in found), found
+
+
+def test_tasks_that_are_a_corpus_are_those_of_the_study_and_have_answers_to_write() -> None:
+    where = "corpora.mix.source"
+    corpus = {"max_tokens": "all", "decontaminate_against": "none"}
+
+    def found(**source: Any) -> list[Fault]:
+        entry = {"name": "tasks", "path": "data/tasks"} | source
+        changes: dict[str, Any] = {"corpora.mix": corpus | {"source": entry}}
+        text = smoke_with({})["tasks"]["section"] | {"task": {"name": "language_modelling"}}
+        changes["tasks.text"] = text
+        # Only the corpus is at issue: no method fits this task.
+        return [each for each in faults_of(smoke_with(changes)) if each.path.startswith("corpora")]
+
+    assert found(tasks=["tag", "section"]) == []
+    [fault] = found(tasks=["tagg"])
+    assert fault.path.startswith(where) and "'tag'" in fault.message
+    [fault] = found(tasks=["tag"], temperature=0.0)
+    assert fault.path.startswith(where) and "temperature" in f"{fault.path} {fault.message}"
+    [fault] = found(tasks=["tag"], path="data/labels")
+    assert fault.path == f"{where}.path"
+    [fault] = found(tasks=["tag", "text"])
+    assert fault.path.startswith(where) and "text" in fault.message
+
+
+def test_a_corpus_is_decontaminated_against_tasks_or_nothing() -> None:
+    where = "corpora.prose.decontaminate_against"
+    assert faults_of(smoke_with({where: "tasks"})) == []
+    for wrong in (["tag"], "tag", DELETED):
+        assert paths_of(smoke_with({where: wrong})) == [where]
+    params = typed(smoke_with({}))
+    (corpus,) = params.corpora.values()
+    source = {"name": "tasks", "path": "data/tasks", "tasks": ["tag"]}
+    update = {"source": source, "decontaminate_against": "tasks"}
+    mixture = {"mix": corpus.model_copy(update=update)}
+    mixed = params.model_copy(update={"corpora": params.corpora | mixture})
+    assert paths_of(mixed) == ["corpora.mix.decontaminate_against"]
