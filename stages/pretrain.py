@@ -89,7 +89,7 @@ def main(params: Params, key: str) -> None:
             fingerprint=identity,
         ) as tracker:
             history = _train(model, objective, run, key, device, resumable, tracker)
-    backbone = backbone.after_pretraining()
+    backbone.drop_pretraining_layers()
     account = _params(backbone, run)
     if objective.trains:
         account |= _work(history, run)

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import nn
 
-from stages.core.params import Params, Training
+from stages.core.params import HUB, Params, Training
 from stages.core.seeding import torch_stream
-from stages.models._backbone import MODELS, Backbone
+from stages.models._backbone import MODELS, Backbone, TransformerBackbone
 from stages.models._heads import ModelWithHead
 from stages.text import tokenizer
 from stages.text.corpus import EncodedCorpus, encode
@@ -20,8 +20,11 @@ from stages.text.tokenizer import Tokenizer
 VOCAB_SIZE = 600
 DIMENSIONS = {"d_model": 32, "num_layers": 2, "num_heads": 2, "d_ff": 64}  # of transformers
 BILSTM = {"d_model": 32, "num_layers": 2, "d_cell": 48}
-TRANSFORMERS = ("encoder", "decoder", "encoder_decoder")
-ARCHITECTURES = (*TRANSFORMERS, "bilstm")
+SETTINGS = {"bilstm": BILSTM}  # of architectures that DIMENSIONS are no settings of
+ARCHITECTURES = tuple(name for name in MODELS.names() if name != HUB)
+TRANSFORMERS = tuple(
+    name for name in ARCHITECTURES if issubclass(MODELS.find(name, where=""), TransformerBackbone)
+)
 
 
 @cache
@@ -57,14 +60,19 @@ def with_encoder_decoder(smoke: Params) -> Params:
     return smoke.model_copy(update={"pretrain": runs})
 
 
+def without_output_layers(backbone: Any) -> Any:
+    """The same model, as a task with a head of its own trains it."""
+    backbone.drop_output_layers()
+    return backbone
+
+
 def headless(backbone: Backbone) -> ModelWithHead:
     """The backbone as an objective without a head of its own trains it."""
     return ModelWithHead(backbone, nn.Identity())
 
 
 def small_model(architecture: str, *, seed: int = 1, **settings: Any) -> Any:
-    dimensions = DIMENSIONS if architecture in TRANSFORMERS else BILSTM
-    entry = {"name": architecture, **dimensions, **settings}
+    entry = {"name": architecture, **SETTINGS.get(architecture, DIMENSIONS), **settings}
     model: Backbone = MODELS.build(entry, VOCAB_SIZE, where="model")
     model.initialise(generator=torch_stream(seed, "weights"))
     return model

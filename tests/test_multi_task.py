@@ -204,5 +204,5 @@ def test_answers_as_text_are_cut_to_the_positions_of_a_run(study, monkeypatch) -
         assert isinstance(task, TextToText) and task.max_target_tokens == most
         rows = [{"id": "1", "words": ["class"] * 30, "tags": ["B-X"] * 30}]
         assert len(task.encode(rows)[0].labels) == most
-    with pytest.raises(ValueError, match="max_tokens: 32 leave 2 of the 33 positions"):
+    with pytest.raises(ValueError, match="max_tokens: 32 leaves 2 of the 33 positions"):
         setup("first", 33)

@@ -69,7 +69,7 @@ def _unused_faults(
         for key, entry in methods.items():
             if why := _why_unused(reasons, key, place=2):
                 name = name_of(entry.method)
-                yield f"finetune.methods.{key}.method: {name} fits no run and task: it {why}"
+                yield f"finetune.methods.{key}.method: {name} fits no run and task: {why}"
         for task in dict.fromkeys(task for _, task, _ in reasons):
             if why := _why_unused(reasons, task, place=1):
                 yield f"tasks.{task}.task: fits no run and method: {why}"
@@ -83,7 +83,7 @@ def _why_unused(reasons: Reasons, key: str, *, place: int) -> str:
     own = {names: reason for names, reason in reasons.items() if names[place] == key}
     if not own or not all(own.values()):
         return ""
-    said = (reason if place == 2 else f"{names[2]} {reason}" for names, reason in own.items())
+    said = (reason if place == 2 else f"{names[2]}: {reason}" for names, reason in own.items())
     return "; ".join(dict.fromkeys(str(each) for each in said))
 
 

@@ -6,7 +6,7 @@ encoder-decoder has about twice the parameters of an encoder and about its opera
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,6 @@ from stages.core.params import HUB, Params, PublishedTokenizer, Run
 from stages.core.params import Tokenizer as TokenizerEntry
 from stages.core.seeding import stream
 from stages.models._backbone import MODELS, Backbone, outline
-from stages.models._costs import num_params
-from stages.models._dimensions import Dimensions
 from stages.models._heads import ModelWithHead
 from stages.objectives._objective import OBJECTIVES
 from stages.text.packing import Row
@@ -101,42 +99,8 @@ def matched_model(run: Run, backbone: Backbone) -> dict[str, Any]:
     if run.is_public:
         return run.model
     model = with_sizes(run.model, backbone)
-    if model["name"] == "encoder_decoder":
-        model["num_layers"] = _num_layers(model, backbone.vocab_size)
-    elif model["name"] == "bilstm":
-        model["d_cell"] = _d_cell(model, backbone.vocab_size)
-    return model
-
-
-def _num_layers(model: Mapping[str, Any], vocab_size: int) -> int:
-    """Both halves of an encoder-decoder together have the parameters of an encoder of its
-    dimensions, as nearly as whole layers allow."""
-    dims = Dimensions(**{key: value for key, value in model.items() if key != "name"})
-    most = num_params("encoder", vocab_size, dims).total
-
-    def excess(layers: int) -> int:
-        changed = replace(dims, num_layers=layers)
-        return abs(num_params("encoder_decoder", vocab_size, changed).total - most)
-
-    return min(range(1, dims.num_layers + 1), key=excess)
-
-
-def _d_cell(model: dict[str, Any], vocab_size: int) -> int:
-    """A biLSTM has the parameters of an encoder of its d_model in the default shape, as nearly as
-    whole cells allow."""
-    d_model, shared = model["d_model"], ("d_model", "tied", "output_bias")
-    dims = Dimensions.from_settings(**{key: model[key] for key in shared if key in model})
-    most = num_params("encoder", vocab_size, dims).total
-
-    def count(d_cell: int) -> int:
-        changed = outline(model | {"d_cell": d_cell}, vocab_size, where="model")
-        return sum(weight.numel() for weight in changed.parameters())
-
-    # All cells that are projected have equally many, and the least are not projected.
-    each = count(d_model + 1) - count(d_model)
-    projected = d_model + round((most - count(d_model)) / each)
-    least = d_model // 2
-    return min(least, max(projected, least + 1), key=lambda d_cell: abs(count(d_cell) - most))
+    settings = {key: value for key, value in model.items() if key != "name"}
+    return model | backbone.matched_to_encoder(settings, backbone.vocab_size)
 
 
 def _step_tokens(params: Params, run: Run) -> int:
@@ -159,7 +123,7 @@ def step_flops(params: Params, run: Run) -> int:
     objective = objective_for(run, vocabulary, backbone, where="")
     batch = objective.collate([row] * training.batch_rows, rngs=rngs)
     with torch.device("meta"):
-        backbone = backbone.for_pretraining()
+        backbone.add_pretraining_layers()
         if objective.has_teacher:
             objective.learn_from(_outline(params, params.pretrain[run.parent]), backbone)
         own = objective.flops(ModelWithHead(backbone, objective.head(backbone)), batch)

@@ -1,4 +1,4 @@
-"""What a method is."""
+"""What a method is, and the types of methods."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,23 +14,26 @@ from stages.models._heads import ModelWithHead
 from stages.text.batch import Batch
 from stages.text.tokenizer import TaskTokenizer
 
+Row = Mapping[str, Any]  # a row of a task: what its columns hold depends on its kind
+
 
 @runtime_checkable
 class Predictor(Protocol):
-    """What turns rows into predictions, with a model: a Task, or what a method puts in its place.
+    """Turns rows into predictions with a model: a Task, or what a PromptMethod puts in its place.
 
-    A row may be several examples, which its prediction combines.
+    A row may be several examples, whose predictions ``combine`` makes one. What an example and its
+    prediction are is known to the predictor alone.
     """
 
-    has_prefix: bool  # the model was pretrained to see what it is given in both directions
+    has_prefix: bool  # the model was pretrained with bidirectional attention to its input
 
-    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]: ...
+    def encode(self, rows: Sequence[Row]) -> list[Any]: ...
 
     def collate(self, examples: list[Any], *, rngs: list[np.random.Generator]) -> Batch: ...
 
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Any]) -> list[Any]: ...
 
-    def combine(self, row: Mapping[str, Any], predictions: list[Any]) -> str: ...
+    def combine(self, row: Row, predictions: list[Any]) -> str: ...
 
 
 class Method(ABC):
@@ -39,56 +42,85 @@ class Method(ABC):
     What requires a gradient after ``apply`` is what training may change, and all that is stored: a
     trial is its pretrained backbone, ``apply``, and the stored weights put in by their names.
 
-    Not every method fits every model and task. Where a study has some that do not go together
-    (``adaptation.fit``), they have no trials: the method is left out there, the report shows no
-    number, and every other trial is made. What is refused, before anything runs, is a run, a task
-    or a method that fits none of the others.
+    Not every method supports every model and task. Combinations that are incompatible have no
+    trials (``trials/compatibility.py``): the report shows no number there, and all other trials
+    run. A run, a task or a method that is incompatible with all others is refused before anything
+    runs.
+
+    A method is a ``TrainedMethod``, an ``UntrainedMethod`` or a ``PromptMethod``.
     """
 
-    freezes_backbone: ClassVar[bool] = False  # then trials of one method share its states
-    trains: ClassVar[bool] = True  # else its entry has no ``training:``
+    trains: ClassVar[bool]  # else its entry has no ``training:``
+    freezes_backbone: ClassVar[bool]  # then trials of one method share the states it computes
     prompts: ClassVar[bool] = False  # then it has a predictor of its own, in the task's place
-    architectures: ClassVar[tuple[str, ...]] = ()  # those it fits; all if it names none
-    fits: ClassVar[tuple[str, ...]] = ()  # the kinds of task, likewise
+    fits: ClassVar[tuple[str, ...]] = ()  # the kinds of task that it supports; all if it lists none
     num_added_tokens: int = 0  # by which each input grows inside the backbone
-    num_shots: int = 0  # labelled examples in a prompt
-    states_only: ClassVar[bool] = False  # what a backbone generates does not pass what is added
+    num_shots: int = 0  # labelled examples that each prompt shows
 
-    def misfit(self, backbone: Backbone) -> str | None:
-        """Why the method cannot adapt this backbone; None if it can. Looks at no weights."""
-        if self.architectures and backbone.architecture not in self.architectures:
-            return f"fits {', '.join(self.architectures)}, not {backbone.architecture}"
+    def incompatibility(self, backbone: Backbone) -> str | None:
+        """Why the method cannot adapt this backbone, to stand behind its name and a colon; None if
+        it can. Looks at no weights."""
         return None
 
     @abstractmethod
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         """Prepare the model in place; new weights are drawn from ``generator``."""
 
+
+class TrainedMethod(Method):
+    """Trains weights of the model, or weights that it adds."""
+
+    trains = True
+    freezes_backbone = False
+    requires_head: ClassVar[bool] = False  # what it trains has no effect on generated text
+
     def before_training(  # noqa: B027 (most methods have nothing to do)
         self, model: ModelWithHead, batches: Iterable[Batch]
     ) -> None:
         """See every batch that will be trained on or predicted, once, in a fixed order."""
 
+    def frozen(self, model: ModelWithHead, epoch: int) -> Iterable[nn.Parameter]:
+        """Which of the weights that ``apply`` lets train are frozen in this epoch, counted from 0;
+        a weight that trains in an epoch trains in all later ones."""
+        return ()
+
+
+class FeatureMethod(TrainedMethod):
+    """Trains a head on states that a frozen backbone computes once, for all trials."""
+
+    freezes_backbone = True
+    requires_head = True
+
+
+class UntrainedMethod(Method):
+    """Uses the model as it was pretrained."""
+
+    trains = False
+    freezes_backbone = True
+
+    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
+        model.requires_grad_(False)
+
+
+class PromptMethod(UntrainedMethod):
+    """Predicts by a prompt, in the task's place."""
+
+    prompts = True
+
+    @abstractmethod
     def predictor(
         self,
         words: Mapping[str, str],
         tokenizer: TaskTokenizer,
         max_tokens: int,
-        rows: Sequence[Mapping[str, Any]],
+        rows: Sequence[Row],
         *,
         rng: np.random.Generator,
     ) -> Predictor:
-        """What predicts in the task's place, from labelled ``rows`` and without training; ``words``
-        are what each label is called.
+        """The predictor from labelled ``rows``; ``words`` are the verbalisers of the labels.
 
-        Raises ValueError, with the setting's name, for what does not go together.
+        Raises ValueError, with the setting's name, for settings that are incompatible.
         """
-        raise AssertionError("a method without prompts leaves prediction to the task")
-
-    def frozen(self, model: ModelWithHead, epoch: int) -> Iterable[nn.Parameter]:
-        """What of that which ``apply`` lets train does not do so in this epoch, counted from 0; in
-        each epoch none that trained in an earlier one."""
-        return ()
 
 
 METHODS = Components[Method]("methods")

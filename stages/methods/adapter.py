@@ -5,42 +5,33 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.methods._additions import (
-    TRANSFORMERS,
-    Addition,
-    count_additions,
-    drawn,
-    freeze_backbone,
-    sub_layers,
-)
-from stages.methods._method import Method
+from stages.methods._additions import AdditionMethod, drawn, freeze_backbone, sub_layers
+from stages.models._addition import Addition
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 
 STD = 0.01  # the paper's, section 3.6
 
 
-class Adapter(Method):
-    """After each sub-layer of every block, behind its last linear layer and before the residual is
-    added: h + W_up gelu(W_down h), ``bottleneck`` wide (section 2.1).
+class Adapter(AdditionMethod):
+    """h + W_up gelu(W_down h) after the last linear layer of each sub-layer, before the residual is
+    added; ``bottleneck`` is the width of W_down h (section 2.1).
 
-    With ``train_norms`` the scales and biases of norms train, too, as in the paper. Unlike the
-    paper's, W_up begins at zero, so that the model is exactly the pretrained one at the start, and
-    the adapter stands before the sub-layer's dropout.
+    With ``train_norms`` the scales and biases of norms also train, as in the paper. Unlike in the
+    paper, W_up is zero at first, so that the model equals the pretrained one, and the adapter comes
+    before the sub-layer's dropout.
 
     Raises ValueError for a bottleneck below 1.
     """
-
-    architectures = TRANSFORMERS
 
     def __init__(self, *, bottleneck: int = 64, train_norms: bool = True) -> None:
         if bottleneck < 1:
             raise ValueError(f"bottleneck must be at least 1, not {bottleneck}")
         self.bottleneck, self.train_norms = bottleneck, train_norms
 
-    def misfit(self, backbone: Backbone) -> str | None:
-        if fault := super().misfit(backbone):
-            return fault
+    def incompatibility(self, backbone: Backbone) -> str | None:
+        if reason := super().incompatibility(backbone):
+            return reason
         for block in backbone.blocks:
             widths = [sub_layer.linears[-1].outputs for sub_layer in sub_layers(block)]
             if len(widths) < 2 or set(widths) != {backbone.d_model}:
@@ -61,7 +52,6 @@ class Adapter(Method):
                     last.outputs, self.bottleneck, generator=generator
                 )
                 last.module.register_forward_hook(_adapt)
-        count_additions(model.backbone)
 
 
 class _Bottleneck(Addition):

@@ -3,19 +3,19 @@
 import torch
 
 from stages.methods._additions import freeze_backbone
-from stages.methods._method import Method
+from stages.methods._method import TrainedMethod
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 
 
-class BitFit(Method):
-    """All biases of the backbone: of linear layers, of norms and of LSTMs' gates, but not the
-    vocabulary's."""
+class BitFit(TrainedMethod):
+    """Trains all biases of the backbone, of linear layers, norms and LSTM gates, except that of the
+    logits over the vocabulary."""
 
-    def misfit(self, backbone: Backbone) -> str | None:
+    def incompatibility(self, backbone: Backbone) -> str | None:
         if any(_is_bias(name) for name, _ in backbone.named_parameters()):
             return None
-        return "trains biases and this model has none (model.bias: true gives our own models some)"
+        return "trains biases only; this model has none (set model.bias: true in our own models)"
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)

@@ -2,10 +2,10 @@
 
 import torch
 
-from stages.methods._method import Method
+from stages.methods._method import TrainedMethod
 from stages.models._heads import ModelWithHead
 
 
-class Full(Method):
+class Full(TrainedMethod):
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         model.requires_grad_(True)

@@ -1,24 +1,24 @@
-"""Gradual unfreezing: from the head down, one layer more each epoch (Howard and Ruder 2018, section
-3.3)."""
+"""Gradual unfreezing: training starts with the head and adds layers from the top down, epoch by
+epoch (Howard and Ruder 2018, section 3.3)."""
 
 from collections.abc import Iterable
 
 import torch
 from torch import nn
 
-from stages.methods._method import Method
+from stages.methods._method import TrainedMethod
 from stages.models._heads import ModelWithHead
 
 
-class GradualUnfreezing(Method):
-    """In the first epoch the head trains alone (and an ELMo's mix of layers), in each epoch after
-    it ``blocks_per_epoch`` more blocks from the top; what is in no block (embeddings, a last norm)
-    begins with the lowest one. A task without a head begins with the first blocks. Where epochs are
-    fewer, the lowest blocks stay as they were pretrained.
+class GradualUnfreezing(TrainedMethod):
+    """In the first epoch only the head trains (and the mix of layers of an ELMo), in each later
+    epoch ``blocks_per_epoch`` more blocks, from the top down; weights outside the blocks
+    (embeddings, a final norm) start with the lowest block. A task without a head starts with the
+    top blocks. With too few epochs, the lowest blocks stay as they were pretrained.
 
-    The learning rate is one for all, unlike the paper's, which falls from layer to layer.
+    All layers have one learning rate, unlike in the paper, where it decreases from layer to layer.
 
-    Raises ValueError for less than one block in an epoch.
+    Raises ValueError for fewer than one block per epoch.
     """
 
     def __init__(self, *, blocks_per_epoch: int = 1) -> None:

@@ -6,13 +6,14 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 
 from stages.kinds._text_form import NO_LABEL
-from stages.methods._method import Method, Predictor
+from stages.methods._method import Predictor, PromptMethod, Row
+from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 from stages.models._likelihood import log_likelihoods
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
@@ -28,10 +29,9 @@ TEMPLATES = {  # of a text, and of a pair of texts
     True: "{text}\n{text_pair}\nlabel: {label}",
 }
 Normalise = Literal["none", "tokens", "bytes", "unconditional"]
-Row = Mapping[str, Any]
 
 
-class InContext(Method):
+class InContext(PromptMethod):
     """Classification by the label that a causal model finds likeliest behind a prompt. Nothing
     trains; 0 shots are zero-shot.
 
@@ -58,10 +58,6 @@ class InContext(Method):
     Raises ValueError for a template that cannot be filled in or does not end with the label.
     """
 
-    freezes_backbone = True
-    trains = False
-    prompts = True
-    architectures = ("decoder",)
     fits = ("classification",)
 
     def __init__(
@@ -78,8 +74,10 @@ class InContext(Method):
         self.template = None if template == AUTO else _Template.of(template)
         self._known: dict[bytes, float] = {}  # trials of one run share what was scored before
 
-    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
-        model.requires_grad_(False)
+    def incompatibility(self, backbone: Backbone) -> str | None:
+        return (
+            None if backbone.is_causal else f"needs a causal model; {backbone.architecture} is not"
+        )
 
     def predictor(
         self,

@@ -9,24 +9,21 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.methods._additions import freeze_backbone
-from stages.methods._method import Method
+from stages.methods._method import FeatureMethod
 from stages.models._backbone import Backbone, ScalarMix
 from stages.models._heads import ModelWithHead
 from stages.text.batch import PADDING, Batch
 
 
-class LinearProbe(Method):
+class LinearProbe(FeatureMethod):
     """The backbone's states are computed once and looked up by example in every epoch and trial.
 
-    ``layers: last`` are the states as the backbone gives them. With ``mix`` a state is a mixture of
-    what goes into each block and what comes out of the last, learnt with the head (Peters et al.
-    2018, eq. 1), each layer normalised first (section 3.2), since those of a transformer differ in
-    scale. An ELMo's states are such a mixture in any case, not normalised, and its weights are
-    learnt here, too.
+    With ``layers: last`` they are the states that the backbone returns; with ``mix`` a weighted
+    mean of the inputs of all blocks and the output of the last, whose weights are learnt with the
+    head (Peters et al. 2018, eq. 1). Each layer is normalised first (section 3.2), since the layers
+    of a transformer differ in scale. The states of an ELMo are always such a mean, not normalised,
+    and its weights are learnt here as well.
     """
-
-    freezes_backbone = True
-    states_only = True
 
     def __init__(self, *, layers: Literal["last", "mix"] = "last") -> None:
         self.layers = layers
@@ -34,7 +31,7 @@ class LinearProbe(Method):
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)
-        backbone: Backbone = model.backbone
+        backbone = model.backbone
         adds_mix = self.layers == "mix" and backbone.mix is None
         mix = ScalarMix(backbone.num_layers + 1) if adds_mix else None
         model.backbone = _Remembered(backbone, mix, self._states)
@@ -45,18 +42,45 @@ class LinearProbe(Method):
             model.backbone.remember(batch)
 
 
-class _Remembered(nn.Module):
-    """A frozen backbone whose states of known examples are looked up, those of others computed (of
-    new text, which a kept trial predicts); and a mixture of layers, if there is one, that trains.
-    """
+class _Remembered(Backbone):
+    """A frozen backbone whose states are looked up for known examples and computed for others (new
+    text, which a kept trial predicts), with a mix of layers, if there is one, that trains."""
 
     def __init__(
         self, backbone: Backbone, mix: ScalarMix | None, states: dict[str, Tensor]
     ) -> None:
         super().__init__()
+        self.architecture, self.trained_like = backbone.architecture, backbone.trained_like
+        self.pooling, self.vocab_size = backbone.pooling, backbone.vocab_size
+        self.num_layers = backbone.num_layers
         self.backbone = backbone
         self.mix = mix  # None if the backbone has its own
         self._states = states  # example id -> [its tokens, J, D], or [its tokens, D] without a mix
+
+    @property
+    def uncached(self) -> Backbone:
+        return self.backbone
+
+    @property
+    def d_model(self) -> int:
+        return self.backbone.d_model
+
+    @property
+    def blocks(self) -> list[nn.Module]:
+        return self.backbone.blocks
+
+    @property
+    def token_embedding(self) -> nn.Module:
+        return self.backbone.token_embedding
+
+    def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        return self.backbone.unembed(states)
+
+    def unembed_flops(self, num_positions: int) -> int:
+        return self.backbone.unembed_flops(num_positions)
+
+    def initialise(self, *, generator: torch.Generator) -> None:
+        self.backbone.initialise(generator=generator)
 
     @torch.no_grad()
     def remember(self, batch: Batch) -> None:
@@ -78,8 +102,8 @@ class _Remembered(nn.Module):
 
     @torch.no_grad()
     def _features(self, batch: Batch) -> Float[Tensor, "B T ..."]:
-        """States, or with a mix those of each layer: [B T D] or [B T J D]. In float32 whatever the
-        precision is, so that those of new text are what those remembered would have been."""
+        """States, or with a mix those of each layer: [B T D] or [B T J D]. In float32 at any
+        precision, so that states of new text equal those that would have been remembered."""
         self.backbone.eval()
         with torch.autocast(batch.input_ids.device.type, enabled=False):
             if self.mix is None and self.backbone.mix is None:
@@ -89,6 +113,6 @@ class _Remembered(nn.Module):
             layers = F.layer_norm(layers, layers.shape[-1:])
         return layers.movedim(0, 2)
 
-    def flops(self, batch: Batch) -> int:
-        """Looking up is free; what computing the states took is counted where it is done."""
+    def forward_flops(self, batch: Batch) -> int:
+        """None: states are looked up. Computing them once is counted by the caller."""
         return 0

@@ -7,31 +7,22 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.methods._additions import (
-    TRANSFORMERS,
-    Addition,
-    count_additions,
-    drawn,
-    freeze_backbone,
-    sub_layers,
-)
-from stages.methods._method import Method
+from stages.methods._additions import AdditionMethod, drawn, freeze_backbone, sub_layers
+from stages.models._addition import Addition
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 
 
-class LoRA(Method):
-    """W x becomes W x + alpha / rank * B A dropout(x) (section 4.1), in the blocks' attention or in
-    all of their linear layers. B begins at zero: the model is the pretrained one at the start.
+class LoRA(AdditionMethod):
+    """W x becomes W x + alpha / rank * B A dropout(x) (section 4.1), in the attention of all blocks
+    or in all of their linear layers. B is zero at first: the model equals the pretrained one.
 
-    Where a model computes several projections by one layer (ours keys and values, GPT-2 queries as
-    well), they share one A. Unlike in the paper, whose updates are of queries and values alone,
-    ``attention`` is all of its projections.
+    Where one layer computes several projections (keys and values in our models, queries as well in
+    GPT-2), they share one A. Unlike in the paper, which updates queries and values only,
+    ``attention`` means all of its projections.
 
-    Raises ValueError for values that make no sense.
+    Raises ValueError for values out of range.
     """
-
-    architectures = TRANSFORMERS
 
     def __init__(
         self,
@@ -49,9 +40,9 @@ class LoRA(Method):
             raise ValueError(f"dropout must be in [0, 1), not {dropout}")
         self.rank, self.scale, self.dropout, self.targets = rank, alpha / rank, dropout, targets
 
-    def misfit(self, backbone: Backbone) -> str | None:
-        if fault := super().misfit(backbone):
-            return fault
+    def incompatibility(self, backbone: Backbone) -> str | None:
+        if reason := super().incompatibility(backbone):
+            return reason
         found = [s for block in backbone.blocks for s in sub_layers(block) if s.is_attention]
         return None if found else "finds no attention in the blocks of this model"
 
@@ -70,7 +61,6 @@ class LoRA(Method):
                             generator=generator,
                         )
                         linear.module.register_forward_hook(_update)
-        count_additions(model.backbone)
 
 
 class _LowRank(Addition):

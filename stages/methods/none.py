@@ -1,19 +1,10 @@
-"""No adaptation: the model as it was pretrained, where a task adds nothing that is to be learnt."""
+"""No adaptation: the model as it was pretrained, for tasks without a head."""
 
-import torch
-
-from stages.methods._method import Method
-from stages.models._heads import ModelWithHead
+from stages.methods._method import UntrainedMethod
 
 
-class NoAdaptation(Method):
-    """Nothing trains, so that label budget and seed change nothing. It fits a text that is scored
-    (``language_modelling``) or written: ``seq2seq``, and with ``text_to_text: true`` the others,
-    which a run has learnt to write by ``multi_task``.
+class NoAdaptation(UntrainedMethod):
+    """Nothing trains, so label budget and seed change nothing. It supports tasks whose text is
+    scored (``language_modelling``) or generated: ``seq2seq``, and other tasks with ``text_to_text:
+    true``, which a run has learnt to write by ``multi_task``.
     """
-
-    freezes_backbone = True
-    trains = False
-
-    def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
-        model.requires_grad_(False)

@@ -1,22 +1,13 @@
 """Prefix tuning: learnt keys and values in every layer of a frozen model (Li and Liang 2021; of
 encoders, P-Tuning v2: Liu et al. 2022)."""
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from stages.methods._additions import (
-    TRANSFORMERS,
-    Addition,
-    change_flops,
-    count_additions,
-    drawn,
-    freeze_backbone,
-)
-from stages.methods._method import Method
+from stages.methods._additions import AdditionMethod, drawn, freeze_backbone
+from stages.models._addition import Addition
 from stages.models._attention import Attention
 from stages.models._backbone import Backbone, TransformerBackbone
 from stages.models._blocks import Block
@@ -24,19 +15,17 @@ from stages.models._heads import ModelWithHead
 from stages.text.batch import Batch
 
 
-class Prefix(Method):
-    """``num_prefix_tokens`` keys and values before those of the tokens in each self-attention, at
-    no position: every token attends to them alike.
+class Prefix(AdditionMethod):
+    """``num_prefix_tokens`` learnt keys and values before those of the tokens in each
+    self-attention. They have no position: every token attends to them alike.
 
-    They begin as the keys and values that tokens drawn from the vocabulary have in each layer, the
-    paper's initialisation by real words (section 7.4). With ``reparametrisation_width`` they are
-    given by two linear layers, so wide in between, from one vector for each of the prefix
-    (section 4.3), which begin at random; 0 is without, as in P-Tuning v2 for labels that are easy.
+    They are initialised with the keys and values of random tokens of the vocabulary in each layer,
+    the paper's initialisation by real words (section 7.4). With ``reparametrisation_width`` two
+    linear layers with a hidden layer of this width compute them from one learnt vector per prefix
+    token (section 4.3), all initialised at random; 0 means none, as in P-Tuning v2 for easy tasks.
 
-    Raises ValueError for a prefix of fewer than one, or a negative width.
+    Raises ValueError for fewer than one prefix token, or a negative width.
     """
-
-    architectures = TRANSFORMERS
 
     def __init__(self, *, num_prefix_tokens: int = 20, reparametrisation_width: int = 0) -> None:
         if num_prefix_tokens < 1:
@@ -47,16 +36,18 @@ class Prefix(Method):
             )
         self.length, self.width = num_prefix_tokens, reparametrisation_width
 
-    def misfit(self, backbone: Backbone) -> str | None:
-        if fault := super().misfit(backbone):
-            return fault
-        ours = isinstance(backbone, TransformerBackbone)
-        return None if ours else "fits our own transformers, not public checkpoints; prompt does"
+    def incompatibility(self, backbone: Backbone) -> str | None:
+        if reason := super().incompatibility(backbone):
+            return reason
+        if isinstance(backbone, TransformerBackbone):
+            return None
+        return "supports our own transformers only, not public checkpoints; prompt supports both"
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)
-        backbone: TransformerBackbone = model.backbone
-        attentions = [block.attention for block in backbone.blocks if isinstance(block, Block)]
+        backbone = model.backbone
+        blocks = [block for block in backbone.blocks if isinstance(block, Block)]
+        attentions = [block.attention for block in blocks]
         d_model = backbone.d_model
         if self.width:
             hidden = _Hidden(self.length, d_model, self.width, generator=generator)
@@ -64,18 +55,25 @@ class Prefix(Method):
                 _Reparametrised(hidden, 2 * d_model, generator=generator) for _ in attentions
             ]
         else:
-            given = [_Given(kv) for kv in self._of_tokens(backbone, attentions, generator)]
+            decodes = any(block.cross_attention is not None for block in blocks)
+            of_tokens = self._of_tokens(backbone, attentions, generator, decodes=decodes)
+            given = [_Given(key_value) for key_value in of_tokens]
         for attention, key_value in zip(attentions, given, strict=True):
-            attention.prefix = _Prefix(key_value, attention.num_heads, 4 * self.length * d_model)
-        count_additions(backbone)
-        each = 2 * self.length * self.width * (d_model + 2 * d_model)
-        change_flops(backbone, lambda flops, batch: flops(batch) + len(attentions) * each)
+            prefix = _Prefix(key_value, attention.num_heads)
+            prefix.flops_per_token = 4 * self.length * d_model
+            prefix.flops_per_batch = 2 * self.length * self.width * (d_model + 2 * d_model)
+            attention.prefix = prefix
 
     @torch.no_grad()
     def _of_tokens(
-        self, backbone: Any, attentions: list[Attention], generator: torch.Generator
+        self,
+        backbone: Backbone,
+        attentions: list[Attention],
+        generator: torch.Generator,
+        *,
+        decodes: bool,
     ) -> list[Float[Tensor, "P KV"]]:
-        """What each layer makes of tokens, each read by itself."""
+        """The keys and values of random tokens in each layer, each token a text by itself."""
         ids = torch.randint(backbone.vocab_size, (self.length, 1), generator=generator)
         batch = Batch(
             input_ids=ids,
@@ -86,11 +84,10 @@ class Prefix(Method):
         )
         found: list[Tensor] = []
 
-        def keep(linear: nn.Module, inputs: Any, output: Tensor) -> None:
+        def keep(linear: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
             found.append(output[:, 0].clone())
 
         hooks = [attention.key_value.register_forward_hook(keep) for attention in attentions]
-        decodes = any(block.cross_attention is not None for block in backbone.blocks)
         training = backbone.training
         backbone.eval()
         (backbone.decode if decodes else backbone)(batch)
@@ -101,12 +98,11 @@ class Prefix(Method):
 
 
 class _Prefix(Addition):
-    """Puts keys and values before an attention's own, for every query to see."""
+    """Puts the learnt keys and values before an attention's own; every query attends to them."""
 
-    def __init__(self, key_value: nn.Module, num_heads: int, flops_per_token: int) -> None:
+    def __init__(self, key_value: nn.Module, num_heads: int) -> None:
         super().__init__()
         self.key_value, self.num_heads = key_value, num_heads
-        self.flops_per_token = flops_per_token
 
     def forward(
         self,
@@ -124,7 +120,7 @@ class _Prefix(Addition):
 
 
 class _Given(nn.Module):
-    """Keys and values that are themselves learnt."""
+    """Keys and values that are parameters themselves."""
 
     def __init__(self, key_value: Float[Tensor, "P KV"]) -> None:
         super().__init__()
@@ -135,7 +131,7 @@ class _Given(nn.Module):
 
 
 class _Hidden(nn.Module):
-    """The first layer of the reparametrisation, which all blocks share."""
+    """The first layer of the reparametrisation, shared by all blocks."""
 
     def __init__(
         self, length: int, d_model: int, width: int, *, generator: torch.Generator
@@ -150,7 +146,7 @@ class _Hidden(nn.Module):
 
 
 class _Reparametrised(nn.Module):
-    """Keys and values of one block, by its own second layer."""
+    """Keys and values of one block, computed by its own second layer."""
 
     def __init__(self, hidden: _Hidden, outputs: int, *, generator: torch.Generator) -> None:
         super().__init__()

@@ -1,31 +1,29 @@
 """Prompt tuning: learnt vectors before the embeddings of a frozen model's input (Lester et al.
 2021)."""
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from stages.methods._additions import TRANSFORMERS, change_flops, freeze_backbone
-from stages.methods._method import Method
-from stages.models._backbone import Backbone
+from stages.methods._additions import AdditionMethod, freeze_backbone
 from stages.models._heads import ModelWithHead
 from stages.text.batch import Batch
 
 
-class Prompt(Method):
-    """``num_prompt_tokens`` vectors, the first of every input, which begin as the embeddings of
-    tokens drawn from the vocabulary (section 2.1).
+class Prompt(AdditionMethod):
+    """``num_prompt_tokens`` learnt vectors before every input, initialised with the embeddings of
+    random tokens of the vocabulary (section 2.1).
 
-    The backbone reads them as it reads tokens: they have positions, and a decoder's tokens see them
-    all. The states it gives are those of the tokens alone, so that no head, pooling or tag takes
-    the prompt for text.
+    The backbone processes them like tokens: they have positions, and all tokens of a decoder attend
+    to them. It returns the states of the tokens only, so that heads and pooling ignore the prompt.
 
     Raises ValueError for fewer than one.
     """
 
-    architectures = TRANSFORMERS
-    states_only = True
+    requires_head = True
 
     def __init__(self, *, num_prompt_tokens: int = 20) -> None:
         if num_prompt_tokens < 1:
@@ -34,7 +32,7 @@ class Prompt(Method):
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)
-        backbone: Backbone = model.backbone
+        backbone = model.backbone
         table = backbone.token_embedding
         prompted = _PromptedEmbedding(table, self.num_added_tokens, generator=generator)
         for module in [*backbone.modules()]:
@@ -43,17 +41,17 @@ class Prompt(Method):
                     setattr(module, name, prompted)
 
         def before(module: nn.Module, inputs: tuple[Batch]) -> tuple[Batch]:
-            return (_after_prompt(inputs[0], prompted.ids),)
+            return (_with_prompt(inputs[0], prompted.ids),)
 
         def after(module: nn.Module, inputs: tuple[Batch], states: Tensor) -> Tensor:
             return states[:, len(prompted.ids) :]
 
         backbone.register_forward_pre_hook(before)
         backbone.register_forward_hook(after)
-        change_flops(backbone, lambda flops, batch: flops(_after_prompt(batch, prompted.ids)))
+        backbone.with_prompt = partial(_with_prompt, prompt=prompted.ids)
 
 
-def _after_prompt(batch: Batch, prompt: range) -> Batch:
+def _with_prompt(batch: Batch, prompt: range) -> Batch:
     """The input with the ids of the prompt before each row, in its document."""
     assert batch.document_ids.max() <= 1, "one document in a row"
     length = len(prompt)
@@ -69,7 +67,7 @@ def _after_prompt(batch: Batch, prompt: range) -> Batch:
 
 
 class _PromptedEmbedding(nn.Module):
-    """A frozen table of tokens and, at the ids behind its own, the prompt."""
+    """A frozen embedding of tokens; the prompt has the ids after the vocabulary's."""
 
     def __init__(self, table: nn.Module, length: int, *, generator: torch.Generator) -> None:
         super().__init__()
@@ -81,7 +79,7 @@ class _PromptedEmbedding(nn.Module):
 
     @property
     def weight(self) -> Float[Tensor, "V D"]:
-        """The tokens', which the logits of the vocabulary come from, too."""
+        """The embedding of the tokens, which the logits over the vocabulary share."""
         return self.table.get_parameter("weight")
 
     def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:

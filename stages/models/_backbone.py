@@ -1,7 +1,7 @@
 """What every architecture offers to objectives, tasks and methods."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.core.components import Components
+from stages.models._addition import Addition
 from stages.models._attention import Attention
 from stages.models._blocks import Stack
 from stages.models._dimensions import Dimensions
@@ -26,28 +27,43 @@ Pooling = Literal["mean", "first", "last"]
 class Backbone(nn.Module, ABC):
     """A model without a head.
 
-    ``forward(batch)`` gives a state for each input token, ``unembed(states)`` the logits of the
-    vocabulary. One that ``can_generate`` gives what follows an input: ``logits(batch)`` of a given
-    text, ``generate(batch)`` the text.
+    ``forward(batch)`` returns a state for each input token, ``unembed(states)`` the logits over the
+    vocabulary. A model that ``can_generate`` also continues an input: ``logits(batch)`` scores a
+    given text, ``generate(batch)`` writes one.
     """
 
-    architecture: str
-    pooling: Pooling  # the state of a text, from those of its tokens, if not told
+    architecture: str  # its name in results
+    # The architecture whose objectives, tasks and methods also fit this one; by default its own.
+    trained_like: str
+    is_transformer: bool = False  # its tokens exchange information by attention alone
+    pooling: Pooling  # default pooling of token states
     vocab_size: int
     num_layers: int
-    embedding: Any  # a module, whose parameters are told apart from the others in sizes
-    unembedding = ("transform", "output", "output_bias")  # what ``unembed`` alone uses
+    embedding: nn.Module  # all lookup tables: reports count their parameters separately
+    output_layers = ("transform", "output", "output_bias")  # the modules that only unembed uses
+
+    def __init_subclass__(cls, **settings: object) -> None:
+        super().__init_subclass__(**settings)
+        if "architecture" in vars(cls) and "trained_like" not in vars(cls):
+            cls.trained_like = cls.architecture
 
     def __init__(self) -> None:
         super().__init__()
-        # Of layers, where that is what a state is; learnt with a task alone.
+        # Set where a state is a mix of layers, whose weights are learnt with a task.
         self.mix: ScalarMix | None = None
-        self.output_bias: nn.Parameter | None = None  # of the vocabulary's logits
+        self.output_bias: nn.Parameter | None = None  # of the logits over the vocabulary
+        # Set by prompt tuning: puts the ids of the learnt vectors before each input.
+        self.with_prompt: Callable[[Batch], Batch] | None = None
 
     @classmethod
     def tokenizer_of(cls, settings: Mapping[str, Any], folder: Path) -> TaskTokenizer:
-        """The tokenizer that stands in ``folder``, be it that of a tokenizer or that of a run."""
+        """The tokenizer in ``folder``, which is the folder of a tokenizer or of a run."""
         return Tokenizer(folder / FILE)
+
+    @property
+    def uncached(self) -> "Backbone":
+        """The backbone that computes the states, where a method looks them up."""
+        return self
 
     @property
     @abstractmethod
@@ -55,35 +71,52 @@ class Backbone(nn.Module, ABC):
         """The width of a token's state."""
 
     @property
+    def is_causal(self) -> bool:
+        """Whether a state depends on its own and earlier tokens only, so that it predicts the next
+        token, and a target stands in one row with its input."""
+        return self.trained_like == "decoder"
+
+    @property
     def sizes(self) -> dict[str, int]:
-        """Of its settings, those that d_model gives where they are left out."""
+        """The settings whose defaults follow from d_model, with their values."""
         return {}
+
+    @classmethod
+    def matched_to_encoder(cls, settings: Mapping[str, Any], vocab_size: int) -> dict[str, Any]:
+        """The settings of a model with as many parameters as an encoder of the same d_model, for
+        ``budget.matched: parameters``; by default unchanged. ``settings`` have all ``sizes``.
+
+        Raises ValueError for settings that no encoder can be matched with.
+        """
+        return dict(settings)
 
     @property
     def max_positions(self) -> int | None:
-        """The tokens of the longest text that it takes; None if there is no longest."""
+        """The maximum number of input tokens; None if there is no limit."""
         return None
 
     @property
     @abstractmethod
     def blocks(self) -> list[nn.Module]:
-        """The layers, from the input to the output; of an encoder-decoder, the encoder's first."""
+        """The layers from input to output; those of an encoder come before its decoder's."""
 
     @property
     @abstractmethod
     def token_embedding(self) -> nn.Module:
-        """What looks the ids of tokens up."""
+        """The module that maps token ids to vectors."""
 
     @abstractmethod
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         """The state of each input token."""
 
     def layers(self, batch: Batch) -> Float[Tensor, "J B T D"]:
-        """What goes into each block, and the states at the end: J = num_layers + 1."""
+        """The input of each block, then the final states: J = num_layers + 1."""
         entering: list[Tensor] = []
 
-        def keep(block: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
-            entering.append(inputs[0] if inputs else named["hidden_states"])
+        def keep(block: nn.Module, inputs: tuple[object, ...], named: dict[str, object]) -> None:
+            entered = inputs[0] if inputs else named["hidden_states"]
+            assert isinstance(entered, Tensor)
+            entering.append(entered)
 
         hooks = [block.register_forward_pre_hook(keep, with_kwargs=True) for block in self.blocks]
         try:
@@ -93,10 +126,14 @@ class Backbone(nn.Module, ABC):
                 hook.remove()
         return torch.stack([*entering, states])
 
-    @abstractmethod
     def flops(self, batch: Batch) -> int:
-        """Floating-point operations of ``forward`` in matrix products, padding included if it is
-        computed."""
+        """Floating-point operations of ``forward`` in matrix products; padding counts where it is
+        computed, and so does what a method has added."""
+        return self.forward_flops(batch if self.with_prompt is None else self.with_prompt(batch))
+
+    @abstractmethod
+    def forward_flops(self, batch: Batch) -> int:
+        """``flops`` of a batch that has its prompt, if there is one."""
 
     @abstractmethod
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
@@ -104,50 +141,58 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def unembed_flops(self, num_positions: int) -> int:
-        """Floating-point operations of ``unembed`` on so many states."""
+        """Floating-point operations of ``unembed`` for ``num_positions`` states."""
 
     @abstractmethod
     def initialise(self, *, generator: torch.Generator) -> None:
-        """Draw all weights anew."""
+        """Initialise all weights."""
 
-    def for_pretraining(self) -> "Backbone":
-        """With all that an objective needs; before the weights are drawn."""
-        return self
+    def add_pretraining_layers(self) -> None:  # noqa: B027 (most models have them from the start)
+        """Add what only objectives need; called before ``initialise``.
 
-    def after_pretraining(self) -> "Backbone":
-        """Without what no task is fine-tuned on; before the weights are stored."""
-        return self
+        Raises ValueError if the model cannot have it.
+        """
 
-    def for_tokens(self) -> "Backbone":
-        """The part that gives the states of input tokens, without what gives the vocabulary's
-        logits: what a task is fine-tuned on, unless it is one of writing."""
-        for name in self.unembedding:
+    def drop_pretraining_layers(self) -> None:  # noqa: B027
+        """Remove what no task needs; called before the weights are stored."""
+
+    def drop_output_layers(self) -> None:
+        """Keep only what computes the states of input tokens, which is what tasks with a head of
+        their own fine-tune: the logits over the vocabulary are not available afterwards."""
+        for name in self.output_layers:
             setattr(self, name, None)
-        return self
 
     @property
     def can_generate(self) -> bool:
         return False
 
+    def decode(self, batch: Batch) -> Float[Tensor, "B U D"]:
+        """The decoder's states, which attend to the encoder's of the same document."""
+        raise AssertionError(f"{self.architecture} has no decoder beside an encoder")
+
+    def directions(self, batch: Batch) -> tuple[Float[Tensor, "B T d"], Float[Tensor, "B T d"]]:
+        """The states that predict the next and the previous token (ELMo)."""
+        raise AssertionError(f"{self.architecture} does not read in two separate directions")
+
     def logits(self, batch: Batch) -> Float[Tensor, "B U V"]:
-        """Of the token after each of ``decoder_input_ids``, in view of the input."""
-        raise AssertionError(f"{self.architecture} writes no text")
+        """Logits of the token after each of ``decoder_input_ids``, given the input."""
+        raise AssertionError(f"{self.architecture} cannot generate text")
 
     def generate(self, batch: Batch, decoding: Decoding) -> list[list[int]]:
-        """The text that follows each input, without the <eos> that ends it."""
-        raise AssertionError(f"{self.architecture} writes no text")
+        """The continuation of each input, without the final <eos>."""
+        raise AssertionError(f"{self.architecture} cannot generate text")
 
     def positions_taken(self, max_tokens: int, max_target_tokens: int = 0) -> int:
-        """Of ``max_positions``, by an input of so many tokens and what is written of it."""
-        if self.architecture == "decoder" and max_target_tokens:
+        """How many of ``max_positions`` an input and its target of these lengths take."""
+        if self.is_causal and max_target_tokens:
             return max_tokens + max_target_tokens - 1  # in one row; the last token is not read
         return max(max_tokens, max_target_tokens)
 
     def too_long(
         self, max_tokens: int, *, num_added_tokens: int = 0, max_target_tokens: int = 0
     ) -> str | None:
-        """Why an input of so many tokens, with those that a method adds or with a text to write,
-        has too few positions; None if it has enough."""
+        """Why an input of this length, with the tokens that a method adds or with a target, has too
+        few positions; None if it has enough."""
         most = self.max_positions
         needed = self.positions_taken(max_tokens + num_added_tokens, max_target_tokens)
         if most is None or needed <= most:
@@ -161,8 +206,8 @@ class Backbone(nn.Module, ABC):
 
 
 class ScalarMix(nn.Module):
-    """gamma * sum_j softmax(s)_j h_j over layers (ELMo; Peters et al. 2018, eq. 1); at the start
-    their mean."""
+    """gamma * sum_j softmax(s)_j h_j over layers (ELMo; Peters et al. 2018, eq. 1); initially the
+    mean of the layers."""
 
     def __init__(self, num_layers: int) -> None:
         super().__init__()
@@ -180,10 +225,13 @@ class ScalarMix(nn.Module):
 
 
 class TransformerBackbone(Backbone):
-    """What the architectures that are made of blocks share."""
+    """What transformers share. A subclass defines ``forward`` and ``block_flops``, and makes its
+    ``Stack``s in the constructor."""
 
     schema = Dimensions
+    is_transformer = True
     embedding: Embedding
+    sublayers_per_block = 2  # that write into the residual stream; 3 with cross-attention
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
         super().__init__()
@@ -215,6 +263,26 @@ class TransformerBackbone(Backbone):
     def max_positions(self) -> int | None:
         return self.dims.max_positions if self.dims.positions == "learned" else None
 
+    @abstractmethod
+    def block_flops(self, batch: Batch) -> int:
+        """Floating-point operations of its stacks of blocks, without additions."""
+
+    def forward_flops(self, batch: Batch) -> int:
+        return self.block_flops(batch) + self._added_flops(batch)
+
+    def _added_flops(self, batch: Batch) -> int:
+        """Of the additions inside: those of a decoder beside an encoder process the tokens that are
+        decoded. A causal model reads its target in the row of its input."""
+        added = [(name, m) for name, m in self.named_modules() if isinstance(m, Addition)]
+        per_input = sum(m.flops_per_token for name, m in added if not name.startswith("decoder."))
+        per_target = sum(m.flops_per_token for name, m in added if name.startswith("decoder."))
+        rows, num_inputs = batch.input_ids.shape
+        num_targets = 0 if batch.decoder_input_ids is None else batch.decoder_input_ids.shape[1]
+        if num_targets and self.is_causal:
+            num_inputs += num_targets - 1
+        per_batch = sum(m.flops_per_batch for _, m in added)
+        return per_batch + rows * (per_input * num_inputs + per_target * num_targets)
+
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         weight = self.embedding.tokens.weight if self.output is None else self.output.weight
         if self.transform is not None:
@@ -228,11 +296,10 @@ class TransformerBackbone(Backbone):
 
     @torch.no_grad()
     def initialise(self, *, generator: torch.Generator, std: float = 0.02) -> None:
-        """Draw all weights anew: normal with BERT's 0.02, smaller for layers that write into the
-        residual stream (GPT-2: over the root of their number); norms 1, biases 0 but for those by
-        which self-attention begins local."""
-        writers = 3 if self.architecture == "encoder_decoder" else 2
-        residual_std = std / (writers * self.dims.num_layers) ** 0.5
+        """Initialise all weights: normal with BERT's 0.02, for layers that write into the residual
+        stream divided by the square root of their number (GPT-2); norms 1, biases 0 except those
+        that make self-attention local at first."""
+        residual_std = std / (self.sublayers_per_block * self.dims.num_layers) ** 0.5
         for name, weight in self.named_parameters():
             if weight.dim() >= 2:
                 writes = name.endswith(("output.weight", "down.weight")) and "." in name[:-7]
@@ -245,8 +312,8 @@ class TransformerBackbone(Backbone):
 
 
 class OutputTransform(nn.Module):
-    """A layer, GELU or the blocks' activation, and a norm, before the vocabulary (BERT's masked
-    language model)."""
+    """A linear layer, GELU (ReLU where the blocks have it) and a norm before the output embedding
+    (BERT's masked language model)."""
 
     def __init__(self, dims: Dimensions) -> None:
         super().__init__()
@@ -261,10 +328,10 @@ class OutputTransform(nn.Module):
 def stack_flops(
     dims: Dimensions, rows: int, length: int, *, memory_length: int | None = None
 ) -> int:
-    """Operations of ``num_layers`` blocks on ``rows`` rows of ``length`` tokens.
+    """Floating-point operations of ``num_layers`` blocks on ``rows`` rows of ``length`` tokens.
 
     A matrix product of [n, a] and [a, b] is 2 n a b operations. With ``memory_length`` each block
-    attends to a memory of that length too.
+    also has cross-attention to a memory of that length.
     """
     d, tokens = dims.d_model, rows * length
     up = 2 * dims.d_ff if dims.activation == "swiglu" else dims.d_ff
@@ -278,6 +345,14 @@ def stack_flops(
 
 
 MODELS = Components[Backbone]("models")
+
+
+def unsupported(architectures: tuple[str, ...], model: Backbone | type[Backbone]) -> str | None:
+    """Why a component that lists these architectures does not support the model, to stand behind
+    its name; None if it does. An empty list supports all."""
+    if not architectures or model.trained_like in architectures:
+        return None
+    return f"supports {', '.join(architectures)} only, not {model.architecture}"
 
 
 def outline(entry: Mapping[str, Any], vocab_size: int, *, where: str) -> Backbone:

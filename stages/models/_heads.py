@@ -7,17 +7,17 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from stages.models._backbone import Pooling
+from stages.models._backbone import Backbone, Pooling
 from stages.text.batch import PADDING
 
 
 class ModelWithHead(nn.Module):
-    """A backbone with the head of an objective or of a task; what is trained."""
+    """A backbone with the head of an objective or of a task."""
 
-    backbone: Any  # a Backbone, or what a method put in its place: batch -> states, "B T D"
-    head: Any
+    backbone: Backbone
+    head: Any  # a module, whose methods only the objective or task that made it knows
 
-    def __init__(self, backbone: nn.Module, head: nn.Module) -> None:
+    def __init__(self, backbone: Backbone, head: nn.Module) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head

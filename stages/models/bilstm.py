@@ -4,6 +4,7 @@ Two stacks of them stand on one token embedding: one reads each document from it
 from its end, and neither sees the other's states.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from stages.models._backbone import Backbone, ScalarMix
-from stages.models._dimensions import MAX_LAYERS
+from stages.models._costs import num_params
+from stages.models._dimensions import ASPECT_RATIO, MAX_LAYERS, Dimensions
 from stages.models._embedding import embedding_table
 from stages.text.batch import PADDING, Batch
 
@@ -70,6 +72,33 @@ class BiLSTM(Backbone):
         self.output_bias = nn.Parameter(torch.zeros(vocab_size)) if output_bias else None
         self.dropout = nn.Dropout(dropout)
 
+    @classmethod
+    def matched_to_encoder(cls, settings: Mapping[str, Any], vocab_size: int) -> dict[str, Any]:
+        """So wide a cell that the model has as many parameters as an encoder of its d_model in the
+        default shape, as nearly as whole cells allow."""
+        d_model = settings["d_model"]
+        if d_model % ASPECT_RATIO:
+            raise ValueError(
+                f"d_model: must be a multiple of {ASPECT_RATIO} where budget.matched is "
+                f"parameters, since the default shape of an encoder needs it, not {d_model}"
+            )
+        shared = ("d_model", "tied", "output_bias")
+        dims = Dimensions.from_settings(**{key: settings[key] for key in shared if key in settings})
+        wanted = num_params("encoder", vocab_size, dims).total
+
+        def count(d_cell: int) -> int:
+            with torch.device("meta"):
+                changed = cls(vocab_size, **{**settings, "d_cell": d_cell})
+            return sum(weight.numel() for weight in changed.parameters())
+
+        # All cells with a projection add equally many parameters each; the smallest has none.
+        each = count(d_model + 1) - count(d_model)
+        projected = d_model + round((wanted - count(d_model)) / each)
+        smallest = d_model // 2
+        candidates = (smallest, max(projected, smallest + 1))
+        d_cell = min(candidates, key=lambda d_cell: abs(count(d_cell) - wanted))
+        return {**settings, "d_cell": d_cell}
+
     @property
     def d_model(self) -> int:
         return 2 * self.embedding.embedding_dim
@@ -122,7 +151,7 @@ class BiLSTM(Backbone):
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Nothing: the steps to take are others in each batch, and would be compiled each time."""
 
-    def flops(self, batch: Batch) -> int:
+    def forward_flops(self, batch: Batch) -> int:
         tokens = int((batch.document_ids != PADDING).sum())
         weights = [*self.forward_lm.parameters(), *self.backward_lm.parameters()]
         return 2 * tokens * sum(weight.numel() for weight in weights if weight.dim() == 2)

@@ -46,7 +46,7 @@ class Decoder(TransformerBackbone):
         logits = reader.begin(prompt.input_ids, prompt.document_ids, visible=prompt.visible)
         return write(reader, logits, decoding)
 
-    def flops(self, batch: Batch) -> int:
+    def block_flops(self, batch: Batch) -> int:
         rows, length = batch.input_ids.shape
         if batch.decoder_input_ids is not None:
             length += batch.decoder_input_ids.shape[1] - 1

@@ -21,5 +21,5 @@ class Encoder(TransformerBackbone):
         x = self.embedding(batch.input_ids, batch.document_ids, batch.segment_ids)
         return self.stack(x, batch.document_ids)
 
-    def flops(self, batch: Batch) -> int:
+    def block_flops(self, batch: Batch) -> int:
         return stack_flops(self.dims, *batch.input_ids.shape)

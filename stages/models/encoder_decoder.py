@@ -1,8 +1,14 @@
-"""The encoder-decoder: a causal decoder that attends to an encoder's states (T5; Raffel 2020).
+"""The encoder-decoder: a causal decoder with cross-attention to an encoder's states (T5; Raffel et
+al. 2020).
 
-``num_layers`` blocks in each half: at equal dimensions it has about twice the parameters of
-``encoder`` or ``decoder`` and about their operations per token, since a token passes one half.
+Encoder and decoder have ``num_layers`` blocks each: at equal dimensions the model has about twice
+the parameters of ``encoder`` or ``decoder`` and about as many operations per token, since a token
+passes through one of the two.
 """
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -11,6 +17,7 @@ from torch import Tensor, nn
 from stages.models._attention import Cache
 from stages.models._backbone import TransformerBackbone, stack_flops
 from stages.models._blocks import Stack
+from stages.models._costs import num_params
 from stages.models._dimensions import Dimensions
 from stages.models._generation import CachedReader, Decoding, write
 from stages.text.batch import Batch
@@ -19,11 +26,25 @@ from stages.text.batch import Batch
 class EncoderDecoder(TransformerBackbone):
     architecture = "encoder_decoder"
     pooling = "mean"
+    sublayers_per_block = 3
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
         super().__init__(vocab_size, dims)
         self.encoder = Stack(dims, causal=False)
         self.decoder: nn.Module = Stack(dims, causal=True, cross=True)
+
+    @classmethod
+    def matched_to_encoder(cls, settings: Mapping[str, Any], vocab_size: int) -> dict[str, Any]:
+        """So many layers that encoder and decoder together have as many parameters as an encoder of
+        these dimensions, as nearly as whole layers allow."""
+        dims = Dimensions(**settings)
+        wanted = num_params("encoder", vocab_size, dims).total
+
+        def excess(num_layers: int) -> int:
+            changed = replace(dims, num_layers=num_layers)
+            return abs(num_params("encoder_decoder", vocab_size, changed).total - wanted)
+
+        return {**settings, "num_layers": min(range(1, dims.num_layers + 1), key=excess)}
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         """The encoder's states."""
@@ -67,7 +88,7 @@ class EncoderDecoder(TransformerBackbone):
         logits = reader.begin(start, torch.ones_like(start), memory=self(batch))
         return write(reader, logits, decoding)
 
-    def flops(self, batch: Batch) -> int:
+    def block_flops(self, batch: Batch) -> int:
         rows, length = batch.input_ids.shape
         total = stack_flops(self.dims, rows, length)
         if batch.decoder_input_ids is not None:
@@ -75,9 +96,8 @@ class EncoderDecoder(TransformerBackbone):
             total += stack_flops(self.dims, rows, decoded, memory_length=length)
         return total
 
-    def for_tokens(self) -> "EncoderDecoder":
-        """The encoder alone, as in encoders cut from T5 (Ni et al. 2022): a decoder that has only
-        ever filled in spans has nothing to say about the tokens of its input."""
+    def drop_output_layers(self) -> None:
+        """Keep the encoder alone, as in encoders taken from T5 (Ni et al. 2022): a decoder that was
+        pretrained to fill in spans computes no states of the input tokens."""
         self.decoder = nn.Identity()
-        super().for_tokens()
-        return self
+        super().drop_output_layers()

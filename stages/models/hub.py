@@ -68,13 +68,15 @@ class Hub(Backbone):
     Documents that are packed in a row are run each by itself.
     """
 
+    is_transformer = True
+
     def __init__(self, vocab_size: int, *, path: str, revision: str) -> None:
         """Raises ValueError for what cannot be found, or is no language model."""
         super().__init__()
         self._origin, self._folder = {"path": path, "revision": revision}, folder_of(path, revision)
         self.config = config_of(self._folder)
         self.config.use_cache = False  # of attention, for text that is written token by token
-        self.architecture = _architecture(self.config)
+        self.architecture = self.trained_like = _architecture(self.config)
         self.pooling = "last" if self.architecture == "decoder" else "mean"
         self.vocab_size = vocab_size
         self.num_layers = self.config.num_hidden_layers
@@ -191,10 +193,10 @@ class Hub(Backbone):
         both = self.architecture == "encoder_decoder"
         return getattr(base, "encoder", base) if both else base
 
-    def for_pretraining(self) -> "Hub":
-        """With the published layers that give the logits of words, an encoder's too.
+    def add_pretraining_layers(self) -> None:
+        """Add the published layers that compute an encoder's logits over the vocabulary.
 
-        Raises ValueError for a checkpoint that came without.
+        Raises ValueError for a checkpoint that was published without them.
         """
         if self.architecture == "encoder" and not _is_headless(self.config):
             self._class = AutoModelForMaskedLM
@@ -202,20 +204,17 @@ class Hub(Backbone):
                 self.model = self._outline()
         if self.model.get_output_embeddings() is None:
             raise ValueError(
-                f"path: {self._origin['path']} came without what gives the logits of words, so it "
-                "cannot be pretrained further"
+                f"path: {self._origin['path']} was published without a language modelling head, so "
+                "it cannot be pretrained further"
             )
-        return self
 
-    def after_pretraining(self) -> "Hub":
+    def drop_pretraining_layers(self) -> None:
         if self.architecture == "encoder":
             self.model = self.model.base_model
-        return self
 
-    def for_tokens(self) -> "Hub":
-        """Without the head; the encoder alone, as of our own encoder-decoders."""
+    def drop_output_layers(self) -> None:
+        """Keep the model without its head; of an encoder-decoder the encoder alone."""
         self.model = self._reader
-        return self
 
     @property
     def can_generate(self) -> bool:
@@ -268,7 +267,7 @@ class Hub(Backbone):
         )
         return [before_end(row, decoding.eos_id) for row in found[:, given:].tolist()]
 
-    def flops(self, batch: Batch) -> int:
+    def forward_flops(self, batch: Batch) -> int:
         """Counted by torch in short rows; each token adds alike, each pair of tokens too.
         Documents that are packed are filled up to the longest."""
         rows, length = batch.input_ids.shape

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from stages.core.components import Components
-from stages.models._backbone import Backbone
+from stages.models._backbone import Backbone, unsupported
 from stages.models._heads import ModelWithHead
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
@@ -29,7 +29,7 @@ class Objective(ABC):
     step, so that the size of a micro-batch changes nothing.
     """
 
-    architectures: ClassVar[tuple[str, ...]]  # those it fits
+    architectures: ClassVar[tuple[str, ...]] = ()  # those it supports; all if it lists none
     trains: ClassVar[bool] = True
     has_teacher: ClassVar[bool] = False  # then the run's parent teaches and is not gone on from
     has_prefix: ClassVar[bool] = False  # then a decoder sees what comes before in both directions
@@ -39,14 +39,13 @@ class Objective(ABC):
     def __init__(self, vocabulary: Vocabulary, max_tokens: int) -> None:
         self.vocabulary = vocabulary
         self.max_tokens = max_tokens
-        self.architecture = self.architectures[0]  # of the model; one that fits several is told
+        # The model's; set from outside where several are supported.
+        self.architecture = next(iter(self.architectures), "")
 
     def incompatibility(self, backbone: Backbone) -> str | None:
-        """Why the objective cannot train this backbone, as the end of a sentence about it; None if
-        it can. Looks at no weights."""
-        if backbone.architecture not in self.architectures:
-            return f"supports {', '.join(self.architectures)} only, not {backbone.architecture}"
-        return None
+        """Why the objective cannot train this backbone, to stand behind its name; None if it can.
+        Looks at no weights."""
+        return unsupported(self.architectures, backbone)
 
     def head(self, backbone: Backbone) -> nn.Module:
         """What is trained beside the backbone, its weights not yet drawn."""

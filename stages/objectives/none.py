@@ -9,7 +9,6 @@ from stages.text.packing import Row
 
 
 class NoObjective(Objective):
-    architectures = ("encoder", "decoder", "encoder_decoder", "bilstm")
     trains = False
 
     def collate(self, examples: list[Row], *, rngs: list[np.random.Generator]) -> Batch:

@@ -201,8 +201,8 @@ def _finetuning_pace(params: Params, run: Run, key: str, length: int, longest: i
     vocabulary: Any = vocabulary_of(params, run)
     method: Method = METHODS.build(_entry(params, key), where="")
     model = _model(run, vocabulary.vocab_size)
-    model.backbone = model.backbone.for_tokens()
-    if not method.trains or method.misfit(model.backbone):
+    model.backbone.drop_output_layers()
+    if not method.trains or method.incompatibility(model.backbone):
         return None
     task = Classification(["0", "1"], vocabulary, longest)
     model.head = task.head(model.backbone)

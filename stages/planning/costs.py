@@ -317,7 +317,9 @@ def _adapted(params: Params, run: str, method: str, *, writes: bool) -> ModelWit
 
     def made(backbone: Backbone | None) -> ModelWithHead:
         assert backbone is not None
-        model = ModelWithHead(backbone if writes else backbone.for_tokens(), nn.Identity())
+        if not writes:
+            backbone.drop_output_layers()
+        model = ModelWithHead(backbone, nn.Identity())
         method_of(params, method).apply(model, generator=torch.Generator())
         return model
 
@@ -330,8 +332,7 @@ def _adapted(params: Params, run: str, method: str, *, writes: bool) -> ModelWit
 
 def _add_work(cost: Finetuning, params: Params, shape: _Shape, model: ModelWithHead) -> None:
     texts, method, training = shape.texts, shape.method, shape.training
-    plain: Any = model.backbone.backbone if _wraps(model) else model.backbone
-    forward = shape.flops(plain)
+    forward = shape.flops(model.backbone.uncached)
     seeds, seen = len(params.finetune.seeds), []  # examples, by label budget
     validated, steps, passes = 0.0, 0, 0
     for budget in shape.label_budgets:
@@ -357,25 +358,19 @@ def _add_work(cost: Finetuning, params: Params, shape: _Shape, model: ModelWithH
     cost.prediction_flops = round(rows * texts.per_row * forward)
 
 
-def _wraps(model: ModelWithHead) -> bool:
-    """Whether a method has put something in the backbone's place that looks its states up."""
-    return not isinstance(model.backbone, Backbone)
-
-
 def _add_room(cost: Finetuning, params: Params, shape: _Shape, model: ModelWithHead) -> None:
     trained, settings = num_weights(model, trained_only=True), params.finetune
     kept = {"none": 0, "first_seed": 1, "all": len(settings.seeds)}[settings.keep_weights]
     trains_any = shape.training is not None
     cost.disk_bytes = FLOAT32 * trained * kept * len(shape.label_budgets) if trains_any else 0
     weights = FLOAT32 * (num_weights(model) + (COPIES - 1) * trained)
-    plain = model.backbone.backbone if _wraps(model) else model.backbone
     if not trains_any or shape.method.freezes_backbone:
         cost.memory_bytes = weights  # no backward pass through the blocks
         return
     assert shape.training is not None
     batch = shape.one_text()
     logits = round(shape.texts.written or shape.tokens * shape.uses_logits)
-    activations = _activation_bytes(plain, batch, logits)
+    activations = _activation_bytes(model.backbone.uncached, batch, logits)
     if activations is not None:
         cost.memory_bytes = weights + shape.training.batch_examples * activations
 

@@ -43,7 +43,7 @@ def built(run: Run, vocabulary: Vocabulary, *, where: str) -> tuple[Backbone, An
         if faults := [*incompatibilities(run, backbone, objective, where)]:
             raise ValueError("\n".join(faults))
         with below(f"{where}.model"):
-            backbone = backbone.for_pretraining()
+            backbone.add_pretraining_layers()
     return backbone, objective
 
 
@@ -51,7 +51,7 @@ def objective_for(run: Run, vocabulary: Vocabulary, backbone: Backbone, *, where
     """The run's, as it is for the architecture of its model."""
     length, here = run.training.max_tokens, f"{where}.objective"
     objective: Any = OBJECTIVES.build(run.objective, vocabulary, length, where=here)
-    objective.architecture = backbone.architecture
+    objective.architecture = backbone.trained_like
     return objective
 
 

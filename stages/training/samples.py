@@ -62,7 +62,7 @@ def samples(
         num_targets={},
     )
     room = objective.max_tokens
-    if backbone.architecture == "decoder":  # which goes on in the same row
+    if backbone.is_causal:  # which goes on in the same row
         room -= batch.input_ids.shape[1] - 1
     length = min(room, MAX_TOKENS)
     draws = np.stack([stream(SEED, "sample", i).random(length) for i in range(len(read))])

@@ -1,8 +1,8 @@
-"""Whether a run, a task and a method go together."""
+"""Which method, run and task go together."""
 
 from stages.kinds._text_form import FORMS
-from stages.methods._method import Method
-from stages.models._backbone import Backbone
+from stages.methods._method import Method, PromptMethod, TrainedMethod, UntrainedMethod
+from stages.models._backbone import Backbone, unsupported
 from stages.tasks._task import Task
 
 
@@ -14,26 +14,28 @@ def incompatibility(
     *,
     text_to_text: bool = False,
 ) -> str | None:
-    """Why the three have no trials, as the end of a sentence about the method; None if they have.
+    """Why method, task and run have no trials, to stand behind the method's name and a colon; None
+    if they have.
 
-    Looks at no weights. ``kind`` is the task's name; with ``text_to_text`` it is one of writing.
+    Looks at no weights. ``kind`` is the task's name; with ``text_to_text`` its answers are
+    generated as text.
     """
-    if text_to_text and method.prompts:
-        return "has prompts of its own"
-    if reason := method.misfit(backbone):
+    if text_to_text and isinstance(method, PromptMethod):
+        return "has prompts of its own; text_to_text is not available"
+    if reason := method.incompatibility(backbone):
         return reason
     if method.fits and kind not in method.fits:
-        return f"fits {', '.join(method.fits)}, not {kind}"
-    if task.architectures and backbone.architecture not in task.architectures:
-        fitting = ", ".join(task.architectures)
-        return f"has {kind} to learn, which fits {fitting}, not {backbone.architecture}"
+        return f"supports {', '.join(method.fits)} only, not {kind}"
+    if reason := unsupported(task.architectures, backbone):
+        return f"{kind} {reason}"
     if text_to_text and (task.generates or kind not in FORMS):
-        return f"turns a task into text, which {kind} is"
-    if (writes := task.generates or text_to_text) and not backbone.can_generate:
-        return f"has a text to write, and {backbone.architecture} models write none"
-    if task.scores_text or writes:
-        if method.trains and method.states_only:
-            return "adapts the states that a head reads, where there is none"
-    elif not method.trains and not method.prompts:
-        return f"trains nothing, and {kind} has a head to learn; text_to_text has none"
+        return f"text_to_text is not available for {kind}"
+    generates = task.generates or text_to_text
+    if generates and not backbone.can_generate:
+        return f"needs a generative model; {backbone.architecture} is not"
+    has_head = not (task.scores_text or generates)
+    if isinstance(method, TrainedMethod) and method.requires_head and not has_head:
+        return "requires a task head"
+    if isinstance(method, UntrainedMethod) and not isinstance(method, PromptMethod) and has_head:
+        return f"trains nothing, and {kind} has a head to train; with text_to_text it has none"
     return None

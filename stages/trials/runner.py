@@ -90,7 +90,7 @@ class TrialRunner:
             trial = self._kept_trial(cell, lr=best.lr, threshold=best.threshold)
             kept.save(model, trial, weights)
         if method.freezes_backbone:
-            flops += sum(model.backbone.backbone.flops(batch) for batch in self._batches(examples))
+            flops += sum(model.backbone.uncached.flops(batch) for batch in self._batches(examples))
         trial = self._trial(
             cell,
             num_trained,

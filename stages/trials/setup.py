@@ -1,6 +1,6 @@
-"""A pretrained run and a task: what every trial of the two begins with."""
+"""A pretrained run and a task: what all their trials start from."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from stages.core import paths
 from stages.core.artifacts import read_json
 from stages.core.seeding import stream, torch_stream
 from stages.kinds._text_form import label_words
-from stages.methods._method import Method, Predictor
+from stages.methods._method import Method, Predictor, PromptMethod, Row
 from stages.models._backbone import MODELS, Backbone, outline
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.tasks._task import TASKS, Task
@@ -21,10 +21,10 @@ from stages.training.checkpoint import WEIGHTS, load_weights
 
 
 class TrialSetup:
-    """The tokenizer and the weights of a run, and the task as ``prepare_task`` left it, or with
-    ``text_to_text`` as one of writing.
+    """The tokenizer and the weights of a run, and the task as ``prepare_task`` wrote it; with
+    ``text_to_text`` its answers are generated.
 
-    Raises ValueError if one of the two is not there.
+    Raises ValueError if run or task is missing.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class TrialSetup:
         self.task_record = _record(self.examples / "task.json")
         self._where = f"pretrain.{run_key}.model"
         model = self.run_record["model"]
-        kind: Any = MODELS.find(model["name"], where=self._where)
+        kind = MODELS.find(model["name"], where=self._where)
         self.tokenizer = kind.tokenizer_of(model, self.pretrained)
         self.task: Task = TASKS.build(
             self.task_record["task"],
@@ -53,10 +53,9 @@ class TrialSetup:
         self.task.has_prefix = self.run_record["has_prefix"]
 
     def label_words(self) -> dict[str, str]:
-        """What each label is called in a prompt.
+        """The verbaliser of each label.
 
-        Raises ValueError for labels that cannot be told apart, or that are nothing to the
-        tokenizer.
+        Raises ValueError for labels with the same verbaliser, or without tokens.
         """
         with self._below_task():
             given = self.task_record["task"].get("verbalisers", ())
@@ -65,21 +64,21 @@ class TrialSetup:
                 words.values(), self.tokenizer.encode([*words.values()]), strict=True
             ):
                 if not ids:
-                    raise ValueError(f"verbalisers: {word!r} is nothing to the tokenizer")
+                    raise ValueError(f"verbalisers: {word!r} has no tokens in this vocabulary")
         return words
 
     @contextmanager
     def _below_task(self) -> Iterator[None]:
-        """A mistake inside is one of the task's settings."""
+        """Name the task's settings in a ValueError raised inside."""
         try:
             yield
         except ValueError as error:
             raise ValueError(f"tasks.{self.task_key}.task.{error}") from None
 
     def backbone(self, *, num_added_tokens: int = 0) -> Backbone:
-        """The run's, with its weights.
+        """The run's model with its weights.
 
-        Raises ValueError if it does not take texts of ``max_tokens`` and what is added to them.
+        Raises ValueError if it has no positions for ``max_tokens`` and the added tokens.
         """
         model, vocab_size = self.run_record["model"], self.tokenizer.vocab_size
         backbone = MODELS.build(model, vocab_size, where=self._where)
@@ -89,24 +88,27 @@ class TrialSetup:
         return backbone
 
     def outline(self) -> Backbone:
-        """The run's, without storage for its weights."""
+        """The run's model without storage for its weights."""
         return outline(self.run_record["model"], self.tokenizer.vocab_size, where=self._where)
 
     def headed(self, *, seed: int, num_added_tokens: int = 0) -> ModelWithHead:
-        """The pretrained backbone under a head that was drawn anew."""
+        """The pretrained backbone with a newly initialised head."""
         backbone = self.backbone(num_added_tokens=num_added_tokens)
         if isinstance(self.task, Writing):
-            self._refuse_longer(self.task, backbone)
+            target = self.task.max_target_tokens
+            if reason := backbone.too_long(self.max_tokens, max_target_tokens=target):
+                task = f"tasks.{self.task_key}.task"
+                raise ValueError(f"{task}.max_target_tokens: {reason} ({self._where})")
         elif not self.task.scores_text:
-            backbone = backbone.for_tokens()
+            backbone.drop_output_layers()
         head = self.task.head(backbone)
         initialise_head(head, generator=torch_stream(seed, "head"))
         return ModelWithHead(backbone, head)
 
     def _shorten(self, task: TextToText) -> None:
-        """Cut answers, whose length no setting asks for, to what the run has positions for.
+        """Limit answers, whose length no setting gives, to the positions that the run has.
 
-        Raises ValueError if that is less than one label takes.
+        Raises ValueError if that is too short for a label.
         """
         backbone = self.outline()
         most, written = backbone.max_positions, task.max_target_tokens
@@ -115,37 +117,28 @@ class TrialSetup:
         task.max_target_tokens -= max(backbone.positions_taken(self.max_tokens, written) - most, 0)
         if task.max_target_tokens < task.shortest_answer:
             raise ValueError(
-                f"finetune.max_tokens: {self.max_tokens} leave {max(task.max_target_tokens, 0)} of "
-                f"the {most} positions of {self._where} to write an answer of {self.task_key} as "
+                f"finetune.max_tokens: {self.max_tokens} leaves {max(task.max_target_tokens, 0)} "
+                f"of the {most} positions of {self._where} for an answer of {self.task_key} as "
                 f"text, which takes {task.shortest_answer}"
             )
 
-    def _refuse_longer(self, task: Writing, backbone: Backbone) -> None:
-        """Raises ValueError if texts of the length that a task asks for cannot be written."""
-        written = task.max_target_tokens
-        if reason := backbone.too_long(self.max_tokens, max_target_tokens=written):
-            raise ValueError(
-                f"tasks.{self.task_key}.task.max_target_tokens: {reason} ({self._where})"
-            )
-
     def adapted(self, method: Method, *, seed: int) -> ModelWithHead:
-        """The same as a method has it: what a trial of this seed begins with. A method that prompts
-        has no head."""
-        if method.prompts:
+        """The model that a trial of this method and seed starts from, without a head for a prompt
+        method."""
+        if isinstance(method, PromptMethod):
             model = ModelWithHead(self.backbone(), nn.Identity())
         else:
             model = self.headed(seed=seed, num_added_tokens=method.num_added_tokens)
         method.apply(model, generator=torch_stream(seed, "method"))
         return model
 
-    def predictor(
-        self, method: Method, rows: Sequence[Mapping[str, Any]], *, seed: int, where: str
-    ) -> Predictor:
-        """What a method that prompts makes of the labelled ``rows`` of a trial of this seed.
+    def predictor(self, method: Method, rows: Sequence[Row], *, seed: int, where: str) -> Predictor:
+        """The predictor of a prompt method from the labelled ``rows`` of a trial of this seed.
 
-        Raises ValueError for labels and settings that do not go together; ``where`` is the
-        method's place in params.yaml.
+        Raises ValueError for labels and settings that are incompatible; ``where`` is the method's
+        path in params.yaml.
         """
+        assert isinstance(method, PromptMethod), "other methods leave prediction to the task"
         words, tokenizer = self.label_words(), self.task.tokenizer
         try:
             found = method.predictor(

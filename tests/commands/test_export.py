@@ -229,7 +229,7 @@ def finetuned(
     write_jsonl(examples / "train.jsonl", [])
     tokenizer = Tokenizer(Path("data/pretrained/run", TOKENIZER))
     task: Task = TASKS.build(entry, LABELS, tokenizer, 64, where="task")
-    backbone = backbone.for_tokens()
+    backbone.drop_output_layers()
     model = ModelWithHead(backbone, task.head(backbone))
     if method == "linear_probe":
         backbone.requires_grad_(False)

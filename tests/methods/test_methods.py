@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from stages.core.seeding import torch_stream
-from stages.methods._method import METHODS
+from stages.methods._method import METHODS, TrainedMethod
 from stages.models._backbone import MODELS
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.models.hub import Hub
@@ -23,7 +23,13 @@ from stages.training.checkpoint import save_weights
 from stages.training.device import Device
 from stages.training.finetuning import FinetuningData
 from stages.training.loop import mean_loss, train
-from tests.small import ARCHITECTURES, TRANSFORMERS, small_model, small_tokenizer
+from tests.small import (
+    ARCHITECTURES,
+    TRANSFORMERS,
+    small_model,
+    small_tokenizer,
+    without_output_layers,
+)
 from tests.small_hub import checkpoint, revision_of
 from tests.training.test_loop import SCHEDULE
 
@@ -42,7 +48,7 @@ ROWS = [
     )
 ]
 TRAINING = [
-    name for name in METHODS.names() if vars(METHODS.find(name, where="")).get("trains", True)
+    name for name in METHODS.names() if issubclass(METHODS.find(name, where=""), TrainedMethod)
 ]
 TASKS = {"classification": (Classification, ["a", "b"]), "tagging": (Tagging, ["B", "O"])}
 PUBLIC = ("bert", "gpt2", "t5")
@@ -53,14 +59,15 @@ SMALL: dict[str, dict[str, Any]] = {
     "prefix": {"num_prefix_tokens": 3},
 }
 ADDING = ("adapter", "lora", "prompt", "prefix")
-# What does not fit, and why.
+# What is incompatible, and why.
 REFUSED = {
     **{
-        (method, "bilstm"): "fits encoder, decoder, encoder_decoder, not bilstm"
+        (method, architecture): f"supports transformers only, not {architecture}"
         for method in ADDING
+        for architecture in sorted({*ARCHITECTURES} - {*TRANSFORMERS})
     },
-    **{("prefix", name): "fits our own transformers, not public checkpoints" for name in PUBLIC},
-    ("bitfit", "t5"): "trains biases and this model has none",
+    **{("prefix", name): "supports our own transformers only" for name in PUBLIC},
+    ("bitfit", "t5"): "trains biases only; this model has none",
 }
 FITTING = [
     (architecture, method)
@@ -78,8 +85,8 @@ def backbone_of(architecture: str, **settings: Any) -> tuple[Any, Any]:
     """
     if architecture in PUBLIC:
         return copy.deepcopy(published(architecture))
-    model = small_model(architecture, **settings).for_tokens()
-    return (model if architecture == "bilstm" else grown(model)), small_tokenizer()
+    model = without_output_layers(small_model(architecture, **settings))
+    return (grown(model) if model.is_transformer else model), small_tokenizer()
 
 
 @cache
@@ -89,7 +96,7 @@ def published(family: str) -> tuple[Any, Any]:
     entry = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
     model = MODELS.build(entry, tokenizer.vocab_size, where="model")
     model.initialise(generator=torch.Generator())
-    return grown(model.for_tokens()), tokenizer
+    return grown(without_output_layers(model)), tokenizer
 
 
 @torch.no_grad()
@@ -159,7 +166,7 @@ def check_fit(
 def test_every_method_fits_a_small_set_and_changes_what_it_says(architecture, name) -> None:
     method = method_of(name)
     task, model, examples = applied(architecture, method)
-    assert method.misfit(backbone_of(architecture)[0]) is None
+    assert method.incompatibility(backbone_of(architecture)[0]) is None
     slow = {"num_steps": 60, "lr": 3e-2} if name == "prompt" else {}
     check_fit(task, model, examples, method, **slow)
     predicted = task.predict(model.eval(), task.collate(examples, rngs=[]), examples)
@@ -175,12 +182,12 @@ def test_what_is_added_is_not_taken_for_tokens_that_have_tags(name) -> None:
 
 @pytest.mark.parametrize(("name", "architecture"), REFUSED)
 def test_what_does_not_fit_says_why(name, architecture) -> None:
-    reason = method_of(name).misfit(backbone_of(architecture)[0])
+    reason = method_of(name).incompatibility(backbone_of(architecture)[0])
     assert reason is not None and REFUSED[name, architecture] in reason
 
 
 def test_bitfit_says_how_our_own_models_get_biases() -> None:
-    assert "model.bias" in method_of("bitfit").misfit(small_model("encoder", bias=False))
+    assert "model.bias" in method_of("bitfit").incompatibility(small_model("encoder", bias=False))
 
 
 @pytest.mark.parametrize(
@@ -206,7 +213,7 @@ def test_values_that_make_no_sense_are_refused(name, settings, message) -> None:
 @pytest.mark.parametrize("architecture", [*TRANSFORMERS, *PUBLIC])
 def test_at_the_start_the_model_is_the_pretrained_one(architecture, name) -> None:
     backbone, _ = backbone_of(architecture)
-    if method_of(name).misfit(backbone):
+    if method_of(name).incompatibility(backbone):
         return
     task, model, examples = applied(architecture, method_of(name))
     batch = task.collate(examples, rngs=[])

@@ -1,6 +1,6 @@
 """Accounts from the configuration alone, beside models that are built and run."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -8,10 +8,14 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from stages.models._backbone import MODELS
-from stages.models._costs import activation_bytes_per_token, flops_per_token, num_params
+from stages.models._costs import (
+    Architecture,
+    activation_bytes_per_token,
+    flops_per_token,
+    num_params,
+)
 from stages.models._dimensions import Dimensions
 from stages.text.batch import Batch
-from tests.small import TRANSFORMERS
 
 VOCAB_SIZE, ROWS, LENGTH, DECODED = 300, 4, 48, 12
 BASE: dict[str, Any] = {"d_model": 64, "num_layers": 2, "num_heads": 4, "d_ff": 128}
@@ -55,7 +59,7 @@ def loss_of(model: Any, architecture: str, batch: Batch) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("architecture", TRANSFORMERS)
+@pytest.mark.parametrize("architecture", get_args(Architecture))
 def test_parameters_are_those_of_the_built_model(architecture: Any, options: Any) -> None:
     model = model_of(architecture, options)
     account = num_params(architecture, VOCAB_SIZE, Dimensions(**BASE, **options))
@@ -66,7 +70,7 @@ def test_parameters_are_those_of_the_built_model(architecture: Any, options: Any
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("architecture", TRANSFORMERS)
+@pytest.mark.parametrize("architecture", get_args(Architecture))
 def test_operations_are_those_that_torch_counts(architecture: Any, options: Any) -> None:
     model, batch = model_of(architecture, options), batch_of(architecture)
     account = flops_per_token(

@@ -65,7 +65,8 @@ def tokenizer_of(family: str) -> PublishedTokenizer:
 def published(folder: Path) -> Hub:
     settings = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
     size = PublishedTokenizer(folder).vocab_size
-    model = cast(Hub, MODELS.build(settings, size, where="model").for_pretraining())
+    model = cast(Hub, MODELS.build(settings, size, where="model"))
+    model.add_pretraining_layers()
     model.initialise(generator=torch.Generator())
     return model.eval()
 
@@ -156,7 +157,8 @@ def test_all_that_is_published_is_trained(family) -> None:
     for _, loss_sum in objective_of(family).loss(model, batch_of(family)).values():
         loss_sum.backward()
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
-    names = [name for name, _ in model.backbone.after_pretraining().named_parameters()]
+    model.backbone.drop_pretraining_layers()
+    names = [name for name, _ in model.backbone.named_parameters()]
     unadapted = MODELS.build(
         {"name": "hub", "path": str(folder), "revision": ""},
         tokenizer_of(family).vocab_size,
@@ -242,7 +244,8 @@ def test_what_was_trained_further_is_stored_as_what_was_not(family, tmp_path) ->
     with torch.no_grad():
         for weight in trained.parameters():
             weight += 0.01 * torch.randn(weight.shape, generator=generator)
-    save_weights(trained.after_pretraining(), tmp_path / "model.safetensors")
+    trained.drop_pretraining_layers()
+    save_weights(trained, tmp_path / "model.safetensors")
     entry = {"name": "hub", "path": str(folder), "revision": ""}
     again = MODELS.build(entry, tokenizer_of(family).vocab_size, where="model")
     load_weights(again, tmp_path / "model.safetensors")
@@ -354,7 +357,7 @@ def test_a_checkpoint_that_came_without_its_head_is_refused(tmp_path) -> None:
     folder = Path(shutil.copytree(checkpoint("bert"), tmp_path / "bert"))
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"architectures": ["BertModel"]}))
-    with pytest.raises(ValueError, match="^path: .*came without what gives the logits of words"):
+    with pytest.raises(ValueError, match="^path: .*without a language modelling head"):
         published(folder)
 
 

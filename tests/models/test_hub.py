@@ -23,7 +23,7 @@ from stages.tasks.tagging import Tagging
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.tokenizer import TaskTokenizer
 from stages.training.checkpoint import load_weights, save_weights
-from tests.small import documents
+from tests.small import documents, without_output_layers
 from tests.small_hub import FAMILIES, MAX_POSITIONS, checkpoint, revision_of
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -77,7 +77,9 @@ def test_states_are_those_of_transformers_whatever_is_padded(family) -> None:
     tokenizer, model, alone = tokenizer_of(folder), published(folder), reference(folder)
     rows = [tokenizer.wrap(ids) for ids in tokenizer.encode(["a class", " ".join(LINES[:3])])]
     batch = batch_of(*(row[:MAX_POSITIONS] for row in rows), pad_id=tokenizer.pad_id)
-    for states in (model(batch), model.for_tokens()(batch)):
+    whole = model(batch)
+    model.drop_output_layers()
+    for states in (whole, model(batch)):
         for state, row in zip(states, rows, strict=True):
             row = row[:MAX_POSITIONS]
             expected = alone(input_ids=torch.tensor([row])).last_hidden_state[0]
@@ -96,7 +98,7 @@ def test_a_decoder_is_what_sees_no_later_token(family) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_flops_are_what_torch_counts(family) -> None:
-    model = published(checkpoint(family)).for_tokens()
+    model = without_output_layers(published(checkpoint(family)))
     batch = batch_of(*([5] * length for length in (53, 53, 20)))
     counter = FlopCounterMode(display=False)
     with counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
@@ -107,7 +109,7 @@ def test_flops_are_what_torch_counts(family) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_longest_row_is_read_and_a_longer_one_is_not(family) -> None:
-    model = published(checkpoint(family)).for_tokens()
+    model = without_output_layers(published(checkpoint(family)))
     assert model.max_positions == (None if family == "t5" else MAX_POSITIONS)
     assert torch.isfinite(model(batch_of([5] * MAX_POSITIONS))).all()
     if model.max_positions:
@@ -182,7 +184,7 @@ def test_a_small_set_is_learnt(family) -> None:
         {"id": str(i), "words": words, "tags": ["B" if len(w) > 3 else "O" for w in words]}
         for i, words in enumerate(line.split()[:8] for line in LINES[:6])
     ]
-    backbone = published(folder).for_tokens()
+    backbone = without_output_layers(published(folder))
     model = ModelWithHead(backbone, task.head(backbone))
     initialise_head(model.head, generator=torch.Generator().manual_seed(0))
     batch = task.collate(task.encode(rows), rngs=[])

@@ -8,7 +8,7 @@ from stages.models._heads import ModelWithHead, initialise_head
 from stages.tasks.classification import Classification
 from stages.text.batch import IGNORE_INDEX
 from stages.text.tokenizer import BOS_ID, EOS_ID
-from tests.small import ARCHITECTURES, small_model, small_tokenizer
+from tests.small import ARCHITECTURES, small_model, small_tokenizer, without_output_layers
 
 LABELS = ["bad", "fine", "good"]
 
@@ -18,7 +18,7 @@ def task(max_tokens: int = 16, **settings) -> Classification:
 
 
 def adapted(architecture: str, of: Classification) -> ModelWithHead:
-    backbone = small_model(architecture).for_tokens()
+    backbone = without_output_layers(small_model(architecture))
     head = of.head(backbone)
     initialise_head(head, generator=torch.Generator().manual_seed(1))
     return ModelWithHead(backbone, head).eval()

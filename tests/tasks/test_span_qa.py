@@ -49,7 +49,7 @@ def row(
 
 
 def adapted(of: SpanQA, backbone: Any) -> ModelWithHead:
-    backbone = backbone.for_tokens()
+    backbone.drop_output_layers()
     head = of.head(backbone)
     initialise_head(head, generator=torch.Generator().manual_seed(1))
     return ModelWithHead(backbone, head).eval()
