@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
 
@@ -58,10 +59,14 @@ class Project:
         output = self.run("dvc", "repro", *arguments)
         return re.findall(r"^Running stage '(.*)':$", output, re.MULTILINE)
 
+    def params(self) -> dict[str, Any]:
+        """What params.yaml says; nothing is shared by aliases."""
+        text = (self.folder / "params.yaml").read_text()
+        return json.loads(json.dumps(YAML(typ="safe").load(text)))
+
     def edit(self, *path: str, value: object) -> None:
         """Set one value of params.yaml; what it shared with others by an alias is written out."""
-        text = (self.folder / "params.yaml").read_text()
-        params = json.loads(json.dumps(YAML(typ="safe").load(text)))
+        params = self.params()
         node = params
         for key in path[:-1]:
             node = node[key]

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import torch
 from tqdm import tqdm
 
-from stages.commands._kept_trials import add_options, chosen, find_trial, opened
+from stages.commands._kept_trials import add_options, chosen
 from stages.core.artifacts import replacing
 from stages.core.params import Compute
 from stages.core.process import exit_on_mistake
@@ -34,6 +34,7 @@ from stages.models._heads import ModelWithHead
 from stages.sources._formats import FORMATS, Record, format_of, read, records
 from stages.training.device import Device, resolve
 from stages.trials.kept import KeptTrial, predictor, rebuilt
+from stages.trials.kept_files import find_trial, opened
 from stages.trials.prediction import predict
 from stages.trials.setup import TrialSetup
 

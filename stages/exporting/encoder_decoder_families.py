@@ -25,9 +25,38 @@ from stages.text.tokenizer import BOS_ID
 
 
 def t5(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Counterpart | None:
-    """Raffel et al. 2020; fine-tuned for tagging its encoder alone."""
+    """Raffel et al. 2020; fine-tuned for tagging it is the encoder alone."""
     if goal == "classification":
         return None
+    config = _t5_config(dims, vocab_size)
+    prefix = "transformer." if goal == "tagging" else ""
+    pairs = [
+        same("embedding.tokens.weight", f"{prefix}shared.weight"),
+        *_t5_stack(dims, "encoder", f"{prefix}encoder", cross=False),
+    ]
+    if goal == "tagging":
+        return Counterpart(
+            model_class="T5ForTokenClassification",
+            auto_class="AutoModelForTokenClassification",
+            config=config,
+            pairs=pairs,
+            head="classifier",
+        )
+    # T5 divides what it multiplies with tied embeddings by the root of d_model.
+    last = math.sqrt(dims.d_model) if dims.tied else 1.0
+    for pair in _t5_stack(dims, "decoder", "decoder", cross=True):
+        pairs.append(replace(pair, factor=last) if pair.ours == ("decoder.norm.weight",) else pair)
+    if not dims.tied:
+        pairs.append(same("output.weight", "lm_head.weight"))
+    return Counterpart(
+        model_class="T5ForConditionalGeneration",
+        auto_class="AutoModelForSeq2SeqLM",
+        config=config,
+        pairs=pairs,
+    )
+
+
+def _t5_config(dims: Dimensions, vocab_size: int) -> transformers.T5Config:
     gated = dims.activation == "swiglu"
     config = transformers.T5Config(
         vocab_size=vocab_size,
@@ -42,59 +71,36 @@ def t5(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Counte
         **SPECIAL_IDS,
     )
     config.decoder_start_token_id = BOS_ID
-    # The constructor sets both to True. Versions before 5 read the first alone; later ones take
-    # embeddings that are stored apart, and are not equal, for untied.
+    # The constructor sets both to True. Versions before 5 read only the first; later ones take
+    # embeddings that are stored separately, and differ, for untied.
     config.tie_word_embeddings = config.scale_decoder_outputs = dims.tied
-    prefix = "transformer." if goal == "tagging" else ""
-    scale = (dims.d_model // dims.num_heads) ** -0.5  # T5 does not divide logits of attention
+    return config
 
-    def half(ours: str, theirs: str, *, cross: bool) -> list[Pair]:
-        attention = {"query": "q", "key_value": "k v", "output": "o"}
-        feed_forward = {"up": "wi_1 wi_0" if gated else "wi", "down": "wo"}
-        last = 2 if cross else 1
-        block = {
-            **within("attention.", "layer.0.SelfAttention.", attention),
-            "attention_norm": "layer.0.layer_norm",
-            **within("feed_forward.", f"layer.{last}.DenseReluDense.", feed_forward),
-            "feed_forward_norm": f"layer.{last}.layer_norm",
-        }
-        if cross:
-            block |= within("cross_attention.", "layer.1.EncDecAttention.", attention)
-            block |= {"cross_norm": "layer.1.layer_norm"}
-        table = "block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        return [
-            *(
-                replace(pair, factor=scale) if "query" in pair.ours[0] else pair
-                for pair in blocks(block, dims, ours=f"{ours}.blocks.", theirs=f"{theirs}.block.")
-            ),
-            same(f"{ours}.relative.table.weight", f"{theirs}.{table}"),
-            *modules({f"{ours}.norm": f"{theirs}.final_layer_norm"}, dims),
-        ]
 
-    pairs = [
-        same("embedding.tokens.weight", f"{prefix}shared.weight"),
-        *half("encoder", f"{prefix}encoder", cross=False),
+def _t5_stack(dims: Dimensions, ours: str, theirs: str, *, cross: bool) -> list[Pair]:
+    """The pairs of the encoder or of the decoder, which has ``cross``-attention."""
+    attention = {"query": "q", "key_value": "k v", "output": "o"}
+    feed_forward = {"up": "wi_1 wi_0" if dims.activation == "swiglu" else "wi", "down": "wo"}
+    last = 2 if cross else 1
+    block = {
+        **within("attention.", "layer.0.SelfAttention.", attention),
+        "attention_norm": "layer.0.layer_norm",
+        **within("feed_forward.", f"layer.{last}.DenseReluDense.", feed_forward),
+        "feed_forward_norm": f"layer.{last}.layer_norm",
+    }
+    if cross:
+        block |= within("cross_attention.", "layer.1.EncDecAttention.", attention)
+        block |= {"cross_norm": "layer.1.layer_norm"}
+    table = "block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    scale = (dims.d_model // dims.num_heads) ** -0.5  # T5 does not scale the logits of attention
+    return [
+        *(
+            replace(pair, factor=scale) if "query" in pair.ours[0] else pair
+            for pair in blocks(block, dims, ours=f"{ours}.blocks.", theirs=f"{theirs}.block.")
+        ),
+        same(f"{ours}.relative.table.weight", f"{theirs}.{table}"),
+        *modules({f"{ours}.norm": f"{theirs}.final_layer_norm"}, dims),
     ]
-    if goal == "tagging":
-        return Counterpart(
-            model_class="T5ForTokenClassification",
-            auto_class="AutoModelForTokenClassification",
-            config=config,
-            pairs=pairs,
-            head="classifier",
-        )
-    # T5 divides what it multiplies with tied embeddings by the root of d_model.
-    last = math.sqrt(dims.d_model) if dims.tied else 1.0
-    for pair in half("decoder", "decoder", cross=True):
-        pairs.append(replace(pair, factor=last) if pair.ours == ("decoder.norm.weight",) else pair)
-    if not dims.tied:
-        pairs.append(same("output.weight", "lm_head.weight"))
-    return Counterpart(
-        model_class="T5ForConditionalGeneration",
-        auto_class="AutoModelForSeq2SeqLM",
-        config=config,
-        pairs=pairs,
-    )
 
 
 def bart(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Counterpart | None:

@@ -79,8 +79,8 @@ class BiLSTM(Backbone):
         d_model = settings["d_model"]
         if d_model % ASPECT_RATIO:
             raise ValueError(
-                f"d_model: must be a multiple of {ASPECT_RATIO} where budget.matched is "
-                f"parameters, since the default shape of an encoder needs it, not {d_model}"
+                f"d_model must be a multiple of {ASPECT_RATIO}, as the default shape of an "
+                f"encoder needs, not {d_model}"
             )
         shared = ("d_model", "tied", "output_bias")
         dims = Dimensions.from_settings(**{key: settings[key] for key in shared if key in settings})

@@ -238,7 +238,8 @@ def _objective(params: Params, run: Run) -> Objective:
     built = objective_of(params, run)
     if built.trains and not built.has_teacher:
         return built
-    stand_in = {"name": STAND_INS[str(run.model["name"])]}
+    model = MODELS.find(str(run.model["name"]), where="model")
+    stand_in = {"name": STAND_INS[model.trained_like]}
     return objective_of(params, run.model_copy(update={"objective": stand_in}))
 
 

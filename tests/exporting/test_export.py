@@ -11,11 +11,12 @@ import torch
 import transformers
 from torch import nn
 
-from stages.commands import export
-from stages.commands.export import KeptFile, outputs, their_outputs
+from stages.commands.export import main
 from stages.core.artifacts import read_json, write_json, write_jsonl
 from stages.core.seeding import torch_stream
+from stages.exporting import export
 from stages.exporting.counterparts import counterpart
+from stages.exporting.export import outputs, their_outputs
 from stages.models._backbone import MODELS
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.tasks._task import TASKS, Task
@@ -24,6 +25,7 @@ from stages.text.batch import PADDING, Batch, pad
 from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, PAD_ID, UNK_ID, Tokenizer
 from stages.training.checkpoint import WEIGHTS, save_weights
 from stages.trials import kept
+from stages.trials.kept_files import KeptFile
 from stages.trials.setup import TrialSetup
 from tests.small import DIMENSIONS, VOCAB_SIZE, documents, small_model
 
@@ -467,7 +469,7 @@ def command(monkeypatch, *arguments: str) -> int:
     """The exit status of the command."""
     monkeypatch.setattr(sys, "argv", ["export", *arguments])
     try:
-        export.main()
+        main()
     except SystemExit as ended:
         return int(ended.code or 0)
     return 0

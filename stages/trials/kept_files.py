@@ -1,0 +1,88 @@
+"""The files of kept trials: finding the one that a user means, and opening it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stages.core import paths
+from stages.core.components import unknown
+from stages.core.params import Params, load
+from stages.trials.kept import KeptTrial, file_name, read, setup_of
+from stages.trials.setup import TrialSetup
+
+
+@dataclass(frozen=True)
+class KeptFile:
+    """A kept trial, by the parts of its file name."""
+
+    task: str
+    method: str
+    label_budget: str
+    seed: str
+
+    def path(self, run: str) -> Path:
+        name = file_name(self.method, self.label_budget, self.seed)
+        return paths.FINETUNED / self.task / run / "weights" / name
+
+
+def find_trial(
+    run: str, task: str, method: str | None, label_budget: str | None, seed: str | None
+) -> KeptFile:
+    """The one kept trial of this run and task with the given method, label budget and seed; None
+    leaves any of them open.
+
+    Raises ValueError if there is none, or more than one.
+    """
+    folder = paths.FINETUNED / task / run / "weights"
+    if not folder.is_dir():
+        raise ValueError(_why_missing(run, task))
+    kept = [
+        KeptFile(task, *path.stem.split("-", 2)) for path in sorted(folder.glob("*.safetensors"))
+    ]
+    fitting = [
+        trial
+        for trial in kept
+        if method in (None, trial.method)
+        and label_budget in (None, trial.label_budget)
+        and seed in (None, trial.seed)
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    if not kept:
+        raise ValueError(f"{folder}: no trial is kept; set finetune.keep_weights and rerun")
+    listed = "; ".join(
+        f"--method {t.method} --label-budget {t.label_budget} --seed {t.seed}"
+        for t in fitting or kept
+    )
+    how_many = "several" if fitting else "none"
+    message = f"{how_many} of the kept trials match; there are {listed}"
+    if not fitting:
+        message += "; finetune.keep_weights says which seeds are kept: none, first_seed or all"
+    raise ValueError(message)
+
+
+def _why_missing(run: str, task: str) -> str:
+    params = _params()
+    if params is not None and task not in params.tasks:
+        return f"tasks: {unknown(task, params.tasks)}"
+    if params is not None and run not in params.pretrain:
+        return f"pretrain: {unknown(run, params.pretrain)}"
+    folder = paths.FINETUNED / task / run
+    return f"{folder}: no such folder; `dvc repro finetune@{run}-{task}` writes it"
+
+
+def _params() -> Params | None:
+    """None if params.yaml cannot be read: kept trials can be used without it."""
+    try:
+        return load()
+    except ValueError:
+        return None
+
+
+def opened(run: str, trial: KeptFile) -> tuple[KeptTrial, TrialSetup]:
+    """The record of a kept trial, and the run and the task that it belongs to.
+
+    Raises ValueError if one of them has changed since.
+    """
+    path = trial.path(run)
+    kept = read(path)
+    return kept, setup_of(kept, path)
