@@ -25,8 +25,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from stages.core.seeding import torch_stream
 from stages.exporting.counterparts import counterpart
-from stages.models._backbone import MODELS, TransformerBackbone
+from stages.models._backbone import MODELS
 from stages.models._generation import Decoding, Reader, prompts, write
+from stages.models._transformer import TransformerBackbone
 from stages.text.batch import Batch
 from stages.text.tokenizer import BOS_ID
 

@@ -11,8 +11,9 @@ from torch import nn
 
 from stages.core.params import HUB, Params, Training
 from stages.core.seeding import torch_stream
-from stages.models._backbone import MODELS, Backbone, TransformerBackbone
+from stages.models._backbone import MODELS, Backbone
 from stages.models._heads import ModelWithHead
+from stages.models._transformer import TransformerBackbone
 from stages.text import tokenizer
 from stages.text.corpus import EncodedCorpus, encode
 from stages.text.tokenizer import Tokenizer

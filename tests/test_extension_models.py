@@ -14,7 +14,7 @@ ARCHITECTURE = '''
 from jaxtyping import Float
 from torch import Tensor
 
-from stages.models._backbone import TransformerBackbone, stack_flops
+from stages.models._transformer import TransformerBackbone, stack_flops
 from stages.models._blocks import Stack
 from stages.models._dimensions import Dimensions
 from stages.text.batch import Batch

@@ -1,1 +1,1 @@
-"""Export: our models in the form of transformers, layer by layer, and their tokenizers."""
+"""Export: our models and their tokenizers as models and tokenizers of transformers."""

@@ -1,4 +1,4 @@
-"""Which weights of a backbone and of a model of transformers hold the same numbers."""
+"""Which weights of a backbone equal which weights of a model of transformers."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,18 +25,18 @@ ROTARY_BASE = 10_000.0  # of stages.models._embedding.sinusoids
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Weights of ours and of theirs that hold the same numbers.
+    """Weights of our model and of theirs that hold the same numbers.
 
-    The rows of ``ours``, one under the other, are the rows of ``theirs``, but for what the other
-    fields say. Read in either direction: ``to_ours(to_theirs(weights))`` gives the weights back.
+    The concatenated rows of ``ours`` equal the concatenated rows of ``theirs``, except for what the
+    other fields say. ``to_ours(to_theirs(weights))`` returns the weights.
     """
 
     ours: tuple[str, ...]
     theirs: tuple[str, ...]  # all of one shape
     order: Tensor | None = None  # row i of theirs is row order[i] of ours
-    factor: float = 1.0  # theirs is so many times ours
-    unused: int = 0  # rows of theirs, before all others, that are never read
-    transposed: bool = False  # theirs has columns for rows
+    factor: float = 1.0  # theirs = factor x ours
+    unused: int = 0  # number of leading rows of theirs that are never used
+    transposed: bool = False  # theirs is the transpose
 
     def to_theirs(self, weights: Mapping[str, Tensor]) -> Weights:
         """Their weights from ours."""
@@ -60,19 +60,17 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Counterpart:
-    """A class of transformers with its configuration, and whose weights are whose.
+    """A class of transformers with its configuration, and the correspondence of weights.
 
-    ``head`` is the name of its linear layer on states, for what was fine-tuned.
+    ``head`` is the name of its linear layer on states, for fine-tuned models.
     """
 
     model_class: str
     auto_class: str  # the class that a user loads it by
     config: Any
     pairs: list[Pair]
-    prepare: Callable[[Mapping[str, Tensor]], Weights] = (
-        dict  # ours, as far as theirs can have them
-    )
-    constants: Weights = field(default_factory=dict)  # weights of theirs that ours has not
+    prepare: Callable[[Mapping[str, Tensor]], Weights] = dict  # applied to ours first
+    constants: Weights = field(default_factory=dict)  # weights that only theirs has
     head: str | None = None
     note: str = ""  # what a user should know
     load_options: Mapping[str, Any] = field(default_factory=dict)
@@ -87,7 +85,7 @@ class Counterpart:
     def to_ours(self, weights: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> Weights:
         """Our weights, whose shapes are given, from theirs.
 
-        Raises ValueError where theirs has two weights, unlike each other, for one of ours.
+        Raises ValueError where two different weights of theirs correspond to one of ours.
         """
         found: Weights = {}
         for pair in self.pairs:
@@ -111,10 +109,10 @@ def modules(
     theirs: str = "",
     transposed: bool = False,
 ) -> Iterator[Pair]:
-    """The weights and, where the dimensions give them one, the biases of modules.
+    """The weights of modules and, where the dimensions have biases, their biases.
 
-    ``table`` names ours and theirs, behind their prefixes; several names on one side stand for
-    modules whose rows are one module on the other. ``transposed`` is about linear layers.
+    ``table`` maps our names to theirs, without prefixes; several names on one side mean that one
+    module on the other side has the rows of all. ``transposed`` applies to linear layers.
     """
     for our_names, their_names in table.items():
         is_norm = "norm" in our_names
@@ -135,7 +133,7 @@ def blocks(
     theirs: str,
     transposed: bool = False,
 ) -> list[Pair]:
-    """The weights of all blocks, from the modules of one."""
+    """The weights of all blocks, from the table of one."""
     return [
         pair
         for i in range(dims.num_layers)
@@ -146,7 +144,7 @@ def blocks(
 
 
 def within(ours: str, theirs: str, table: Mapping[str, str]) -> dict[str, str]:
-    """The table of modules that lie in a module."""
+    """The table of the modules inside a module."""
     return {
         f"{ours}{a}": " ".join(f"{theirs}{name}" for name in b.split()) for a, b in table.items()
     }

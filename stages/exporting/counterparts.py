@@ -1,11 +1,10 @@
-"""The model of transformers that computes what a backbone of given dimensions computes.
+"""The model of transformers that computes the same as a backbone of given dimensions.
 
-What has no exact counterpart is refused with the option that has none.
+Options without an exact counterpart are refused by name.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -19,14 +18,14 @@ from stages.models._dimensions import Dimensions
 def counterpart(
     architecture: str, dims: Dimensions, *, vocab_size: int, max_tokens: int, goal: Goal
 ) -> Counterpart:
-    """The class for a pretrained model, or for one fine-tuned with a head of a kind.
+    """The class for a pretrained model, or for one fine-tuned with a head.
 
-    ``max_tokens`` is the length that a configuration states where positions set no limit. Raises
+    ``max_tokens`` is the maximum length in the configuration where positions set none. Raises
     ValueError that names the options without a counterpart.
     """
     check_architecture(architecture)
     if goal != "pretrained":
-        dims = replace(dims, output_bias=False)  # it is of the vocabulary's logits alone
+        dims = replace(dims, output_bias=False)  # only the logits over the vocabulary have it
     families = [family for family in FAMILIES if family.architecture == architecture]
     nearest = min(families, key=lambda family: len(family.faults(dims)))
     if faults := nearest.faults(dims):
@@ -47,7 +46,7 @@ def counterpart(
 
 
 def check_architecture(name: str) -> None:
-    """Raises ValueError for a component of models that is of no family, whatever its options."""
+    """Raises ValueError for an architecture that transformers has with no options at all."""
     known = dict.fromkeys(family.architecture for family in FAMILIES)
     if name not in known:
         raise ValueError(
@@ -65,9 +64,9 @@ NO_HEAD = {
 
 
 def without_head_bias(weights: Weights) -> Weights:
-    """The same logits from a head without a bias, as decoders of transformers classify.
+    """The same logits from a head without a bias, which decoders of transformers have.
 
-    The last norm's bias b is changed so that W b takes up the head's bias: b + W^+ c. Raises
+    The final norm's bias b becomes b + W^+ c, so that W b includes the head's bias c. Raises
     ValueError where there is no such b.
     """
     weights = dict(weights)
@@ -76,13 +75,14 @@ def without_head_bias(weights: Weights) -> Weights:
         return weights
     if "stack.norm.bias" not in weights:
         raise ValueError(
-            "the classifier has a bias; transformers' has none, and norm: rmsnorm has no bias that "
-            "could take it up"
+            "the classifier has a bias; that of transformers has none, and norm: rmsnorm has no "
+            "bias that could include it"
         )
     change = torch.linalg.pinv(head) @ bias
     if not torch.allclose(head @ change, bias, rtol=1e-5, atol=1e-7):
         raise ValueError(
-            "the classifier has a bias; transformers' has none, and its weights do not span it"
+            "the classifier has a bias; that of transformers has none, and no bias of the final "
+            "norm replaces it"
         )
     weights["stack.norm.bias"] = (weights["stack.norm.bias"].double() + change).float()
     return weights
@@ -90,24 +90,24 @@ def without_head_bias(weights: Weights) -> Weights:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """A family of transformers, and the options by which a backbone is of it."""
+    """A family of transformers, and the options of the backbones that belong to it."""
 
     name: str
     architecture: str
-    options: Mapping[str, tuple[Any, ...]]
+    options: Mapping[str, tuple[object, ...]]
     make: Callable[[Dimensions, int, int, Goal], Counterpart | None]
 
     def faults(self, dims: Dimensions) -> list[str]:
-        """The options that this family has not as the dimensions have them."""
+        """The options of the dimensions that this family does not have."""
         return [n for n, values in self.options.items() if getattr(dims, n) not in values]
 
 
-def _yaml(value: Any) -> str:
+def _yaml(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _options(**own: Any) -> dict[str, tuple[Any, ...]]:
-    """Options of a family; those not named must be as in plain blocks."""
+def _options(**own: object) -> dict[str, tuple[object, ...]]:
+    """Options of a family; those not named must have the values of plain blocks."""
     plain = {
         "num_segments": 0,
         "embedding_norm": False,

@@ -26,9 +26,10 @@ from stages.exporting.counterparts import (
     counterpart,
     without_head_bias,
 )
-from stages.models._backbone import MODELS, TransformerBackbone
+from stages.models._backbone import MODELS
 from stages.models._dimensions import Dimensions
 from stages.models._heads import LinearHead, ModelWithHead, PooledHead
+from stages.models._transformer import TransformerBackbone
 from stages.tasks._writing import Writing
 from stages.text.batch import PADDING, Batch
 from stages.text.tokenizer import BOS_ID, EOS_ID, FILE, NUM_SPECIAL, PAD_ID, Tokenizer

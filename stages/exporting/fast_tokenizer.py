@@ -1,4 +1,4 @@
-"""A tokenizer of transformers that gives the ids of a tokenizer of ours."""
+"""A tokenizer of transformers with the same ids as one of ours."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -44,10 +44,10 @@ def save(
 ) -> None:
     """Write the sentencepiece model of ``path`` as files that AutoTokenizer loads.
 
-    ``<s> text </s>`` if ``ends`` is both, ``<s> text`` for a text that a model goes on with. With
-    ``specials_in_text`` a special token that is spelled out in a text is that token, as one needs
-    who writes ``[MASK]`` or ``<extra_id_0>`` himself; else it is text like all other, as it is to
-    ours. Raises ValueError if the ids are not those of ours.
+    ``<s> text </s>`` if ``ends`` is both, ``<s> text`` for a text that a model continues. With
+    ``specials_in_text`` the name of a special token in a text means that token, so that a user can
+    write ``[MASK]`` or ``<extra_id_0>``; otherwise it is ordinary text, as in our tokenizer. Raises
+    ValueError if the ids differ from ours.
     """
     model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     model.ParseFromString(path.read_bytes())

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from stages.methods._additions import AdditionMethod, drawn, freeze_backbone
 from stages.models._addition import Addition
 from stages.models._attention import Attention
-from stages.models._backbone import Backbone, TransformerBackbone
+from stages.models._backbone import Backbone
 from stages.models._blocks import Block
 from stages.models._heads import ModelWithHead
+from stages.models._transformer import TransformerBackbone
 from stages.text.batch import Batch
 
 

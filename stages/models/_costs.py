@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stages.models._attention import RELATIVE_BUCKETS
-from stages.models._backbone import stack_flops
 from stages.models._dimensions import Dimensions
+from stages.models._transformer import stack_flops
 
 Architecture = Literal["encoder", "decoder", "encoder_decoder"]
 FLOAT32 = 4  # bytes

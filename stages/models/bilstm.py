@@ -4,9 +4,7 @@ Two stacks of them stand on one token embedding: one reads each document from it
 from its end, and neither sees the other's states.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from stages.models._backbone import Backbone, ScalarMix
+from stages.models._backbone import Backbone, ScalarMix, Settings
 from stages.models._costs import num_params
 from stages.models._dimensions import ASPECT_RATIO, MAX_LAYERS, Dimensions
 from stages.models._embedding import embedding_table
@@ -73,9 +71,9 @@ class BiLSTM(Backbone):
         self.dropout = nn.Dropout(dropout)
 
     @classmethod
-    def matched_to_encoder(cls, settings: Mapping[str, Any], vocab_size: int) -> dict[str, Any]:
-        """So wide a cell that the model has as many parameters as an encoder of its d_model in the
-        default shape, as nearly as whole cells allow."""
+    def matched_to_encoder(cls, settings: Settings, vocab_size: int) -> dict[str, int]:
+        """The width of a cell with which the model has as many parameters as an encoder of its
+        d_model in the default shape, as nearly as whole cells allow."""
         d_model = settings["d_model"]
         if d_model % ASPECT_RATIO:
             raise ValueError(
@@ -96,8 +94,7 @@ class BiLSTM(Backbone):
         projected = d_model + round((wanted - count(d_model)) / each)
         smallest = d_model // 2
         candidates = (smallest, max(projected, smallest + 1))
-        d_cell = min(candidates, key=lambda d_cell: abs(count(d_cell) - wanted))
-        return {**settings, "d_cell": d_cell}
+        return {"d_cell": min(candidates, key=lambda d_cell: abs(count(d_cell) - wanted))}
 
     @property
     def d_model(self) -> int:
@@ -148,7 +145,7 @@ class BiLSTM(Backbone):
         forward, backward = self.dropout(self.layers(batch)[-1]).chunk(2, dim=-1)
         return forward, backward
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
+    def compile(self, *args: object, **kwargs: object) -> None:
         """Nothing: the steps to take are others in each batch, and would be compiled each time."""
 
     def forward_flops(self, batch: Batch) -> int:
@@ -216,7 +213,7 @@ def _stack(width: int, d_cell: int, num_layers: int) -> nn.ModuleList:
 
 
 def _run(
-    pair: tuple[Any, Any], states: Float[Tensor, "2 N d"], batch_sizes: list[int]
+    pair: tuple[nn.LSTM, nn.LSTM], states: Float[Tensor, "2 N d"], batch_sizes: list[int]
 ) -> Float[Tensor, "2 N d"]:
     """The states that a layer's two LSTMs give for their packed inputs, forward and backward."""
     if states.is_cuda:

@@ -5,10 +5,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from stages.models._attention import Cache
-from stages.models._backbone import TransformerBackbone, stack_flops
 from stages.models._blocks import Stack
 from stages.models._dimensions import Dimensions
 from stages.models._generation import CachedReader, Decoding, continued, prompts, write
+from stages.models._transformer import TransformerBackbone, stack_flops
 from stages.text.batch import Batch
 
 

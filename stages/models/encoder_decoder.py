@@ -6,20 +6,19 @@ the parameters of ``encoder`` or ``decoder`` and about as many operations per to
 passes through one of the two.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.models._attention import Cache
-from stages.models._backbone import TransformerBackbone, stack_flops
+from stages.models._backbone import Settings
 from stages.models._blocks import Stack
 from stages.models._costs import num_params
 from stages.models._dimensions import Dimensions
 from stages.models._generation import CachedReader, Decoding, write
+from stages.models._transformer import TransformerBackbone, stack_flops
 from stages.text.batch import Batch
 
 
@@ -34,9 +33,9 @@ class EncoderDecoder(TransformerBackbone):
         self.decoder: nn.Module = Stack(dims, causal=True, cross=True)
 
     @classmethod
-    def matched_to_encoder(cls, settings: Mapping[str, Any], vocab_size: int) -> dict[str, Any]:
-        """So many layers that encoder and decoder together have as many parameters as an encoder of
-        these dimensions, as nearly as whole layers allow."""
+    def matched_to_encoder(cls, settings: Settings, vocab_size: int) -> dict[str, int]:
+        """The number of layers with which encoder and decoder together have as many parameters as
+        an encoder of these dimensions, as nearly as whole layers allow."""
         dims = Dimensions(**settings)
         wanted = num_params("encoder", vocab_size, dims).total
 
@@ -44,7 +43,7 @@ class EncoderDecoder(TransformerBackbone):
             changed = replace(dims, num_layers=num_layers)
             return abs(num_params("encoder_decoder", vocab_size, changed).total - wanted)
 
-        return {**settings, "num_layers": min(range(1, dims.num_layers + 1), key=excess)}
+        return {"num_layers": min(range(1, dims.num_layers + 1), key=excess)}
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         """The encoder's states."""

@@ -1,16 +1,15 @@
-"""A public checkpoint: a model of the Hugging Face hub, by ``transformers``.
+"""A public checkpoint: a model of the Hugging Face hub, run by ``transformers``.
 
-Only safetensors are loaded (``text/published.py`` says what of a checkpoint is read, and how it is
-pinned).
+Only safetensors are loaded (``_published_checkpoint.py``); ``text/published.py`` says which files
+of a checkpoint are read and how it is pinned.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,34 +18,27 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import (
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSeq2SeqLM,
-    GenerationConfig,
-    LogitsProcessor,
-)
+from transformers import AutoModelForMaskedLM
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
-from transformers.models.auto.modeling_auto import (
-    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
-    MODEL_MAPPING_NAMES,
-)
 
-from stages.models._backbone import Backbone
+from stages.models._backbone import Backbone, Settings
 from stages.models._documents import Documents, documents_of, pairs_of
-from stages.models._generation import Decoding, before_end, continued, drawn, prompts
+from stages.models._generation import Decoding, continued, prompts
+from stages.models._published_checkpoint import (
+    PublishedModel,
+    architecture_of,
+    class_of,
+    is_headless,
+    published,
+    refuse_pickles,
+    uninitialised,
+)
+from stages.models._published_text import generated
 from stages.text.batch import PADDING, Batch
 from stages.text.published import (
-    LOCAL,
-    WEIGHTS,
     PublishedTokenizer,
     config_of,
-    files_in,
     folder_of,
-    line_of,
     refuse_other_content,
     refuse_unpinned,
 )
@@ -56,58 +48,53 @@ PROBED = (8, 16)  # tokens of the rows whose operations are counted
 
 
 class Hub(Backbone):
-    """The states are those of the last layer; of an encoder-decoder, the encoder's. Text is written
-    by ``generate`` of transformers, with the settings of ours and none that was published.
+    """The states are those of the last layer; of an encoder-decoder, those of the encoder. Text is
+    written by ``generate`` of transformers with our settings, not with the published ones.
 
-    ``revision`` pins what is compared. Of a name on the hub it is the whole hash of a commit, since
-    a branch or a tag can be moved and the hub does not resolve a shorter hash; of a folder, the
+    ``revision`` pins the checkpoint. For a name on the hub it is the full hash of a commit, since a
+    branch or a tag can move and the hub does not resolve a shorter hash; for a folder it is the
     first 12 hex digits of the hash of its content, which DVC does not watch.
 
     BERT's pooler, a layer on the first token's state, is left out: all models get the same head.
-    What gives an encoder the logits of words is there while it is pretrained further, and not kept.
-    Documents that are packed in a row are run each by itself.
+    An encoder has its language modelling head only while it is pretrained further. Documents that
+    are packed in a row are run separately.
     """
 
     is_transformer = True
 
     def __init__(self, vocab_size: int, *, path: str, revision: str) -> None:
-        """Raises ValueError for what cannot be found, or is no language model."""
+        """Raises ValueError for what cannot be found, or is not a language model."""
         super().__init__()
         self._origin, self._folder = {"path": path, "revision": revision}, folder_of(path, revision)
         self.config = config_of(self._folder)
         self.config.use_cache = False  # of attention, for text that is written token by token
-        self.architecture = self.trained_like = _architecture(self.config)
+        self.architecture = self.trained_like = architecture_of(self.config)
         self.pooling = "last" if self.architecture == "decoder" else "mean"
         self.vocab_size = vocab_size
         self.num_layers = self.config.num_hidden_layers
-        self._class = _class_of(self.config)
-        self.model: Any = self._outline()
+        self._class = class_of(self.config)
+        self.model: PublishedModel = uninitialised(self._class, self.config)
         known = self.model.get_input_embeddings().num_embeddings
         if vocab_size > known:
             raise ValueError(f"path: {path} has {vocab_size} tokens, but embeds only {known}")
 
-    def _outline(self) -> Any:
-        """The model, its weights not those published as yet."""
-        model = self._class.from_config(self.config, dtype=torch.float32, trust_remote_code=False)
-        return _without_pooler(model)
-
     @classmethod
-    def tokenizer_of(cls, settings: Mapping[str, Any], folder: Path) -> TaskTokenizer:
-        """The tokenizer that the checkpoint brings along."""
+    def tokenizer_of(cls, settings: Settings, folder: Path) -> TaskTokenizer:
+        """The tokenizer of the checkpoint."""
         return PublishedTokenizer(folder_of(settings["path"], settings["revision"]))
 
     @classmethod
     def check(cls, *, path: str, revision: str) -> int | None:
-        """The tokenizer's number of tokens, or None where only the hub knows it.
+        """The tokenizer's number of tokens, or None if it is not known before a download.
 
-        Raises ValueError for what is wrong with a name's form, or with the content of a folder.
+        Raises ValueError for a malformed name, or for the content of a folder.
         """
         if not Path(path).is_dir():
             refuse_unpinned(path, revision)
             return None
         folder = Path(path)
-        _refuse_pickles(folder)
-        _architecture(config_of(folder))
+        refuse_pickles(folder)
+        architecture_of(config_of(folder))
         tokenizer = PublishedTokenizer(folder)
         refuse_other_content(folder, revision)
         return tokenizer.vocab_size
@@ -127,12 +114,12 @@ class Hub(Backbone):
 
     @property
     def embedding(self) -> nn.ModuleList:  # type: ignore[override]
-        """All tables that are looked up: of tokens, positions and segments."""
+        """All lookup tables: of tokens, positions and segments."""
         return nn.ModuleList(m for m in self.model.modules() if isinstance(m, nn.Embedding))
 
     @property
     def blocks(self) -> list[nn.Module]:
-        """What the outermost lists of modules hold: layers, in all of transformers."""
+        """The contents of the outermost lists of modules, which are the layers in all families."""
         lists = {n: m for n, m in self.model.named_modules() if isinstance(m, nn.ModuleList)}
         outermost = [
             blocks
@@ -145,9 +132,11 @@ class Hub(Backbone):
     def token_embedding(self) -> nn.Module:
         return self.model.get_input_embeddings()
 
-    def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
-        """By their names in transformers, which so can read the stored weights, too."""
-        return self.model.named_parameters(*args, **kwargs)
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, nn.Parameter]]:
+        """With the names that they have in transformers, which can read the stored weights."""
+        return self.model.named_parameters(prefix, recurse, remove_duplicate)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         ids, segment_ids = batch.input_ids, batch.segment_ids
@@ -160,7 +149,7 @@ class Hub(Backbone):
     def _states(
         self, ids: Int[Tensor, "N L"], mask: Int[Tensor, "N L"], segment_ids: Tensor | None = None
     ) -> Float[Tensor, "N L D"]:
-        """Of rows of one document each."""
+        """The states of rows of one document each."""
         segments = {}
         if segment_ids is not None and getattr(self.config, "type_vocab_size", 0) > 1:
             segments["token_type_ids"] = segment_ids
@@ -169,7 +158,8 @@ class Hub(Backbone):
         ).last_hidden_state
 
     def decode(self, batch: Batch) -> Float[Tensor, "B U D"]:
-        """The decoder's states, from the encoder's of the same document; zeros of padding."""
+        """The decoder's states, which attend to the encoder's of the same document; zeros at
+        padding."""
         assert batch.decoder_input_ids is not None
         read, written = self._pairs(batch)
         memory = self._states(read.apart(batch.input_ids), read.mask)
@@ -187,8 +177,9 @@ class Hub(Backbone):
         return pairs_of(batch.document_ids, batch.decoder_document_ids)
 
     @property
-    def _reader(self) -> Any:
-        """What reads the input: the model without its head, or its encoder."""
+    def _reader(self) -> PublishedModel:
+        """The part that computes the states of input tokens: the model without its head, or its
+        encoder."""
         base = self.model.base_model
         both = self.architecture == "encoder_decoder"
         return getattr(base, "encoder", base) if both else base
@@ -198,10 +189,10 @@ class Hub(Backbone):
 
         Raises ValueError for a checkpoint that was published without them.
         """
-        if self.architecture == "encoder" and not _is_headless(self.config):
+        if self.architecture == "encoder" and not is_headless(self.config):
             self._class = AutoModelForMaskedLM
             with self._device:
-                self.model = self._outline()
+                self.model = uninitialised(self._class, self.config)
         if self.model.get_output_embeddings() is None:
             raise ValueError(
                 f"path: {self._origin['path']} was published without a language modelling head, so "
@@ -244,32 +235,12 @@ class Hub(Backbone):
 
     @torch.no_grad()
     def generate(self, batch: Batch, decoding: Decoding) -> list[list[int]]:
-        decoder = self.architecture == "decoder"
-        prompt = prompts(batch) if decoder else batch
-        beams: dict[str, Any] = {}
-        if decoding.num_beams > 1:
-            beams = {"length_penalty": decoding.length_penalty, "early_stopping": "never"}
-        self.model.generation_config = GenerationConfig(
-            max_new_tokens=decoding.max_new_tokens,
-            num_beams=decoding.num_beams,
-            do_sample=False,
-            use_cache=True,
-            decoder_start_token_id=None if decoder else decoding.start_id,
-            eos_token_id=decoding.eos_id,
-            pad_token_id=decoding.eos_id,
-            **beams,
-        )
-        given = prompt.input_ids.shape[1] if decoder else 1
-        found = self.model.generate(
-            input_ids=prompt.input_ids,
-            attention_mask=(prompt.document_ids != PADDING).long(),
-            logits_processor=[] if decoding.draws is None else [_Drawn(decoding.draws, given)],
-        )
-        return [before_end(row, decoding.eos_id) for row in found[:, given:].tolist()]
+        prompt = prompts(batch) if self.is_causal else batch
+        return generated(self.model, prompt, decoding, is_causal=self.is_causal)
 
     def forward_flops(self, batch: Batch) -> int:
-        """Counted by torch in short rows; each token adds alike, each pair of tokens too.
-        Documents that are packed are filled up to the longest."""
+        """Extrapolated from torch's counts for short rows: a constant for each token and one for
+        each pair of tokens. Packed documents are padded to the longest."""
         rows, length = batch.input_ids.shape
         written = 0 if batch.decoder_input_ids is None else batch.decoder_input_ids.shape[1]
         if written and self.architecture == "decoder":
@@ -287,14 +258,14 @@ class Hub(Backbone):
 
     @cached_property
     def _flops(self) -> np.ndarray:
-        """Of each token, and of each pair."""
+        """Operations of each token, and of each pair of tokens."""
         counted = [self._counted(lambda n=n: self._reader(self._probe(n))) for n in PROBED]
         return np.linalg.solve([[n, n**2] for n in PROBED], counted)
 
     @cached_property
     def _decoder_flops(self) -> np.ndarray:
-        """Of each token that is written, of each pair, of each of the input, of each pair of two
-        such."""
+        """Operations of each target token, of each pair of them, of each input token, and of each
+        pair of a target and an input token."""
         decoder, lengths = self.model.get_decoder(), list(product(PROBED, PROBED))
         counted = [
             self._counted(
@@ -315,11 +286,11 @@ class Hub(Backbone):
         return torch.zeros(1, length, dtype=torch.long, device=self._device)
 
     @torch.no_grad()
-    def _counted(self, forward: Callable[[], Any]) -> int:
+    def _counted(self, forward: Callable[[], object]) -> int:
         training = self.training
         self.eval()
-        # Nothing is computed, and transformers asks no value of such tensors, as it would of those
-        # on "meta". Plain matrix products: torch does not count those of every fused attention.
+        # Fake tensors compute nothing, and transformers does not look at their values, as it does
+        # on "meta". Plain matrix products: torch does not count every fused attention.
         with (
             FakeTensorMode(allow_non_fake_inputs=True),
             FlopCounterMode(display=False) as counter,
@@ -330,19 +301,19 @@ class Hub(Backbone):
         return counter.get_total_flops()
 
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """By the family's own code, whatever that does to states and to logits: the whole model is
-        run, and what would read its input gives these states instead.
+        """By the family's own code, which may transform states and logits: the whole model is run,
+        with its body replaced by a function that returns these states.
 
-        Raises ValueError for a checkpoint without a language model's head.
+        Raises ValueError for a checkpoint without a language modelling head.
         """
         if self.model.get_output_embeddings() is None:
             raise ValueError(
-                f"path: a {self.config.model_type!r} does not give the likelihood of text here: "
-                "it has no head for words"
+                f"path: a {self.config.model_type!r} cannot compute the likelihood of text here: "
+                "it has no language modelling head"
             )
         row = states.reshape(1, -1, self.d_model)
         ids = torch.zeros(row.shape[:2], dtype=torch.long, device=row.device)
-        inputs: dict[str, Any] = {"input_ids": ids}
+        inputs: dict[str, object] = {"input_ids": ids}
         if both := self.architecture == "encoder_decoder":
             encoded = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=row)
             inputs = {"encoder_outputs": encoded, "decoder_input_ids": ids}
@@ -355,97 +326,25 @@ class Hub(Backbone):
 
     @cached_property
     def _unembed_flops(self) -> int:
-        """Of one position."""
+        """Operations of one position."""
         states = torch.zeros(1, self.d_model, device=self._device)
         return self._counted(lambda: self.unembed(states))
 
     def initialise(self, *, generator: torch.Generator) -> None:
-        """The published weights; nothing is drawn.
+        """Load the published weights; nothing is random.
 
-        Raises ValueError if they cannot be read, are not all there, or are others than pinned.
+        Raises ValueError if they cannot be read, are incomplete, or are not those pinned.
         """
         self.check(**self._origin)
-        _refuse_pickles(self._folder)
-        try:
-            model, found = self._class.from_pretrained(
-                self._folder,
-                config=self.config,
-                dtype=torch.float32,
-                use_safetensors=True,
-                output_loading_info=True,
-                **LOCAL,
-            )
-        except Exception as error:  # a damaged file raises what its reader likes
-            raise ValueError(f"path: the weights of {self._folder}: {line_of(error)}") from None
-        missing = sorted(key for key in found["missing_keys"] if not key.startswith("pooler."))
-        if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise ValueError(f"path: the weights of {self._folder} lack {missing[0]}{more}")
-        if getattr(model, "final_logits_bias", torch.zeros(1)).any():
-            raise ValueError(
-                f"path: {self._folder} has a final_logits_bias, which is not supported"
-            )
-        self.model = _without_pooler(model)
-
-
-class _Drawn(LogitsProcessor):
-    """Leaves of each row's logits the token that is drawn, as our own models draw it."""
-
-    def __init__(self, draws: Float[Tensor, "R U"], given: int) -> None:
-        self._draws, self._given = draws, given
-
-    def __call__(self, input_ids: Int[Tensor, "R T"], scores: Float[Tensor, "R V"]) -> Tensor:
-        tokens = drawn(scores, self._draws[:, input_ids.shape[1] - self._given])
-        return torch.full_like(scores, -torch.inf).scatter(1, tokens.unsqueeze(1), 0.0)
-
-
-def _refuse_pickles(folder: Path) -> None:
-    if not files_in(folder, WEIGHTS):
-        raise ValueError(
-            f"path: {folder} has no model.safetensors; weights in other formats, which may hold "
-            "code, are not loaded"
-        )
-
-
-def _architecture(config: Any) -> str:
-    """Raises ValueError for what is no language model."""
-    kind = config.model_type
-    if config.is_encoder_decoder and kind in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES:
-        return "encoder_decoder"
-    # BERT can be run as a decoder too, but was not published as one.
-    if kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False):
-        return "encoder"
-    if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-        return "decoder"
-    raise ValueError(f"path: a {kind!r} (config.json) is no language model of transformers")
-
-
-def _class_of(config: Any) -> Any:
-    """With the layer that gives logits where a model writes text, unless it came without."""
-    architecture = _architecture(config)
-    tied = getattr(config, "tie_word_embeddings", True)
-    if architecture == "encoder" or (_is_headless(config) and not tied):
-        return AutoModel
-    return AutoModelForCausalLM if architecture == "decoder" else AutoModelForSeq2SeqLM
-
-
-def _is_headless(config: Any) -> bool:
-    """Whether a checkpoint says that it came as the model alone."""
-    return config.architectures == [MODEL_MAPPING_NAMES.get(config.model_type)]
+        self.model = published(self._class, self.config, self._folder)
 
 
 @contextmanager
 def _giving(module: nn.Module, states: Float[Tensor, "1 N D"]) -> Iterator[None]:
-    """Have a module of transformers give these states, whatever it is given."""
+    """Make a module of transformers return these states for any input."""
     output = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=states)
     module.forward = lambda *args, **kwargs: output
     try:
         yield
     finally:
         del module.forward
-
-
-def _without_pooler(model: Any) -> Any:
-    if hasattr(model, "pooler"):
-        model.pooler = None
-    return model

@@ -1,3 +1,3 @@
-"""Objectives: what is learnt from unlabelled text. A file without a leading underscore is an
-objective.
+"""Objectives: the losses of pretraining on unlabelled text. A file without a leading underscore is
+an objective.
 """

@@ -1,4 +1,4 @@
-"""Masked language models: some tokens are chosen, corrupted and given back (BERT; Devlin et al.
+"""Masked language models: some tokens are chosen, corrupted and predicted (BERT; Devlin et al.
 2019, section 3.1, task 1)."""
 
 import math
@@ -16,14 +16,14 @@ MASK_PROB, REPLACE_PROB, RANDOM_PROB = 0.15, 0.8, 0.1  # BERT's
 
 
 class MaskedObjective(Objective):
-    """A part of the tokens is chosen; of these ``replace_prob`` become [MASK], ``random_prob`` a
-    random token, and the others stay as they are; the model gives back what they were.
+    """Some tokens are chosen; a share ``replace_prob`` of them becomes [MASK], ``random_prob`` a
+    random token, and the rest stays unchanged; the model predicts the original tokens.
 
-    Exactly round(mask_prob * maskable tokens) are chosen in a row, at least one, in a fixed
-    capacity of ceil(mask_prob * max_tokens) places, and logits are computed at these alone.
-    Special tokens are never chosen.
+    Exactly round(mask_prob * maskable tokens) are chosen in a row, at least one, and logits are
+    computed only at these, in a fixed capacity of ceil(mask_prob * max_tokens) positions. Special
+    tokens are never chosen.
 
-    Runs that train at other rates are validated at BERT's.
+    Runs that train at other rates are validated at those of BERT.
     """
 
     architectures = ("encoder",)
@@ -42,7 +42,7 @@ class MaskedObjective(Objective):
             raise ValueError(f"mask_prob must lie between 0 and 1, not {mask_prob}")
         check_probs(replace_prob, random_prob)
         if vocabulary.mask_id is None:
-            raise ValueError("masks tokens, and the tokenizer has no token for that ([MASK])")
+            raise ValueError("the tokenizer has no mask token ([MASK])")
         self.mask_prob, self.replace_prob, self.random_prob = mask_prob, replace_prob, random_prob
         self.capacity = math.ceil(mask_prob * max_tokens)
 
@@ -84,17 +84,18 @@ class MaskedObjective(Objective):
 
 
 def check_probs(replace_prob: float, random_prob: float) -> None:
-    """Raises ValueError if they are no parts of 1."""
+    """Raises ValueError unless both are at least 0 and their sum is at most 1."""
     if min(replace_prob, random_prob) < 0 or replace_prob + random_prob > 1:
         raise ValueError(
-            f"replace_prob {replace_prob} and random_prob {random_prob} must be parts of 1"
+            f"replace_prob {replace_prob} and random_prob {random_prob} must not be negative and "
+            "must add up to at most 1"
         )
 
 
 def choose(
     tokens: np.ndarray, mask_prob: float, *, vocabulary: Vocabulary, rng: np.random.Generator
 ) -> np.ndarray:
-    """The places to predict, in order."""
+    """The positions to predict, in order."""
     maskable = np.flatnonzero(vocabulary.is_regular[tokens])
     number = min(max(1, round(mask_prob * len(maskable))), len(maskable))
     return np.sort(rng.choice(maskable, number, replace=False))
@@ -110,11 +111,11 @@ def corrupt(
     vocabulary: Vocabulary,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """The tokens with those at the places ``chosen`` masked, replaced or kept.
+    """The tokens with those at the positions ``chosen`` masked, replaced or kept.
 
-    ``fate`` holds a number uniform in [0, 1) for each place: below ``replace_prob`` the token
-    becomes [MASK], in the next ``random_prob`` a token drawn for this place. Places that share
-    their number share their fate.
+    ``fate`` holds a number uniform in [0, 1) for each position: below ``replace_prob`` the token
+    becomes [MASK], in the next ``random_prob`` a random token. Positions with the same number are
+    treated alike.
     """
     corrupted, regular_ids = tokens.copy(), vocabulary.regular_ids
     assert vocabulary.mask_id is not None

@@ -22,19 +22,19 @@ Terms = dict[str, tuple[float, Tensor]]  # {term: (its weight, its loss summed o
 class Objective(ABC):
     """Turns rows of packed documents into a batch and a batch into a loss.
 
-    ``model.backbone`` is what is pretrained and kept; ``model.head`` holds what an objective needs
-    beside it and drops in the end.
+    ``model.backbone`` is pretrained and kept; ``model.head`` holds weights that only the objective
+    needs, and is dropped in the end.
 
-    A loss is a sum over targets; the training loop divides by ``batch.num_targets`` of the whole
+    A loss is a sum over targets; the training loop divides it by ``batch.num_targets`` of the whole
     step, so that the size of a micro-batch changes nothing.
     """
 
     architectures: ClassVar[tuple[str, ...]] = ()  # those it supports; all if it lists none
     trains: ClassVar[bool] = True
-    has_teacher: ClassVar[bool] = False  # then the run's parent teaches and is not gone on from
-    has_prefix: ClassVar[bool] = False  # then a decoder sees what comes before in both directions
-    draws_text: ClassVar[bool] = False  # then a sample is drawn, and else the likeliest text
-    compares_documents: bool = False  # then each row comes with another, ``Row.other``
+    has_teacher: ClassVar[bool] = False  # the run's parent is a teacher, not the initial weights
+    has_prefix: ClassVar[bool] = False  # a decoder attends to its prefix bidirectionally
+    draws_text: ClassVar[bool] = False  # samples of text are drawn at random, not greedily
+    compares_documents: bool = False  # each row comes with another one, ``Row.other``
 
     def __init__(self, vocabulary: Vocabulary, max_tokens: int) -> None:
         self.vocabulary = vocabulary
@@ -48,14 +48,13 @@ class Objective(ABC):
         return unsupported(self.architectures, backbone)
 
     def head(self, backbone: Backbone) -> nn.Module:
-        """What is trained beside the backbone, its weights not yet drawn."""
+        """The weights that are trained with the backbone, not yet initialised."""
         return nn.Identity()
 
     def learn_from(self, teacher: Backbone, student: Backbone) -> None:
-        """Keep the teacher, frozen, and begin the student from it.
+        """Keep the teacher, frozen, and initialise the student from it.
 
-        Raises ValueError if the two do not go together; check_params calls it for that, on models
-        without storage.
+        Raises ValueError if the two are incompatible; checking calls it on models without storage.
         """
         raise AssertionError("only an objective that has_teacher learns from one")
 
@@ -69,30 +68,30 @@ class Objective(ABC):
 
     @abstractmethod
     def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        """Floating-point operations of ``loss``, forward, of what a backward pass follows."""
+        """Floating-point operations of ``loss``, forward, of what has a backward pass."""
 
     def frozen_flops(self, batch: Batch) -> int:
-        """Those of what no backward pass follows: a teacher's."""
+        """Floating-point operations without a backward pass: a teacher's."""
         return 0
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray | None:
-        """What the model reads to show what it writes, of the beginning of a document; None if it
-        writes nothing. One that ``draws_text`` is also given a document without text."""
+        """The input for a sample of generated text, from the beginning of a document; None if the
+        objective has no samples. An objective that ``draws_text`` also gets an empty document."""
         return None
 
     def for_validation(self) -> "Objective":
-        """The objective whose loss runs with other settings of this one are compared by."""
+        """The objective for validation, by which runs with different settings are compared."""
         return self
 
 
 def first_words(passage: Row, vocabulary: Vocabulary) -> np.ndarray:
-    """What a decoder goes on from."""
+    """The prompt of a decoder."""
     begins = np.flatnonzero(vocabulary.starts_word[passage.tokens[: PROMPT_TOKENS + 1]])
     return passage.tokens[: begins[-1] if len(begins) > 1 else PROMPT_TOKENS]
 
 
 def cross_entropy(logits: Float[Tensor, "*N V"], labels: Int[Tensor, "*N"]) -> Float[Tensor, ""]:
-    """The sum over labels, in float32, those equal to IGNORE_INDEX left out."""
+    """The sum over labels, in float32; labels equal to IGNORE_INDEX are left out."""
     return F.cross_entropy(
         logits.flatten(0, -2).float(), labels.flatten(), ignore_index=IGNORE_INDEX, reduction="sum"
     )

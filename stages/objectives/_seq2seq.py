@@ -10,15 +10,15 @@ Pair = tuple[np.ndarray, np.ndarray]  # (inputs, targets) of a document
 
 
 def documents_of(row: Row) -> list[np.ndarray]:
-    """The places of each document of a row."""
+    """The positions of each document of a row."""
     return [np.flatnonzero(row.document_ids == i) for i in range(1, row.document_ids[-1] + 1)]
 
 
 def batch_of(rows: list[list[Pair]], *, term: str, vocabulary: Vocabulary) -> Batch:
-    """A batch of rows, each the pairs of its documents in order.
+    """A batch of rows, each with the pairs of its documents in order.
 
-    The decoder reads the vocabulary's start and then each target as the one before: ours <bos>,
-    since the padding that T5's begins with would attend to nothing in our masks.
+    The decoder's inputs are the targets shifted by one, after the vocabulary's start token. Ours is
+    <bos>: padding, which T5 starts with, would attend to nothing in our masks.
     """
     inputs, input_documents, decoder_inputs, targets, target_documents = [], [], [], [], []
     for pairs in rows:
@@ -45,6 +45,5 @@ def _shifted(targets: np.ndarray, start_id: int) -> np.ndarray:
 
 
 def written(targets: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-    """Targets behind what the vocabulary begins a text with that is written, if anything (BART's
-    <s>)."""
+    """Targets after the token that starts generated text, if there is one (BART's <s>)."""
     return np.concatenate([np.array(vocabulary.before_target, dtype=np.int64), targets])

@@ -10,11 +10,11 @@ from stages.text.packing import Row
 
 
 class BidirectionalLM(Objective):
-    """Each token from those before it and, by other layers, from those after it.
+    """Predicts each token from those before it and, with separate layers, from those after it.
 
-    The last token of a document has no next and the first no previous one; these do not count and
-    get no logits. The paper adds the two log likelihoods up; here, as in the authors' code, the
-    loss is their mean, which is in nats per token like a causal model's.
+    The last token of a document has no next token and the first no previous one: they are not
+    targets. The paper adds the two log-likelihoods; here, as in the authors' code, the loss is
+    their mean, which is in nats per token like a causal model's.
     """
 
     architectures = ("bilstm",)

@@ -11,7 +11,7 @@ from stages.text.packing import Row
 
 class Causal(Objective):
     """Documents end with an end-of-text token, which is predicted like any other; the first token
-    of a document is predicted from nothing and does not count."""
+    of a document has no context and is not a target."""
 
     architectures = ("decoder",)
     draws_text = True

@@ -11,18 +11,18 @@ from stages.text.tokenizer import Vocabulary
 
 
 class Denoising(Objective):
-    """A document is made noisy and the decoder writes the whole of it as it was.
+    """A document is corrupted and the decoder writes the whole original document.
 
         inputs   See you at <mask> week. Thank you <mask> me.
         targets  Thank you for inviting me. See you at the party next week.
 
-    Each of the paper's noises can be had alone or with others, in this order: sentences are
-    permuted, tokens deleted, tokens masked, spans replaced by a mask, the whole rotated. The
-    defaults are those of the paper's large model (section 5.1).
+    The paper's noise functions can be combined; their order is: sentences are permuted, tokens
+    deleted, tokens masked, spans replaced by a mask, the document rotated. The defaults are those
+    of the paper's large model (section 5.1).
 
-    Each document of a row is made noisy by itself. <bos> and <eos> at its ends stay; <bos> is no
-    target, since the decoder starts from it (that of a published BART starts from <eos> and writes
-    <bos> first, and so it does here).
+    Each document of a row is corrupted separately. <bos> and <eos> at its ends stay; <bos> is not a
+    target, since the decoder starts from it (the decoder of a published BART starts from <eos> and
+    writes <bos> first, here as well).
     """
 
     architectures = ("encoder_decoder",)
@@ -52,13 +52,12 @@ class Denoising(Objective):
             raise ValueError(f"mean_span_length must be at least 1, not {mean_span_length}")
         if not (any(rates.values()) or permute_sentences or rotate_documents):
             raise ValueError(
-                f"nothing is noisy: switch on {', '.join(rates)}, permute_sentences or "
-                f"rotate_documents"
+                f"no noise: switch on {', '.join(rates)}, permute_sentences or rotate_documents"
             )
         if vocabulary.mask_id is None:
             raise ValueError(
-                "needs a mask, if not for its own noise then for the infilling that every run is "
-                "validated by, and the tokenizer has no token for that"
+                "the tokenizer has no mask token, which infilling needs; every run is validated "
+                "with infilling"
             )
         self.infilling, self.mean_span_length = infilling, mean_span_length
         self.mask_tokens, self.delete_tokens = mask_tokens, delete_tokens
@@ -84,7 +83,7 @@ class Denoising(Objective):
         """(inputs, targets) of one document."""
         inside = self.vocabulary.text_of(tokens)
         text, targets = tokens[inside], tokens[inside.start :]
-        if inside.start:  # a row has not cut its beginning off
+        if inside.start:  # the row has the beginning of the document
             targets = written(targets, self.vocabulary)
         if len(text):
             text = self._noisy(text, starts_sentence[inside], rng)

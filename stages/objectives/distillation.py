@@ -1,4 +1,5 @@
-"""Distillation: a smaller student predicts what its teacher does (DistilBERT; Sanh et al. 2019)."""
+"""Distillation: a smaller student learns the predictions of a teacher (DistilBERT; Sanh et al.
+2019)."""
 
 import re
 from dataclasses import asdict, replace
@@ -10,8 +11,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from stages.models._backbone import Backbone, TransformerBackbone
+from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead, gather
+from stages.models._transformer import TransformerBackbone
 from stages.objectives._masking import MASK_PROB, RANDOM_PROB, REPLACE_PROB, MaskedObjective
 from stages.objectives._objective import Terms, cross_entropy
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch
@@ -26,14 +28,14 @@ class Distillation(MaskedObjective):
 
         soft    cross-entropy of the student's distribution against the teacher's, both softened
                 by the temperature, at the masked positions
-        mlm     cross-entropy against the tokens that were masked
-        cosine  1 - cosine of the last states of student and teacher, at every token
+        mlm     cross-entropy against the original tokens
+        cosine  1 - cosine of the final states of student and teacher, at every token
 
-    The teacher sees the same corrupted row. The paper's code takes the soft term at every token
-    unless told otherwise; here logits are computed at the masked positions alone.
+    The teacher gets the same corrupted row. The paper's code by default computes the soft term at
+    every token; here logits are computed only at the masked positions.
 
-    The student starts from every second layer of the teacher, the first one included, and from
-    its embeddings and norms (section 3); with ``student_init: random`` from its own weights.
+    The student is initialised with every second layer of the teacher, including the first, and its
+    embeddings and norms (section 3); with ``student_init: random`` it is initialised at random.
     """
 
     has_teacher = True
@@ -68,7 +70,7 @@ class Distillation(MaskedObjective):
                 raise ValueError(f"{term}_weight must be at least 0, not {weight}")
         if soft_weight == cosine_weight == 0:
             raise ValueError(
-                "soft_weight and cosine_weight are 0, so that a teacher would teach nothing"
+                "soft_weight and cosine_weight are 0, so the teacher would have no effect"
             )
         self.temperature, self.student_init = temperature, student_init
         self.soft_weight, self.mlm_weight, self.cosine_weight = weights.values()

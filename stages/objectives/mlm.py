@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from stages.models._backbone import Backbone, TransformerBackbone
+from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead, gather
+from stages.models._transformer import TransformerBackbone
 from stages.objectives._masking import MASK_PROB, RANDOM_PROB, REPLACE_PROB, MaskedObjective
 from stages.objectives._objective import Terms, cross_entropy
 from stages.text.batch import IGNORE_INDEX, Batch, pad
@@ -25,19 +26,19 @@ LEAST_PAIR = 16
 class MLM(MaskedObjective):
     """Of the chosen tokens BERT masks 80 %, replaces 10 % and keeps 10 %.
 
-    With ``next_sentence`` the documents of a row become pairs of texts first, and the state of a
-    pair's <bos> says which of two kinds it is (0 or 1, each drawn half of the time):
+    With ``next_sentence`` the documents of a row first become pairs of texts, and the state of a
+    pair's <bos> classifies the pair (0 or 1, with equal probability):
 
-        <bos> A <eos> B <eos>        B goes on from A (0)
-        nsp   <bos> A <eos> C <eos>  C is as many tokens of another row's document, 1 (BERT)
-        sop   <bos> B <eos> A <eos>  the texts have changed places, 1 (ALBERT)
+        <bos> A <eos> B <eos>        B continues A (0)
+        nsp   <bos> A <eos> C <eos>  C has as many tokens, of another row's document, 1 (BERT)
+        sop   <bos> B <eos> A <eos>  the texts are swapped, 1 (ALBERT)
 
-    The other row is any of the corpus, so by chance C may be of A's own document; where that row
-    has no text that could be C, the document stays as it is. The loss is the sum of both means. A
-    row keeps its length and documents: the last token of a document's text makes room for the inner
-    <eos>, and where the row has cut the document its outermost tokens give way to <bos> and <eos>.
-    Unlike in the papers the texts are not made of whole sentences, since a row may hold a few words
-    of a document; they are split where a word begins.
+    The other row is any row of the corpus, so C may by chance come from the same document as A;
+    where that row has no suitable text, the document stays as it is. The loss is the sum of both
+    means. A row keeps its length and documents: the last token of a document's text is replaced by
+    the inner <eos>, and where the row has cut the document, its outermost tokens are replaced by
+    <bos> and <eos>. Unlike in the papers, the texts are not whole sentences, since a row may hold a
+    few words of a document; they are split at the beginning of a word.
     """
 
     def __init__(
@@ -109,8 +110,8 @@ class MLM(MaskedObjective):
     def pair(
         self, row: Row, *, rng: np.random.Generator
     ) -> tuple[Row, np.ndarray, np.ndarray, np.ndarray]:
-        """(the row with its documents as pairs, int64 [T] which text a token is of, where the pairs
-        begin, their labels); documents too short for a pair stay as they are."""
+        """(the row with its documents as pairs, int64 [T] segment ids, the positions of the pairs,
+        their labels); documents too short for a pair stay as they are."""
         tokens, segment_ids = row.tokens.copy(), np.zeros_like(row.tokens)
         before, between, after = (
             self.vocabulary.before,
@@ -154,7 +155,7 @@ class MLM(MaskedObjective):
             assert other is not None
             whole = document[-1] in self.vocabulary.after
             runs = _Runs(other, self.vocabulary, whole=whole)
-            # A split is possible, be the label what it may, only where a false text can be had.
+            # Whatever the label will be, the split must allow a false text.
             splits = [at for at in splits if runs.of_length(len(text) - at)]
             if not splits:
                 return None
@@ -164,8 +165,8 @@ class MLM(MaskedObjective):
             possible = runs.of_length(len(second))
             return first, possible[rng.integers(len(possible))], 1
         if label:
-            # Whole words change places; what may be a part of a word, which only the beginning and
-            # the end of a document cut by the row can be, would tell the order and stays.
+            # Whole words are swapped. The beginning and the end of a document that the row has cut
+            # may be parts of words, which would reveal the order: they stay.
             low, high = words[0], words[-1]
             first = np.concatenate([text[:low], text[split:high]])
             second = np.concatenate([text[low:split], text[high:]])
@@ -190,11 +191,11 @@ class MLM(MaskedObjective):
 
 
 class _Runs:
-    """The texts of another row that may stand in for a true continuation: each begins with a word
-    and ends as the true one does.
+    """The texts of another row that may replace a true continuation: each begins with a word and
+    ends like the true one.
 
-    That of a ``whole`` document lacks the last token of the document's text; where the row has cut
-    a document its text breaks off anywhere. What ended otherwise would give itself away.
+    The continuation in a ``whole`` document lacks the last token of the document's text; where the
+    row has cut a document, it ends anywhere. A text that ended otherwise would be recognisable.
     """
 
     def __init__(self, row: Row, vocabulary: Vocabulary, *, whole: bool) -> None:
@@ -208,7 +209,7 @@ class _Runs:
                 self._texts.append((text, vocabulary.starts_word[text]))
 
     def of_length(self, length: int) -> list[np.ndarray]:
-        """All that have so many tokens."""
+        """All texts of this length."""
         found = []
         for text, is_begin in self._texts:
             last = len(text) - length

@@ -1,4 +1,4 @@
-"""Several tasks at once, all as text to text (T5; Raffel et al. 2020, section 3.5.2)."""
+"""Several tasks at once, all in text-to-text form (T5; Raffel et al. 2020, section 3.5.2)."""
 
 import numpy as np
 
@@ -13,14 +13,14 @@ TERM = "multi_task"
 
 
 class MultiTask(Objective):
-    """Each document is an example of a task, as the source ``tasks`` gives it: what is read, and as
-    its second sentence what is to be written, which alone is learnt.
+    """Each document is an example of a task from the source ``tasks``: the input, and as its second
+    sentence the target. Only the target is predicted.
 
         encoder-decoder   <bos> text <eos>    <bos> target          -> target <eos>
         decoder           <bos> text <eos> target                   -> target <eos>
 
-    as the tasks themselves have it. Where the end of a row cuts an example, what is left of its
-    target is learnt, and nothing of its rest in another row.
+    in the format of fine-tuning. Where the end of a row cuts an example, the rest of its target in
+    that row is predicted; the part in the next row is not.
     """
 
     architectures = ("decoder", "encoder_decoder")
@@ -77,8 +77,8 @@ def pair_of(row: Row, places: np.ndarray, vocabulary: Vocabulary) -> Pair:
 
 
 def _joined(source: np.ndarray, target: np.ndarray) -> Pair:
-    """(tokens, labels) of a row of a decoder: the last token of the source predicts the first of
-    the target."""
+    """(tokens, labels) of a decoder's row: the last token of the source predicts the first of the
+    target."""
     ignored = np.full(max(len(source) - 1, 0), IGNORE_INDEX)
     if not len(target):
         return source, np.full(len(source), IGNORE_INDEX)

@@ -1,4 +1,4 @@
-"""No objective: the weights stay as drawn. From scratch, for comparison; or a public checkpoint."""
+"""No objective: the weights stay as initialised, from scratch or from a public checkpoint."""
 
 import numpy as np
 

@@ -10,15 +10,15 @@ from stages.text.packing import Row
 
 
 class PrefixLM(Objective):
-    """Each document is split at a random token: what stands before is seen in both directions, and
-    each token behind is predicted from the prefix and the tokens before it.
+    """Each document is split at a random token: attention to the prefix is bidirectional, and each
+    token after it is predicted from the prefix and the tokens before it.
 
         document   Thank you for inviting me
         visible    Thank you
         targets              for inviting me
 
-    A prefix has 1 to n - 1 of a document's n tokens, each number as likely. Its last token predicts
-    the first target, so about half of a document's tokens are predicted, where ``causal`` predicts
+    A prefix has 1 to n - 1 of a document's n tokens, uniformly distributed. Its last token predicts
+    the first target, so about half of a document's tokens are predicted, while ``causal`` predicts
     all but the first.
     """
 
@@ -56,7 +56,7 @@ def _split(row: Row, *, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarra
     for document in range(1, int(row.document_ids[-1]) + 1):
         begin, end = np.searchsorted(row.document_ids, [document, document + 1])
         if end - begin < 2:
-            continue  # one token is no prefix of anything
+            continue  # no prefix
         split = int(rng.integers(begin + 1, end))
         visible[begin:split] = True
         labels[split - 1 : end - 1] = row.tokens[split:end]

@@ -13,13 +13,13 @@ NOISE_DENSITY, MEAN_SPAN_LENGTH = 0.15, 3.0  # the paper's
 
 
 class SpanCorruption(Objective):
-    """Spans of the text are replaced by a sentinel each; the decoder writes each sentinel and what
-    it stands for, and a last sentinel.
+    """Each span of the text is replaced by a sentinel; the decoder writes each sentinel with the
+    span that it replaces, and a final sentinel.
 
         inputs   Thank you <s0> me to your party <s1> week
         targets  <s0> for inviting <s1> last <s2>
 
-    Each document of a row is corrupted by itself.
+    Each document of a row is corrupted separately.
     """
 
     architectures = ("encoder_decoder",)
@@ -38,9 +38,7 @@ class SpanCorruption(Objective):
         if mean_span_length < 1:
             raise ValueError(f"mean_span_length must be at least 1, not {mean_span_length}")
         if not len(vocabulary.sentinel_ids):
-            raise ValueError(
-                "needs sentinels (T5's <extra_id_0>, ...), which the tokenizer has not"
-            )
+            raise ValueError("the tokenizer has no sentinel tokens (T5's <extra_id_0>, ...)")
         most = max(round(round(noise_density * max_tokens) / mean_span_length), 1) + 1
         if most > len(vocabulary.sentinel_ids):
             raise ValueError(
@@ -62,9 +60,9 @@ class SpanCorruption(Objective):
     def corrupt(
         self, tokens: np.ndarray, *, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(inputs, targets) of one document; one too short for a span has empty targets.
+        """(inputs, targets) of one document; the targets are empty if it is too short for a span.
 
-        The marks at its ends stay in the inputs as they are.
+        <bos> and <eos> stay in the inputs.
         """
         inside = self.vocabulary.text_of(tokens)
         text = tokens[inside]

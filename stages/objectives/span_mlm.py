@@ -1,7 +1,6 @@
-"""Masked spans, told from their boundaries too (SpanBERT; Joshi et al. 2020, section 3)."""
+"""Masked spans, also predicted from their boundaries (SpanBERT; Joshi et al. 2020, section 3)."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,14 +27,14 @@ POSITION_WIDTH = 200  # of the boundary objective's position embedding
 
 
 class SpanMLM(MaskedObjective):
-    """Spans of whole words are chosen, and masked, replaced or kept as one; the model gives back
-    what their tokens were, each from its own state ("span_mlm") and again from the states just
-    outside its span and its position in it ("boundary").
+    """Spans of whole words are chosen, and each span is masked, replaced or kept as a whole; the
+    model predicts the original tokens, each from its own state ("span_mlm") and again from the
+    states just outside its span and its position in the span ("boundary").
 
-    The number of a span's words is geometric, cut off at ``max_span_words``. Spans are drawn until
-    ceil(mask_prob * maskable tokens) of a row are chosen; the paper's code cuts the last word
-    there, we leave out words that do not fit. Two spans never touch, so that a boundary is never
-    hidden itself, and a word whose neighbour in its document lies outside the row is not chosen.
+    The number of words in a span is geometric, truncated at ``max_span_words``. Spans are drawn
+    until ceil(mask_prob * maskable tokens) of a row are chosen; where the paper's code cuts the
+    last word, we leave out words that do not fit. Two spans never touch, so that a boundary is
+    never masked, and a word whose neighbour in its document lies outside the row is not chosen.
     The spans are the same with and without ``boundary_objective``.
     """
 
@@ -69,12 +68,11 @@ class SpanMLM(MaskedObjective):
     def head(self, backbone: Backbone) -> nn.Module:
         if not self.boundary_objective:
             return super().head(backbone)
-        table: Any = backbone.token_embedding
-        width = table.weight.shape[1]
+        width = backbone.token_embedding.get_parameter("weight").shape[1]
         if width != backbone.d_model:
             raise ValueError(
-                f"boundary_objective compares states with the embeddings of tokens: the ones have "
-                f"{backbone.d_model} dimensions here and the others {width}"
+                f"boundary_objective compares states with token embeddings: states have "
+                f"{backbone.d_model} dimensions here and embeddings {width}"
             )
         # A span is of at most as many tokens as a row has targets.
         return _BoundaryHead(backbone.d_model, self.capacity, backbone.vocab_size)
@@ -126,8 +124,8 @@ class SpanMLM(MaskedObjective):
             most = free_from[fits].max(initial=0)
             if most == 0:
                 return np.array(sorted(spans), dtype=np.int64).reshape(-1, 2)
-            # The length comes before the place, so that places do not bend the law of lengths;
-            # where no place is left for so many words, it is as long as it can be.
+            # The length is drawn before the place, so that places do not change its distribution;
+            # where no place is left for so many words, the span is as long as possible.
             number = min(1 + rng.choice(len(self.length_probs), p=self.length_probs), most)
             first = int(rng.choice(np.flatnonzero(fits & (free_from >= number))))
             last = first + int(number) - 1
@@ -138,10 +136,10 @@ class SpanMLM(MaskedObjective):
             free[first - 1 : last + 2] = False  # and the neighbours, its boundaries
 
     def _words(self, row: Row) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where the words of a row begin and end, and which may be chosen: those that are whole
-        and have a token of their document on each side.
+        """Where the words of a row begin and end, and which may be chosen: whole words with a token
+        of their document on each side.
 
-        Special tokens and what is left of a cut word count as words here, and may not be chosen.
+        Special tokens and parts of cut words count as words here, and are never chosen.
         """
         tokens, documents, vocabulary = row.tokens, row.document_ids, self.vocabulary
         starts, regular = vocabulary.starts_word[tokens], vocabulary.is_regular[tokens]
@@ -167,7 +165,7 @@ class SpanMLM(MaskedObjective):
                 gather(states, left),
                 gather(states, right),
                 (batch.target_positions - left - 1).clamp(min=0),  # -1 where nothing is predicted
-                backbone.token_embedding.weight[: backbone.vocab_size],
+                backbone.token_embedding.get_parameter("weight")[: backbone.vocab_size],
             )
             terms["boundary"] = (1.0, cross_entropy(logits, batch.labels))
         return terms
@@ -180,8 +178,8 @@ class SpanMLM(MaskedObjective):
         return total
 
     def for_validation(self) -> "SpanMLM":
-        """The paper's spans and rates, and the first term alone, which runs with and without the
-        boundary objective have in common."""
+        """The paper's spans and rates, and the first term only, which runs with and without the
+        boundary objective share."""
         return SpanMLM(self.vocabulary, self.max_tokens, boundary_objective=False)
 
 
@@ -190,9 +188,9 @@ class _BoundaryHead(nn.Module):
 
         h = LayerNorm(GELU(W1 [x_left; x_right; p_i]))    y_i = LayerNorm(GELU(W2 h))
 
-    ``p_i`` embeds the place in the span, counted from the left boundary; the paper's code has 20
-    and predicts nothing beyond. ``y_i`` meets the tokens' input embedding, as the paper says, with
-    a bias beside it as in its code.
+    ``p_i`` embeds the position in the span, counted from the left boundary; the paper's code has 20
+    and predicts nothing beyond. The logits are products of ``y_i`` with the input embedding, as in
+    the paper, and have a bias, as in its code.
     """
 
     def __init__(self, d_model: int, num_positions: int, vocab_size: int) -> None:
@@ -222,7 +220,7 @@ class _BoundaryHead(nn.Module):
 
 
 def _free_from(free: np.ndarray) -> np.ndarray:
-    """How many free words there are in a row from each word on, itself included."""
+    """The number of consecutive free words from each word on, itself included."""
     blocked = np.append(np.flatnonzero(~free), len(free))
     index = np.arange(len(free))
     return blocked[np.searchsorted(blocked, index)] - index

@@ -19,9 +19,10 @@ from stages.core.seeding import stream
 from stages.kinds._kind import SPLITS, rows_in_budget
 from stages.matching.budget import plans, public_outline, step_flops, trains, vocabulary_of
 from stages.methods._method import Method
-from stages.models._backbone import MODELS, Backbone, TransformerBackbone, outline
+from stages.models._backbone import MODELS, Backbone, outline
 from stages.models._costs import FLOAT32, activation_bytes_per_token
 from stages.models._heads import ModelWithHead
+from stages.models._transformer import TransformerBackbone
 from stages.objectives._objective import Objective
 from stages.tasks._task import TASKS
 from stages.tasks._task import Task as TaskComponent

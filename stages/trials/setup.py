@@ -150,7 +150,7 @@ class TrialSetup:
         return found
 
 
-def _record(path: Path) -> dict[str, Any]:
+def _record(path: Path) -> dict[str, Any]:  # JSON
     if not path.is_file():
         raise ValueError(f"{path}: missing; run `dvc repro`")
     return read_json(path)

@@ -437,7 +437,7 @@ def test_methods_that_add_weights_are_refused(write_run) -> None:
         ("bert", "classification", "auto", "no class that is one linear layer on a state of BERT"),
         ("bart", "tagging", "auto", "no class for tagging on top of BART"),
         ("gpt2", "classification", "mean", "this trial's pooling is mean"),
-        ("llama", "classification", "auto", "norm: rmsnorm has no bias that could take it up"),
+        ("llama", "classification", "auto", "norm: rmsnorm has no bias"),
     ],
 )
 def test_heads_without_a_counterpart_are_refused(name, task, pooling, message, write_run) -> None:

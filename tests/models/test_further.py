@@ -343,9 +343,9 @@ def test_pairs_of_texts_have_berts_segments_and_another_tokenizers_are_refused()
 @pytest.mark.parametrize(
     ("family", "name", "message"),
     [
-        ("bart", "span_corruption", "needs sentinels"),
-        ("t5", "denoising", "needs a mask, .* and the tokenizer has no token"),
-        ("gpt2", "mlm", "masks tokens, and the tokenizer has no token"),
+        ("bart", "span_corruption", "no sentinel tokens"),
+        ("t5", "denoising", "no mask token"),
+        ("gpt2", "mlm", "no mask token"),
     ],
 )
 def test_an_objective_says_what_it_lacks(family, name, message) -> None:

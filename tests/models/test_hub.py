@@ -314,7 +314,7 @@ def make_slow(folder: Path) -> None:
         (remove_tokenizer, "has no tokenizer"),
         (make_slow, "has no fast form"),
         (lambda f: edit(f / "config.json", model_type="brt"), "is no model of transformers: .*brt"),
-        (lambda f: edit(f / "config.json", model_type="vit"), "a 'vit' .* is no language model"),
+        (lambda f: edit(f / "config.json", model_type="vit"), "a 'vit' .* is not a language model"),
         (lambda f: (f / "config.json").unlink(), "is no model of transformers"),
         (
             lambda f: edit(

@@ -218,7 +218,7 @@ def test_flops_hold_the_output_layer() -> None:
 @pytest.mark.parametrize(
     ("noise", "message"),
     [
-        (OFF, "nothing is noisy: switch on infilling"),
+        (OFF, "no noise: switch on infilling"),
         ({"infilling": 1.0}, r"infilling must be in \[0, 1\), not 1.0"),
         ({"mask_tokens": -0.1}, "mask_tokens must be in"),
         ({"delete_tokens": 1.5}, "delete_tokens must be in"),

@@ -179,7 +179,7 @@ def test_a_teacher_of_another_shape_is_refused(theirs, settings, message) -> Non
     [
         ({"temperature": 0.0}, "temperature must be more than 0, not 0.0"),
         ({"mlm_weight": -1.0}, "mlm_weight must be at least 0, not -1.0"),
-        ({"soft_weight": 0.0, "cosine_weight": 0.0}, "a teacher would teach nothing"),
+        ({"soft_weight": 0.0, "cosine_weight": 0.0}, "the teacher would have no effect"),
         ({"mask_prob": 1.0}, "mask_prob must lie between 0 and 1"),
     ],
 )

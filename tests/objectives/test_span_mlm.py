@@ -293,7 +293,7 @@ def test_flops_hold_the_head_and_both_output_layers() -> None:
     ("settings", "message"),
     [
         ({"mask_prob": 0.0}, "mask_prob must lie between"),
-        ({"replace_prob": 0.9, "random_prob": 0.2}, "must be parts of 1"),
+        ({"replace_prob": 0.9, "random_prob": 0.2}, "add up to at most 1"),
         ({"geometric_p": 0.0}, r"geometric_p must be in \(0, 1\]"),
         ({"max_span_words": 0}, "max_span_words must be at least 1"),
     ],

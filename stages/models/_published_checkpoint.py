@@ -1,0 +1,106 @@
+"""Reading a public checkpoint: its architecture, its class in transformers, its weights."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+)
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_MAPPING_NAMES,
+)
+
+from stages.text.published import LOCAL, WEIGHTS, files_in, line_of
+
+# A model and a configuration of transformers. Their classes declare few of the attributes that
+# every family has, so no type says more.
+PublishedModel = Any
+Config = Any
+AutoClass = (
+    type[AutoModel]
+    | type[AutoModelForCausalLM]
+    | type[AutoModelForMaskedLM]
+    | type[AutoModelForSeq2SeqLM]
+)
+
+
+def architecture_of(config: Config) -> str:
+    """Raises ValueError for what is not a language model."""
+    kind = config.model_type
+    if config.is_encoder_decoder and kind in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES:
+        return "encoder_decoder"
+    # BERT can be run as a decoder too, but was not published as one.
+    if kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False):
+        return "encoder"
+    if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        return "decoder"
+    raise ValueError(f"path: a {kind!r} (config.json) is not a language model of transformers")
+
+
+def class_of(config: Config) -> AutoClass:
+    """The class with a language modelling head for models that generate text, unless they were
+    published without it."""
+    architecture = architecture_of(config)
+    tied = getattr(config, "tie_word_embeddings", True)
+    if architecture == "encoder" or (is_headless(config) and not tied):
+        return AutoModel
+    return AutoModelForCausalLM if architecture == "decoder" else AutoModelForSeq2SeqLM
+
+
+def is_headless(config: Config) -> bool:
+    """Whether a checkpoint says that it was published without a language modelling head."""
+    return config.architectures == [MODEL_MAPPING_NAMES.get(config.model_type)]
+
+
+def uninitialised(cls: AutoClass, config: Config) -> PublishedModel:
+    """The model, not yet with the published weights."""
+    model = cls.from_config(config, dtype=torch.float32, trust_remote_code=False)
+    return _without_pooler(model)
+
+
+def published(cls: AutoClass, config: Config, folder: Path) -> PublishedModel:
+    """The model with the weights of a folder.
+
+    Raises ValueError if they cannot be read or are incomplete.
+    """
+    refuse_pickles(folder)
+    try:
+        model, found = cls.from_pretrained(
+            folder,
+            config=config,
+            dtype=torch.float32,
+            use_safetensors=True,
+            output_loading_info=True,
+            **LOCAL,
+        )
+    except Exception as error:  # a damaged file raises whatever its reader raises
+        raise ValueError(f"path: the weights of {folder}: {line_of(error)}") from None
+    missing = sorted(key for key in found["missing_keys"] if not key.startswith("pooler."))
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ValueError(f"path: the weights of {folder} lack {missing[0]}{more}")
+    if getattr(model, "final_logits_bias", torch.zeros(1)).any():
+        raise ValueError(f"path: {folder} has a final_logits_bias, which is not supported")
+    return _without_pooler(model)
+
+
+def refuse_pickles(folder: Path) -> None:
+    """Raises ValueError if a folder has no safetensors."""
+    if not files_in(folder, WEIGHTS):
+        raise ValueError(
+            f"path: {folder} has no model.safetensors; weights in other formats, which may hold "
+            "code, are not loaded"
+        )
+
+
+def _without_pooler(model: PublishedModel) -> PublishedModel:
+    if hasattr(model, "pooler"):
+        model.pooler = None
+    return model
