@@ -4,6 +4,7 @@ from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl, replacing, sha256, write_json
 from stages.core.params import HUB, Params, entry
 from stages.core.process import run_stage
+from stages.sources._source import SOURCES
 from stages.text.corpus import SPLITS, document_order, encode
 from stages.text.tokenizer import FILE, TaskTokenizer, Tokenizer
 
@@ -11,6 +12,7 @@ from stages.text.tokenizer import FILE, TaskTokenizer, Tokenizer
 def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
     corpus = entry(params.corpora, corpus_key, where="corpora")
     max_tokens = read_json(paths.CORPORA / corpus_key / "corpus.json")["max_tokens"]
+    source = SOURCES.find(corpus.source["name"], where=f"corpora.{corpus_key}.source")
     encoder = _tokenizer(params, tokenizer_key)
     with replacing(paths.ENCODED / corpus_key / tokenizer_key) as folder:
         folder.mkdir()
@@ -19,9 +21,7 @@ def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
             documents = read_jsonl(paths.CORPORA / corpus_key / f"{split}.jsonl")
             keep = None if max_tokens == "all" or split != "train" else int(max_tokens)
             sentences = (documents[i]["sentences"] for i in document_order(len(documents), split))
-            # Of a task's example, one sentence is what is read, the other what is to be written.
-            running = corpus.source["name"] != "tasks"
-            encoded = encode(sentences, encoder, max_tokens=keep, running=running)
+            encoded = encode(sentences, encoder, max_tokens=keep, running=source.running_text)
             if keep is not None and len(encoded.tokens) < keep:
                 raise ValueError(
                     f"corpora.{corpus_key}.max_tokens: the corpus has only "

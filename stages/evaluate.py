@@ -28,7 +28,7 @@ from stages.evaluation.records import (
     read,
     write,
 )
-from stages.kinds._kind import KINDS, answer
+from stages.kinds._kind import KINDS
 
 
 def main(params: Params, task: str) -> None:
@@ -36,15 +36,16 @@ def main(params: Params, task: str) -> None:
     about = read_json(paths.examples(task) / "task.json")
     rows = read_jsonl(paths.examples(task) / "test.jsonl")
     labels = read_jsonl(paths.test_labels(task))
-    gold = {row["id"]: answer(row) for row in labels}
+    kind = KINDS[about["kind"]]
+    gold = {row["id"]: kind.answer(row) for row in labels}
 
     discard_unlisted(paths.FINETUNED / task, params.pretrain)
     runs = [paths.FINETUNED / task / run for run in params.pretrain]
     trials: list[ScoredTrial] = []
     predictions: dict[str, Mapping[str, str]] = {}  # of the trials that examples show
     for folder in tqdm([*runs, paths.BASELINES / task], desc=f"evaluate {task}", disable=None):
-        kind = PredictionRecord if folder in runs else BaselinePredictionRecord
-        answers, found = _answers(folder, kind), read(folder / "trials.csv", TrialRecord)
+        record = PredictionRecord if folder in runs else BaselinePredictionRecord
+        answers, found = _answers(folder, record), read(folder / "trials.csv", TrialRecord)
         predictions |= {run: answers[_key(trial)] for run, trial in shown_trials(found).items()}
         for trial in found:
             key = _key(trial)
@@ -66,8 +67,7 @@ def main(params: Params, task: str) -> None:
         skipped = [each for run in runs for each in read(run / "skipped.csv", SkippedMethod)]
         write(folder / "skipped.csv", SkippedMethod, skipped)
         write_json(folder / "task.json", about)
-        is_own_answer = KINDS[about["task"]["name"]].is_own_answer  # then predictions are numbers
-        shown = [] if is_own_answer else examples(rows, gold, predictions)
+        shown = [] if kind.is_own_answer else examples(kind, rows, gold, predictions)
         write_jsonl(folder / "examples.jsonl", shown)
 
 
@@ -76,11 +76,11 @@ def _key(trial: TrialRecord) -> tuple[Any, ...]:
 
 
 def _answers(
-    folder: Path, kind: type[PredictionRecord]
+    folder: Path, record: type[PredictionRecord]
 ) -> Mapping[tuple[Any, ...], dict[str, str]]:
     """(run, method, label budget, fine-tuning seed) -> id -> prediction."""
     answers: dict[tuple[Any, ...], dict[str, str]] = defaultdict(dict)
-    for row in read(folder / "predictions.csv.gz", kind):
+    for row in read(folder / "predictions.csv.gz", record):
         run = row.run if isinstance(row, BaselinePredictionRecord) else folder.name
         answers[run, row.method, row.label_budget, row.finetune_seed][row.id] = row.prediction
     return answers

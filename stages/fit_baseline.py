@@ -3,18 +3,15 @@
 Each baseline learns from as many labels as the fine-tuned runs and predicts the same test rows.
 """
 
-from functools import partial
-
 from tqdm import tqdm
 
-from stages.baselines._baseline import BASELINES
+from stages.baselines._baseline import BASELINES, Score
 from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl, replacing
 from stages.core.params import Params, entry
 from stages.core.process import run_stage
-from stages.evaluation.metrics import score
 from stages.evaluation.records import CLASSICAL, BaselinePredictionRecord, TrialRecord, write
-from stages.kinds._kind import SPLITS, rows_in_budget
+from stages.kinds._kind import KINDS, SPLITS, rows_in_budget
 
 
 def main(params: Params, task: str) -> None:
@@ -22,16 +19,17 @@ def main(params: Params, task: str) -> None:
     examples = paths.examples(task)
     about = read_json(examples / "task.json")
     train, validation, test = (read_jsonl(examples / f"{split}.jsonl") for split in SPLITS)
+    kind = KINDS[about["kind"]]
     trials: list[TrialRecord] = []
     predictions: list[BaselinePredictionRecord] = []
     cells = [(name, n) for name in params.baselines for n in params.finetune.label_budgets]
     for name, budget in tqdm(cells, desc=f"baselines on {task}", disable=None):
         component = params.baselines[name]
         baseline = BASELINES.build(component, where=f"baselines.{name}")
-        if about["kind"] not in baseline.fits:
+        if kind.name not in baseline.fits:
             continue
         rows = train[: rows_in_budget(budget, len(train), task=task)]
-        baseline.fit(rows, validation, partial(score, about["metric"]))
+        baseline.fit(rows, validation, Score(kind, about["metric"]))
         trials.append(_trial(name, str(component["name"]), task, str(budget)))
         predictions += [
             BaselinePredictionRecord(

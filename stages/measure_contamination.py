@@ -10,7 +10,7 @@ from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl, replacing, write_json
 from stages.core.params import Params, entry
 from stages.core.process import run_stage
-from stages.evaluation.contamination import TaskTexts
+from stages.evaluation.contamination import TaskTexts, searched_texts
 from stages.text.corpus import document_order
 
 
@@ -22,8 +22,9 @@ def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
     documents = read_jsonl(folder / f"{split}.jsonl")
     encoded = read_json(paths.ENCODED / corpus_key / tokenizer_key / "encoded.json")
     kept = document_order(len(documents), split)[: encoded[f"{split}_documents"]]
-    rows = {task: read_jsonl(paths.examples(task) / "test.jsonl") for task in params.tasks}
-    overlap = TaskTexts(rows).overlap(documents[i]["sentences"] for i in kept)
+    overlap = TaskTexts(searched_texts(params.tasks)).overlap(
+        documents[i]["sentences"] for i in kept
+    )
     about = {
         "documents": len(kept),
         "tasks": {task: asdict(of_task) for task, of_task in overlap.items()},

@@ -3,10 +3,10 @@
 import hashlib
 
 from stages.core import paths
-from stages.core.artifacts import read_jsonl, replacing, write_json, write_jsonl
+from stages.core.artifacts import replacing, write_json, write_jsonl
 from stages.core.params import NONE, Params, entry
 from stages.core.process import run_stage
-from stages.evaluation.contamination import TaskTexts
+from stages.evaluation.contamination import TaskTexts, searched_texts
 from stages.kinds._kind import SPLITS, Split
 from stages.sources._source import SOURCES, Document, Source
 
@@ -31,12 +31,7 @@ def main(params: Params, key: str) -> None:
     held_out = len(documents.pop("test"))
     removed = {}
     if corpus.decontaminate_against != NONE:
-        texts = TaskTexts(
-            {
-                task: read_jsonl(paths.TASKS / task / "examples" / "test.jsonl")
-                for task in params.tasks
-            }
-        )
+        texts = TaskTexts(searched_texts(params.tasks))
         for split, found in documents.items():
             documents[split] = decontaminated(found, texts)
             removed[split] = loss(found, documents[split])

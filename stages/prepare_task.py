@@ -1,21 +1,19 @@
 """Read a task: labelled examples for training, validation and test, the test labels apart."""
 
-import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from stages.core import paths
 from stages.core.artifacts import replacing, sha256, write_json, write_jsonl
 from stages.core.code import code_of
-from stages.core.components import unknown
+from stages.core.components import below
 from stages.core.params import Params, Task, entry
 from stages.core.process import run_stage
 from stages.core.seeding import stream
-from stages.kinds._kind import KINDS, SPLITS, Kind, Split, metrics_of, plain_text, rows_in_budget
-from stages.kinds._text_form import label_words
-from stages.sources._source import SOURCES, Labelled, Source, same_input, split_key
+from stages.kinds._kind import KINDS, SPLITS, Kind, Split
+from stages.sources._source import SOURCES, Labelled, Source
 
 
 def main(params: Params, key: str) -> None:
@@ -23,51 +21,42 @@ def main(params: Params, key: str) -> None:
     ``examples/task.json``, and ``test_labels.jsonl``.
 
     The order of train is random, and every prefix of it is a sample: n labels are its first n
-    rows. Raises ValueError where examples do not fit the task, are fewer than asked for or than a
-    label budget, or have a label in validation or test that train lacks.
+    rows. Raises ValueError where examples do not fit the task, are fewer than asked for, or have a
+    label in validation or test that train lacks.
     """
     task = entry(params.tasks, key, where="tasks")
     where = f"tasks.{key}"
-    name = str(task.task.get("name", ""))
-    if name not in KINDS:
-        raise ValueError(f"{where}.task.name: {unknown(name, KINDS)}")
-    kind = KINDS[name]
+    name, settings = str(task.task.get("name", "")), task.task
+    kind = kind_of(name, where=f"{where}.task")
     source: Source = SOURCES.build(task.source, where=f"{where}.source")
     try:
         found = list(source.examples(kind))
     except ValueError as error:
         raise ValueError(f"{where}.source: {error}") from None
-    check_kind(found, name, where=where)
-    if kind.target == "answers" and not task.task.get("no_answer", False):
-        check_answered(found, where=where)
-    if kind.is_own_answer:
-        found = [e._replace(row={"text": plain_text(e.row["text"])}) for e in found]
-    examples, removed = without_duplicates(found)
-    repeated = len(examples["train"]) - len({same_input(e.row) for e in examples["train"]})
+    check_kind(found, kind, where=where)
+    with below(f"{where}.task"):
+        kind.check_rows(((e.id, e.row) for e in found), settings)
+    found = [e._replace(row=kind.prepared(e.row)) for e in found]
+    examples, removed = without_duplicates(found, kind)
+    repeated = len(examples["train"]) - len({kind.same_input(e.row) for e in examples["train"]})
     examples = sampled(examples, task, kind, where=where)
-    for budget in params.finetune.label_budgets:
-        rows_in_budget(budget, len(examples["train"]), task=key)
     if kind.has_classes:
         check_labels(examples, kind, where=where)
-    labels, metrics = sorted(count_labels(examples["train"])), metrics_of(task.task)
-    if metrics[0] == "entity_f1":
-        check_spans(labels, where=where)
-    if verbalisers := task.task.get("verbalisers"):
-        try:
-            label_words(labels, verbalisers)
-        except ValueError as error:
-            raise ValueError(f"{where}.task.{error}") from None
+    labels = sorted(count_labels(examples["train"], kind))
+    with below(f"{where}.task"):
+        kind.check_labels(labels, settings)
+    metric, other_metric = kind.compared_by(settings)
 
     target = kind.target
     about = {
-        "task": task.task,
-        "kind": name,
+        "task": settings,
+        "kind": kind.name,
         "labels": labels,
-        "metric": metrics[0],
-        "other_metric": metrics[1],
+        "metric": metric,
+        "other_metric": other_metric,
         "code": sha256(*code_of(f"tasks/{name}")),
         "num_examples": {split: len(examples[split]) for split in SPLITS},
-        "num_labels": {split: count_labels(examples[split]) for split in SPLITS},
+        "num_labels": {split: count_labels(examples[split], kind) for split in SPLITS},
         "duplicates_removed": removed,
         "duplicates_within_train": repeated,
         "versions": source.versions(),
@@ -88,59 +77,54 @@ def main(params: Params, key: str) -> None:
         write_jsonl(test_labels, ({"id": e.id, target: e.row[target]} for e in examples["test"]))
 
 
-def labels_of(example: Labelled) -> list[str]:
-    """The classes that a row is an example of; none if its answer is free text."""
-    row = example.row
-    return row["tags"] if "tags" in row else [row["label"]] if "label" in row else []
+def kind_of(task: str, *, where: str) -> Kind:
+    """The kind of a task's rows: the one of the same name, else the one that its class names, for
+    which torch is imported.
+
+    Raises ValueError for an unknown task.
+    """
+    if task in KINDS:
+        return KINDS[task]
+    from stages.tasks._task import TASKS
+
+    return TASKS.find(task, where=where).kind
 
 
-def count_labels(examples: Iterable[Labelled]) -> dict[str, int]:
-    return dict(sorted(Counter(label for e in examples for label in labels_of(e)).items()))
+def count_labels(examples: Iterable[Labelled], kind: Kind) -> dict[str, int]:
+    return dict(sorted(Counter(label for e in examples for label in kind.labels_of(e.row)).items()))
 
 
-def check_kind(examples: list[Labelled], name: str, *, where: str) -> None:
-    """Raises ValueError unless the source's examples are of the task's kind, each with an id of
-    its own."""
+def check_kind(examples: list[Labelled], kind: Kind, *, where: str) -> None:
+    """Raises ValueError unless the source's examples have the columns of the task's kind, and an id
+    of their own."""
     if not examples:
         raise ValueError(f"{where}.source: no labelled example was found")
-    needed = [column for column in (*KINDS[name].inputs, KINDS[name].target) if column]
     seen: set[str] = set()
     for example in examples:
         if example.id in seen:
             raise ValueError(f"{where}.source: two examples have the id {example.id}")
         seen.add(example.id)
-        if not set(needed) <= example.row.keys():
-            given = ", ".join(example.row)
+        if not set(kind.columns) <= example.row.keys():
+            given, needed = ", ".join(example.row), " and ".join(kind.columns)
             raise ValueError(
-                f"{where}.task: {name} needs {' and '.join(needed)}, but {example.id} has {given}"
-            )
-
-
-def check_answered(examples: Iterable[Labelled], *, where: str) -> None:
-    """Raises ValueError for a question without an answer."""
-    for example in examples:
-        if not example.row["answers"]:
-            raise ValueError(
-                f"{where}.task.no_answer: is false, but the question of row {example.id} has none; "
-                "true lets a prediction be that there is no answer, and unanswerable: drop in the "
-                "source leaves such questions out"
+                f"{where}.task: {kind.name} needs {needed}, but {example.id} has {given}"
             )
 
 
 def without_duplicates(
-    examples: Iterable[Labelled],
+    examples: Iterable[Labelled], kind: Kind
 ) -> tuple[dict[Split, list[Labelled]], dict[str, int]]:
     """Examples by split; train without the inputs of validation or test, validation without those
-    of test, and how many were removed for that. Case and blanks make no difference; of questions
-    all about one context count as one input."""
+    of test, and how many were removed for that. ``Kind.split_key`` says which inputs are the
+    same."""
     by_split: dict[Split, list[Labelled]] = {split: [] for split in SPLITS}
     for example in examples:
         by_split[example.split].append(example)
     held_out: set[str] = set()
     removed = {}
     for split in reversed(SPLITS):  # test, validation, train
-        kept = [e for e in by_split[split] if split_key(e.row) not in held_out]
-        held_out.update(split_key(e.row) for e in kept)
+        kept = [e for e in by_split[split] if kind.split_key(e.row) not in held_out]
+        held_out.update(kind.split_key(e.row) for e in kept)
         removed[split] = len(by_split[split]) - len(kept)
         by_split[split] = kept
     return by_split, {split: removed[split] for split in SPLITS if split != "test"}
@@ -159,23 +143,25 @@ def sampled(
                 f"{where}.num_{split}: {asked} asked for, but {split} has {len(there)} examples"
             )
         rng = stream(task.seed, "sample", split)
-        stratified = split == "train" and kind.target == "label"
-        order = stratified_order(there, rng) if stratified else rng.permutation(len(there))
+        if split == "train" and kind.stratified:
+            order = stratified_order([kind.labels_of(e.row)[0] for e in there], rng)
+        else:
+            order = rng.permutation(len(there)).tolist()
         chosen[split] = [there[i] for i in order[: len(there) if asked == "all" else int(asked)]]
     return chosen
 
 
-def stratified_order(examples: list[Labelled], rng: np.random.Generator) -> list[int]:
+def stratified_order(labels: Sequence[str], rng: np.random.Generator) -> list[int]:
     """A random order in which each class's share of every prefix is its share of the whole, to
     within one example, and the first rows are one of each class.
 
-    The i-th of the n examples of a class stands at the place i / n; ties are broken at random.
+    The i-th of the n examples of a class stands at the position i / n; ties are broken at random.
     """
     seen: dict[str, int] = defaultdict(int)
-    totals = Counter(e.row["label"] for e in examples)
+    totals = Counter(labels)
     places = []
-    for tie, index in enumerate(rng.permutation(len(examples)).tolist()):
-        label = examples[index].row["label"]
+    for tie, index in enumerate(rng.permutation(len(labels)).tolist()):
+        label = labels[index]
         places.append((seen[label] / totals[label], tie, index))
         seen[label] += 1
     return [index for _, _, index in sorted(places)]
@@ -183,28 +169,17 @@ def stratified_order(examples: list[Labelled], rng: np.random.Generator) -> list
 
 def check_labels(examples: dict[Split, list[Labelled]], kind: Kind, *, where: str) -> None:
     """Raises ValueError for a label in validation or test that no example of train has."""
-    known = {label for e in examples["train"] for label in labels_of(e)}
-    if kind.target == "label" and len(known) < 2:
+    known = {label for e in examples["train"] for label in kind.labels_of(e.row)}
+    if kind.stratified and len(known) < 2:
         raise ValueError(f"{where}.source: all examples of train have the label {min(known)!r}")
     for split in SPLITS[1:]:
         for example in examples[split]:
-            for label in labels_of(example):
+            for label in kind.labels_of(example.row):
                 if label not in known:
                     raise ValueError(
                         f"{where}.source: no example of train has the label {label!r}"
                         f" of {split} row {example.id}"
                     )
-
-
-def check_spans(tags: Iterable[str], *, where: str) -> None:
-    """Raises ValueError for a tag that is no part of a span, as parts of speech are."""
-    for tag in tags:
-        if tag != "O" and not re.fullmatch(r"[BI]-.+", tag):
-            raise ValueError(
-                f"{where}.task.metric: entity_f1 is of spans in O, B-TYPE and I-TYPE, and train "
-                f"has the tag {tag!r}; word_accuracy is of single tags, and tag_scheme in the "
-                "source reads spans that are written otherwise"
-            )
 
 
 if __name__ == "__main__":

@@ -38,6 +38,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for task, of_task in tests.items():
         examples = Path("data/tasks", task, "examples")
         examples.mkdir(parents=True)
+        kind = "tagging" if "words" in of_task[0] else "classification"
+        write_json(examples / "task.json", {"kind": kind})
         write_jsonl(examples / "test.jsonl", [{"id": task, **row} for row in of_task])
     (model,) = small_tokenizer().files
     Path("data/tokenizers/unigram").mkdir(parents=True)
@@ -84,7 +86,9 @@ def test_those_searched_are_those_encoded() -> None:
     encoded = EncodedCorpus.load(Path("data/encoded/all/unigram/train"))
     *whole, _ = np.split(encoded.tokens, encoded.document_starts[1:])  # the last one is cut
     texts = [small_tokenizer().decode(document.tolist()) for document in whole]
-    write_jsonl(Path("data/tasks/some/examples/test.jsonl"), ({"text": text} for text in texts))
+    folder = Path("data/tasks/some/examples")
+    write_json(folder / "task.json", {"kind": "classification"})
+    write_jsonl(folder / "test.jsonl", ({"text": text} for text in texts))
     found = measured(90)["tasks"]["some"]
     assert found["exact"] == found["num_test"] == len(texts) > 1
 

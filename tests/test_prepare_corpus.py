@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from stages import prepare_corpus
-from stages.core.artifacts import read_json, read_jsonl, write_jsonl
+from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.core.params import Corpus, Params
 from stages.evaluation.contamination import TaskTexts
 from stages.sources._source import split_of
@@ -33,8 +33,8 @@ def params(against: Literal["none", "tasks"] = "none", **source: Any) -> Params:
     return Params.model_construct(corpora={"all": corpus}, tasks={"one": ..., "other": ...})
 
 
-def write_tests(*of_tasks: list[str]) -> dict[str, list[dict[str, str]]]:
-    """The test rows of the two tasks."""
+def write_tests(*of_tasks: list[str]) -> dict[str, list[list[str]]]:
+    """The texts of the test rows of the two tasks."""
     rows = {
         task: [{"id": str(i), "text": text} for i, text in enumerate(texts)]
         for task, texts in zip(("one", "other"), of_tasks, strict=True)
@@ -43,7 +43,8 @@ def write_tests(*of_tasks: list[str]) -> dict[str, list[dict[str, str]]]:
         folder = Path("data/tasks", task, "examples")
         folder.mkdir(parents=True)
         write_jsonl(folder / "test.jsonl", of_task)
-    return rows
+        write_json(folder / "task.json", {"kind": "classification"})
+    return {task: [[row["text"]] for row in of_task] for task, of_task in rows.items()}
 
 
 SHELF = {"name": "installed_docs", "path": "requirements.lock", "packages": ["shelf"]}

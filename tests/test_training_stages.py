@@ -26,7 +26,7 @@ from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.core.params import Budget, Method, Params, PublishedTokenizer, Run, load
 from stages.core.seeding import torch_stream
 from stages.evaluation import records
-from stages.kinds._kind import SPLITS, answer
+from stages.kinds._kind import KINDS, SPLITS
 from stages.matching.budget import plans
 from stages.models._backbone import MODELS, Backbone
 from stages.models._heads import gather
@@ -201,7 +201,7 @@ def test_questions_about_contexts_of_several_windows_from_rows_to_scores(params)
         rows = read_jsonl(Path(f"data/tasks/ask/examples/{split}.jsonl"))
         found[split] = predict(pairing.task, model, rows, pairing.task.encode(rows), device)
         if split == "validation":
-            gold = [*map(answer, rows)]
+            gold = [*map(KINDS["span_qa"].answer, rows)]
             assert trial.threshold == best_threshold("squad_f1", gold, found[split])
     given = [p.prediction for p in predictions if p.method == "full"]
     assert given == [each.at(trial.threshold) for each in found["test"]]
@@ -698,7 +698,7 @@ def test_a_method_that_trains_nothing_leaves_predictions_alone(params) -> None:
         records.read(Path("data/finetuned/section/encoder/trials.csv"), records.TrialRecord) == []
     )
     edit_task("section", verbalisers=["x=y"])
-    with pytest.raises(ValueError, match=r"tasks\.section\.task\.verbalisers: 'x' is no label"):
+    with pytest.raises(ValueError, match=r"tasks\.section\.task\.verbalisers: 'x'"):
         finetune.main(prompted(params, runs), "decoder", "section")
 
 

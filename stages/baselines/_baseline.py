@@ -1,19 +1,33 @@
 """What a classical model offers: no pretraining, nothing random, one trial per label budget."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from threadpoolctl import threadpool_limits
 
 from stages.core.components import Components
+from stages.evaluation.metrics import score
+from stages.kinds._kind import Kind
 
-Row = Mapping[str, Any]  # of one of labelled.KINDS; without the target when predicting
-Score = Callable[[list[str], list[str]], float]  # of the right answers and the predictions
+Row = Mapping[str, Any]  # of one of a baseline's kinds; without the target when predicting
+
+
+@dataclass(frozen=True)
+class Score:
+    """The kind of a task's rows, and the metric that its trials are compared by."""
+
+    kind: Kind
+    metric: str
+
+    def __call__(self, rows: Sequence[Row], predicted: Sequence[str]) -> float:
+        """Of predictions for labelled ``rows``."""
+        return score(self.metric, [self.kind.answer(row) for row in rows], predicted)
 
 
 class Baseline(ABC):
-    """``fits`` are the kinds of task that it can be fitted to."""
+    """A classical model. ``fits`` names the kinds of rows that it can be fitted to."""
 
     fits: ClassVar[tuple[str, ...]]
 
@@ -23,7 +37,7 @@ class Baseline(ABC):
 
     @abstractmethod
     def predict(self, rows: Sequence[Row]) -> list[str]:
-        """An answer for each row: the label, its words' tags joined by blanks, or a text."""
+        """An answer for each row, written as ``Kind.answer`` does."""
 
 
 def logistic(features: Any, targets: Sequence[str], C: float) -> Any:

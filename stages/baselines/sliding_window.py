@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from stages.baselines._baseline import Baseline, Row, Score
-from stages.kinds._kind import answer
 
 WORD = re.compile(r"\w+(?:[.,'’-]\w+)*|[^\w\s]")  # a word, a number or a sign
 ASKING = ("who", "whose", "whom", "when", "where", "why", "which", "what", "how many", "how")
@@ -54,7 +53,6 @@ class SlidingWindow(Baseline):
         self._contexts: dict[str, _Context] = {}
         self._learn_looks(train)
         self.threshold = -np.inf
-        right = [answer(row) for row in validation]
         best = -1.0
         for window, weight in product(sorted(self.windows), sorted(self.weights)):
             found = [self._best(row, window, weight) for row in validation]
@@ -63,7 +61,7 @@ class SlidingWindow(Baseline):
                 thresholds += np.quantile([s for s, _ in found], np.arange(1, 10) / 10).tolist()
                 thresholds.append(np.inf)
             for threshold in thresholds:
-                value = score(right, [text if s >= threshold else "" for s, text in found])
+                value = score(validation, [text if s >= threshold else "" for s, text in found])
                 if value > best:
                     best = value
                     self.window, self.weight, self.threshold = window, weight, threshold

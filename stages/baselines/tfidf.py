@@ -1,7 +1,6 @@
 from collections.abc import Sequence
 
 from stages.baselines._baseline import Baseline, Row, Score, logistic
-from stages.kinds._kind import answer
 
 
 class Tfidf(Baseline):
@@ -26,13 +25,12 @@ class Tfidf(Baseline):
         self.vectorizer = TfidfVectorizer(
             ngram_range=(1, self.max_ngram), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]"
         )
-        targets = [answer(row) for row in train]
+        targets = [row["label"] for row in train]
         features = self.vectorizer.fit_transform(map(_text, train))
         held_out = self.vectorizer.transform(map(_text, validation))
-        right = [answer(row) for row in validation]
         self.classifier = max(
             (logistic(features, targets, c) for c in sorted(self.C)),
-            key=lambda classifier: score(right, classifier.predict(held_out).tolist()),
+            key=lambda classifier: score(validation, classifier.predict(held_out).tolist()),
         )
 
     def predict(self, rows: Sequence[Row]) -> list[str]:

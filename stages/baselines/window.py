@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from stages.baselines._baseline import Baseline, Row, Score, logistic
-from stages.kinds._kind import answer
 
 
 class Window(Baseline):
@@ -38,10 +37,11 @@ class Window(Baseline):
         targets = [tag for row in train for tag in row["tags"]]
         features = self.vectorizer.fit_transform(self._words(train))
         held_out = self.vectorizer.transform(self._words(validation))
-        right = [answer(row) for row in validation]
         self.classifier = max(
             (logistic(features, targets, c) for c in sorted(self.C)),
-            key=lambda classifier: score(right, _join(validation, classifier.predict(held_out))),
+            key=lambda classifier: score(
+                validation, _join(validation, classifier.predict(held_out))
+            ),
         )
 
     def predict(self, rows: Sequence[Row]) -> list[str]:

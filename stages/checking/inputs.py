@@ -1,6 +1,8 @@
-"""What is read: the entries of ``corpora:``, ``tokenizers:``, ``tasks:`` and ``baselines:``."""
+"""The entries of ``corpora:``, ``tokenizers:``, ``tasks:`` and ``baselines:``."""
 
+import inspect
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from stages.baselines._baseline import BASELINES
@@ -9,23 +11,23 @@ from stages.checking.public_checkpoints import checkpoint_faults
 from stages.core.components import unknown
 from stages.core.params import NONE, Corpus, Params, PublishedTokenizer, Task, Tokenizer
 from stages.kinds._kind import KINDS, Kind
-from stages.kinds._text_form import FORMS
-from stages.sources._source import SOURCES
+from stages.sources._source import SOURCES, Source
 from stages.tasks._task import TASKS
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL
 
-MIXTURE = "tasks"  # the source that is made of the study's tasks
 NUM_BYTES = 256  # the pieces that byte fallback needs
 
 
 def corpus_faults(params: Params, corpus: Corpus, where: str) -> Iterator[str]:
-    yield from _source_faults(corpus.source, f"{where}.source", None)
-    yield from _mixture_faults(params, corpus.source, f"{where}.source")
-    if name_of(corpus.source) == MIXTURE and corpus.decontaminate_against != NONE:
-        yield (
-            f"{where}.decontaminate_against: must be {NONE} for a corpus of tasks: it "
-            "leaves out the rows that are tested on, and a row without a sentence is none"
-        )
+    try:
+        source = _source(corpus.source, f"{where}.source", None)
+    except ValueError as error:
+        yield str(error)
+        return
+    tasks = {key: kind for key, task in params.tasks.items() if (kind := _kind(task))}
+    decontaminated = corpus.decontaminate_against != NONE
+    for fault in source.corpus_faults(tasks, decontaminated=decontaminated):
+        yield f"{where}.{fault}"
 
 
 def tokenizer_faults(
@@ -41,7 +43,7 @@ def tokenizer_faults(
 
 
 def task_faults(params: Params, task: Task, where: str) -> Iterator[str]:
-    yield from _source_faults(task.source, f"{where}.source", KINDS.get(name_of(task.task)))
+    yield from fault_of(lambda: _source(task.source, f"{where}.source", _kind(task)))
     yield from fault_of(lambda: _check_task(params, task.task, f"{where}.task"))
     for budget in params.finetune.label_budgets:
         if budget != "all" and task.num_train != "all" and int(budget) > int(task.num_train):
@@ -52,38 +54,50 @@ def baseline_faults(params: Params, baseline: Mapping[str, Any], where: str) -> 
     faults = [*fault_of(lambda: BASELINES.build(baseline, where=where))]
     yield from faults
     if not faults:
-        fits = BASELINES.find(baseline["name"], where=where).fits  # type: ignore[attr-defined]
-        if not any(name_of(task.task) in fits for task in params.tasks.values()):
-            yield f"{where}: fits {', '.join(fits)}, and no task of the study is one"
+        fits = BASELINES.find(baseline["name"], where=where).fits
+        for kind in fits:
+            if kind not in KINDS:
+                yield f"{where}.name: fits the kind {unknown(kind, KINDS)}"
+        if not any(kind.name in fits for task in params.tasks.values() if (kind := _kind(task))):
+            yield f"{where}: fits {', '.join(fits)}, but no task of the study has such rows"
 
 
-def _source_faults(source: Mapping[str, Any], where: str, kind: Kind | None) -> Iterator[str]:
-    """Those of the settings, and those that the beginnings of the files show."""
+def _kind(task: Task) -> Kind | None:
+    """The kind of a task's rows; None for a task that is not known, which is another fault."""
+    with suppress(ValueError):
+        return getattr(TASKS.find(name_of(task.task), where=""), "kind", None)
+    return None
+
+
+def _source(entry: Mapping[str, Any], where: str, kind: Kind | None) -> Source:
+    """The source, where its settings and the beginnings of its files are valid.
+
+    Raises ValueError if they are not.
+    """
+    if "path" not in inspect.signature(SOURCES.find(name_of(entry), where=where)).parameters:
+        raise ValueError(
+            f"{where}.name: stages/sources/{name_of(entry)}.py takes no `path`, the file or folder "
+            "that dvc.yaml makes the stages depend on; see stages/sources/_source.py"
+        )
+    source = SOURCES.build(entry, where=where)
     try:
-        built = SOURCES.build(source, where=where)
+        source.check(kind)
     except ValueError as error:
-        yield str(error)
-        return
-    try:
-        built.check(kind)
-    except ValueError as error:
-        yield f"{where}: {error}"
-
-
-def _mixture_faults(params: Params, source: Mapping[str, Any], where: str) -> Iterator[str]:
-    """Of tasks that a corpus is made of."""
-    named = source.get("tasks") if name_of(source) == MIXTURE else None
-    for task in named if isinstance(named, list) else ():
-        if task not in params.tasks:
-            yield f"{where}.tasks: {unknown(str(task), params.tasks)}"
-        elif (kind := name_of(params.tasks[task].task)) not in FORMS:
-            yield f"{where}.tasks: {task} is {kind}, which has no answer to write"
+        raise ValueError(f"{where}: {error}") from None
+    return source
 
 
 def _check_task(params: Params, entry: Mapping[str, Any], where: str) -> None:
+    """Raises ValueError for wrong settings, and for a task class that names no kind, or another one
+    than that of its own name."""
     settings = TASKS.settings(entry, where=where)
-    assert name_of(entry) in KINDS
     task: Any = TASKS.find(name_of(entry), where=where)
+    named: Kind | None = getattr(task, "kind", None)
+    if named is None or (name_of(entry) in KINDS and named.name != name_of(entry)):
+        raise ValueError(
+            f"{where}.name: stages/tasks/{name_of(entry)}.py must set `kind` to a kind of rows "
+            "(stages/kinds), to the one of its own name if there is one"
+        )
     try:
         task.check(params.finetune.max_tokens, **settings)
     except ValueError as error:

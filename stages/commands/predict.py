@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> None:
     """Raises ValueError for a trial that was not kept, and for input that cannot be read."""
     trial = find_trial(options.run, options.task, *chosen(options))
     kept, setup = opened(options.run, trial)
-    name = setup.task_record["task"]["name"]
+    name = setup.task_record["kind"]
     rows = _read(options.file, options.format, name, _renamed(options.column, name))
     rows = _refuse_none(rows, options.file)  # before the model is loaded
     device = _device(options.device, kept)

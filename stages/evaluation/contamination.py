@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, repeat
 from operator import not_
-from typing import Any
 
 import numpy as np
 
-from stages.kinds._kind import inputs_of
+from stages.core import paths
+from stages.core.artifacts import read_json, read_jsonl
+from stages.kinds._kind import KINDS
 
 LONG, SHORT = 13, 8  # words of the n-grams of texts that have so many
 WORD = re.compile(r"\w+")
@@ -45,11 +46,14 @@ def gram_length(num_words: int) -> int:
     return LONG if num_words >= LONG else SHORT if num_words >= SHORT else num_words
 
 
-def texts(row: Mapping[str, Any]) -> list[str]:
-    """What a model is given of a test row; tagged words are one text. Answers are not searched for:
+def searched_texts(tasks: Iterable[str]) -> dict[str, list[list[str]]]:
+    """task -> the inputs of each of its test rows, as texts. Answers are not searched for:
     ``evaluate`` alone reads them."""
-    values = inputs_of(row).values()
-    return [value if isinstance(value, str) else " ".join(value) for value in values]
+    found = {}
+    for task in tasks:
+        kind = KINDS[read_json(paths.examples(task) / "task.json")["kind"]]
+        found[task] = [kind.texts(row) for row in read_jsonl(paths.examples(task) / "test.jsonl")]
+    return found
 
 
 class TaskTexts:
@@ -59,13 +63,13 @@ class TaskTexts:
     of its texts matches.
     """
 
-    def __init__(self, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        """``rows``: task -> its test rows."""
+    def __init__(self, rows: Mapping[str, Sequence[Sequence[str]]]) -> None:
+        """``rows``: task -> the texts of each of its test rows."""
         self._num_test = {task: len(of_task) for task, of_task in rows.items()}
         found = [
             (row, words(text))
             for row, content in enumerate(row for of_task in rows.values() for row in of_task)
-            for text in texts(content)
+            for text in content
         ]
         self._row = np.array([row for row, _ in found], dtype=np.int64)  # of each text
         self._trie = _Trie([text for _, text in found])

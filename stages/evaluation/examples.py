@@ -1,13 +1,12 @@
-"""What the models do, to look at: a few test rows, and what each run predicts for them."""
+"""Examples for the report: a few test rows, and what each run predicts for them."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stages.evaluation.metrics import score
 from stages.evaluation.records import TrialRecord
-from stages.kinds._kind import inputs_of
+from stages.kinds._kind import Kind
 
 ANY = 3  # of the first test rows, whose order is random
 DISPUTED = 5  # of those that runs agree on least
@@ -29,6 +28,7 @@ def _budget(trial: TrialRecord) -> float:
 
 
 def examples(
+    kind: Kind,
     rows: Sequence[Mapping[str, Any]],
     gold: Mapping[str, str],
     predictions: Mapping[str, Mapping[str, str]],
@@ -45,12 +45,12 @@ def examples(
         {
             "id": row["id"],
             "chosen": chosen,
-            "input": {column: _text(value) for column, value in inputs_of(row).items()},
-            "answer": _shown(row, _right_answers(gold[row["id"]], row)[0]),
+            "input": dict(zip(kind.inputs_of(row), kind.texts(row), strict=True)),
+            "answer": kind.shown(row, kind.right_answers(gold[row["id"]])[0]),
             "predictions": [
                 {
-                    "prediction": _shown(row, prediction),
-                    "right": _is_right(gold[row["id"]], prediction, row),
+                    "prediction": kind.shown(row, prediction),
+                    "right": _is_right(kind, gold[row["id"]], prediction),
                     "runs": [
                         run for run, one in predictions.items() if one[row["id"]] == prediction
                     ],
@@ -63,24 +63,7 @@ def examples(
     ]
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else " ".join(value)
-
-
-def _right_answers(gold: str, row: Mapping[str, Any]) -> list[str]:
-    """Of a question there are several, or "" if it has none."""
-    return (json.loads(gold) or [""]) if "question" in row else [gold]
-
-
-def _is_right(gold: str, prediction: str, row: Mapping[str, Any]) -> bool:
-    if "question" in row:
-        return score("exact_match", [gold], [prediction]) == 1
+def _is_right(kind: Kind, gold: str, prediction: str) -> bool:
+    if kind.right_if is not None:
+        return score(kind.right_if, [gold], [prediction]) == 1
     return prediction == gold
-
-
-def _shown(row: Mapping[str, Any], prediction: str) -> str:
-    """Tags stand behind their words, those outside of any left out."""
-    if "words" not in row:
-        return prediction
-    pairs = zip(row["words"], prediction.split(" "), strict=True)
-    return " ".join(f"{word}/{tag}" for word, tag in pairs if tag != "O")

@@ -1,9 +1,9 @@
-"""Scores of predictions, each computed once over the whole test set; in 0..1 unless its scale says
-another.
+"""Scores of predictions, each computed once over the whole test set; in 0..1 unless the metric's
+scale says otherwise.
 
-An answer is one string: a label, the tags of a text's words joined by blanks, the text that answers
-a question, of which the right ones are a JSON list, a text that is to be written, or the bits that
-a text takes.
+Here are the metrics that several kinds of rows may share, by name. A metric of one kind alone
+stands in the kind's file (``Kind.metrics``) and is found by its name, too. Answers and predictions
+are strings as ``Kind.answer`` writes them.
 """
 
 import json
@@ -12,38 +12,39 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import cache
+
+from stages.kinds._kind import KINDS
+from stages.kinds._metric import POINTS, Metric, Scale
 
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-@dataclass(frozen=True)
-class Scale:
-    """How the values of a metric are compared and shown."""
-
-    unit: str
-    factor: int  # what is shown is this times the value
-    decimals: int
-    lower_is_better: bool = False
-
-    def shown(self, value: float) -> str:
-        return f"{self.factor * value:.{self.decimals}f}"
-
-    def signed(self, value: float) -> str:
-        """Of a difference; 0 has no sign."""
-        text = f"{self.factor * value:+.{self.decimals}f}"
-        return text.replace("-", "\N{MINUS SIGN}") if float(text) else text[1:]
-
-
-POINTS = Scale("points", factor=100, decimals=1)  # of a share
-SCALES = {  # of the metrics that are no share
+SCALES = {  # of the shared metrics that are not a share
     "bits_per_byte": Scale("bits per byte", factor=1, decimals=3, lower_is_better=True),
     "word_perplexity": Scale("", factor=1, decimals=1, lower_is_better=True),
 }
 
 
+def metric_of(name: str) -> Metric:
+    """The metric of this name, shared or of one kind; raises KeyError if there is none."""
+    if name in METRICS:  # without a look at any kind
+        return Metric(name, METRICS[name], SCALES.get(name, POINTS))
+    return _of_kinds()[name]
+
+
+@cache
+def _of_kinds() -> dict[str, Metric]:
+    return {
+        each.name: each
+        for kind in KINDS.values()
+        for each in kind.metrics
+        if isinstance(each, Metric)
+    }
+
+
 def scale_of(metric: str) -> Scale:
-    return SCALES.get(metric, POINTS)
+    return metric_of(metric).scale
 
 
 def merit(metric: str, value: float) -> float:
@@ -52,9 +53,9 @@ def merit(metric: str, value: float) -> float:
 
 
 def score(metric: str, gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The value of the metric of this name, one of METRICS."""
+    """The value of the metric of this name."""
     assert len(gold) == len(predicted) > 0, "one prediction for each example"
-    return float(METRICS[metric](gold, predicted))
+    return float(metric_of(metric).value(gold, predicted))
 
 
 def macro_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:

@@ -1,53 +1,192 @@
-"""Labelled rows: what those of each kind of task hold, and a row's right answer as text.
+"""What a kind of labelled rows says about itself.
 
-Readable without torch, since what prepares, scores and fits a baseline has no need of it.
+A kind is one public class in ``stages/kinds/NAME.py``. A task of that kind is one class in
+``stages/tasks/`` with ``kind = ThatClass()``; several tasks may share a kind. Nothing here needs
+torch: preparing, scoring and the classical baselines do without.
 """
 
-import json
-import unicodedata
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, ClassVar, Literal
+
+from stages.core.components import Components
+from stages.kinds._cells import list_of, text_of
+from stages.kinds._metric import Metric
+from stages.kinds._plain_text import folded
+from stages.kinds._text_form import TextForm
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
 class Kind:
-    """What a row of a task holds. A test row lacks the target until it is scored, unless a text is
-    its own."""
+    """Columns, answers, metrics and text form of rows of one kind.
 
-    inputs: tuple[str, ...]
-    target: str
-    metrics: tuple[str, ...]  # the first is the one a trial is compared by unless the task says
-    optional: tuple[str, ...] = ()  # further inputs
-    has_classes: bool = True  # its answers are of labels that train has; else they are free text
+    A row is a JSON object with an ``id`` and the columns ``inputs``, ``optional`` (where the data
+    has them) and ``target``. A test row has no target until it is scored, unless the target is one
+    of the inputs (language modelling).
+
+    The defaults describe rows of texts whose answer is a text. The keyword-only parameters of the
+    constructor, each with a default, say how cells are read; they are settings of every source
+    that reads tables (``tag_scheme``).
+    """
+
+    inputs: ClassVar[tuple[str, ...]]
+    optional: ClassVar[tuple[str, ...]] = ()  # further inputs
+    target: ClassVar[str]
+    lists: ClassVar[tuple[str, ...]] = ()  # columns that hold a list of texts, not one text
+
+    # Names of evaluation/metrics.py, or metrics of this kind alone. The first is the default, the
+    # next is shown beside it.
+    metrics: ClassVar[tuple[str | Metric, ...]]
+    right_if: ClassVar[str | None] = None  # the metric that is 1 where one answer is right, if any
+
+    has_classes: ClassVar[bool] = False  # answers consist of labels that train has, not free text
+    stratified: ClassVar[bool] = False  # a row has one label, and train is sampled by it
+
+    form: ClassVar[type[TextForm] | None] = None  # as text to text, if the kind has such a form
+
+    @property
+    def name(self) -> str:
+        """That of its file."""
+        return type(self).__module__.rpartition(".")[2]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those that a row must have."""
+        return (*self.inputs, *(() if self.is_own_answer else (self.target,)))
 
     @property
     def is_own_answer(self) -> bool:
-        """The text itself is what is predicted."""
+        """The text itself is predicted: a prediction is a number."""
         return self.target in self.inputs
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        return tuple(each if isinstance(each, str) else each.name for each in self.metrics)
 
-KINDS = {
-    "classification": Kind(("text",), "label", ("macro_f1", "accuracy"), optional=("text_pair",)),
-    "tagging": Kind(("words",), "tags", ("entity_f1", "word_accuracy")),
-    "span_qa": Kind(
-        ("question", "context"), "answers", ("squad_f1", "exact_match"), has_classes=False
-    ),
-    "language_modelling": Kind(
-        ("text",), "text", ("bits_per_byte", "word_perplexity"), has_classes=False
-    ),
-    "seq2seq": Kind(("text",), "target", ("bleu", "chrf", "rouge_l"), has_classes=False),
-}
+    def compared_by(self, settings: Mapping[str, Any]) -> tuple[str, str]:
+        """The metric of a task with these ``settings``, and the one that is shown beside it."""
+        first, *others = self.metric_names
+        second = others[0] if others else first
+        chosen = settings.get("metric", first)
+        return chosen, (first if chosen == second else second)
+
+    # What sources read --------------------------------------------------------------------------
+
+    def read(self, column: str, value: Any, row: Row, place: str) -> Any:
+        """A cell as ``column`` of the row; ``row`` holds the columns before it.
+
+        Raises ValueError, which begins with ``place``, for what cannot be one.
+        """
+        return list_of(value, place) if column in self.lists else text_of(value, place)
+
+    def checked(self, row: dict[str, Any], place: str) -> dict[str, Any] | None:
+        """The whole row as it is kept; None if it is left out.
+
+        Raises ValueError, which begins with ``place``, for columns that do not fit each other.
+        """
+        return row
+
+    # What prepare_task asks ---------------------------------------------------------------------
+
+    def check_rows(self, rows: Iterable[tuple[str, Row]], settings: Mapping[str, Any]) -> None:
+        """Raises ValueError for (id, row) pairs that do not go with the task's ``settings``; it
+        begins with the setting's name."""
+
+    def check_labels(self, labels: list[str], settings: Mapping[str, Any]) -> None:
+        """The same for the labels that train has."""
+
+    def prepared(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row as it is written."""
+        return row
+
+    def labels_of(self, row: Row) -> list[str]:
+        """The classes that a row is an example of; none if its answer is free text."""
+        return []
+
+    def same_input(self, row: Row) -> str:
+        """Equal for rows with the same input up to case and white space; labels play no part."""
+        values = self.inputs_of(row).values()
+        parts = (part for v in values for part in ([v] if isinstance(v, str) else v))
+        return "\0".join(map(folded, parts))
+
+    def split_key(self, row: Row) -> str:
+        """Equal for rows that must be in the same split."""
+        return self.same_input(row)
+
+    # What a prediction is made from and compared with -------------------------------------------
+
+    def inputs_of(self, row: Row) -> dict[str, Any]:
+        """The columns that a prediction is made from."""
+        return {column: row[column] for column in (*self.inputs, *self.optional) if column in row}
+
+    def texts(self, row: Row) -> list[str]:
+        """The inputs as texts, lists joined by blanks."""
+        return [v if isinstance(v, str) else " ".join(v) for v in self.inputs_of(row).values()]
+
+    def answer(self, row: Row) -> str:
+        """The right answer, written as a prediction is: what metrics compare."""
+        return row[self.target]
+
+    def answer_parts(self, row: Row) -> list[str]:
+        """The smallest answers that the right one consists of (the tags of words)."""
+        return [self.answer(row)]
+
+    def repeated(self, part: str, row: Row) -> str:
+        """The prediction for ``row`` that consists of nothing but ``part``."""
+        return part
+
+    # What the report shows ----------------------------------------------------------------------
+
+    def right_answers(self, answer: str) -> list[str]:
+        """The predictions that are right; the first is shown."""
+        return [answer]
+
+    def shown(self, row: Row, prediction: str) -> str:
+        """A prediction as people read it."""
+        return prediction
+
+    # As text ------------------------------------------------------------------------------------
+
+    def as_text(self, key: str, record: Mapping[str, Any]) -> TextForm:
+        """The text form of the task ``key``, from what ``prepare_task`` wrote (``task.json``)."""
+        assert self.form is not None, f"{self.name} has no text form"
+        return self.form((*self.inputs, *self.optional), key, record)
 
 
-def metrics_of(task: Mapping[str, Any]) -> tuple[str, str]:
-    """What the trials of an entry ``task:`` are compared by, and the metric shown beside it."""
-    first, second, *_ = KINDS[task["name"]].metrics
-    chosen = task.get("metric", first)
-    return chosen, (first if chosen == second else second)
+class Kinds(Components[Kind]):
+    """The kinds by name, as a mapping is: ``KINDS["tagging"]``."""
+
+    def __getitem__(self, name: str) -> Kind:
+        """The kind with its default settings; raises ValueError for an unknown name."""
+        return _built(self.find(name, where="kind"))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def values(self) -> list[Kind]:
+        return [self[name] for name in self]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
+
+
+KINDS = Kinds("kinds")
+
+
+@cache
+def _built(cls: type[Kind]) -> Kind:
+    return cls()
+
+
+@cache
+def settings_of(cls: type[Kind]) -> dict[str, inspect.Parameter]:
+    """How cells are read: the keyword-only parameters of a kind's constructor."""
+    parameters = inspect.signature(cls, eval_str=True).parameters
+    return {k: p for k, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
 def rows_in_budget(budget: int | str, rows: int, *, task: str) -> int:
@@ -56,34 +195,3 @@ def rows_in_budget(budget: int | str, rows: int, *, task: str) -> int:
     if number > rows:
         raise ValueError(f"finetune.label_budgets: {number} labels, but tasks.{task} has {rows}")
     return number
-
-
-def inputs_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that a prediction is made from."""
-    columns = {column for kind in KINDS.values() for column in (*kind.inputs, *kind.optional)}
-    return {column: value for column, value in row.items() if column in columns}
-
-
-def answer(row: Mapping[str, Any]) -> str:
-    """The right answer, written as a prediction is: a label, words' tags joined by blanks, or the
-    text that is to be written.
-
-    Of a question it is a JSON list of the texts that are right, and a prediction is one of them;
-    "[]" where there is no answer, which is predicted as "". Of a text that is its own answer, how
-    many bytes and words its bits are to be divided by.
-    """
-    if "answers" in row:
-        return json.dumps([one["text"] for one in row["answers"]], ensure_ascii=False)
-    if "tags" in row:
-        return " ".join(row["tags"])
-    if "label" in row:
-        return row["label"]
-    if "target" in row:
-        return row["target"]
-    return f"{len(row['text'].encode())} {len(row['text'].split())}"
-
-
-def plain_text(text: str) -> str:
-    """The text in NFKC with a blank for all white space: what every tokenizer can tell, so that the
-    bits of one buy no more than those of another."""
-    return " ".join(unicodedata.normalize("NFKC", text).split())

@@ -1,27 +1,26 @@
 """One's own files: text for a corpus, or labelled rows for a task."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from stages.core.components import unknown
 from stages.kinds._kind import Kind, Split
-from stages.sources._columns import NONE, TEXT, WORDS, Columns, MissingColumnError
+from stages.sources._columns import NONE, SCHEMA, TEXT, WORDS, Columns, MissingColumnError
 from stages.sources._formats import FORMATS, Format, Record, Unit, format_of, read, sides
 from stages.sources._source import (
     Document,
     Labelled,
+    Source,
     drawn_from_train,
     sentences_of,
-    split_key,
 )
 
 PARALLEL = "parallel"
 _WORDS_AND_TAGS = {"conllu": {"words": "FORM", "tags": "UPOS"}}  # their columns by default
 
 
-class Files:
+class Files(Source):
     """Documents or examples of txt, csv, tsv, jsonl, json, conll, conllu and parquet files, and of
     parallel text; all but parquet also as .gz.
 
@@ -47,7 +46,7 @@ class Files:
     label, and bytes that are not UTF-8.
     """
 
-    schema = Columns
+    schema = SCHEMA
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class Files:
         self.format = format
         self.columns = None if columns == NONE else list(columns)
         self.unit: Unit = unit
-        self.languages = [naming.text, naming.target]
+        self.languages = [naming.name_of("text"), naming.name_of("target")]
         self._read = naming
         if not self.root.exists():
             home = "; write ~ out, which a shell alone reads" if path.startswith("~") else ""
@@ -90,9 +89,6 @@ class Files:
         for file in self.files:
             self._format(file)
 
-    def versions(self) -> dict[str, str]:
-        return {}
-
     def check(self, kind: Kind | None) -> None:
         """Reads each file as far as its first document or example."""
         for file in self.files:
@@ -112,9 +108,9 @@ class Files:
         for record in self._records(file):
             row = self._row(file, columns, record, kind)
             if row is not None:
-                key = name if self.unit == "file" else split_key(row)
+                key = name if self.unit == "file" else kind.split_key(row)
                 split = drawn_from_train(self.files[file], key, self.splits)
-                yield Document(f"{name}:{record.key}", split, sentences_of(row))
+                yield Document(f"{name}:{record.key}", split, sentences_of(*kind.texts(row)))
 
     def _examples(self, file: Path, kind: Kind) -> Iterator[Labelled]:
         name, columns = self._name(file), self._columns(file)
@@ -123,7 +119,7 @@ class Files:
         for record in self._records(file):
             row = self._row(file, columns, record, kind)
             if row is not None:
-                split = drawn_from_train(self.files[file], split_key(row), self.splits)
+                split = drawn_from_train(self.files[file], kind.split_key(row), self.splits)
                 yield Labelled(f"{name}:{record.key}", split, row)
 
     def _row(
@@ -186,14 +182,14 @@ class Files:
         of_format = {
             column: name
             for column, name in _WORDS_AND_TAGS.get(self._format(file), {}).items()
-            if getattr(self._read, column) == column
+            if self._read.name_of(column) == column
         }
-        return replace(self._read, **of_format)
+        return self._read.renamed(of_format)
 
     def _records(self, file: Path) -> Iterator[Record]:
         format, columns = self._format(file), self.columns
         if format == "conll" and columns is None:
-            columns = [self._read.words, self._read.tags]
+            columns = [self._read.name_of(column) for column in ("words", "tags")]
         return read(file, format, columns=columns, unit=self.unit, languages=self.languages)
 
 

@@ -14,13 +14,13 @@ from typing import Any
 
 from stages.core.components import unknown
 from stages.kinds._kind import Kind, Split
-from stages.sources._columns import NONE, TEXT, Columns
+from stages.sources._columns import NONE, SCHEMA, TEXT, Columns
 from stages.sources._source import (
     Document,
     Labelled,
+    Source,
     drawn_from_train,
     sentences_of,
-    split_key,
 )
 
 ON_THE_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -33,7 +33,7 @@ REACHED_WITHIN_S = 5.0
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # before anything reads it
 
 
-class Hub:
+class Hub(Source):
     """Documents or examples of a dataset whose files are parquet, csv, tsv, jsonl, json or txt.
 
     ``dataset`` is a name on the hub (stanfordnlp/sst2) and ``revision`` the whole hash of a commit,
@@ -48,7 +48,7 @@ class Hub:
     Raises ValueError for what cannot be had or read, and for a row that is no example.
     """
 
-    schema = Columns
+    schema = SCHEMA
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Hub:
 
     def _documents(self, split: Split) -> Iterator[Document]:
         for id, drawn, row in self._examples(split, TEXT):
-            yield Document(id, drawn, sentences_of(row))
+            yield Document(id, drawn, sentences_of(*TEXT.texts(row)))
 
     def _examples(self, split: Split, kind: Kind) -> Iterator[Labelled]:
         name = self.splits[split]
@@ -114,7 +114,7 @@ class Hub:
             place = f"{self.title} {name} row {number}"
             row = self._read.row(_named(cells, table.features, columns, place), kind, place)
             if row is not None:
-                drawn = drawn_from_train(split, split_key(row), self.splits)
+                drawn = drawn_from_train(split, kind.split_key(row), self.splits)
                 yield Labelled(f"{name}:{number}", drawn, row)
 
     @cached_property

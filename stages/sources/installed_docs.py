@@ -29,7 +29,7 @@ from stages.sources import _docstrings, _prose, _sentences
 from stages.sources._annotations import ANNOTATIONS, File
 from stages.sources._docstrings import docstrings
 from stages.sources._prose import Parameter, Prose, Sentence, prose
-from stages.sources._source import Document, Labelled, same_input, split_of
+from stages.sources._source import Document, Labelled, Source, split_of
 
 PARSERS = (_docstrings, _prose, _sentences)
 PARSED = paths.SCRATCH / "installed_docs"
@@ -47,7 +47,7 @@ T = TypeVar("T")
 Where = tuple[str, str]  # path relative to the package's folder, path on this machine
 
 
-class InstalledDocs:
+class InstalledDocs(Source):
     """Docstrings of the standard library (``python``) and of installed distributions.
 
     They are read from source files with ``ast``; nothing is imported. A document is a source
@@ -110,7 +110,7 @@ class InstalledDocs:
         found = ANNOTATIONS[self.annotation](self._files(), self.packages)
         examples = [Labelled(key, split_of(key.rsplit(":", 1)[0]), row) for key, row in found]
         seen: set[tuple[str, str]] = set()
-        distinct = [e for e in examples if _is_new((e.split, same_input(e.row)), seen)]
+        distinct = [e for e in examples if _is_new((e.split, kind.same_input(e.row)), seen)]
         return iter(distinct if self.annotation == "code_spans" else _balanced(distinct))
 
     def reading_s(self, read: set[str]) -> float:

@@ -1,18 +1,19 @@
 """Tasks of the study as a corpus: their labelled examples as text to text, for ``multi_task``."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from stages.core.artifacts import read_json, read_jsonl
-from stages.kinds._kind import SPLITS, Kind, Split, inputs_of
-from stages.kinds._text_form import FORMS, TextForm
-from stages.sources._source import Document, Labelled, split_key
+from stages.core.components import unknown
+from stages.kinds._kind import KINDS, SPLITS, Kind, Split
+from stages.kinds._text_form import TextForm
+from stages.sources._source import Document, Labelled, Source
 
 Row = dict[str, Any]
 
 
-class Tasks:
+class Tasks(Source):
     """The train and the validation rows of ``tasks``, each a document of two sentences: what is
     read and what is to be written. A row whose input another of them tests or validates on is left
     out; so is, of the documents for validation, what another tests on.
@@ -26,6 +27,8 @@ class Tasks:
     All of a task's train rows are mixed, whatever the label budgets are: rows of a report that are
     to be compared with it are those of ``all`` labels.
     """
+
+    running_text = False  # one sentence is what is read, the other what is written
 
     def __init__(
         self,
@@ -48,9 +51,26 @@ class Tasks:
         if kind is not None:
             raise ValueError("name: tasks gives text for a corpus, not examples of another task")
 
+    def corpus_faults(self, tasks: Mapping[str, Kind], *, decontaminated: bool) -> Iterator[str]:
+        for task in self.tasks:
+            if task not in tasks:
+                yield f"source.tasks: {unknown(task, tasks)}"
+            elif tasks[task].form is None:
+                yield f"source.tasks: {task} is {tasks[task].name}, which has no text form"
+        if decontaminated:
+            yield (
+                "decontaminate_against: must be none for a corpus of tasks, which leaves out the "
+                "rows that are tested on"
+            )
+
     def documents(self) -> Iterator[Document]:
-        forms = {task: self._form(task) for task in self.tasks}
-        rows, num_removed = self._rows()
+        records = {task: self._record(task) for task in self.tasks}
+        kinds = {task: KINDS[record["kind"]] for task, record in records.items()}
+        for task, kind in kinds.items():
+            if kind.form is None:
+                raise ValueError(f"tasks: {task} is {kind.name}, which has no text form")
+        forms = {task: kind.as_text(task, records[task]) for task, kind in kinds.items()}
+        rows, num_removed = self._rows({task: kind.split_key for task, kind in kinds.items()})
         numbers = self.mixed({task: len(rows[task, "train"]) for task in self.tasks})
         for task, form in forms.items():
             train, validation = rows[task, "train"], rows[task, "validation"]
@@ -64,8 +84,11 @@ class Tasks:
             for row in validation:
                 yield _document(f"{task} {row['id']}", "validation", form, row)
 
-    def _rows(self) -> tuple[dict[tuple[str, Split], list[Row]], dict[str, int]]:
-        """Those of each task and split that may be learnt from, and how many of train may not."""
+    def _rows(
+        self, key_of: Mapping[str, Callable[[Row], str]]
+    ) -> tuple[dict[tuple[str, Split], list[Row]], dict[str, int]]:
+        """Those of each task and split that may be learnt from, and how many of train may not.
+        Rows whose keys are equal belong in one split."""
         there = {
             (task, split): read_jsonl(self.folder / task / "examples" / f"{split}.jsonl")
             for task in self.tasks
@@ -75,8 +98,10 @@ class Tasks:
         kept = {}
         for split in reversed(SPLITS):  # test, validation, train
             for task in self.tasks:
-                kept[task, split] = [r for r in there[task, split] if _key(r) not in held_out]
-            held_out.update(_key(row) for task in self.tasks for row in there[task, split])
+                key, rows = key_of[task], there[task, split]
+                kept[task, split] = [row for row in rows if key(row) not in held_out]
+            for task in self.tasks:
+                held_out.update(map(key_of[task], there[task, split]))
         pairs = ((there[task, "train"], kept[task, "train"]) for task in self.tasks)
         removed = [len(before) - len(after) for before, after in pairs]
         return kept, dict(zip(self.tasks, removed, strict=True))
@@ -88,7 +113,7 @@ class Tasks:
         """
         for task, number in rows.items():
             if not number:
-                raise ValueError(f"tasks: of {task} no row is left")
+                raise ValueError(f"tasks: {task} has no row that no other task tests on")
         most = max(rows.values()) if self.limit == "all" else int(self.limit)
         weights = {t: min(number, most) ** (1 / self.temperature) for t, number in rows.items()}
         total, whole = sum(rows.values()), sum(weights.values())
@@ -97,18 +122,8 @@ class Tasks:
     def examples(self, kind: Kind) -> Iterator[Labelled]:
         raise AssertionError("check has refused it")
 
-    def versions(self) -> dict[str, str]:
-        return {}
-
-    def _form(self, task: str) -> TextForm:
-        record = read_json(self.folder / task / "examples" / "task.json")
-        if (name := record["task"]["name"]) not in FORMS:
-            raise ValueError(f"tasks: {task} is {name}, which has no answer to write")
-        return TextForm(task, record)
-
-
-def _key(row: Row) -> str:
-    return split_key(inputs_of(row))
+    def _record(self, task: str) -> dict[str, Any]:
+        return read_json(self.folder / task / "examples" / "task.json")
 
 
 def _document(id: str, split: Split, form: TextForm, row: Row) -> Document:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from stages.core.components import Components
+from stages.kinds._kind import Kind
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 from stages.text.batch import PADDING, Batch, pad
@@ -55,6 +56,7 @@ class Task(ABC):
     input itself is what is predicted (``scores_text``).
     """
 
+    kind: Kind  # of its rows; that of its own name if there is one
     has_prefix: bool = False
 
     architectures: ClassVar[tuple[str, ...]] = ()  # those it fits; all if it names none
@@ -138,6 +140,11 @@ class Task(ABC):
             **self.targets(examples),
             example_ids=[example.key for example in examples],
         )
+
+    def longest_as_text(self, longest_class: int) -> int:
+        """How many tokens an answer may take where it is written as text; the longest class takes
+        ``longest_class``, 0 where answers are free text."""
+        return longest_class or self.max_tokens
 
     @abstractmethod
     def targets(self, examples: list[Example]) -> dict[str, Any]:

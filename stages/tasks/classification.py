@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from stages.kinds._text_form import verbalised
+from stages.kinds.classification import LabelledText
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead, PooledHead
 from stages.tasks._task import Example, Predicted, Task
@@ -25,6 +26,8 @@ class Classification(Task):
     ``verbalisers`` are ``label=words``: what a label is called where it is text, in a prompt or as
     what is written. A label without one stands for itself, underscores as blanks.
     """
+
+    kind = LabelledText()
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import nn
 
+from stages.kinds.language_modelling import PlainText
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 from stages.models._likelihood import log_likelihoods
@@ -31,6 +32,7 @@ class LanguageModelling(Task):
     what they are, and so take too few bits.
     """
 
+    kind = PlainText()
     scores_text = True
     architectures = ("decoder",)
 

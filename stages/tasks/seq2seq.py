@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from stages.kinds._text_form import NONE
+from stages.kinds.seq2seq import NO_PREFIX, TextAndTarget
 from stages.tasks._writing import Writing
 from stages.text.tokenizer import TaskTokenizer
 
@@ -16,6 +16,8 @@ class Seq2Seq(Writing):
     (``stages.models._generation.Decoding``).
     """
 
+    kind = TextAndTarget()
+
     def __init__(
         self,
         labels: list[str],
@@ -25,7 +27,7 @@ class Seq2Seq(Writing):
         max_target_tokens: int,
         num_beams: int = 1,
         length_penalty: float = 1.0,
-        prefix: str = NONE,
+        prefix: str = NO_PREFIX,
         label_smoothing: float = 0.0,
         metric: Literal["bleu", "chrf", "rouge_l"] = "bleu",
     ) -> None:
@@ -44,7 +46,7 @@ class Seq2Seq(Writing):
             length_penalty=length_penalty,
             label_smoothing=label_smoothing,
         )
-        self.prefix = "" if prefix == NONE else prefix
+        self.prefix = "" if prefix == NO_PREFIX else prefix
 
     @classmethod
     def check(

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from stages.kinds.span_qa import AnsweredQuestion
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead, SpanHead, StartEndHead
 from stages.tasks._task import Example, Task
@@ -34,6 +35,8 @@ class SpanQA(Task):
 
     Raises ValueError for lengths that leave no room for the context.
     """
+
+    kind = AnsweredQuestion()
 
     def __init__(
         self,
@@ -193,6 +196,9 @@ class SpanQA(Task):
 
     def margin(self, predictions: list[Any]) -> float | None:
         return max(score for score, _, _ in predictions) if self.no_answer else None
+
+    def longest_as_text(self, longest_class: int) -> int:
+        return self.max_answer_tokens
 
     @staticmethod
     def _logits(model: ModelWithHead, batch: Batch) -> dict[str, Any]:

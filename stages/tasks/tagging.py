@@ -6,7 +6,8 @@ from typing import Any, Literal
 import numpy as np
 import torch.nn.functional as F
 
-from stages.kinds._text_form import OUTSIDE
+from stages.kinds._tags import OUTSIDE
+from stages.kinds.tagging import TaggedWords
 from stages.models._backbone import Backbone
 from stages.models._heads import LinearHead, ModelWithHead
 from stages.tasks._task import Example, Task
@@ -20,6 +21,8 @@ class Tagging(Task):
 
     ``label_subwords: all`` trains on all subwords of a word, ``first`` on the first alone (BERT).
     """
+
+    kind = TaggedWords()
 
     def __init__(
         self,
@@ -85,6 +88,9 @@ class Tagging(Task):
             tags = [self.labels[i] for i in row[example.word_starts]]
             predictions.append(" ".join(tags + [OUTSIDE] * (example.num_words - len(tags))))
         return predictions
+
+    def longest_as_text(self, longest_class: int) -> int:
+        return self.max_tokens * longest_class
 
     def columns(self, row: Mapping[str, Any], prediction: str) -> dict[str, Any]:
         return {"words": row["words"], "tags": prediction.split(" ")}

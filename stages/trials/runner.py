@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from stages.core.artifacts import read_json, read_jsonl
 from stages.core.params import Params
 from stages.evaluation import metrics, records
-from stages.kinds._kind import SPLITS, Split, answer, rows_in_budget
+from stages.kinds._kind import SPLITS, Split, rows_in_budget
 from stages.methods._method import METHODS, Method, Predictor
 from stages.models._heads import ModelWithHead
 from stages.tasks._task import Example
@@ -238,7 +238,7 @@ class TrialRunner:
         """The task's metric on the validation rows, and the threshold that is best for it there."""
         rows, metric = self.rows["validation"], self.setup.task_record["metric"]
         predicted = predict(self.task, model, rows, self.validation, self.device)
-        gold = [*map(answer, rows)]
+        gold = [*map(self.task.kind.answer, rows)]
         threshold = best_threshold(metric, gold, predicted)
         return metrics.score(metric, gold, [each.at(threshold) for each in predicted]), threshold
 

@@ -1,15 +1,13 @@
 """The n-gram language model: a probability of each byte, and fewer bits the more it knows."""
 
-from functools import partial
-
 import pytest
 
+from stages.baselines._baseline import Score
 from stages.baselines.ngram import Ngram
-from stages.evaluation.metrics import score
-from stages.kinds._kind import answer
+from stages.kinds._kind import KINDS
 from tests.small import documents
 
-bits_per_byte = partial(score, "bits_per_byte")
+bits_per_byte = Score(KINDS["language_modelling"], "bits_per_byte")
 TEXTS = [{"text": " ".join(document)[:2000]} for document in documents()[:30]]
 TRAIN, VALIDATION, TEST = TEXTS[:20], TEXTS[20:25], TEXTS[25:]
 
@@ -38,7 +36,7 @@ def test_probabilities_of_all_bytes_add_up_to_one(context) -> None:
 
 def test_more_text_and_more_context_take_fewer_bits() -> None:
     def found(train, *orders: int) -> float:
-        return bits_per_byte([*map(answer, TEST)], fitted(train, orders=orders).predict(TEST))
+        return bits_per_byte(TEST, fitted(train, orders=orders).predict(TEST))
 
     assert 2 < found(TRAIN, 5) < found(TRAIN, 2) < found(TRAIN, 1) < 5.5
     assert found(TRAIN, 5) < 0.9 * found(TRAIN[:2], 5)

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.evaluation.contamination import TaskTexts, gram_length, texts, words
+from stages.core.artifacts import write_json, write_jsonl
+from stages.core.paths import examples
+from stages.evaluation.contamination import TaskTexts, gram_length, searched_texts, words
 
 WORDS = ("a", "b", "c")  # few, so that runs of them repeat
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=18)
@@ -51,10 +53,10 @@ def stands_in(text: list[str], n: int, documents: list[list[list[str]]]) -> bool
     return any(True for document in documents for _ in spans(text, n, document))
 
 
-def rows(tasks: list[list[list[str]]]) -> dict[str, list[dict[str, str]]]:
+def rows(tasks: list[list[list[str]]]) -> dict[str, list[list[str]]]:
     """A row for each text, not as plain as it is."""
     return {
-        f"task_{i}": [{"id": "1", "text": ", ".join(text).title() + "!"} for text in task]
+        f"task_{i}": [[", ".join(text).title() + "!"] for text in task]
         for i, task in enumerate(tasks)
     }
 
@@ -97,7 +99,7 @@ def test_what_is_removed_is_what_matches_until_nothing_does(drawn) -> None:
 
 def test_the_size_of_a_batch_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     documents = [[f"the {i}th of ten documents has its number {i} twice"] for i in range(10)]
-    searched = TaskTexts({"task": [{"text": document[0]} for document in documents[::3]]})
+    searched = TaskTexts({"task": [[document[0]] for document in documents[::3]]})
     whole = searched.overlap(documents), list(searched.removed_from(documents))
     assert whole[0]["task"].exact == 4 and [not left for left in whole[1]].count(True) == 4
     monkeypatch.setattr("stages.evaluation.contamination.BATCH_WORDS", 7)
@@ -126,34 +128,42 @@ SENTENCE = "one two three four five six seven eight nine ten eleven twelve thirt
     ],
 )
 def test_one_text(sentences: list[str], exact: int, ngram: int) -> None:
-    found = TaskTexts({"task": [{"text": SENTENCE}]}).overlap([["Another."], sentences])["task"]
+    found = TaskTexts({"task": [[SENTENCE]]}).overlap([["Another."], sentences])["task"]
     assert (found.exact, found.ngram) == (exact, ngram)
 
 
 def test_a_match_does_not_go_on_in_the_next_document() -> None:
     half = len(SENTENCE) // 2
     pair = [[SENTENCE[:half]], [SENTENCE[half:]]]
-    assert TaskTexts({"task": [{"text": SENTENCE}]}).overlap(pair)["task"].ngram == 0
+    assert TaskTexts({"task": [[SENTENCE]]}).overlap(pair)["task"].ngram == 0
 
 
 def test_a_short_text_is_a_sentence_of_its_own_or_does_not_count() -> None:
     """Else one that is "No." would take every sentence with that word from a corpus."""
-    searched = TaskTexts({"task": [{"text": "No."}, {"text": "Yes"}, {"text": "?!"}]})
+    searched = TaskTexts({"task": [["No."], ["Yes"], ["?!"]]})
     document = ["There is no yes.", "NO", "There is none."]
     assert searched.overlap([document])["task"].ngram == 1
     assert list(searched.removed_from([document])) == [["There is no yes.", "There is none."]]
 
 
-def test_any_text_of_a_row_counts_and_its_answers_do_not() -> None:
+def test_any_text_of_a_row_counts_and_its_answers_do_not(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     context, question = f"In a context, {SENTENCE}.", "What is it about, then?"
     row = {"id": "7", "context": context, "question": question, "answers": [{"text": "a context"}]}
-    assert texts(row) == [context, question] or texts(row) == [question, context]
-    for text in (context, question):
-        assert TaskTexts({"qa": [row]}).overlap([[text]])["qa"].exact == 1
-    assert TaskTexts({"qa": [row]}).overlap([["a context"]])["qa"].ngram == 0
     pair = {"id": "8", "text": "first of two", "text_pair": "second of two", "label": "x"}
-    assert texts(pair) == ["first of two", "second of two"]
-    assert texts({"id": "9", "words": ["Tagged", "words", "."]}) == ["Tagged words ."]
+    tagged = {"id": "9", "words": ["Tagged", "words", "."]}
+    for kind, one in (("span_qa", row), ("classification", pair), ("tagging", tagged)):
+        examples(kind).mkdir(parents=True)
+        write_json(examples(kind) / "task.json", {"kind": kind})
+        write_jsonl(examples(kind) / "test.jsonl", [one])
+    assert searched_texts(["classification", "tagging"]) == {
+        "classification": [["first of two", "second of two"]],
+        "tagging": [["Tagged words ."]],
+    }
+    searched = TaskTexts(searched_texts(["span_qa"]))
+    for text in (context, question):
+        assert searched.overlap([[text]])["span_qa"].exact == 1
+    assert searched.overlap([["a context"]])["span_qa"].ngram == 0
 
 
 def test_words_are_without_case_punctuation_and_compositions() -> None:
@@ -169,4 +179,4 @@ def test_nothing_to_search_for_and_nowhere_to_search() -> None:
     empty = TaskTexts({"none": []})
     assert empty.overlap([["a b"]])["none"].num_test == 0
     assert list(empty.removed_from([["a b"], []])) == [["a b"], []]
-    assert TaskTexts({"task": [{"text": "a b"}]}).overlap([])["task"].exact == 0
+    assert TaskTexts({"task": [["a b"]]}).overlap([])["task"].exact == 0

@@ -5,7 +5,10 @@ from typing import Any
 
 from stages.evaluation.examples import ANY, DISPUTED, examples, shown_trials
 from stages.evaluation.records import TrialRecord
+from stages.kinds._kind import KINDS
 from tests.test_evaluate import TRIAL
+
+TEXTS = KINDS["classification"]
 
 
 def trial(run: str, method: str, budget: str, seed: int) -> TrialRecord:
@@ -40,7 +43,7 @@ def test_first_rows_stand_for_all_and_the_disputed_are_those_with_the_most_even_
     runs["a"]["15"] = "y"  # one of four
     runs["a"]["9"] = runs["b"]["9"] = "y"  # two of four
     runs["a"]["12"], runs["b"]["12"] = "y", "z"  # three opinions
-    found = examples(rows, gold, runs)
+    found = examples(TEXTS, rows, gold, runs)
     assert [row["id"] for row in found] == ["0", "1", "2", "12", "9", "15"]
     assert [row["chosen"] for row in found] == ["any"] * ANY + ["disputed"] * 3
     assert found[0]["predictions"] == [{"prediction": "x", "right": True, "runs": [*"abcd"]}]
@@ -48,14 +51,13 @@ def test_first_rows_stand_for_all_and_the_disputed_are_those_with_the_most_even_
     assert votes == {"x": (True, ["c", "d"]), "y": (False, ["a"]), "z": (False, ["b"])}
     assert found[0]["input"] == {"text": "text 0"} and found[0]["answer"] == "x"
     other = {"a": dict(agreed), "b": dict.fromkeys(gold, "y")}
-    assert len(examples(rows, gold, other)) == ANY + DISPUTED
+    assert len(examples(TEXTS, rows, gold, other)) == ANY + DISPUTED
 
 
 def test_tags_stand_behind_their_words_and_any_right_answer_is_right() -> None:
     tagged = [{"id": "1", "words": ["call", "int", "now"]}]
-    (found,) = examples(
-        tagged, {"1": "O B-CODE O"}, {"a": {"1": "O B-CODE O"}, "b": {"1": "O O O"}}
-    )
+    runs = {"a": {"1": "O B-CODE O"}, "b": {"1": "O O O"}}
+    (found,) = examples(KINDS["tagging"], tagged, {"1": "O B-CODE O"}, runs)
     assert found["answer"] == "int/B-CODE" and found["input"] == {"words": "call int now"}
     assert [(one["prediction"], one["right"]) for one in found["predictions"]] == [
         ("int/B-CODE", True),
@@ -63,10 +65,11 @@ def test_tags_stand_behind_their_words_and_any_right_answer_is_right() -> None:
     ]
     question = [{"id": "1", "question": "Who?", "context": "Ada Lovelace did."}]
     gold = {"1": json.dumps(["Ada", "Ada Lovelace"])}
-    (found,) = examples(question, gold, {"a": {"1": "Ada Lovelace"}, "b": {"1": "did"}})
+    runs = {"a": {"1": "Ada Lovelace"}, "b": {"1": "did"}}
+    (found,) = examples(KINDS["span_qa"], question, gold, runs)
     assert found["answer"] == "Ada"
     assert [one["right"] for one in found["predictions"]] == [True, False]
-    (found,) = examples(question, gold, {"a": {"1": "the ada lovelace."}})
+    (found,) = examples(KINDS["span_qa"], question, gold, {"a": {"1": "the ada lovelace."}})
     assert found["predictions"][0]["right"]  # as exact_match counts it
-    (found,) = examples(question, {"1": "[]"}, {"a": {"1": ""}})
+    (found,) = examples(KINDS["span_qa"], question, {"1": "[]"}, {"a": {"1": ""}})
     assert found["answer"] == "" and found["predictions"][0]["right"]

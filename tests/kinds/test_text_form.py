@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from stages.kinds._kind import KINDS
 from stages.kinds._text_form import NO_LABEL, TextForm, label_words
 
 
 def form(name: str, labels: list[str] = [], **settings: Any) -> TextForm:  # noqa: B006
-    return TextForm("films", {"task": {"name": name, **settings}, "labels": labels})
+    return KINDS[name].as_text("films", {"task": {"name": name, **settings}, "labels": labels})
 
 
 def test_a_text_begins_with_the_task_and_each_part_with_its_column() -> None:
@@ -59,10 +60,10 @@ def test_answers_are_words_and_words_are_answers() -> None:
         (["a", "b"], ["a"], "verbalisers: 'a' is not of the form label=words"),
         (["a", "b"], ["a="], "verbalisers: 'a=' is not of the form label=words"),
         (["a", "b"], ["a=x", "a=y"], "verbalisers: the label 'a' has two"),
-        (["a", "b"], ["c=x"], "verbalisers: 'c' is no label; there are a, b"),
-        (["a", "b"], ["a=b"], "verbalisers: 2 labels are 'b', which tells none"),
-        (["a_b", "a b"], [], "verbalisers: 2 labels are 'a b'"),
-        (["a", NO_LABEL], [], "the label '<no label>' stands for a prediction that is none"),
+        (["a", "b"], ["c=x"], "verbalisers: 'c' is not a label"),
+        (["a", "b"], ["a=b"], "verbalisers: labels a and b share"),
+        (["a_b", "a b"], [], "verbalisers: labels a_b and a b share"),
+        (["a", NO_LABEL], [], "the label '<no label>' is reserved"),
     ],
 )
 def test_labels_that_words_do_not_tell_apart_are_refused(labels, verbalisers, message) -> None:

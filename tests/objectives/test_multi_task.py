@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from stages.kinds._text_form import TextForm
+from stages.kinds._kind import KINDS
 from stages.objectives.multi_task import MultiTask, pair_of
 from stages.tasks._task import TASKS
 from stages.tasks._text_to_text import TextToText
@@ -35,7 +35,7 @@ def objective(architecture: str, max_tokens: int = 32) -> MultiTask:
 
 
 def packing(rows: list[dict[str, Any]], max_tokens: int) -> Packing:
-    form = TextForm("kind", RECORD)
+    form = KINDS["classification"].as_text("kind", RECORD)
     documents = [[form.input(row), form.answer(row) or ""] for row in rows]
     return Packing(encode(documents, small_tokenizer()), max_tokens, seed=1)
 
@@ -47,7 +47,7 @@ def collated(of: MultiTask, rows: list[Row]) -> Any:
 @pytest.mark.parametrize("architecture", WRITERS)
 def test_a_document_is_to_a_model_what_the_task_is(architecture) -> None:
     """The logits of its targets are those of the task's own batch."""
-    form = TextForm("kind", RECORD)
+    form = KINDS["classification"].as_text("kind", RECORD)
     corpus = encode([[form.input(r), form.answer(r) or ""] for r in ROWS], small_tokenizer())
     whole = len(corpus.tokens)
     batch = collated(objective(architecture, whole), [Packing(corpus, whole, seed=1).row(0)])

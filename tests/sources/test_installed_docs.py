@@ -11,7 +11,7 @@ import pytest
 
 from stages.kinds._kind import KINDS
 from stages.sources import installed_docs
-from stages.sources._source import SOURCES, same_input, split_of
+from stages.sources._source import SOURCES, split_of
 from stages.sources.installed_docs import InstalledDocs
 from tests.installed_package import install, module
 
@@ -138,7 +138,7 @@ def test_classes_are_cut_to_the_median(folder: Path, monkeypatch: pytest.MonkeyP
     counts = Counter(e.row["label"] for e in found if e.split == "train")
     assert set(counts) == {"summary", "body", "params", "returns", "raises", "notes"}
     assert max(counts.values()) == counts["returns"]  # params has three times as many
-    assert len({(e.split, same_input(e.row)) for e in found}) == len(found)
+    assert len({(e.split, KINDS["classification"].same_input(e.row)) for e in found}) == len(found)
 
 
 def test_examples_of_every_annotation(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """Sequence to sequence: what is taught, what is written, and that small models learn to."""
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -9,11 +8,11 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from stages.baselines._baseline import Score
 from stages.baselines.copy import Copy
 from stages.baselines.nearest import Nearest
 from stages.core.seeding import stream
 from stages.evaluation.metrics import score
-from stages.kinds._kind import answer
 from stages.models._heads import ModelWithHead
 from stages.tasks.seq2seq import Seq2Seq
 from stages.text.batch import IGNORE_INDEX, Batch
@@ -174,10 +173,10 @@ def test_small_models_learn_to_translate_better_than_baselines(architecture) -> 
     train, test = pairs(400, seed=3), pairs(60, seed=4, begin=1000)
     of, model = task(), headless(small_model(architecture, positions="learned", num_layers=1))
     fit(model, of, train, steps=300, lr=4e-3)
-    gold = [answer(row) for row in test]
+    gold = [row["target"] for row in test]
     learnt = score("chrf", gold, predictions(model, of, test))
     for baseline in (Copy(), Nearest()):
-        baseline.fit(train, test, partial(score, "chrf"))
+        baseline.fit(train, test, Score(of.kind, "chrf"))
         assert learnt > score("chrf", gold, baseline.predict(hidden(test))) + 0.15
 
 

@@ -1,7 +1,7 @@
 """Span question answering: windows of a context, the span that is taught and the one predicted."""
 
 import json
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from stages.baselines._baseline import Score
 from stages.baselines.majority import Majority
 from stages.baselines.sliding_window import SlidingWindow
 from stages.evaluation.metrics import score
-from stages.kinds._kind import answer
 from stages.models._backbone import MODELS
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.models.hub import Hub
@@ -238,10 +238,10 @@ def test_a_tiny_model_learns_a_tiny_set(head) -> None:
         terms = of.loss(model, batch)
         torch.stack([weight * loss for weight, loss in terms.values()]).sum().div(8).backward()
         optimizer.step()
-    gold = [answer(one) for one in rows]
+    gold = [of.kind.answer(one) for one in rows]
     assert score("squad_f1", gold, predicted(of, model.eval(), rows)) > 0.8
     for baseline in (Majority(), SlidingWindow()):
-        baseline.fit(rows, rows, partial(score, "squad_f1"))
+        baseline.fit(rows, rows, Score(of.kind, "squad_f1"))
         assert score("squad_f1", gold, baseline.predict(rows)) < 0.5
 
 
@@ -305,6 +305,6 @@ def test_a_model_that_knows_the_answers_of_squad_predicts_them(head) -> None:
     }
     of = SpanQA([], small_tokenizer(), 192, head=head, no_answer=True, **lengths)
     assert len(of.encode(rows)) > 2 * len(rows)
-    gold = [answer(one) for one in rows]
+    gold = [of.kind.answer(one) for one in rows]
     assert 0 < sum(one == "[]" for one in gold) < len(gold)
     assert score("squad_f1", gold, predicted(of, oracle(of), rows)) > 0.99

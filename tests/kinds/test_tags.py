@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.sources._tags import Scheme, to_bio
+from stages.kinds._tags import Scheme, to_bio
 
 Span = tuple[str, int]  # its type and its number of words; of the type "" it is no span
 SPANS = st.lists(st.tuples(st.sampled_from(["", "PER", "LOC"]), st.integers(1, 4)), max_size=6)

@@ -4,6 +4,7 @@ from itertools import pairwise
 from typing import Literal
 
 Scheme = Literal["bio", "iob1", "bioes"]
+OUTSIDE = "O"  # the tag of a word outside all spans
 
 
 def to_bio(tags: list[str], scheme: Scheme) -> list[str]:

@@ -1,0 +1,38 @@
+"""A metric and the scale on which its values are compared and shown."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How the values of a metric are compared and shown."""
+
+    unit: str
+    factor: int  # what is shown is this times the value
+    decimals: int
+    lower_is_better: bool = False
+
+    def shown(self, value: float) -> str:
+        return f"{self.factor * value:.{self.decimals}f}"
+
+    def signed(self, value: float) -> str:
+        """Of a difference; 0 has no sign."""
+        text = f"{self.factor * value:+.{self.decimals}f}"
+        return text.replace("-", "\N{MINUS SIGN}") if float(text) else text[1:]
+
+
+POINTS = Scale("points", factor=100, decimals=1)  # of a share, in 0..1
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric that one kind of rows brings along; ``evaluation/metrics.py`` has the shared ones.
+
+    ``value`` takes the right answers and the predictions of the whole test set, each as
+    ``Kind.answer`` writes them.
+    """
+
+    name: str
+    value: Callable[[Sequence[str], Sequence[str]], float]
+    scale: Scale = POINTS

@@ -1,0 +1,44 @@
+"""Texts, or pairs of texts, with one label each."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stages.kinds._kind import Kind, Row
+from stages.kinds._plain_text import plain_text
+from stages.kinds._text_form import NO_LABEL, TextForm, label_words
+
+
+class _AsText(TextForm):
+    """The label's words; any other text is ``NO_LABEL``."""
+
+    def words_of(self, labels: Sequence[str]) -> dict[str, str]:
+        return label_words(labels, self.settings.get("verbalisers", ()))
+
+    def answer(self, row: Row) -> str | None:
+        return self.words[row["label"]] if "label" in row else None
+
+    def prediction(self, row: Row, text: str) -> str:
+        label_of = {plain_text(words): label for label, words in self.words.items()}
+        return label_of.get(plain_text(text), NO_LABEL)
+
+
+class LabelledText(Kind):
+    """``text``, perhaps ``text_pair``, and ``label``."""
+
+    inputs = ("text",)
+    optional = ("text_pair",)
+    target = "label"
+    metrics = ("macro_f1", "accuracy")
+    has_classes = stratified = True
+    form = _AsText
+
+    def read(self, column: str, value: Any, row: Row, place: str) -> Any:
+        found = super().read(column, value, row, place)
+        return found.strip() if column == "label" else found  # "a " is the same class as "a"
+
+    def check_labels(self, labels: list[str], settings: Mapping[str, Any]) -> None:
+        if verbalisers := settings.get("verbalisers"):
+            label_words(labels, verbalisers)
+
+    def labels_of(self, row: Row) -> list[str]:
+        return [row["label"]]

@@ -1,0 +1,21 @@
+"""Texts whose likelihood is measured."""
+
+from typing import Any
+
+from stages.kinds._kind import Kind, Row
+from stages.kinds._plain_text import plain_text
+
+
+class PlainText(Kind):
+    """``text``, which is both the input and the answer. A prediction is a number of bits."""
+
+    inputs = ("text",)
+    target = "text"
+    metrics = ("bits_per_byte", "word_perplexity")
+
+    def prepared(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {"text": plain_text(row["text"])}
+
+    def answer(self, row: Row) -> str:
+        """How many bytes and words the bits of the text are divided by."""
+        return f"{len(row['text'].encode())} {len(row['text'].split())}"

@@ -1,0 +1,100 @@
+"""Questions about a context; the answers are spans of it."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from stages.kinds._cells import short
+from stages.kinds._kind import Kind, Row
+from stages.kinds._plain_text import folded
+from stages.kinds._text_form import TextForm
+
+
+class _AsText(TextForm):
+    """The first right answer; the empty text where there is none."""
+
+    def answer(self, row: Row) -> str | None:
+        if "answers" not in row:
+            return None
+        return row["answers"][0]["text"] if row["answers"] else ""
+
+
+class AnsweredQuestion(Kind):
+    """``question``, ``context`` and ``answers``: ``[{"text", "answer_start"}]``, as in SQuAD; an
+    empty list where the context has no answer.
+
+    ``unanswerable`` says whether rows without an answer are kept.
+    """
+
+    inputs = ("question", "context")
+    target = "answers"
+    metrics = ("squad_f1", "exact_match")
+    right_if = "exact_match"
+    form = _AsText
+
+    def __init__(self, *, unanswerable: Literal["keep", "drop"] = "keep") -> None:
+        self.unanswerable = unanswerable
+
+    def read(self, column: str, value: Any, row: Row, place: str) -> Any:
+        if column == "answers":
+            return _answers(value, row["context"], place)
+        return super().read(column, value, row, place)
+
+    def checked(self, row: dict[str, Any], place: str) -> dict[str, Any] | None:
+        return None if self.unanswerable == "drop" and not row["answers"] else row
+
+    def check_rows(self, rows: Iterable[tuple[str, Row]], settings: Mapping[str, Any]) -> None:
+        if settings.get("no_answer", False):
+            return
+        for id, row in rows:
+            if not row["answers"]:
+                raise ValueError(
+                    f"no_answer: the question of row {id} has no answer; set no_answer: true to "
+                    "allow unanswerable questions, or unanswerable: drop in the source to leave "
+                    "them out"
+                )
+
+    def split_key(self, row: Row) -> str:
+        """Questions about one context share their answers."""
+        return folded(row["context"])
+
+    def answer(self, row: Row) -> str:
+        """A JSON list of the right answers. A prediction is one text, "" for no answer."""
+        return json.dumps([one["text"] for one in row["answers"]], ensure_ascii=False)
+
+    def answer_parts(self, row: Row) -> list[str]:
+        return [one["text"] for one in row["answers"][:1]] or [""]
+
+    def right_answers(self, answer: str) -> list[str]:
+        return json.loads(answer) or [""]
+
+
+def _answers(value: Any, context: str, place: str) -> list[dict[str, Any]]:
+    """``[{"text", "answer_start"}]``, also from the hub's ``{"text": [], "answer_start": []}``."""
+    if isinstance(value, Mapping) and {"text", "answer_start"} <= value.keys():
+        texts, starts = value["text"], value["answer_start"]
+        if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
+            pairs = zip(texts, starts, strict=True)
+            value = [{"text": text, "answer_start": start} for text, start in pairs]
+    if not _are_answers(value):
+        expected = '{"text": a text, "answer_start": its first character in the context}'
+        raise ValueError(f"{place} must be a list of {expected}, not {short(value)}")
+    found = []
+    for answer in value:
+        text, start = answer["text"], answer["answer_start"]
+        if not text or start < 0 or context[start : start + len(text)] != text:
+            raise ValueError(
+                f"{place}: {short(text)} is not in the context at character {start}; "
+                f"there stands {short(context[max(start, 0) : start + max(len(text), 1)])}"
+            )
+        found.append({"text": text, "answer_start": start})
+    return found
+
+
+def _are_answers(value: Any) -> bool:
+    return isinstance(value, Iterable) and all(
+        isinstance(each, Mapping)
+        and isinstance(each.get("text"), str)
+        and type(each.get("answer_start")) is int
+        for each in value
+    )

@@ -1,0 +1,80 @@
+"""Sentences in words, with one tag for each word."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stages.kinds._kind import Kind, Row
+from stages.kinds._tags import OUTSIDE, Scheme, to_bio
+from stages.kinds._text_form import TextForm
+
+
+class _AsText(TextForm):
+    """The tags, joined by blanks. A written tag belongs to the word at the same position; an
+    unknown one, or none, is ``OUTSIDE``."""
+
+    def words_of(self, labels: Sequence[str]) -> dict[str, str]:
+        return {tag: tag for tag in labels}
+
+    def answer(self, row: Row) -> str | None:
+        return " ".join(row["tags"]) if "tags" in row else None
+
+    def prediction(self, row: Row, text: str) -> str:
+        found = [tag if tag in self.words else OUTSIDE for tag in text.split()]
+        length = len(row["words"])
+        return " ".join((found + [OUTSIDE] * length)[:length])
+
+
+class TaggedWords(Kind):
+    """``words`` and as many ``tags``, single ones or those of spans in BIO.
+
+    ``tag_scheme`` is that of the data, whose tags become BIO.
+    """
+
+    inputs = ("words",)
+    target = "tags"
+    lists = ("words", "tags")
+    metrics = ("entity_f1", "word_accuracy")
+    has_classes = True
+    form = _AsText
+
+    def __init__(self, *, tag_scheme: Scheme = "bio") -> None:
+        self.tag_scheme: Scheme = tag_scheme
+
+    def checked(self, row: dict[str, Any], place: str) -> dict[str, Any]:
+        words, tags = row["words"], row["tags"]
+        if len(tags) != len(words):
+            raise ValueError(f"{place}: {len(words)} words need as many tags, not {len(tags)}")
+        try:
+            return row | {"tags": to_bio(tags, self.tag_scheme)}
+        except ValueError as error:
+            raise ValueError(f"{place}: {error} (tag_scheme)") from None
+
+    def check_labels(self, labels: list[str], settings: Mapping[str, Any]) -> None:
+        """Raises ValueError for a tag that is no part of a span, as parts of speech are."""
+        if self.compared_by(settings)[0] != "entity_f1":
+            return
+        for tag in labels:
+            if tag != OUTSIDE and not re.fullmatch(r"[BI]-.+", tag):
+                raise ValueError(
+                    f"metric: entity_f1 compares spans in O, B-TYPE and I-TYPE, but train has the "
+                    f"tag {tag!r}; use word_accuracy for single tags, or tag_scheme in the source "
+                    "for another scheme of spans"
+                )
+
+    def labels_of(self, row: Row) -> list[str]:
+        return row["tags"]
+
+    def answer(self, row: Row) -> str:
+        return " ".join(row["tags"])
+
+    def answer_parts(self, row: Row) -> list[str]:
+        return row["tags"]
+
+    def repeated(self, part: str, row: Row) -> str:
+        return " ".join([part] * len(row["words"]))
+
+    def shown(self, row: Row, prediction: str) -> str:
+        """Tags stand behind their words; ``OUTSIDE`` is left out."""
+        pairs = zip(row["words"], prediction.split(" "), strict=True)
+        return " ".join(f"{word}/{tag}" for word, tag in pairs if tag != OUTSIDE)

@@ -1,0 +1,80 @@
+"""Kinds of labelled rows: what counts as the same input, and what a kind may leave to defaults."""
+
+import subprocess
+import sys
+
+import pytest
+
+from stages.evaluation.metrics import METRICS, metric_of, scale_of
+from stages.kinds._kind import KINDS, Kind
+from stages.kinds._metric import Metric, Scale
+from stages.prepare_task import kind_of
+from stages.tasks._task import TASKS
+
+
+def test_case_white_space_and_labels_make_no_other_input() -> None:
+    texts, words = KINDS["classification"].same_input, KINDS["tagging"].same_input
+    first = {"text": "A  cat\nsat", "label": "x"}
+    assert texts(first) == texts({"text": "a cat sat", "label": "y"})
+    assert texts(first) != texts({"text": "a cat", "text_pair": "sat", "label": "x"})
+    assert words({"words": ["a", "b"], "tags": []}) != words({"words": ["a b"], "tags": []})
+
+
+def test_questions_about_one_context_belong_together() -> None:
+    kind = KINDS["span_qa"]
+    first = {"question": "Who?", "context": "Ada wrote.", "answers": []}
+    second = {"question": "What?", "context": "ada  wrote.", "answers": []}
+    assert kind.split_key(first) == kind.split_key(second)
+    assert kind.split_key(first) != kind.split_key(first | {"context": "Bob sang."})
+    assert kind.same_input(first) != kind.same_input(second)
+
+
+@pytest.mark.parametrize("task", TASKS.names())
+def test_a_task_named_after_a_kind_has_that_kind(task: str) -> None:
+    """So that preparing its rows takes no torch."""
+    assert kind_of(task, where="task").name == TASKS.find(task, where="task").kind.name
+
+
+def test_every_metric_of_every_kind_is_found_by_its_name_and_none_has_two() -> None:
+    own = [
+        each.name for kind in KINDS.values() for each in kind.metrics if isinstance(each, Metric)
+    ]
+    assert len({*own}) == len(own) and not {*own} & METRICS.keys()
+    for kind in KINDS.values():
+        assert kind.metric_names and kind.right_if in (None, *kind.metric_names)
+        for name in kind.metric_names:
+            assert metric_of(name).name == name and scale_of(name).shown(0.5)
+
+
+class Rated(Kind):
+    inputs = ("text",)
+    target = "rating"
+    metrics = (
+        Metric("distance", lambda gold, found: 0.0, Scale("", 1, 2, lower_is_better=True)),
+        "accuracy",
+    )
+
+
+def test_a_task_is_compared_by_the_metric_it_asks_for_or_the_first() -> None:
+    assert Rated().compared_by({}) == ("distance", "accuracy")
+    assert Rated().compared_by({"metric": "accuracy"}) == ("accuracy", "distance")
+
+
+def test_defaults_are_those_of_texts_with_a_text_as_answer() -> None:
+    kind, row = Rated(), {"id": "1", "text": "A film.", "rating": "3"}
+    assert kind.columns == ("text", "rating") and not kind.is_own_answer
+    assert kind.inputs_of(row) == {"text": "A film."} and kind.texts(row) == ["A film."]
+    assert kind.answer(row) == "3" == kind.repeated(*kind.answer_parts(row), row)
+    assert kind.read("rating", 3, {}, "a.csv line 2: rating") == "3"
+    with pytest.raises(ValueError, match="a.csv line 2: rating is empty"):
+        kind.read("rating", " ", {}, "a.csv line 2: rating")
+
+
+def test_kinds_take_no_torch() -> None:
+    code = (
+        "import sys, stages.prepare_task, stages.evaluate, stages.fit_baseline\n"
+        "from stages.kinds._kind import KINDS\n"
+        "print([kind.name for kind in KINDS.values()], 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{KINDS.names()} False\n"
