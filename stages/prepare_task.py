@@ -1,7 +1,7 @@
 """Read a task: labelled examples for training, validation and test, the test labels apart."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -151,7 +151,7 @@ def sampled(
     return chosen
 
 
-def stratified_order(labels: Sequence[str], rng: np.random.Generator) -> list[int]:
+def stratified_order(labels: list[str], rng: np.random.Generator) -> list[int]:
     """A random order in which each class's share of every prefix is its share of the whole, to
     within one example, and the first rows are one of each class.
 

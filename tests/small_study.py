@@ -85,5 +85,6 @@ def write_tasks() -> None:
         test = [{k: v for k, v in row.items() if k not in hidden} for row in numbered[80:140]]
         write_jsonl(folder / "test.jsonl", test)
         entry, labels, metric, other = about[task]
-        record = {"task": entry, "labels": labels, "metric": metric, "other_metric": other}
+        record = {"task": entry, "kind": entry["name"], "labels": labels}
+        record |= {"metric": metric, "other_metric": other}
         write_json(folder / "task.json", record)

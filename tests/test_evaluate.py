@@ -51,7 +51,9 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     task = Path("data/tasks/tag")
     (task / "examples").mkdir(parents=True)
     metrics = {"metric": "entity_f1", "other_metric": "word_accuracy"}
-    write_json(task / "examples/task.json", {"task": {"name": "tagging"}} | metrics)
+    write_json(
+        task / "examples/task.json", {"task": {"name": "tagging"}, "kind": "tagging"} | metrics
+    )
     words = [[f"word{j}" for j, _ in enumerate(tags.split())] for tags in GOLD]
     write_jsonl(
         task / "examples/test.jsonl", [{"id": f"id{i}", "words": w} for i, w in enumerate(words)]
@@ -163,7 +165,8 @@ def test_labels_that_look_like_missing_values_are_labels(params: Params) -> None
     labels = ["None", "NA", "null", "", 'a "quoted", label']
     task = Path("data/tasks/tag")
     metrics = {"metric": "accuracy", "other_metric": "macro_f1"}
-    write_json(task / "examples/task.json", {"task": {"name": "classification"}} | metrics)
+    about = {"task": {"name": "classification"}, "kind": "classification"}
+    write_json(task / "examples/task.json", about | metrics)
     texts = [{"id": f"id{i}", "text": label} for i, label in enumerate(labels)]
     write_jsonl(task / "examples/test.jsonl", texts)
     rows = [{"id": f"id{i}", "label": label} for i, label in enumerate(labels)]

@@ -53,7 +53,8 @@ def write_task(task: str, name: str, labels: list[str], metrics: list[str], targ
     gold = [{"id": row["id"], target: row[target]} for row in test]
     write_jsonl(Path("data/tasks", task, "test_labels.jsonl"), gold)
     metric, other = metrics
-    record = {"task": {"name": name}, "labels": labels, "metric": metric, "other_metric": other}
+    record = {"task": {"name": name}, "kind": name, "labels": labels}
+    record |= {"metric": metric, "other_metric": other}
     write_json(examples / "task.json", record)
     records.write(Path("data/baselines", task, "trials.csv"), records.TrialRecord, [])
     predictions = Path("data/baselines", task, "predictions.csv.gz")

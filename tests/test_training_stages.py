@@ -81,7 +81,7 @@ def params(tmp_path, monkeypatch) -> Params:
     write_jsonl(examples / "validation.jsonl", tagged[60:75])
     unlabelled = [{"id": row["id"], "words": row["words"]} for row in tagged[75:]]
     write_jsonl(examples / "test.jsonl", unlabelled)
-    task = {"task": {"name": "tagging"}, "labels": ["B-CODE", "O"]}
+    task = {"task": {"name": "tagging"}, "kind": "tagging", "labels": ["B-CODE", "O"]}
     metrics = {"metric": "entity_f1", "other_metric": "word_accuracy"}
     write_json(examples / "task.json", task | metrics)
     params = with_encoder_decoder(load(path))
@@ -437,7 +437,7 @@ def add_classification() -> None:
     write_jsonl(examples / "test.jsonl", [{"id": r["id"], "text": r["text"]} for r in lines[55:]])
     labels = [{"id": row["id"], "label": row["label"]} for row in lines[55:]]
     write_jsonl(Path("data/tasks/section/test_labels.jsonl"), labels)
-    task = {"task": {"name": "classification"}, "labels": ["no", "yes"]}
+    task = {"task": {"name": "classification"}, "kind": "classification", "labels": ["no", "yes"]}
     metrics = {"metric": "macro_f1", "other_metric": "accuracy"}
     write_json(examples / "task.json", task | metrics)
 
