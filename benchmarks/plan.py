@@ -1,6 +1,6 @@
-"""What `make plan` says of each stage's time beside what the stage took: by a calibration alone,
-as where nothing has run, and by the times of another run. Run by hand in a project whose study has
-run; the result is in plan.md.
+"""The time that `make plan` estimates for each stage beside the time it took: from a calibration
+alone, as where nothing has run, and from the times of another run. Run by hand in a project whose
+study has run; the result is in plan.md.
 
     python benchmarks/plan.py --earlier ANOTHER_CLONE_THAT_RAN_IT > benchmarks/plan.md
 """
@@ -14,11 +14,12 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from stages.commands import plan
+from stages.core import paths
 from stages.core.artifacts import read_json
 from stages.core.params import load
 from stages.core.process import TIMES
 from stages.planning import speed
+from stages.planning.estimate import made
 from stages.sources import installed_docs
 
 LONG_S = 10.0
@@ -52,20 +53,21 @@ def main() -> None:
 
 
 def estimates(stages: list[str], project: Path, *, data: Path) -> dict[str, float]:
-    """Seconds of each stage of which ``make plan`` says them, by the times of another project."""
+    """The seconds that ``make plan`` estimates for each stage, from the times of another project;
+    stages without an estimate are left out."""
     speed.TIMES = project / TIMES
     installed_docs.PARSED = Path("data/nothing")  # as before the study ran
-    speed.TIMINGS = project / "data" / "timings"
-    speed.PRETRAINED, speed.FINETUNED = data / "pretrained", data / "finetuned"
-    made = plan.made(load(), stages)
+    paths.TIMINGS = project / "data" / "timings"
+    paths.PRETRAINED, paths.FINETUNED = data / "pretrained", data / "finetuned"
+    estimate = made(load(), stages)
     found: dict[str, float] = defaultdict(float)
-    for run in made.pretrain:
+    for run in estimate.pretrain:
         if run.seconds is not None:
             found[f"pretrain@{run.run}"] += run.seconds
-    for each in made.finetune:
+    for each in estimate.finetune:
         if each.seconds is not None:
             found[f"finetune@{each.run}-{each.task}"] += each.seconds
-    return found | {o.stage: o.seconds for o in made.others if o.seconds is not None}
+    return found | {o.stage: o.seconds for o in estimate.others if o.seconds is not None}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What this machine takes for trainings that have not run here: a few steps of each, just now."""
+"""The speed and memory of trainings that have not run on this machine, from a few steps of each."""
 
 import json
 import multiprocessing
@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
@@ -17,21 +18,17 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from stages.core.params import Params, Run
+from stages.core.params import Params, Run, read_yaml
 from stages.core.process import die_with_parent
 from stages.core.seeding import stream, torch_stream
 from stages.matching.budget import vocabulary_of
 from stages.methods._method import METHODS, Method
 from stages.models._backbone import MODELS
 from stages.models._heads import ModelWithHead
-from stages.objectives._objective import Objective
-from stages.planning.costs import (
-    Finetuning,
-    Pretraining,
-    objective_of,
-    planned_runs,
-    random_batch,
-)
+from stages.objectives._objective import OBJECTIVES, Objective
+from stages.planning.finetuning_costs import Finetuning
+from stages.planning.pretraining_costs import Pretraining
+from stages.planning.run_sizes import backbone_of, objective_of, planned_runs, random_batch
 from stages.tasks._task import Example
 from stages.tasks.classification import Classification
 from stages.text.batch import Batch
@@ -45,12 +42,16 @@ T = TypeVar("T")
 
 STEPS, SECONDS, MOST_STEPS = 4, 1.0, 200  # of each; its first step counts in none
 PLAIN, USUAL_EXAMPLES = "", 8  # full fine-tuning whatever methods there are, in batches of so many
-STAND_INS = {
-    "encoder": "mlm",
-    "decoder": "causal",
-    "encoder_decoder": "denoising",
-    "bilstm": "bidirectional_lm",
-}
+PIPELINE = Path("dvc.yaml")
+
+
+def training_environment() -> dict[str, str]:
+    """The environment variables that dvc.yaml sets for trainings: how memory is allocated decides
+    how fast a training is, and is read when a process begins."""
+    if not PIPELINE.is_file():
+        return {}
+    (variables,) = read_yaml(PIPELINE)["vars"]
+    return dict(word.split("=") for word in variables["torch"].split() if "=" in word)
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class TimeAndMemory:
     seconds: float
     peak_memory_bytes: int | None  # None of a model that another stood in for
 
@@ -89,22 +90,26 @@ class Calibration:
         self._paces: dict[str, Pace | None] = {}
         self._progress = tqdm(desc="calibration", unit="model", disable=None, leave=False)
 
-    def pretraining(self, cost: Pretraining) -> Estimate | None:
+    def pretraining(self, cost: Pretraining) -> TimeAndMemory | None:
         """None if there is no model to tell by."""
         run = self._run(cost.run)
         if run is None or cost.flops is None or cost.validation_flops is None:
             return None
         shape = [run.training.micro_batch_rows, run.training.max_tokens]
-        key = json.dumps(["", run.model, run.objective, shape], sort_keys=True)
+        parent = self._runs.get(run.parent)  # whose model a teacher is
+        key = json.dumps(
+            ["", run.model, run.objective, parent and parent.model, shape], sort_keys=True
+        )
         pace = self._pace(key, _pretraining_pace, self._params, run)
-        assert pace is not None
+        if pace is None:
+            return None
         memory = self._memory(cost.run, pace)
-        return Estimate(
+        return TimeAndMemory(
             (cost.flops + cost.validation_flops) / pace.speed,
             memory and memory + self._tracking_bytes,
         )
 
-    def finetuning(self, cost: Finetuning) -> Estimate | None:
+    def finetuning(self, cost: Finetuning) -> TimeAndMemory | None:
         """Of all trials one after the other, though as slow as they are side by side; None if there
         is no model to tell by."""
         run = self._run(cost.run)
@@ -118,8 +123,8 @@ class Calibration:
         if own is not None and self._freezes(cost.method) and cost.num_steps is not None:
             # A step looks states up: it has its price, but no operations to speak of.
             steps = cost.num_steps * own.seconds / own.num_steps
-            return Estimate(steps + work / full.speed, memory)
-        return Estimate(work / (own or full).speed, memory)
+            return TimeAndMemory(steps + work / full.speed, memory)
+        return TimeAndMemory(work / (own or full).speed, memory)
 
     def _run(self, key: str) -> Run | None:
         reference = self._runs[self._params.budget.reference]
@@ -134,7 +139,7 @@ class Calibration:
         """What a pretraining holds for MLflow's client."""
         if resolve(self._params.compute, threads=1).device != "cpu":
             return 0  # of a GPU's memory
-        return _apart(self._params, _tracking_bytes, copies=1)[0]
+        return in_processes(self._params, _tracking_bytes, copies=1)[0]
 
     def _freezes(self, key: str) -> bool:
         kind: Any = METHODS.find(_entry(self._params, key)["name"], where="")
@@ -151,21 +156,23 @@ class Calibration:
         self, key: str, function: Callable[..., Pace | None], *arguments: Any, copies: int = 1
     ) -> Pace | None:
         if key not in self._paces:
-            found = _apart(self._params, function, *arguments, copies=copies)
+            found = in_processes(self._params, function, *arguments, copies=copies)
             paces = [pace for pace in found if pace is not None]
             self._paces[key] = max(paces, key=lambda pace: 1 / pace.speed, default=None)
             self._progress.update()
         return self._paces[key]
 
 
-def _apart(params: Params, function: Callable[..., T], *arguments: Any, copies: int) -> list[T]:
+def in_processes(
+    params: Params, function: Callable[..., T], *arguments: Any, copies: int
+) -> list[T]:
     """In so many processes at once, as trainings run: only so is it known what one of them holds
     and how much they hinder each other. A GPU keeps its own account, in this process."""
     if resolve(params.compute, threads=1).device != "cpu":
         torch.cuda.reset_peak_memory_stats()
         return [function(*arguments)]
-    # Forked of a server that has computed nothing: a fork of this process would wait for ever for
-    # torch's threads, if it has any.
+    # Forked from a server that has computed nothing: a fork of this process would deadlock on
+    # torch's threads.
     context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
     context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(copies, context, initializer=die_with_parent) as pool:
@@ -181,11 +188,19 @@ def _tracking_bytes() -> int:
         return peak_memory_bytes() - before
 
 
-def _pretraining_pace(params: Params, run: Run) -> Pace:
+def _pretraining_pace(params: Params, run: Run) -> Pace | None:
+    """By the run's own objective, a teacher of random weights included; for a run that trains
+    nothing, by an objective that supports its model. None if there is none."""
     device = resolve(params.compute, threads=params.compute.threads)
     meter = Meter(device)
     objective = _objective(params, run)
+    if objective is None:
+        return None
     model = _model(run, objective.vocabulary.vocab_size)
+    if objective.has_teacher:
+        teacher = _model(planned_runs(params)[run.parent], objective.vocabulary.vocab_size).backbone
+        frozen = teacher.to(device.torch).requires_grad_(False).eval()
+        objective.learn_from(frozen, model.backbone.to(device.torch))
     model.head = objective.head(model.backbone)
     training = run.training
     batch = random_batch(objective, rows=training.micro_batch_rows, length=training.max_tokens)
@@ -233,14 +248,23 @@ def _model(run: Run, vocab_size: int) -> ModelWithHead:
     return ModelWithHead(backbone, nn.Identity())
 
 
-def _objective(params: Params, run: Run) -> Objective:
-    """The run's own, or one of its architecture where it has none or learns from a teacher."""
-    built = objective_of(params, run)
-    if built.trains and not built.has_teacher:
-        return built
-    model = MODELS.find(str(run.model["name"]), where="model")
-    stand_in = {"name": STAND_INS[model.trained_like]}
-    return objective_of(params, run.model_copy(update={"objective": stand_in}))
+def _objective(params: Params, run: Run) -> Objective | None:
+    own = objective_of(params, run)
+    return own if own.trains else stand_in(params, run)
+
+
+def stand_in(params: Params, run: Run) -> Objective | None:
+    """An objective that trains the run's model without settings of its own or a teacher."""
+    for name in OBJECTIVES.names():
+        try:
+            other = objective_of(params, run.model_copy(update={"objective": {"name": name}}))
+        except ValueError:  # it has settings without a default, or the tokenizer lacks tokens
+            continue
+        backbone = backbone_of(params, run)
+        assert backbone is not None
+        if other.trains and not other.has_teacher and not other.incompatibility(backbone):
+            return other
+    return None
 
 
 def _timed(

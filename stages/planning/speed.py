@@ -12,7 +12,9 @@ from stages.core.params import Corpus, Params, Run, Task
 from stages.core.process import TIMES
 from stages.evaluation import records
 from stages.planning.calibration import Calibration
-from stages.planning.costs import Finetuning, Pretraining, planned_runs
+from stages.planning.finetuning_costs import Finetuning
+from stages.planning.pretraining_costs import Pretraining
+from stages.planning.run_sizes import planned_runs
 from stages.sources._source import SOURCES, Slow
 from stages.training.device import resolve, side_by_side
 

@@ -1,7 +1,8 @@
 import io
 import json
 import math
-import os
+import subprocess
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,12 @@ from stages.commands import plan
 from stages.core.artifacts import write_json
 from stages.core.params import Params, load
 from stages.evaluation import records
-from stages.planning import speed
-from stages.planning.calibration import Calibration, Estimate
-from stages.planning.costs import (
-    Finetuning,
-    Pretraining,
-    finetunings,
-    objective_of,
-    pretrainings,
-    random_batch,
-)
+from stages.planning import estimate, speed, tables
+from stages.planning.calibration import Calibration, TimeAndMemory, stand_in
+from stages.planning.finetuning_costs import Finetuning, finetunings
 from stages.planning.pending import pending
+from stages.planning.pretraining_costs import Pretraining, pretrainings
+from stages.planning.run_sizes import objective_of, random_batch
 from stages.planning.speed import (
     CALIBRATION,
     OWN,
@@ -47,11 +43,11 @@ SPEED, HELD = 1e9, 10**10  # operations a second, and bytes
 class Known(Calibration):
     """One that finds a billion operations a second."""
 
-    def pretraining(self, cost: Pretraining) -> Estimate | None:
-        return None if cost.flops is None else Estimate(cost.flops / SPEED, HELD)
+    def pretraining(self, cost: Pretraining) -> TimeAndMemory | None:
+        return None if cost.flops is None else TimeAndMemory(cost.flops / SPEED, HELD)
 
-    def finetuning(self, cost: Finetuning) -> Estimate | None:
-        return None if cost.flops is None else Estimate(cost.flops / SPEED, HELD)
+    def finetuning(self, cost: Finetuning) -> TimeAndMemory | None:
+        return None if cost.flops is None else TimeAndMemory(cost.flops / SPEED, HELD)
 
 
 @pytest.fixture
@@ -64,7 +60,7 @@ def smoke(monkeypatch: pytest.MonkeyPatch) -> Params:
 def fresh(smoke: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     """In a folder where nothing has run."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plan, "Calibration", Known)
+    monkeypatch.setattr(estimate, "Calibration", Known)
     documentation_is_read(monkeypatch)
     return smoke
 
@@ -89,7 +85,7 @@ def every_stage(params: Params) -> list[str]:
 
 def screen(params: Params, stages: list[str]) -> list[str]:
     shown = io.StringIO()
-    plan.show(plan.made(params, stages), Console(file=shown, width=100))
+    tables.show(estimate.made(params, stages), Console(file=shown, width=100))
     return shown.getvalue().splitlines()
 
 
@@ -114,7 +110,7 @@ def test_what_a_public_checkpoint_took_is_nobodys_plan(fresh: Params) -> None:
     )
     params = fresh.model_copy(update={"pretrain": {**fresh.pretrain, "gpt2": public}})
     assert rows(params)["gpt2"] == ["hub", "–", "–", "–", "–", "–", "done", "–"]
-    record = plan.as_record(plan.made(params, every_stage(params)))
+    record = estimate.as_record(estimate.made(params, every_stage(params)))
     assert record["totals"]["all"]["unknown"] == 1 + len(params.tasks) * 2  # methods
 
 
@@ -159,11 +155,11 @@ def test_what_nobody_has_counted_is_left_out_and_said(fresh: Params) -> None:
     params = fresh.model_copy(update={"tasks": {"tag": tag}})
     found = made(params)
     assert all(cost.leaves_out_rows and cost.seconds for cost in found.finetune)
-    assert any("the prediction of all rows" in line for line in plan.notes(found))
+    assert any("the prediction of all rows" in line for line in tables.notes(found))
     settings = fresh.finetune.model_copy(update={"label_budgets": ["all"]})
     found = made(params.model_copy(update={"finetune": settings}))
     assert all(cost.seconds is None and cost.num_steps is None for cost in found.finetune)
-    total = plan.totals(found)["finetune"]
+    total = estimate.totals(found)["finetune"]
     assert total["seconds"] is None and total["unknown"] == len(found.finetune)
 
 
@@ -191,12 +187,12 @@ def test_more_labels_than_were_prepared_are_counted_as_asked(
     settings = params.finetune.model_copy(update={"label_budgets": [4500]})
     larger = params.model_copy(update={"tasks": tasks, "finetune": settings})
     stages = [f"prepare_task@{task}" for task in tasks]
-    found = plan.made(larger, stages).finetune[0]
+    found = estimate.made(larger, stages).finetune[0]
     assert few.num_steps is not None and found.num_steps is not None
     assert found.text_tokens == pytest.approx(few.text_tokens, rel=0.3)  # of the same texts
     assert found.num_steps > 10 * few.num_steps
     with pytest.raises(ValueError, match="4500 labels, but"):
-        plan.made(larger, [])
+        estimate.made(larger, [])
 
 
 def test_the_time_of_a_run_is_what_it_took_before(fresh: Params) -> None:
@@ -262,7 +258,7 @@ def test_a_slow_source_says_how_long_it_takes(
 ) -> None:
     """Its packages are read once, by the first stage that needs them."""
     documentation_is_read(monkeypatch, seconds=8.0)
-    found = plan.made(fresh, ["prepare_corpus@prose", "prepare_task@tag", "report"]).others
+    found = estimate.made(fresh, ["prepare_corpus@prose", "prepare_task@tag", "report"]).others
     assert found == [
         Other("prepare_corpus@prose", 16.0, CALIBRATION),
         Other("prepare_task@tag", None, None),
@@ -276,35 +272,93 @@ def test_other_stages_take_what_they_took_before(fresh: Params) -> None:
     write_json(times / "prepare_task@tag.json", {"wall_time_s": 20.0})
     write_json(times / "prepare_task@type.json", {"wall_time_s": 10.0})
     stages = ["prepare_task@tag", "prepare_task@section", "report", "pretrain@encoder_mlm"]
-    found = plan.made(fresh, stages)
+    found = estimate.made(fresh, stages)
     assert found.others == [
         Other("prepare_task@tag", 20.0, OWN_STAGE),
         Other("prepare_task@section", 15.0, SAME_KIND),
         Other("report", None, None),
     ]
-    total = plan.totals(found)
+    total = estimate.totals(found)
     assert (total["others"]["seconds"], total["others"]["unknown"]) == (35.0, 1)
     assert total["all"]["seconds"] == 35.0 + total["pretrain"]["seconds"]
     assert total["all"]["stages"] == len(stages)
-    assert any("time of 1 other stage" in line for line in plan.notes(found))
+    assert any("time of 1 other stage" in line for line in tables.notes(found))
 
 
-def test_a_calibration_runs_as_trainings_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the environment that dvc.yaml gives to them; once."""
-    monkeypatch.chdir(ROOT)
-    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
-    started: list[dict[str, str]] = []
-    monkeypatch.setattr(os, "execve", lambda path, argv, env: started.append(env))
-    plan._begin_as_trainings_do()
-    (environment,) = started
-    assert f"GOMP_SPINCOUNT={environment['GOMP_SPINCOUNT']} " in Path("dvc.yaml").read_text()
-    monkeypatch.setattr(os, "environ", environment)
-    plan._begin_as_trainings_do()
-    assert len(started) == 1
+def test_a_calibration_runs_as_trainings_do() -> None:
+    """In the environment that dvc.yaml gives to trainings, which a process reads when it begins."""
+    settings = subprocess.run(
+        [sys.executable, "-c", PRINT_ENVIRONMENT],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert len(settings) > 1
+    assert f"env {' '.join(settings)} " in " ".join(Path(ROOT, "dvc.yaml").read_text().split())
 
 
-def made(params: Params) -> plan.Estimate:
-    return plan.made(params, every_stage(params))
+PRINT_ENVIRONMENT = """
+import os
+from pathlib import Path
+from stages.core.params import load
+from stages.planning.calibration import in_processes, training_environment
+
+os.environ.update(training_environment())
+params = load(Path("studies/smoke.yaml"))
+for name in training_environment():
+    (value,) = in_processes(params, os.getenv, name, copies=1)
+    print(f"{name}={value}")
+"""
+
+
+def test_a_student_is_calibrated_with_its_teacher_before_anything_is_trained(
+    fresh: Params,
+) -> None:
+    teacher = fresh.pretrain["encoder_mlm"]
+    student = teacher.model_copy(
+        update={
+            "parent": "encoder_mlm",
+            "objective": {"name": "distillation"},
+            "model": teacher.model | {"num_layers": 1},
+        }
+    )
+    params = fresh.model_copy(update={"pretrain": fresh.pretrain | {"student": student}})
+    costs = {cost.run: cost for cost in pretrainings(params)}
+    found = Calibration(params, finetunings(params)).pretraining(costs["student"])
+    assert found is not None and 0 < found.seconds < math.inf
+
+
+def test_an_untrained_run_stands_in_with_an_objective_of_its_architecture(fresh: Params) -> None:
+    """Whatever the architecture's name is."""
+    params = with_encoder_decoder(fresh)
+    for run in params.pretrain.values():
+        untrained = run.model_copy(update={"objective": {"name": "none"}})
+        found = stand_in(params, untrained)
+        assert found is not None and found.trains
+        assert run.model["name"] in found.architectures
+
+
+def test_a_total_that_leaves_something_out_is_at_least_that(fresh: Params) -> None:
+    """Of the time where it is unknown, of sizes where those are unknown."""
+    stages = ["pretrain@encoder_mlm", "report"]
+    found = {line.split()[0]: line for line in screen(fresh, stages) if line.strip()}
+    assert found["pretraining"].count("≥") == 0 and found["in"].count("≥") == 1
+    model = {"name": "hub", "path": "openai-community/gpt2", "revision": "0" * 40}
+    public = fresh.pretrain["encoder_scratch"].model_copy(
+        update={"model": model, "tokenizer": "none"}
+    )
+    params = fresh.model_copy(update={"pretrain": {**fresh.pretrain, "gpt2": public}})
+    lines = screen(params, ["pretrain@encoder_mlm", "pretrain@gpt2"])
+    found = {line.split()[0]: line for line in lines if line.strip()}
+    assert found["pretraining"].count("≥") == 5
+    assert any("at least" in line for line in lines)
+    assert max(map(len, lines)) <= 100
+
+
+def made(params: Params) -> estimate.Estimate:
+    return estimate.made(params, every_stage(params))
 
 
 def write_timing(
@@ -389,14 +443,14 @@ def test_memory_is_what_was_held_before(fresh: Params) -> None:
     """By the same model on batches of the same size; else it is an estimate."""
     run = fresh.pretrain["encoder_mlm"]
     write_timing("encoder_mlm", flops=1000, seconds=2.0, settings=run.model_dump())
-    held = {cost.run: cost.memory_bytes for cost in plan.made(fresh, []).pretrain}
+    held = {cost.run: cost.memory_bytes for cost in estimate.made(fresh, []).pretrain}
     assert held["encoder_mlm"] == HELD
     estimated = held["decoder_causal"]
     assert estimated is not None and 10**8 < estimated < HELD  # a process with torch in it
     training = run.training.model_copy(update={"micro_batch_rows": 2 * run.training.batch_rows})
     larger = {"encoder_mlm": run.model_copy(update={"training": training})}
     params = fresh.model_copy(update={"pretrain": fresh.pretrain | larger})
-    (cost, *_) = plan.made(params, []).pretrain
+    (cost, *_) = estimate.made(params, []).pretrain
     assert cost.memory_bytes is not None and cost.memory_bytes < HELD
 
 
@@ -431,21 +485,21 @@ def test_the_screen_is_as_wide_as_the_readme(fresh: Params) -> None:
 
 def test_json_has_the_same_numbers(fresh: Params) -> None:
     found = made(fresh)
-    record = json.loads(json.dumps(plan.as_record(found)))
+    record = json.loads(json.dumps(estimate.as_record(found)))
     assert set(EVERY) <= set(record)
     assert record["pretrain"] == [asdict(cost) for cost in found.pretrain]
     total = record["totals"]
     flops = [cost.flops for cost in found.pretrain if cost.flops is not None]
     assert total["pretrain"]["flops"] == sum(flops)
-    for name in plan.SUMMED:
+    for name in estimate.SUMMED:
         both = total["pretrain"][name] + total["finetune"][name]
         assert total["all"][name] == pytest.approx(both)
     assert total["finetune"]["stages"] == len(fresh.pretrain) * len(fresh.tasks)
 
 
 def test_what_is_done_costs_nothing_more(fresh: Params) -> None:
-    found = plan.made(fresh, ["pretrain@encoder_mlm"])
-    total = plan.as_record(found)["totals"]
+    found = estimate.made(fresh, ["pretrain@encoder_mlm"])
+    total = estimate.as_record(found)["totals"]
     (mlm,) = (cost for cost in found.pretrain if cost.pending)
     assert isinstance(mlm, Pretraining)
     assert total["all"]["flops"] == mlm.flops and total["finetune"]["stages"] == 0
@@ -456,7 +510,7 @@ def test_what_is_done_costs_nothing_more(fresh: Params) -> None:
     [(0.04, "0.0 s"), (12.4, "12 s"), (89, "89 s"), (90, "1.5 min"), (7200, "2.0 h")],
 )
 def test_a_time_is_written_shortly(seconds: float, written: str) -> None:
-    assert plan.duration(seconds) == written
+    assert tables.duration(seconds) == written
 
 
 # What DVC would run, of a project that has DVC's own word for it that all is up to date.

@@ -1,0 +1,233 @@
+"""What each fine-tuning takes, computed from params.yaml and from the tasks that are prepared."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch import nn
+
+from stages.core.params import Adaptation, Params, Run
+from stages.kinds._kind import rows_in_budget
+from stages.methods._method import Method
+from stages.models._backbone import MODELS, Backbone
+from stages.models._costs import FLOAT32
+from stages.models._heads import ModelWithHead
+from stages.planning.run_sizes import (
+    COPIES,
+    backbone_of,
+    kept_activation_bytes,
+    num_weights,
+    planned_runs,
+)
+from stages.planning.task_texts import Texts, counts_of, texts_of
+from stages.tasks._task import TASKS
+from stages.tasks._task import Task as TaskComponent
+from stages.text.batch import Batch
+from stages.trials.compatibility import incompatibility
+from stages.trials.prediction import PREDICTED_AT_ONCE
+from stages.trials.runner import method_of
+
+
+@dataclass
+class Finetuning:
+    """All trials of a run, a task and a method; ``flops`` as trials.csv counts them, without those
+    of validation and prediction."""
+
+    run: str
+    task: str
+    method: str
+    architecture: str | None
+    num_trials: int
+    shares: list[float] = field(default_factory=list)  # of the work, by group of trials
+    text_tokens: float | None = None  # of a text
+    longest_text: int | None = None  # its tokens
+    num_steps: int | None = None
+    tokens: int | None = None
+    flops: int | None = None
+    prediction_flops: int | None = None
+    memory_bytes: int | None = None  # of one trial
+    disk_bytes: int | None = None
+    assumes_lengths: bool = False
+    leaves_out_rows: bool = False  # rows to predict that are not counted yet
+    pending: bool = False
+    seconds: float | None = None
+    speed_from: str | None = None
+
+
+def finetunings(params: Params, *, changed: Collection[str] = ()) -> list[Finetuning]:
+    """Of each compatible run, task and method. Tasks that are ``changed`` will be prepared again:
+    what is prepared tells how long their texts are, but not how many there will be."""
+    runs = planned_runs(params)
+    backbones = {key: backbone_of(params, run) for key, run in runs.items()}
+
+    @cache
+    def texts(run: str, task: str, text_to_text: bool) -> Texts:
+        found = texts_of(params, run, task, text_to_text=text_to_text)
+        asked = counts_of(params.tasks[task])
+        return replace(found, **asked) if task in changed else found
+
+    return [
+        _finetuning(params, key, run, task, method, backbones[key], texts)
+        for key, run in runs.items()
+        for task in params.tasks
+        for method in params.finetune.methods
+        if _fits(params, task, method, backbones[key])
+    ]
+
+
+def _fits(params: Params, task_key: str, method_key: str, backbone: Backbone | None) -> bool:
+    if backbone is None:  # which is found out when it is downloaded
+        return True
+    entry, name = params.finetune.methods[method_key], params.tasks[task_key].task["name"]
+    kind: type[TaskComponent] = TASKS.find(name, where="")
+    method = method_of(params, method_key)
+    return incompatibility(method, kind, name, backbone, text_to_text=entry.text_to_text) is None
+
+
+def _finetuning(
+    params: Params,
+    key: str,
+    run: Run,
+    task: str,
+    method: str,
+    outlined: Backbone | None,
+    texts: Callable[[str, str, bool], Texts],
+) -> Finetuning:
+    settings = params.finetune
+    num_trials = len(settings.label_budgets) * len(settings.seeds)
+    architecture = None if outlined is None else outlined.architecture
+    cost = Finetuning(key, task, method, architecture, num_trials)
+    of_task = texts(key, task, settings.methods[method].text_to_text)
+    if outlined is None or (of_task.train is None and "all" in settings.label_budgets):
+        return cost
+    shape = _Shape.of(params, task, method, of_task)
+    cost.leaves_out_rows = None in (of_task.validation, of_task.test)
+    cost.assumes_lengths, cost.text_tokens = of_task.assumed, round(shape.tokens, 1)
+    cost.longest_text = max(of_task.lengths)
+    model = _adapted(params, run, method, writes=shape.uses_logits)
+    _add_work(cost, params, shape, model)
+    _add_room(cost, params, shape, model)
+    return cost
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Of the trials of a task and a method: their texts, and what of the model they use."""
+
+    texts: Texts
+    method: Method
+    training: Adaptation | None
+    uses_logits: bool  # the vocabulary's: to write a text, or to score one
+    label_budgets: list[int]
+
+    @property
+    def tokens(self) -> float:
+        """Of a text that is trained on, padding included."""
+        return self.texts.padded(PREDICTED_AT_ONCE if not self.training else self._batch_examples)
+
+    @property
+    def _batch_examples(self) -> int:
+        assert self.training is not None
+        return self.training.batch_examples
+
+    @staticmethod
+    def of(params: Params, task: str, method: str, texts: Texts) -> "_Shape":
+        entry = params.finetune.methods[method]
+        kind: Any = TASKS.find(params.tasks[task].task["name"], where="")
+        made = method_of(params, method)
+        return _Shape(
+            texts,
+            made,
+            entry.training,
+            kind.generates or kind.scores_text or entry.text_to_text or made.prompts,
+            [
+                int(b) if texts.train is None else rows_in_budget(str(b), texts.train, task=task)
+                for b in params.finetune.label_budgets
+            ],
+        )
+
+    def flops(self, backbone: Any) -> float:
+        """Of a text, forward; without those of a head, which are few."""
+        total = backbone.flops(self.one_text())
+        logits = self.texts.written or (self.tokens if self.uses_logits else 0)
+        unembed = getattr(backbone, "unembed_flops", None)
+        return total + (unembed(round(logits)) if logits and unembed else 0)
+
+    def one_text(self) -> Batch:
+        """Of the mean length."""
+        ids = torch.zeros(1, max(round(self.tokens), 1), dtype=torch.long)
+        length = round(self.texts.written)
+        written = torch.zeros(1, length, dtype=torch.long) if length else None
+        return Batch(
+            input_ids=ids,
+            document_ids=torch.ones_like(ids),
+            decoder_input_ids=written,
+            decoder_document_ids=None if written is None else torch.ones_like(written),
+            num_targets={},
+        )
+
+
+def _adapted(params: Params, run: Run, method: str, *, writes: bool) -> ModelWithHead:
+    """The planned run's model as the method trains it, without a head; without storage for weights
+    if the method computes nothing with them."""
+
+    def made(backbone: Backbone | None) -> ModelWithHead:
+        assert backbone is not None
+        if not writes:
+            backbone.drop_output_layers()
+        model = ModelWithHead(backbone, nn.Identity())
+        method_of(params, method).apply(model, generator=torch.Generator())
+        return model
+
+    try:
+        return made(backbone_of(params, run))
+    except RuntimeError:  # the method computes with the model's own weights
+        vocab_size = backbone_of(params, run).vocab_size  # type: ignore[union-attr]
+        return made(MODELS.build(run.model, vocab_size, where="model"))
+
+
+def _add_work(cost: Finetuning, params: Params, shape: _Shape, model: ModelWithHead) -> None:
+    texts, method, training = shape.texts, shape.method, shape.training
+    forward = shape.flops(model.backbone.uncached)
+    seeds, seen = len(params.finetune.seeds), []  # examples, by label budget
+    validated, steps, passes = 0.0, 0, 0
+    for budget in shape.label_budgets:
+        examples = round(budget * texts.per_row)
+        if training is not None:
+            passes = training.num_epochs * len(training.rates)
+            steps += seeds * passes * -(-examples // training.batch_examples)
+            validated = passes * (texts.validation or 0)
+        seen.append(examples * (1 if method.freezes_backbone else passes))
+    cost.num_steps = steps
+    trained = 0 if training is None else seeds * sum(seen)
+    cost.tokens = round(trained * (shape.tokens + texts.written))
+    if method.freezes_backbone:  # the states of each text are computed once, for all trials
+        cost.flops = round(trained * forward)
+        rows = (texts.test or 0) + (0 if training is None else texts.validation or 0)
+        cost.shares = [1.0]
+    else:
+        cost.flops = round(3 * trained * forward)
+        each = validated + (texts.test or 0)
+        rows = seeds * len(seen) * each
+        works = [3 * examples + each * texts.per_row for examples in seen for _ in range(seeds)]
+        cost.shares = [work / (sum(works) or 1) for work in works]
+    cost.prediction_flops = round(rows * texts.per_row * forward)
+
+
+def _add_room(cost: Finetuning, params: Params, shape: _Shape, model: ModelWithHead) -> None:
+    trained, settings = num_weights(model, trained_only=True), params.finetune
+    kept = {"none": 0, "first_seed": 1, "all": len(settings.seeds)}[settings.keep_weights]
+    trains_any = shape.training is not None
+    cost.disk_bytes = FLOAT32 * trained * kept * len(shape.label_budgets) if trains_any else 0
+    weights = FLOAT32 * (num_weights(model) + (COPIES - 1) * trained)
+    if not trains_any or shape.method.freezes_backbone:
+        cost.memory_bytes = weights  # no backward pass through the blocks
+        return
+    assert shape.training is not None
+    batch = shape.one_text()
+    logits = round(shape.texts.written or shape.tokens * shape.uses_logits)
+    activations = kept_activation_bytes(model.backbone.uncached, batch, logits)
+    if activations is not None:
+        cost.memory_bytes = weights + shape.training.batch_examples * activations

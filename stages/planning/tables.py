@@ -1,0 +1,205 @@
+"""An estimate as tables and notes in the terminal."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from stages.planning.estimate import (
+    Estimate,
+    has_unknown_size,
+    has_unknown_time,
+    known_sum,
+    totals,
+)
+from stages.planning.finetuning_costs import Finetuning
+from stages.planning.speed import CALIBRATION
+
+UNKNOWN = "–"
+AT_LEAST = "≥ "  # before a sum that leaves unknown numbers out
+PARTS = {
+    "pretrain": "pretraining",
+    "finetune": "fine-tuning",
+    "others": "other stages",
+    "all": "in all",
+}
+
+
+def show(estimate: Estimate, console: Console) -> None:
+    console.print(_pretraining_table(estimate))
+    if any(cost.pending for cost in estimate.finetune):
+        console.print(_finetuning_table(estimate))
+    if estimate.stages:
+        console.print(_totals_table(estimate))
+    for line in notes(estimate):
+        console.print(line, highlight=False, soft_wrap=False)
+
+
+def _pretraining_table(estimate: Estimate) -> Table:
+    budget, title = estimate.params.budget, "What runs cost"
+    if budget.matched != "none":
+        title += f", matched in {budget.matched} with {budget.reference}"
+    numbers = ("layers", "weights", "steps", "tokens", "FLOPs", "time", "memory")
+    table = _table(title, ("run", "objective"), numbers)
+    for cost in estimate.pretrain:
+        table.add_row(
+            cost.run,
+            cost.objective,
+            _shown(cost.num_layers, str),
+            _shown(cost.num_params, _millions),
+            _shown(cost.num_steps, str),
+            _shown(cost.tokens, _millions),
+            _shown(cost.flops, _flops),
+            _shown(cost.seconds, duration) if cost.pending else "done",
+            _shown(cost.memory_bytes, size),
+        )
+    return table
+
+
+def _finetuning_table(estimate: Estimate) -> Table:
+    """A row for a task and a method, over all pending runs."""
+    numbers = ("runs", "trials", "steps", "tokens", "FLOPs", "time", "memory", "disk")
+    table = _table("What fine-tuning costs, of all runs", ("task", "method"), numbers)
+    order = [(t, m) for t in estimate.params.tasks for m in estimate.params.finetune.methods]
+
+    def place(cost: Finetuning) -> int:
+        return order.index((cost.task, cost.method))
+
+    waiting = sorted((cost for cost in estimate.finetune if cost.pending), key=place)
+    for number, group in groupby(waiting, key=place):
+        members = list(group)
+        sizes = any(has_unknown_size(cost) for cost in members)
+        times = any(has_unknown_time(cost) for cost in members)
+        peak = max((c.memory_bytes for c in members if c.memory_bytes), default=None)
+        table.add_row(
+            *order[number],
+            str(len(members)),
+            str(sum(cost.num_trials for cost in members)),
+            _shown(known_sum(members, "num_steps"), str, at_least=sizes),
+            _shown(known_sum(members, "tokens"), _millions, at_least=sizes),
+            _shown(known_sum(members, "flops"), _flops, at_least=sizes),
+            _shown(known_sum(members, "seconds"), duration, at_least=times),
+            _shown(peak, size, at_least=sizes),
+            _shown(known_sum(members, "disk_bytes"), size, at_least=sizes),
+        )
+    return table
+
+
+def _totals_table(estimate: Estimate) -> Table:
+    table = _table("What is to run", ("",), ("stages", "tokens", "FLOPs", "time", "memory", "disk"))
+    for part, total in totals(estimate).items():
+        sizes, times = total["unknown_sizes"] > 0, total["unknown"] > 0
+        table.add_row(
+            PARTS[part],
+            str(total["stages"]),
+            _shown(total["tokens"], _millions, at_least=sizes),
+            _shown(total["flops"], _flops, at_least=sizes),
+            _shown(total["seconds"], duration, at_least=times),
+            _shown(total["memory_bytes"], size, at_least=sizes),
+            _shown(total["disk_bytes"], size, at_least=sizes),
+        )
+    return table
+
+
+def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+        pad_edge=False,
+    )
+    for column in texts:
+        table.add_column(column, overflow="fold")
+    for column in numbers:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def notes(estimate: Estimate) -> Iterator[str]:
+    """What the numbers are based on, and what they leave out."""
+    if not estimate.stages:
+        yield "Nothing to run: every stage is up to date."
+        return
+    yield f"{_stages(estimate.stages)} would run, at most."
+    waiting = estimate.pending
+    sources = Counter(c.speed_from for c in (*waiting, *estimate.others) if c.speed_from)
+    if sources:
+        listed = ", ".join(f"{source} ({n})" for source, n in sources.most_common())
+        yield f"Time: without the start of processes, from the speed of {listed}."
+    if sources[CALIBRATION]:
+        yield (
+            "Calibration: each model was trained for some seconds just now, and sources that are "
+            "slow to read were read in part; other work on the machine slows this down."
+        )
+    yield from _left_out(estimate)
+    if not waiting:
+        return
+    yield (
+        "Memory: the peak of one training's process, as measured before, else estimated from the "
+        f"sizes of weights and activations; {estimate.side_by_side} trials run side by side."
+    )
+    yield "Disk: weights that are kept, without heads; again in DVC's cache where it copies."
+
+
+def _left_out(estimate: Estimate) -> Iterator[str]:
+    waiting = estimate.pending
+    finetune = [cost for cost in waiting if isinstance(cost, Finetuning)]
+    if any(cost.assumes_lengths for cost in finetune):
+        longest = estimate.params.finetune.max_tokens
+        yield (
+            f"Tokens: texts of {longest} (finetune.max_tokens, the maximum) where a task or its "
+            "tokenizer is not prepared yet."
+        )
+    if any(cost.leaves_out_rows for cost in finetune):
+        yield "Left out: the prediction of all rows of a file, which are counted when it is read."
+    if number := sum(other.seconds is None for other in estimate.others):
+        stages = "other stage" if number == 1 else "other stages"
+        yield f"Left out: the time of {number} {stages}, of a kind that has not run here yet."
+    if number := sum(has_unknown_time(cost) or has_unknown_size(cost) for cost in waiting):
+        yield f"Left out: {number} trainings whose size is known only after others have run."
+    if totals(estimate)["all"]["unknown"]:
+        yield f"{AT_LEAST.strip()} means at least: what is left out counts as nothing."
+
+
+def _stages(stages: list[str]) -> str:
+    """How many there are of each kind."""
+    kinds = Counter(stage.partition("@")[0] for stage in stages)
+    return ", ".join(f"{n} {kind}" if n > 1 else kind for kind, n in kinds.items())
+
+
+def _shown(value: Any, written: Callable[[Any], str], *, at_least: bool = False) -> str:
+    if value is None:
+        return UNKNOWN
+    return f"{AT_LEAST if at_least else ''}{written(value)}"
+
+
+def _millions(number: float) -> str:
+    return f"{number / 1e6:.2f}M"
+
+
+def _flops(number: float) -> str:
+    return f"{number:.1e}"
+
+
+def duration(seconds: float) -> str:
+    """About two digits of a time."""
+    for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 1.5 * length:
+            number = seconds / length
+            return f"{number:.1f} {unit}" if number < 10 else f"{number:.0f} {unit}"
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def size(number: float) -> str:
+    """Bytes, in decimal units."""
+    for unit, length in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= length:
+            value = number / length
+            return f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
+    return f"{number:.0f} B"

@@ -1,0 +1,98 @@
+"""How many texts a task has and how long they are, prepared or not."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stages.core import paths
+from stages.core.artifacts import read_json, read_jsonl
+from stages.core.params import Params, Task
+from stages.kinds._kind import SPLITS
+from stages.models._backbone import MODELS
+from stages.tasks._task import TASKS
+from stages.tasks._task import Task as TaskComponent
+from stages.tasks._text_to_text import TextToText
+from stages.training.finetuning import BUCKET_BATCHES
+
+SAMPLED_ROWS = 300  # of a split, to measure text lengths
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The rows and examples of a task: how many, and how long in tokens."""
+
+    train: int | None  # None is "all", not counted yet
+    validation: int | None
+    test: int | None
+    lengths: tuple[int, ...]  # tokens of some examples
+    written: float  # mean tokens of the text to write; 0 if none
+    per_row: float  # examples per row: more than 1 where texts are cut into windows
+    assumed: bool  # nothing is prepared yet: each has the maximum length
+
+    def padded(self, batch_examples: int) -> float:
+        """Mean tokens of an example with padding, in batches as fine-tuning makes them."""
+        lengths = np.array(self.lengths)
+        bucket = np.arange(len(lengths)) // (BUCKET_BATCHES * batch_examples)
+        lengths = lengths[np.lexsort((lengths, bucket))]
+        batches = [
+            lengths[at : at + batch_examples] for at in range(0, len(lengths), batch_examples)
+        ]
+        return sum(len(batch) * int(batch.max()) for batch in batches) / len(lengths)
+
+
+def texts_of(params: Params, run_key: str, task_key: str, *, text_to_text: bool) -> Texts:
+    """From the prepared task and the tokenizer where both exist, else from params.yaml."""
+    try:
+        return _prepared(params, run_key, task_key, text_to_text=text_to_text)
+    except (ValueError, OSError):
+        return _assumed(params.tasks[task_key], params, text_to_text=text_to_text)
+
+
+def _prepared(params: Params, run_key: str, task_key: str, *, text_to_text: bool) -> Texts:
+    """Raises ValueError or OSError if the task or the tokenizer is not prepared."""
+    run, examples = params.pretrain[run_key], paths.examples(task_key)
+    kind: Any = MODELS.find(run.model["name"], where="model")
+    folder = paths.PRETRAINED / run_key if run.is_public else paths.TOKENIZERS / run.tokenizer
+    if not folder.is_dir():
+        raise FileNotFoundError(folder)
+    record = read_json(examples / "task.json")
+    if record["task"]["name"] != params.tasks[task_key].task["name"]:
+        raise ValueError(f"{examples}: prepared as another task")
+    rows = {split: read_jsonl(examples / f"{split}.jsonl") for split in SPLITS}
+    task: TaskComponent = TASKS.build(
+        record["task"],
+        record["labels"],
+        kind.tokenizer_of(run.model, folder),
+        params.finetune.max_tokens,
+        where="task",
+    )
+    if text_to_text:
+        task = TextToText(task_key, record, task)
+    sampled = rows["train"][:SAMPLED_ROWS]
+    encoded = task.encode(sampled)
+    written = [len(e.labels) if task.generates else 0 for e in encoded]
+    return Texts(
+        *(len(rows[split]) for split in SPLITS),
+        lengths=tuple(len(example.tokens) for example in encoded),
+        written=float(np.mean(written)),
+        per_row=len(encoded) / len(sampled),
+        assumed=False,
+    )
+
+
+def _assumed(task: Task, params: Params, *, text_to_text: bool) -> Texts:
+    """Texts of the maximum length, ``finetune.max_tokens``."""
+    longest = params.finetune.max_tokens
+    kind: Any = TASKS.find(task.task["name"], where="task")
+    written = 0
+    if kind.generates or text_to_text:
+        written = int(task.task.get("max_target_tokens", longest))
+    lengths = (longest,)
+    return Texts(**counts_of(task), lengths=lengths, written=written, per_row=1, assumed=True)
+
+
+def counts_of(task: Task) -> dict[str, int | None]:
+    """How many rows params.yaml asks for, by split; None is all rows."""
+    asked = {"train": task.num_train, "validation": task.num_validation, "test": task.num_test}
+    return {split: None if n == "all" else int(n) for split, n in asked.items()}
