@@ -53,11 +53,11 @@ def show(console: Console) -> None:
 
 
 def _title() -> str:
-    """The study that the report is of, and whether params.yaml is another by now."""
+    """The study of the report, and whether params.yaml declares another by now."""
     of = (paths.REPORTS / "comparison.md").read_text(encoding="utf-8").partition("\n")[0]
     of = of.removeprefix("# ").replace("\\", "")  # as Markdown escapes it
     declared = str(read_yaml(PATH).get("study"))
-    other = f"; params.yaml is {declared} and has no report as yet" if declared != of else ""
+    other = f"; params.yaml is {declared} and has no report yet" if declared != of else ""
     return f"The study {of}{other}\n"
 
 
@@ -101,9 +101,9 @@ def _score(cell: Mapping[str, float] | None, best: float | None, metric: str) ->
 
 
 def effects(contrasts: list[dict[str, str]], metrics: Mapping[str, str]) -> Table:
-    """For each axis, how many of its contrasts are resolved: alone, and after correction for the
-    number of all contrasts of the study. The largest effect is that of a share, if there is one:
-    effects in other units are not to be compared with it."""
+    """For each axis, how many of its contrasts are significant, before and after Holm correction
+    over all contrasts of the study. The largest effect is that of a share, if there is one: effects
+    in other units are not comparable with it."""
 
     def magnitude(contrast: Mapping[str, str]) -> tuple[bool, float]:
         is_share = scale_of(metrics[contrast["task"]]) == POINTS
@@ -114,7 +114,7 @@ def effects(contrasts: list[dict[str, str]], metrics: Mapping[str, str]) -> Tabl
         by_axis[contrast["axis"]].append(contrast)
     table = Table(title="What differs", title_justify="left", title_style="bold")
     table.add_column("axis")
-    for column in ("contrasts", "resolved alone", "after correction"):
+    for column in ("contrasts", "significant", "after Holm correction"):
         table.add_column(column, justify="right")
     table.add_column("largest effect of those")
     for axis, members in by_axis.items():
@@ -122,7 +122,7 @@ def effects(contrasts: list[dict[str, str]], metrics: Mapping[str, str]) -> Tabl
         corrected = [contrast for contrast in alone if contrast["verdict"] == "resolved"]
         largest = max(corrected or alone, key=magnitude, default=None)
         counts = [str(len(found)) for found in (members, alone, corrected)]
-        shown_effect = _effect(largest, metrics) if largest else "not resolved"
+        shown_effect = _effect(largest, metrics) if largest else "none significant"
         table.add_row(axis, *counts, shown_effect)
     return table
 

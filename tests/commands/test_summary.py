@@ -33,7 +33,7 @@ def test_every_run_baseline_task_and_axis_is_shown(shown: str) -> None:
 
 def test_it_begins_with_the_study_and_says_if_another_is_declared(shown: str) -> None:
     assert shown.startswith("The study synthetic\n")
-    assert "The study synthetic; params.yaml is my_own and has no report as yet" in shown
+    assert "The study synthetic; params.yaml is my_own and has no report yet" in shown
 
 
 def test_it_ends_with_where_the_page_and_mlflow_are(shown: str) -> None:

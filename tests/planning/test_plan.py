@@ -478,7 +478,7 @@ def test_memory_and_disk_are_counted_from_the_weights(fresh: Params) -> None:
 def test_the_screen_is_as_wide_as_the_readme(fresh: Params) -> None:
     lines = screen(fresh, every_stage(fresh))
     assert max(map(len, lines)) <= 100
-    assert any("finetune.max_tokens, the most" in line for line in lines)
+    assert any("finetune.max_tokens" in line for line in lines)
     assert any("Calibration" in line for line in lines)
     assert "Nothing to run: every stage is up to date." in screen(fresh, [])
 
