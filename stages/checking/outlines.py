@@ -41,11 +41,11 @@ def _outlined(key: str, run: Run, tokenizers: Tokenizers) -> RunOutline:
     try:
         if run.is_public:
             found.backbone = public_outline(run, where=f"{found.where}.model")
-            if found.backbone is not None and belongs_to(entry, run):
+            if entry is not None and found.backbone is not None and belongs_to(entry, run):
                 found.vocabulary = vocabulary_for(run, entry)
         elif isinstance(entry, Tokenizer):
             found.vocabulary = vocabulary_for(run, entry)
-            size = found.vocabulary.vocab_size
+            size = entry.vocab_size
             found.backbone = outline(run.model, size, where=f"{found.where}.model")
         else:  # which tokenizer the model reads is not known
             MODELS.settings(run.model, where=f"{found.where}.model")
@@ -65,7 +65,7 @@ def _outlined(key: str, run: Run, tokenizers: Tokenizers) -> RunOutline:
     return found
 
 
-def belongs_to(tokenizer: Tokenizer | PublishedTokenizer | None, run: Run) -> bool:
+def belongs_to(tokenizer: Tokenizer | PublishedTokenizer, run: Run) -> bool:
     """Whether a tokenizer is that of the run's public checkpoint."""
     pinned = [run.model.get(key) for key in ("path", "revision")]
     return isinstance(tokenizer, PublishedTokenizer) and pinned == [

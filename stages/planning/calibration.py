@@ -22,7 +22,7 @@ from stages.core.params import Params, Run, read_yaml
 from stages.core.process import die_with_parent
 from stages.core.seeding import stream, torch_stream
 from stages.matching.budget import vocabulary_of
-from stages.methods._method import METHODS, Method
+from stages.methods._method import METHODS, Method, TrainedMethod
 from stages.models._backbone import MODELS
 from stages.models._heads import ModelWithHead
 from stages.objectives._objective import OBJECTIVES, Objective
@@ -217,7 +217,7 @@ def _finetuning_pace(params: Params, run: Run, key: str, length: int, longest: i
     method: Method = METHODS.build(_entry(params, key), where="")
     model = _model(run, vocabulary.vocab_size)
     model.backbone.drop_output_layers()
-    if not method.trains or method.incompatibility(model.backbone):
+    if not isinstance(method, TrainedMethod) or method.incompatibility(model.backbone):
         return None
     task = Classification(["0", "1"], vocabulary, longest)
     model.head = task.head(model.backbone)
