@@ -1,10 +1,10 @@
-"""How sure a mean or a difference of means is.
+"""Confidence intervals and tests for means and for differences of means.
 
-Two things vary by chance: the pretraining and the fine-tuning. A statement about *kinds* of runs
-needs several pretraining seeds: it rests on the means per pretraining seed, which take in both
-sources of chance. (In simulations the t interval on these covers at least the asked share; a
-hierarchical bootstrap with so few seeds covers less.) With one pretraining seed, what remains is a
-statement about *these checkpoints*, over the seeds of fine-tuning.
+Scores vary with the pretraining seed and with the fine-tuning seed. A claim about *kinds* of runs
+needs several pretraining seeds: it uses the mean per pretraining seed, which varies with both. (In
+simulations the t interval on these means has at least its nominal coverage; a hierarchical
+bootstrap with so few seeds has less.) With one pretraining seed, intervals over the fine-tuning
+seeds support claims about *these checkpoints* only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,26 +21,27 @@ FINETUNING = "fine-tuning seeds only"
 SINGLE = "one trial"
 AGREEING = "all seeds agree"
 NO_SPREAD = 1e-12  # below the rounding of a difference of two scores
-POWER = 0.8  # the share of studies that would find an effect, with as many seeds as it needs
-MANY = 1_000  # seeds, beyond which nobody asks how many
+POWER = 0.8  # the share of studies that find an effect with ``seeds_needed`` seeds
+MAX_SEEDS = 1_000  # larger numbers of seeds are not reported
+SEARCH_STEPS = 30
 
 
 @dataclass(frozen=True)
 class Interval:
-    """``basis`` is what the interval accounts for.
+    """A value with its confidence interval; ``basis`` is the source of variation that it covers.
 
-    ``low`` and ``high`` are None, and so is ``p_value``, where there is none: of one trial, and
-    where all seeds agree: mostly since nothing was drawn (no weight was trained) or every trial
-    came out at the same constant answer, so that their number is no evidence.
+    ``low``, ``high`` and ``p_value`` are None for a single trial, and where all seeds agree. Seeds
+    mostly agree because no weight was trained or because every trial predicts one constant answer,
+    so their number is no evidence.
     """
 
     value: float
     low: float | None
     high: float | None
-    p_value: float | None  # of the value 0
+    p_value: float | None  # of the hypothesis that the value is 0
     basis: str
     test: str
-    seeds_needed: int | None = None  # of a difference, for each side; see ``seeds_needed``
+    seeds_needed: int | None = None  # on each side of a difference; see ``seeds_needed``
 
     @property
     def excludes_zero(self) -> bool:
@@ -48,7 +49,7 @@ class Interval:
 
 
 def mean(values: Values, *, confidence: float) -> Interval:
-    """The t interval of a group's mean."""
+    """The t interval of the mean of a group."""
     basis, by_seed = (
         (PRETRAINING, per_pretrain_seed(values))
         if len(values) > 1
@@ -59,7 +60,7 @@ def mean(values: Values, *, confidence: float) -> Interval:
 
 
 def difference(a: Values, b: Values, *, confidence: float) -> Interval:
-    """``a`` less ``b``: paired where both have the same seeds, Welch's where they have not."""
+    """``a`` minus ``b``: the paired t interval if both have the same seeds, otherwise Welch's."""
     if len(a) > 1 and len(b) > 1:
         basis, x, y = PRETRAINING, per_pretrain_seed(a), per_pretrain_seed(b)
     else:
@@ -96,11 +97,11 @@ def _interval(
 
 
 def seeds_needed(value: float, samples: list[list[float]], *, confidence: float) -> int | None:
-    """How many seeds (of each of two samples) would find an effect of this size, with spreads as
-    here, in POWER of all studies: those with an interval of ``confidence`` that excludes zero.
+    """The number of seeds (of each of two samples) with which POWER of all studies would find an
+    effect of this size and spread: have an interval of ``confidence`` that excludes zero.
 
-    From the noncentral t distribution (Cohen 1988, chapter 2). The spread is known from few seeds,
-    so the number is rough. None if it is more than MANY.
+    From the noncentral t distribution (Cohen 1988, chapter 2). The estimate is rough, because the
+    spread is estimated from few seeds. None for an effect of 0 and for more than MAX_SEEDS.
     """
     deviation = float(np.sqrt(np.mean([np.var(sample, ddof=1) for sample in samples])))
     shift = abs(value) / deviation / len(samples) ** 0.5
@@ -111,11 +112,11 @@ def seeds_needed(value: float, samples: list[list[float]], *, confidence: float)
         above = stats.nct.sf(limit, df, noncentrality)
         return float(above + stats.nct.cdf(-limit, df, noncentrality))
 
-    # The normal distribution needs fewer; no shift is worth so many steps that MANY stops it.
+    # The normal distribution gives a lower bound, from which the search needs at most 30 steps.
     normal = stats.norm.ppf((1 + confidence) / 2) + stats.norm.ppf(POWER)
-    if shift == 0 or (fewest := (normal / shift) ** 2) > MANY:
+    if shift == 0 or (fewest := (normal / shift) ** 2) > MAX_SEEDS:
         return None
-    numbers = range(max(int(fewest), 2), int(fewest) + 30)
+    numbers = range(max(int(fewest), 2), int(fewest) + SEARCH_STEPS)
     return next((seeds for seeds in numbers if power(seeds) >= POWER), None)
 
 
@@ -134,8 +135,8 @@ def per_finetune_seed(values: Values) -> dict[int, float]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values corrected for their number (Holm 1979): with all below alpha taken as real, the
-    chance that any of them is not stays below alpha."""
+    """P-values with Holm's correction (Holm 1979), which bounds the family-wise error rate: if all
+    below alpha are called significant, the chance of any false positive is at most alpha."""
     order = np.argsort(p_values, kind="stable")
     stepwise = np.asarray(p_values)[order] * np.arange(len(p_values), 0, -1)
     corrected = np.empty(len(p_values))

@@ -16,7 +16,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
     svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        patch.setattr("stages.reporting.figures.draw", lambda *_, **__: svg)
+        patch.setattr("stages.reporting.figures.gallery.draw", lambda *_, **__: svg)
         report.main(write_study(root, raw_params()))
         for study in ("synthetic", "my_own"):
             Path("params.yaml").write_text(f"study: {study}\n")

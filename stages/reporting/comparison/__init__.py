@@ -1,1 +1,1 @@
-"""What the numbers say: groups, contrasts, costs and advice, without pictures."""
+"""What the numbers say: results, groups, contrasts, costs, advice. No figures, no page."""

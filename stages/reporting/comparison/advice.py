@@ -1,21 +1,23 @@
 """The answer in sentences, generated from the numbers and never stronger than they are.
 
-Names stand in backticks, as in Markdown.
+Names are in backticks, as in Markdown.
 """
 
 from dataclasses import dataclass
 
-from stages.evaluation.metrics import POINTS, scale_of
+from stages.evaluation.metrics import scale_of
 from stages.evaluation.statistics import AGREEING, FINETUNING, POWER, SINGLE
 from stages.reporting.comparison import contamination
 from stages.reporting.comparison.cells import Cell, seeds
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.results import Results
+from stages.reporting.comparison.verdicts import BEFORE_CORRECTION
+from stages.reporting.number_format import MINUS, metric_name, percent
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What the study says about one task with one label budget."""
+    """The answer for one task and label budget."""
 
     task: str
     label_budget: str
@@ -41,7 +43,7 @@ def _advise(results: Results, task: str, label_budget: str) -> Advice:
     best = max(tried, key=lambda cell: cell.merit)
     mean = best.mean
     tied = [c for c in tried if c.mean.value == mean.value]
-    ties = f" (a tie of {len(tied)}: this one is listed first)" if len(tied) > 1 else ""
+    ties = f" (tie of {len(tied)}, the first one listed)" if len(tied) > 1 else ""
     headline = (
         f"{extreme(best.metric).capitalize()} mean: `{best.group}` with `{best.method}`, "
         f"{scale_of(best.metric).shown(mean.value)} {metric_name(best.metric)}"
@@ -57,7 +59,7 @@ def _advise(results: Results, task: str, label_budget: str) -> Advice:
 
 
 def _evidence(results: Results, contrasts: list[Contrast], best: Cell) -> list[str]:
-    """The contrasts of the best run or, where it has none, of the best that has."""
+    """The contrasts of the best cell or, if it has none, of the best cell that has one."""
     cells = [cell for contrast in contrasts for cell in (contrast.a, contrast.b)]
     leader = best if best in cells else max(cells, key=lambda c: c.merit)
     return [_sentence(c, leader) for c in contrasts if leader in (c.a, c.b)]
@@ -78,11 +80,11 @@ def _sentence(contrast: Contrast, leader: Cell) -> str:
         bounds = f" ({scale.signed(low)} to {scale.signed(high)})"
     value = effect.value if mine else -effect.value
     size = f"{scale.signed(value)} {scale.unit}".strip() + bounds
-    return f"`{names[0]}` against `{names[1]}`: {size}, {contrast.shown}."
+    return f"`{names[0]}` against `{names[1]}`: {size}, {contrast.verdict_with_seeds}."
 
 
 def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, list[str]]]:
-    """Where the best run stands beside the strongest classical model, which has no seeds."""
+    """The strongest classical baseline, which has no seeds, against the best run."""
     fitted = [
         cell
         for name in results.baselines
@@ -91,17 +93,16 @@ def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, list[str]
     if not fitted:
         return []
     strongest = max(fitted, key=lambda cell: cell.merit)
-    value = strongest.mean.value
-    mean = best.mean
+    value, mean = strongest.mean.value, best.mean
     beaten = ": no run here beats it" if strongest.merit > best.merit else ""
     if mean.low is None or mean.high is None:
-        where = f"{mean.basis}, so there is no interval to compare it with"
+        where = f"but the best run has no interval to compare it with ({mean.basis})"
     elif mean.low > value:
         where = f"below the interval of the best run{beaten}"
     elif mean.high < value:
         where = f"above the interval of the best run{beaten}"
     else:
-        where = "within the interval of the best run: not resolved"
+        where = "within the interval of the best run: not significant"
     return [
         (
             "classical",
@@ -111,59 +112,61 @@ def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, list[str]
 
 
 def caveats(results: Results) -> list[str]:
-    """What the intervals do and do not cover; said once, before everything else."""
+    """What the intervals and verdicts cover, and what they do not."""
     found = []
     bases = {contrast.effect.basis for contrast in results.contrasts}
     bases |= {c.mean.basis for c in results.cells if c.group not in results.params.baselines}
     if FINETUNING in bases:
         found.append(
-            "Where a run was pretrained with one seed, its intervals cover fine-tuning seeds only: "
-            "they compare these checkpoints and make no claim about architecture, size or training "
-            "set beyond them. More pretraining seeds would."
+            "Where a run has one pretraining seed, intervals cover fine-tuning seeds only: they "
+            "compare these checkpoints and support no claim about architecture, size or training "
+            "set beyond them. Such a claim needs several pretraining seeds."
         )
     if SINGLE in bases:
-        found.append("A single trial has no interval; nothing is claimed from it.")
+        found.append("A single trial has no interval and supports no claim.")
     if AGREEING in bases:
         found.append(
-            "Where all seeds agree, for instance since nothing was trained or every trial gave one "
-            "constant answer, there is no interval; nothing is claimed from their number."
+            "Where all seeds agree, there is no interval, and their number supports no claim. This "
+            "happens, for example, if nothing was trained or if every trial predicts one constant "
+            "answer."
         )
     tested = [c for c in results.contrasts if c.p_holm is not None]
     if tested:
         alpha = 1 - results.confidence
-        resolved = sum(c.resolved for c in tested)
-        stand = sum(c.verdict == "resolved" for c in tested)
+        before = sum(c.significant_before_correction for c in tested)
+        after = sum(c.significant for c in tested)
         found.append(
-            f"Of {len(tested)} contrasts, {resolved} intervals exclude zero (about "
-            f"{alpha * len(tested):.0f} would if nothing differed); {stand} also stand after "
-            "Holm's correction for their number; only these are called resolved without more words."
+            f"Of {len(tested)} contrasts, {before} have an interval that excludes zero (about "
+            f"{alpha * len(tested):.0f} would if nothing differed). {after} of these stay "
+            f"significant after Holm correction for {len(tested)} tests; the other "
+            f"{before - after} are marked '{BEFORE_CORRECTION}'."
         )
-    if any(c.effect.seeds_needed and not c.resolved for c in tested):
+    if any(c.seeds_needed for c in tested):
         found.append(
-            "Beside what is not resolved stands how many seeds of each side would find an effect "
-            f"of the size that was seen, in {percent(POWER)} of studies; it is a rough number."
+            "'About N seeds would be needed' estimates how many seeds on each side would find an "
+            f"effect of the observed size in {percent(POWER)} of studies. It is a rough estimate."
         )
     found += contamination.caveats(results)
     found.append(
-        "All of it holds for these labelled samples and test sets: drawing others is not covered. "
-        "The run with the highest mean is favoured by chance among the runs compared."
+        "All results hold for these labelled samples and test sets; the intervals do not cover the "
+        "drawing of others. The highest mean of several runs is favoured by chance."
     )
     return found
 
 
 def extreme(metric: str) -> str:
-    """Where the best mean is."""
+    """Which mean is the best."""
     return "lowest" if scale_of(metric).lower_is_better else "highest"
 
 
 def unit(results: Results) -> str:
-    """What scores are in."""
-    units = {scale_of(metric) for metric in results.metrics.values()}
-    return "points" if units == {POINTS} else "points, or of likelihoods in their own unit"
+    """The units of the scores: ``points``, or ``points or bits per byte``."""
+    units = (scale_of(metric).unit or metric_name(metric) for metric in results.metrics.values())
+    return " or ".join(dict.fromkeys(units))
 
 
 def best(results: Results) -> str:
-    """Which mean of a column is the best."""
+    """Which mean of a column is in bold."""
     found = {extreme(metric) for metric in results.metrics.values()}
     return found.pop() if len(found) == 1 else "best"
 
@@ -174,20 +177,8 @@ def interval(low: float | None, high: float | None, confidence: float, metric: s
     return f" ({percent(confidence)} interval {_bound(low, metric)} to {_bound(high, metric)})"
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.4g}%"
-
-
 def _bound(value: float, metric: str) -> str:
-    return scale_of(metric).shown(value).replace("-", "\N{MINUS SIGN}")
-
-
-SPELT = {"f1": "F1", "squad": "SQuAD", "bleu": "BLEU", "chrf": "chrF", "rouge": "ROUGE", "l": "L"}
-
-
-def metric_name(metric: str) -> str:
-    """``rouge_l`` as people write it, ROUGE L."""
-    return " ".join(SPELT.get(word, word) for word in metric.split("_"))
+    return scale_of(metric).shown(value).replace("-", MINUS)
 
 
 def _count(cell: Cell) -> str:

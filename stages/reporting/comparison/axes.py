@@ -1,4 +1,4 @@
-"""Which groups differ in one axis and in nothing else that is one.
+"""The pairs of groups that differ in exactly one axis.
 
 Nothing is declared: the axes follow from the entries of params.yaml.
 """
@@ -24,16 +24,16 @@ Axis = Literal[
     "label budget",
 ]
 AXES: tuple[Axis, ...] = get_args(Axis)
-MAX_SIZE_RATIO = 2.0  # of the parameters of two architectures that are compared as one size
+MAX_SIZE_RATIO = 2.0  # two architectures within this ratio of parameters count as one size
 
 
 def axis_between(a: Group, b: Group) -> Axis | None:
     """The one axis in which two groups differ; None if there is none or more than one.
 
-    Two architectures need not have the same dimensions here: ``pairs`` matches their sizes. Public
-    checkpoints differ in nobody knows what, so as checkpoints alone, and from no run of the study.
-    One that was pretrained further differs from itself in its training set, as a run from its
-    parent does.
+    Two architectures may have different dimensions here: ``pairs`` matches their sizes. How public
+    checkpoints differ is unknown, so they are compared with each other as whole checkpoints, and
+    with no run of the study. A checkpoint that was pretrained further differs from the published
+    one in its training set, as a run differs from its parent.
     """
     same_architecture = a.architecture == b.architecture
     same_model = a.entry.model == b.entry.model
@@ -67,11 +67,12 @@ def _trained_alike(a: Group, b: Group) -> bool:
 
 
 def pairs(candidates: Sequence[Group]) -> list[tuple[Axis, Group, Group]]:
-    """The pairs of groups that make a contrast; the first is the one that should gain, if any.
+    """The pairs of groups that make a contrast. Along "size" and "pretrained" the larger or the
+    pretrained group comes first.
 
-    Where several groups could stand for one level of an axis (three learning rates of one
-    architecture against one of another, say), the pair is of those nearest to each other in size
-    and then in settings; nothing is compared with what another group matches better.
+    Where several groups share a level of an axis (say, three learning rates of one architecture
+    against one of another), those nearest to each other in size, then in settings, are paired. A
+    group is not compared with one that another group matches better.
     """
     level: Mapping[str, Callable[[Group], Any]] = {
         "architecture": lambda g: (g.architecture, g.entry.objective),
@@ -82,7 +83,7 @@ def pairs(candidates: Sequence[Group]) -> list[tuple[Axis, Group, Group]]:
     }
 
     def nearest(group: Group, other: Group, axis: Axis) -> bool:
-        """Whether nothing at the level of ``other`` is nearer to ``group``."""
+        """Whether no group at the level of ``other`` is nearer to ``group``."""
         if axis not in level:
             return True
         return _distance(group, other, axis) == min(
@@ -116,7 +117,7 @@ def _distance(a: Group, b: Group, axis: Axis) -> tuple[float, int]:
 
 
 def levels_of(axis: Axis, a: Group, b: Group) -> tuple[str, str]:
-    """What the axis is for each side, in words."""
+    """The level of each side on the axis, in words."""
 
     def words(g: Group, other: Group) -> str:
         match axis:
@@ -146,11 +147,12 @@ def _checkpoint(group: Group, other: Group) -> str:
 
 
 def _settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The settings of one side that the other has not."""
+    """The settings of one side that the other side lacks or has with another value."""
     return [f"{k}={v}" for k, v in one.items() if k != "name" and other.get(k) != v]
 
 
 def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[str, ...]:
+    """The settings in params.yaml, other than the axis, in which two groups differ."""
     if axis in ("checkpoint", "tokenizer", "parent", "training"):
         return ()
     models = (a.entry.model, b.entry.model) if axis == "architecture" else ({}, {})

@@ -1,4 +1,4 @@
-"""Trials of one group, task, method and label budget: what a cell of a table shows."""
+"""Cells: the trials of one group, task, method and label budget, as one cell of a table."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -10,8 +10,8 @@ from stages.evaluation.records import ScoredTrial
 from stages.evaluation.statistics import Interval, Values, mean
 from stages.reporting.comparison.groups import Group
 
-# Of a trial, which no machine decides: the confounds that every contrast shows. What a run's
-# parents and teachers took counts as its own.
+# The confounds that every contrast checks. They are counted, so that they are the same on every
+# machine. Lineage includes a run's parents and teachers.
 AMOUNTS = {
     "num_params": "parameters",
     "num_trained_params": "trained parameters",
@@ -49,7 +49,7 @@ class Cell:
 
     @property
     def merit(self) -> float:
-        """Of the mean: larger is better, whatever the metric."""
+        """The mean, with a sign such that larger is better for every metric."""
         return merit(self.metric, self.mean.value)
 
     @property
@@ -62,7 +62,7 @@ class Cell:
 
     @cached_property
     def amounts(self) -> dict[str, int | None]:
-        """``AMOUNTS``, averaged over the trials; None is unknown."""
+        """Of each of ``AMOUNTS`` the mean over the trials; None is unknown."""
         found = {key: [getattr(trial, key) for trial in self.trials] for key in AMOUNTS}
         return {
             key: None if None in values else round(sum(values) / len(values))
@@ -73,7 +73,7 @@ class Cell:
 def cells(
     all_groups: Sequence[Group], trials: Iterable[ScoredTrial], *, confidence: float
 ) -> list[Cell]:
-    """Every group's and every baseline's cells, in the order of the trials."""
+    """The cells of all groups and baselines, in the order of the trials."""
     group_of = {run: group.name for group in all_groups for run in group.runs}
     members: dict[tuple[str, str, str, str], list[ScoredTrial]] = defaultdict(list)
     for trial in trials:
@@ -83,6 +83,7 @@ def cells(
 
 
 def seeds(cell: Cell) -> str:
+    """``5`` fine-tuning seeds, or ``3 x 5`` (pretraining x fine-tuning) seeds."""
     if cell.num_pretrain_seeds > 1:
         return f"{cell.num_pretrain_seeds} x {cell.num_finetune_seeds}"
     return str(cell.num_finetune_seeds)

@@ -1,4 +1,4 @@
-"""Test rows that stand in what runs were pretrained on: a table, and what to make of it."""
+"""Overlap of test rows with the training text of pretraining: a table, notes and caveats."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ from stages.evaluation.contamination import LONG, SHORT
 from stages.reporting.comparison.results import Results
 
 NOTEWORTHY = 0.03  # of a task's test rows
-UNEQUAL = 0.02  # the difference of two such shares
+UNEQUAL = 0.02  # a difference between two such shares
 
 COUNTED = (
-    f"Of each task's test rows, the share with a text of which {LONG} words in a row ({SHORT}, if "
-    f"it has fewer than {LONG}) stand in a document that was encoded for training; in parentheses, "
-    f"those of which the whole text does. A text of fewer than {SHORT} words is looked for whole "
-    "and as sentences of its own. Case and punctuation make no difference; answers are not looked "
-    "for. A run may have read less than was encoded."
+    f"The share of each task's test rows that overlap the encoded training text: a text of the row "
+    f"shares {LONG} consecutive words ({SHORT} if it has fewer than {LONG}) with a document. In "
+    f"parentheses: the rows with a text that occurs in full. A text of fewer than {SHORT} words "
+    "counts only if it occurs in full as one or more complete sentences. Case and punctuation are "
+    "ignored; answers are not searched for. A run may have read less than was encoded."
 )
 FILTER = (
-    "`decontaminate_against: tasks` in an entry of `corpora:` removes the sentences that match "
-    "before anything is trained on them."
+    "`decontaminate_against: tasks` in an entry of `corpora:` removes matching sentences before "
+    "anything is trained on them."
 )
 
 Pair = tuple[str, str]  # a corpus and a tokenizer
@@ -62,7 +62,7 @@ def _name(results: Results, pair: Pair) -> str:
 
 
 def _removals(results: Results) -> Iterator[str]:
-    """What the filter took from each corpus, whatever it was encoded with afterwards."""
+    """What the filter removed from each corpus, before any tokenizer encoded it."""
     removed = {corpus: found["removed"] for (corpus, _), found in results.contamination.items()}
     for corpus, splits in removed.items():
         if splits:
@@ -71,20 +71,19 @@ def _removals(results: Results) -> Iterator[str]:
                 for what in ("sentences", "characters", "documents")
             )
             yield (
-                f"From `{corpus}` sentences that match were removed before it was encoded: "
-                f"{sentences:,}, of {characters:,} characters in all, with which {documents:,} "
-                "documents went whole."
+                f"{sentences:,} matching sentences ({characters:,} characters) were removed from "
+                f"`{corpus}` before it was encoded, and with them {documents:,} whole documents."
             )
 
 
 def _unknown(results: Results) -> Iterator[str]:
     public = [f"`{name}`" for name, run in results.params.pretrain.items() if run.is_public]
     if public:
-        yield f"What public checkpoints were pretrained on is not known here: {', '.join(public)}."
+        yield f"The overlap of public checkpoints' training text is unknown: {', '.join(public)}."
 
 
 def caveats(results: Results) -> Iterator[str]:
-    """Overlap that may matter to scores, and to contrasts of training sets."""
+    """Overlap that may affect scores or contrasts of training sets."""
     tasks = results.params.tasks
     high = [
         f"`{task}` {_share(results, pair, task):.1%} in `{_name(results, pair)}`"
@@ -94,8 +93,8 @@ def caveats(results: Results) -> Iterator[str]:
     ]
     if high:
         yield (
-            f"Test rows overlap what was read in pretraining ({'; '.join(high)}): there, scores "
-            "may owe something to memory."
+            f"Test rows overlap the training text of pretraining ({'; '.join(high)}). Scores on "
+            "these tasks may partly be due to memorisation."
         )
     pairs = {g.name: (g.entry.corpus, g.entry.tokenizer) for g in results.groups}
     compared = dict.fromkeys(
@@ -113,6 +112,6 @@ def caveats(results: Results) -> Iterator[str]:
     ]
     if unequal:
         yield (
-            "Training sets that are compared do not overlap the test rows equally "
-            f"({'; '.join(unequal)}): some of their difference may be due to that."
+            "Training sets that are compared overlap the test rows unequally "
+            f"({'; '.join(unequal)}). Part of their difference may be due to that."
         )

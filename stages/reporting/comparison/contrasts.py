@@ -1,13 +1,13 @@
-"""By how much groups of trials differ in one axis, how sure that is, and what differs besides.
+"""Contrasts: two groups of trials that differ in one axis, with effect, interval and confounds.
 
-What differs between the groups of a contrast besides its axis (parameters, FLOPs, tokens, settings
-of the optimisation, ...) is named as a confound.
+A confound is anything else in which the two groups differ: parameters, FLOPs, tokens, training
+settings, ...
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 from stages.core.params import Params
@@ -22,12 +22,14 @@ from stages.reporting.comparison.axes import (
 )
 from stages.reporting.comparison.cells import AMOUNTS, Cell, budget_order, seeds
 from stages.reporting.comparison.groups import Group
-from stages.reporting.number_format import compact, digits, significant
+from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, NOT_SIGNIFICANT, SIGNIFICANT
+from stages.reporting.number_format import compact, six_decimals, three_digits
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """``a`` against ``b``; the effect is a's mean score less b's, whichever sign is better."""
+    """``a`` against ``b``. The effect is the mean of ``a`` minus the mean of ``b``, whichever sign
+    is better."""
 
     axis: Axis
     task: str
@@ -36,8 +38,8 @@ class Contrast:
     level_a: str
     level_b: str
     effect: Interval
-    p_holm: float | None
-    settings: tuple[str, ...]  # confounds that params.yaml knows
+    p_holm: float | None  # corrected for the number of all contrasts of the study
+    settings: tuple[str, ...]  # the confounds among the settings in params.yaml
 
     @property
     def metric(self) -> str:
@@ -52,35 +54,48 @@ class Contrast:
         return _both(self.a.label_budget, self.b.label_budget)
 
     @property
-    def resolved(self) -> bool:
+    def significant_before_correction(self) -> bool:
+        """Whether the interval excludes zero."""
         return self.effect.excludes_zero
+
+    @property
+    def significant(self) -> bool:
+        """Whether the effect stays significant after Holm correction."""
+        if not self.significant_before_correction:
+            return False
+        assert self.p_holm is not None
+        return self.p_holm < 1 - self.a.confidence
 
     @property
     def verdict(self) -> str:
         """Never stronger than the numbers."""
         if self.effect.low is None:
             return f"{self.effect.basis}: no interval"
-        verdict = "resolved" if self.resolved else "not resolved"
-        assert self.p_holm is not None
-        corrected = self.p_holm < 1 - self.a.confidence or not self.resolved
-        return verdict if corrected else "resolved alone, not after correction"
+        if self.significant:
+            return SIGNIFICANT
+        return BEFORE_CORRECTION if self.significant_before_correction else NOT_SIGNIFICANT
 
     @property
-    def shown(self) -> str:
-        """The verdict, and what it would take if there is none."""
-        if self.verdict != "not resolved":
+    def seeds_needed(self) -> int | None:
+        """Seeds per side that would find an effect of this size, where the study did not; None if
+        that is not known."""
+        return self.effect.seeds_needed if self.verdict == NOT_SIGNIFICANT else None
+
+    @property
+    def verdict_with_seeds(self) -> str:
+        needed = self.seeds_needed
+        if needed is None:
             return self.verdict
-        needed = self.effect.seeds_needed
-        return f"{self.verdict} ({needed} seeds would)" if needed else self.verdict
+        return f"{self.verdict} (about {needed} seeds would be needed)"
 
     @property
     def seeds(self) -> str:
-        """``5`` fine-tuning seeds, or ``3 x 5`` where there are several pretraining seeds."""
+        """``5`` fine-tuning seeds, or ``3 x 5`` (pretraining x fine-tuning) seeds."""
         return _both(seeds(self.a), seeds(self.b))
 
     @property
     def confounds(self) -> list[str]:
-        """What differs besides the axis, as ``name: a v. b``."""
+        """Each as ``name: a v. b``."""
         one, other = self.a.amounts, self.b.amounts
         amounts = [
             f"{AMOUNTS[key]}: {compact(one[key])} v. {compact(other[key])}"
@@ -90,14 +105,14 @@ class Contrast:
         return [*amounts, *self.settings]
 
     def _agree(self, one: int | None, other: int | None) -> bool:
-        """Unknown amounts may differ, but for those of one and the same checkpoint."""
+        """Unknown amounts count as different, unless both sides are the same checkpoint."""
         if one is None or other is None:
             return self.a.group == self.b.group
         return math.isclose(one, other, rel_tol=0.01)
 
     def row(self) -> dict[str, Any]:
-        """A row of reports/contrasts.csv; an empty field is a number that does not exist, or that
-        nobody knows."""
+        """A row of reports/contrasts.csv; an empty field is a number that does not exist or is
+        unknown."""
         amounts = {
             f"{key}_{side}": cell.amounts[key]
             for key in self.a.amounts
@@ -112,75 +127,95 @@ class Contrast:
             "run_b": self.b.group,
             "level_a": self.level_a,
             "level_b": self.level_b,
-            "mean_a": digits(self.a.mean.value),
-            "mean_b": digits(self.b.mean.value),
-            "effect": digits(self.effect.value),
-            "low": digits(self.effect.low),
-            "high": digits(self.effect.high),
-            "p_value": significant(self.effect.p_value),
-            "p_holm": significant(self.p_holm),
+            "mean_a": six_decimals(self.a.mean.value),
+            "mean_b": six_decimals(self.b.mean.value),
+            "effect": six_decimals(self.effect.value),
+            "low": six_decimals(self.effect.low),
+            "high": six_decimals(self.effect.high),
+            "p_value": three_digits(self.effect.p_value),
+            "p_holm": three_digits(self.p_holm),
             "test": self.effect.test,
             "basis": self.effect.basis,
             "seeds": self.seeds,
-            "resolved": "yes" if self.resolved else "no",
+            "resolved": "yes" if self.significant_before_correction else "no",
             "verdict": self.verdict,
-            "seeds_needed": self.effect.seeds_needed if self.verdict == "not resolved" else None,
+            "seeds_needed": self.seeds_needed,
             **amounts,
             "confounds": "; ".join(self.confounds),
         }
+
+
+CellKey = tuple[str, str, str, str]  # group, task, method, label budget
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """Two cells to compare, if the study has both."""
+
+    axis: Axis
+    a: CellKey
+    b: CellKey
+    levels: tuple[str, str]
+    settings: tuple[str, ...] = ()
 
 
 def contrasts(
     params: Params, all_groups: Sequence[Group], all_cells: Sequence[Cell]
 ) -> list[Contrast]:
     """Every contrast of the study, corrected together, sorted by axis and then by task."""
-    confidence = params.evaluation.confidence
     cell = {(c.group, c.task, c.method, c.label_budget): c for c in all_cells}
-    methods = list(params.finetune.methods)
-    budgets = sorted(map(str, params.finetune.label_budgets), key=budget_order, reverse=True)
-    found: list[tuple[Axis, str, Cell, Cell, str, str, tuple[str, ...]]] = []
-
-    def add(axis: Axis, task: str, a: Any, b: Any, levels: tuple[str, str], *settings: str) -> None:
-        if a in cell and b in cell:  # a method that does not fit a run has no trials with it
-            found.append((axis, task, cell[a], cell[b], *levels, settings))
-
-    for axis, a, b in pairs(all_groups):
-        levels, settings = levels_of(axis, a, b), confounded_settings(axis, a, b)
-        for task in params.tasks:
-            for method in methods:
-                for n in budgets:
-                    keys = (a.name, task, method, n), (b.name, task, method, n)
-                    add(axis, task, *keys, levels, *settings)
-    for group in all_groups:
-        for task in params.tasks:
-            for n in budgets:
-                for a, b in combinations(methods, 2):
-                    keys = (group.name, task, a, n), (group.name, task, b, n)
-                    add("method", task, *keys, (a, b), *_method_settings(params, a, b))
-            for method in methods:
-                for m, n in combinations(budgets, 2):
-                    keys = (group.name, task, method, m), (group.name, task, method, n)
-                    add("label budget", task, *keys, (m, n))
-
-    effects = [difference(a.values, b.values, confidence=confidence) for _, _, a, b, *_ in found]
+    # A method that is incompatible with a run has no trials with it.
+    found = [
+        candidate
+        for candidate in (*_of_runs(params, all_groups), *_of_finetuning(params, all_groups))
+        if candidate.a in cell and candidate.b in cell
+    ]
+    confidence = params.evaluation.confidence
+    effects = [difference(cell[c.a].values, cell[c.b].values, confidence=confidence) for c in found]
     tested = [i for i, effect in enumerate(effects) if effect.p_value is not None]
     corrected = dict(zip(tested, holm([effects[i].p_value or 0.0 for i in tested]), strict=True))
     unsorted = [
         Contrast(
-            axis=axis,
-            task=task,
-            a=a,
-            b=b,
-            level_a=level_a,
-            level_b=level_b,
+            axis=candidate.axis,
+            task=cell[candidate.a].task,
+            a=cell[candidate.a],
+            b=cell[candidate.b],
+            level_a=candidate.levels[0],
+            level_b=candidate.levels[1],
             effect=effects[i],
             p_holm=corrected.get(i),
-            settings=settings,
+            settings=candidate.settings,
         )
-        for i, (axis, task, a, b, level_a, level_b, settings) in enumerate(found)
+        for i, candidate in enumerate(found)
     ]
     tasks = list(params.tasks)
     return sorted(unsorted, key=lambda c: (AXES.index(c.axis), tasks.index(c.task)))
+
+
+def _of_runs(params: Params, all_groups: Sequence[Group]) -> Iterator[_Candidate]:
+    """Two groups of runs, fine-tuned with the same method and label budget."""
+    for axis, a, b in pairs(all_groups):
+        levels, settings = levels_of(axis, a, b), confounded_settings(axis, a, b)
+        for task, method, n in product(params.tasks, params.finetune.methods, _budgets(params)):
+            keys = (a.name, task, method, n), (b.name, task, method, n)
+            yield _Candidate(axis, *keys, levels, settings)
+
+
+def _of_finetuning(params: Params, all_groups: Sequence[Group]) -> Iterator[_Candidate]:
+    """One group with two methods, and with two label budgets."""
+    methods, budgets = list(params.finetune.methods), _budgets(params)
+    for group, task in product(all_groups, params.tasks):
+        for n, (a, b) in product(budgets, combinations(methods, 2)):
+            keys = (group.name, task, a, n), (group.name, task, b, n)
+            yield _Candidate("method", *keys, (a, b), _method_settings(params, a, b))
+        for method, (m, n) in product(methods, combinations(budgets, 2)):
+            keys = (group.name, task, method, m), (group.name, task, method, n)
+            yield _Candidate("label budget", *keys, (m, n))
+
+
+def _budgets(params: Params) -> list[str]:
+    """The largest first."""
+    return sorted(map(str, params.finetune.label_budgets), key=budget_order, reverse=True)
 
 
 def _method_settings(params: Params, a: str, b: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Runs whose entries in params.yaml differ in ``seed`` alone: repetitions of one group."""
+"""Groups: runs whose entries in params.yaml differ only in ``seed``."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from stages.evaluation.records import ScoredTrial
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of ``pretrain:`` that are equal but for their seeds; named after the first."""
+    """Entries of ``pretrain:`` that differ only in their seeds; named after the first."""
 
     name: str
     runs: tuple[str, ...]
@@ -34,10 +34,11 @@ class Group:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """What is no axis while anything else differs: the confounds that params.yaml knows.
+        """The settings that are confounds where something else differs, and an axis where nothing
+        else does.
 
-        How to pretrain is no property of a model that was not, or by others. A public checkpoint
-        has one tokenizer, whether an entry names it or not.
+        A run from scratch or a published checkpoint has no pretraining settings. A public
+        checkpoint has one tokenizer, whether its entry names it or not.
         """
         entry = self.entry
         trained = self.pretrained and not entry.as_published
@@ -53,7 +54,7 @@ def groups(params: Params, trials: Sequence[ScoredTrial]) -> list[Group]:
     """The groups in the order of params.yaml."""
 
     def kind(name: str) -> str:
-        """What a run is, and what its parents are, but for the seeds."""
+        """The entry of a run and those of its ancestors, without their seeds."""
         if name not in params.pretrain:
             return name
         run = params.pretrain[name]

@@ -1,4 +1,4 @@
-"""How the error falls with size: error = a N^-b (Kaplan et al. 2020, equation 1.1)."""
+"""Power laws of error against size: error = a N^-b (Kaplan et al. 2020, equation 1.1)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ import numpy as np
 
 from stages.evaluation.statistics import Interval, mean
 
-SAME_SIZE = 1.01  # a ratio of parameters up to this is none
+SAME_SIZE = 1.01  # models within this ratio of parameters have one size
 
 
 @dataclass(frozen=True)
 class PowerLaw:
     """A line in logarithms for each seed.
 
-    The law is their mean, which is the least-squares line through the mean logarithms of the
-    errors, with Student's t interval over seeds: the lines are linear in what is drawn by chance,
-    so that normal noise of the logarithms is covered as asked for. The interval says nothing of
-    whether the law holds, nor of sizes beyond those it was fitted to.
+    The law is the mean of these lines, which is the least-squares line through the mean logarithms
+    of the errors. Its interval is Student's t over seeds. The lines are linear in the logarithms of
+    the errors, so the interval has its nominal coverage if these have normal noise. It does not say
+    whether a power law holds, and claims nothing about other sizes.
     """
 
     log_factors: tuple[float, ...]
@@ -34,7 +34,7 @@ class PowerLaw:
         return self._mean(self.exponents)
 
     def error(self, size: float) -> tuple[float, float, float]:
-        """(Value, low, high); all three the same where all seeds agree."""
+        """(value, low, high); all three are equal where all seeds agree."""
         lines = zip(self.log_factors, self.exponents, strict=True)
         found = self._mean([log_a - b * np.log(size) for log_a, b in lines])
         ends = (found.value if end is None else end for end in (found.low, found.high))
@@ -48,9 +48,9 @@ class PowerLaw:
 def fit(
     sizes: Sequence[int], errors: Sequence[Sequence[float]], *, confidence: float
 ) -> PowerLaw | None:
-    """The law through ``errors``, of each size those of the seeds in one order.
+    """Fit a law to ``errors``: for each size, one error per seed, in the same order of seeds.
 
-    None where there are fewer than three sizes or two seeds, or where an error is 0.
+    None with fewer than three sizes or two seeds, or if an error is 0.
     """
     table = np.asarray(errors, dtype=float)  # sizes x seeds
     if num_sizes(sizes) < 3 or table.shape[1] < 2 or table.min() <= 0:
@@ -60,6 +60,6 @@ def fit(
 
 
 def num_sizes(sizes: Sequence[int]) -> int:
-    """How many there are that differ."""
+    """The number of distinct sizes."""
     ordered = sorted(sizes)
     return len(ordered[:1]) + sum(b > SAME_SIZE * a for a, b in pairwise(ordered))

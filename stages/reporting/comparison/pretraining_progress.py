@@ -1,4 +1,4 @@
-"""What the report needs of pretraining: how far each run came, and what it writes."""
+"""The progress of each pretraining: its history of losses, and samples of generated text."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ HISTORY, SAMPLES = paths.PROGRESS / "history", paths.PROGRESS / "samples"
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A row of a run's history; tokens and FLOPs are those of all steps until then."""
+    """A row of a run's history; tokens and FLOPs are cumulative."""
 
     step: int
     tokens: int
@@ -26,7 +26,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Progress:
-    """Of a run that was not pretrained, both are empty."""
+    """Both are empty for a run that was not pretrained."""
 
     history: list[Step]
     samples: list[dict[str, Any]]  # see ``training.samples``
@@ -34,15 +34,15 @@ class Progress:
 
 @dataclass(frozen=True)
 class Passage:
-    """What all runs with one corpus and tokenizer were to write about."""
+    """A validation passage, and what each run with its corpus and tokenizer generates from it."""
 
     corpus: str
-    text: str  # empty: they began from nothing
-    rows: list[tuple[str, str, str]]  # of each run: its name, what it read and what it wrote
+    text: str  # empty: an empty prompt
+    rows: list[tuple[str, str, str]]  # name, input and output of each run
 
 
 def passages(params: Params, progress: Mapping[str, Progress]) -> list[Passage]:
-    """Runs side by side."""
+    """Samples of all runs, grouped by passage."""
     found: dict[tuple[str, str, str], Passage] = {}
     for run, entry in params.pretrain.items():
         for sample in progress[run].samples:
@@ -55,9 +55,9 @@ def passages(params: Params, progress: Mapping[str, Progress]) -> list[Passage]:
 
 
 def read_progress(runs: Iterable[str]) -> dict[str, Progress]:
-    """Of each run, after deleting what other runs left.
+    """Read the progress of ``runs``. First delete that of runs which params.yaml no longer lists.
 
-    Raises ValueError that names what is missing.
+    Raises ValueError with the path of a missing file.
     """
     runs = list(runs)
     discard_unlisted(HISTORY, [f"{run}.csv" for run in runs])

@@ -1,4 +1,4 @@
-"""Everything the report says, from the files that params.yaml lists."""
+"""All results of a study, read from the files that params.yaml lists."""
 
 import math
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ from stages.reporting.comparison.pretraining_progress import Progress, read_prog
 
 @dataclass(frozen=True)
 class Results:
-    """The trials of a study, in the order of params.yaml, and what follows from them."""
+    """The trials of a study, in the order of params.yaml, and what is derived from them."""
 
     params: Params
     trials: Sequence[ScoredTrial]
     curves: Sequence[EpochRecord]
     pretraining_costs: dict[str, dict[str, Any]]  # run -> wall_time_s, peak_memory_bytes, ...
     finetuning_costs: dict[tuple[str, str, str, str, int], CostRecord]  # see ``trial_key``
-    tasks: dict[str, dict[str, Any]]  # what prepare_task found: num_examples, labels, ...
+    tasks: dict[str, dict[str, Any]]  # task.json of each: num_examples, labels, ...
     examples: dict[str, list[dict[str, Any]]]  # of each task; see ``evaluation.examples``
     progress: dict[str, Progress]  # of each run's pretraining
     contamination: dict[tuple[str, str], dict[str, Any]]  # of each corpus and tokenizer trained on
@@ -50,9 +50,14 @@ class Results:
 
     @cached_property
     def baselines(self) -> list[str]:
-        """Those that fit at least one of the tasks."""
+        """Those that are compatible with at least one task."""
         fitted = {trial.run for trial in self.trials}
         return [name for name in self.params.baselines if name in fitted]
+
+    @property
+    def names(self) -> list[str]:
+        """The groups and then the baselines: the rows of every table and figure of scores."""
+        return [*(group.name for group in self.groups), *self.baselines]
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -70,6 +75,11 @@ class Results:
     def label_budgets(self) -> list[str]:
         return sorted(map(str, self.params.finetune.label_budgets), key=budget_order)
 
+    def num_labels(self, task: str) -> dict[str, int]:
+        """The number of labels of each label budget; "all" is the size of the training split."""
+        available = self.tasks[task]["num_examples"]["train"]
+        return {n: available if n == "all" else int(n) for n in self.label_budgets}
+
     @cached_property
     def metrics(self) -> dict[str, str]:
         """The metric of each task."""
@@ -80,18 +90,27 @@ class Results:
         return {(c.group, c.task, c.method, c.label_budget): c for c in self.cells}
 
     def cell(self, group: str, task: str, method: str, label_budget: str) -> Cell | None:
-        """A group's cell, or a baseline's, whatever the method: it has but one."""
+        """The cell of a group or of a baseline, which has one for all methods."""
         method = CLASSICAL if group in self.params.baselines else method
         return self._cell.get((group, task, method, label_budget))
 
+    def run_cells(self, task: str, label_budget: str) -> list[Cell]:
+        """The cells of all runs, without the baselines."""
+        return [
+            cell
+            for group in self.groups
+            for method in self.methods
+            if (cell := self.cell(group.name, task, method, label_budget))
+        ]
+
 
 def load(params: Params) -> Results:
-    """Read what params.yaml lists, after deleting what it no longer does.
+    """Read what params.yaml lists. First delete results that it no longer lists.
 
-    Raises ValueError that names what is missing.
+    Raises ValueError with the path of a file that is missing or does not match params.yaml.
     """
     _discard_leftovers(params)
-    # What a matched budget made of a run is what was done, whatever its entry says.
+    # The matched budget overrides the number of steps in a run's entry.
     runs = {
         key: run.planned(_json(paths.PLANS / f"{key}.json")) for key, run in params.pretrain.items()
     }
@@ -148,17 +167,17 @@ def trial_key(trial: ScoredTrial) -> tuple[str, str, str, str, int]:
 def _complete(
     params: Params, task: str, trials: list[ScoredTrial], skipped: list[SkippedMethod]
 ) -> list[ScoredTrial]:
-    """The trials of a task in the order of params.yaml; ValueError if they are not those listed,
-    but for those of methods that do not fit a run."""
+    """The trials of a task in the order of params.yaml; ValueError unless they are exactly those
+    listed. A method that is incompatible with a run has no trials with it."""
     where = paths.EVALUATED / task / "trials.csv"
     found = {trial_key(trial): trial for trial in trials}
     tuning = params.finetune
     budgets = [str(budget) for budget in tuning.label_budgets]
-    misfits = {(each.run, each.method) for each in skipped}
+    incompatible = {(each.run, each.method) for each in skipped}
     listed = [
         (task, *key)
         for key in product(params.pretrain, tuning.methods, budgets, tuning.seeds)
-        if key[:2] not in misfits
+        if key[:2] not in incompatible
     ]
     fitted = {trial.run for trial in trials} - set(params.pretrain)
     listed += [
@@ -177,8 +196,8 @@ def _complete(
     if lost := [key for key in listed if not math.isfinite(found[key].value)]:
         trial = found[lost[0]]
         raise ValueError(
-            f"{where}: the {trial.metric} of {_words(lost[0])} is {trial.value}, which cannot be "
-            f"compared: its model did not learn; lower the learning rate, now {trial.lr:g}"
+            f"{where}: the {trial.metric} of {_words(lost[0])} is {trial.value} and cannot be "
+            f"compared: the model did not learn; lower the learning rate (now {trial.lr:g})"
         )
     return [found[key] for key in listed]
 

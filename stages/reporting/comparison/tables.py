@@ -1,4 +1,4 @@
-"""The tables of the report: files of numbers, and the rows that its pages show."""
+"""Tables: the rows of trials.csv and metrics.json, and of the tables on the pages."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -8,7 +8,7 @@ from stages.reporting.comparison.axes import Axis
 from stages.reporting.comparison.cells import AMOUNTS, Cell, seeds
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.results import Results
-from stages.reporting.number_format import compact, digits
+from stages.reporting.number_format import compact, six_decimals
 
 KEYS = [
     *("study", "run", "architecture", "objective", "method", "task", "corpus", "pretrain_seed"),
@@ -33,7 +33,7 @@ MEANS: tuple[Axis, ...] = ("architecture", "objective", "size", "training set", 
 def trials(results: Results) -> list[dict[str, Any]]:
     """reports/trials.csv: a row for each trial."""
     return [
-        {"study": results.params.study, **asdict(trial), "value": digits(trial.value)}
+        {"study": results.params.study, **asdict(trial), "value": six_decimals(trial.value)}
         for trial in results.trials
     ]
 
@@ -46,7 +46,7 @@ def metrics(results: Results) -> dict[str, Any]:
         numbers = {"mean": mean.value, "low": mean.low, "high": mean.high}
         place = nested.setdefault(cell.task, {}).setdefault(cell.group, {})
         place.setdefault(cell.method, {})[cell.label_budget] = {
-            **{key: digits(value) for key, value in numbers.items() if value is not None},
+            **{key: six_decimals(value) for key, value in numbers.items() if value is not None},
             "num_pretrain_seeds": cell.num_pretrain_seeds,
             "num_finetune_seeds": cell.num_finetune_seeds,
         }
@@ -55,7 +55,7 @@ def metrics(results: Results) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Score:
-    """A cell of a table; an interval of None is one that a single trial cannot have."""
+    """A cell of a table; ``low`` and ``high`` are None where there is no interval."""
 
     metric: str
     mean: float
@@ -67,8 +67,8 @@ class Score:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows are runs and then baselines; a score is missing where a baseline or a method does not
-    fit."""
+    """Rows are runs, then baselines; a score is None where a baseline or a method is incompatible
+    with the task or the run."""
 
     columns: list[str]
     rows: list[tuple[str, str, list[Score | None]]]  # kind ("run" or "baseline"), name, scores
@@ -83,7 +83,7 @@ def by_task(results: Results, task: str) -> Table:
 
 
 def by_axis(results: Results, axis: Axis, method: str) -> list[Table]:
-    """The runs that differ in an axis alone, side by side: one table for each such family."""
+    """One table for each family of runs that differ only in this axis."""
     keys = [(task, method, n) for task in results.params.tasks for n in results.label_budgets]
     columns = [f"{task}, {n} labels" for task, _, n in keys]
     return [
@@ -93,7 +93,7 @@ def by_axis(results: Results, axis: Axis, method: str) -> list[Table]:
 
 
 def _families(results: Results, contrasts: Iterable[Contrast]) -> list[list[str]]:
-    """The groups that contrasts connect, in the order of params.yaml."""
+    """The groups that contrasts connect, each in the order of params.yaml."""
     family = {group.name: {group.name} for group in results.groups}
     for contrast in contrasts:
         joined = family[contrast.a.group] | family[contrast.b.group]
@@ -141,7 +141,7 @@ def _score(results: Results, cell: Cell | None, best: float) -> Score | None:
 
 
 def run_rows(results: Results) -> list[dict[str, str]]:
-    """For each group, what params.yaml says it is; nothing that a machine decides."""
+    """The settings of each group, from params.yaml; nothing here depends on the machine."""
     return [
         {
             "run": group.name,
@@ -157,8 +157,8 @@ def run_rows(results: Results) -> list[dict[str, str]]:
 
 
 def task_rows(results: Results) -> list[dict[str, str]]:
-    """For each task, what was found; the duplicates are rows whose input validation or test has,
-    which were removed."""
+    """The size of each task. The duplicates are rows that were removed because validation or test
+    has the same input."""
     return [
         {
             "task": key,

@@ -1,1 +1,1 @@
-"""The pictures of the report, drawn offline."""
+"""The figures of the report, drawn offline from what ``comparison`` computes."""

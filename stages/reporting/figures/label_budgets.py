@@ -1,4 +1,4 @@
-"""What more labels are worth: pictures of the score against the label budget."""
+"""Figures of the score against the label budget."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,9 +18,8 @@ from stages.reporting.figures.style import (
     Spec,
     architecture_colour,
     mark,
-    row_names,
+    metric_title,
     styled,
-    unit_of,
 )
 
 HEIGHT, WIDTH = 260, 380  # pixels
@@ -32,23 +31,15 @@ def pictures(results: Results) -> dict[str, Callable[[], Spec]]:
     return {
         f"label_budgets_{task}": partial(label_budgets, results, task)
         for task in results.params.tasks
-        if len(set(num_labels(results, task).values())) > 1
-    }
-
-
-def num_labels(results: Results, task: str) -> dict[str, int]:
-    """The labels of each budget; of "all", as many as the task has."""
-    available = results.tasks[task]["num_examples"]["train"]
-    return {
-        budget: available if budget == "all" else int(budget) for budget in results.label_budgets
+        if len(set(results.num_labels(task).values())) > 1
     }
 
 
 def label_budgets(results: Results, task: str) -> Spec:
-    """A panel for each method; a line is the mean of a run, its band the interval over seeds, cut
-    where it would leave no room for the lines."""
+    """A panel for each method. A line is the mean of a run; its band is the interval over seeds,
+    cut off at the ends of the panel."""
     panels = {method: _rows(results, task, method) for method in results.methods}
-    panels = {  # without methods that fit no run
+    panels = {  # without methods that are incompatible with every run
         method: rows
         for method, rows in panels.items()
         if any(row["start"] != CLASSICAL for row in rows)
@@ -63,18 +54,18 @@ def label_budgets(results: Results, task: str) -> Spec:
 
 
 def _rows(results: Results, task: str, method: str) -> list[Row]:
-    """The means of all runs and baselines, each by the number of labels."""
+    """The means of all runs and baselines at each number of labels."""
     cells = (
         results.cell(name, task, method, budget)
-        for name in row_names(results)
+        for name in results.names
         for budget in results.label_budgets
     )
-    labels = num_labels(results, task)
+    labels = results.num_labels(task)
     return [_row(results, cell, labels[cell.label_budget]) for cell in cells if cell]
 
 
 def _row(results: Results, cell: Cell, labels: int) -> Row:
-    """Without an interval, as of a single seed, the band has no width."""
+    """Without an interval, the band has no width."""
     scale, shown = scale_of(cell.metric), mark(results, cell)
     low, high = (cell.mean.value if v is None else v for v in (cell.mean.low, cell.mean.high))
     start = "from scratch" if shown["fill"] == PAPER else "pretrained"
@@ -91,7 +82,7 @@ def _row(results: Results, cell: Cell, labels: int) -> Row:
 
 
 def _panel(results: Results, task: str, method: str, domain: tuple[float, float]) -> Panel:
-    metric, budgets = results.metrics[task], num_labels(results, task)
+    metric, budgets = results.metrics[task], results.num_labels(task)
     numbers = sorted(set(budgets.values()))
     colour = architecture_colour(results)
     x = alt.X(
@@ -100,7 +91,7 @@ def _panel(results: Results, task: str, method: str, domain: tuple[float, float]
         scale=alt.Scale(type="log", domain=[numbers[0], numbers[-1]], nice=False, padding=10),
         axis=alt.Axis(values=numbers, format=",d", grid=False),
     )
-    y_title = f"{metric}, {unit_of(metric)}"
+    y_title = metric_title(metric)
     scale = alt.Scale(domain=list(domain), nice=False)
     y = alt.Y("y:Q", title=y_title, scale=scale)
     base = alt.Chart(alt.NamedData(method)).encode(x=x, color=colour, detail="run:N")

@@ -1,4 +1,4 @@
-"""Lines with their names at their ends, which many runs need more than a legend."""
+"""Names at the ends of lines, which are easier to read than a legend of many runs."""
 
 from collections.abc import Sequence
 
@@ -13,8 +13,8 @@ LEAD = 16  # from the last point to the name
 
 
 def spread(ends: Sequence[float], domain: tuple[float, float], height: int) -> list[float]:
-    """Where the names of lines that end at ``ends`` stand on the same axis: as near to these as
-    they can in their order without touching, in the least squares."""
+    """The places of the names of lines that end at ``ends``, on the same axis: in the same order,
+    without overlap, and as near to the ends as possible (least squares)."""
     low, high = domain
     gap = min(GAP, height / max(len(ends) - 1, 1))
     order = np.argsort(ends, kind="stable")
@@ -27,7 +27,7 @@ def spread(ends: Sequence[float], domain: tuple[float, float], height: int) -> l
 
 
 def domain_of(values: Sequence[float]) -> tuple[float, float]:
-    """From the lowest to the highest, with a little room."""
+    """From the lowest value to the highest, with a margin of 10%."""
     low, high = min(values), max(values)
     room = 0.1 * (high - low) or 0.5
     return low - room, high + room
@@ -40,7 +40,7 @@ def named_ends(ends: Sequence[Row], domain: tuple[float, float], height: int) ->
 
 
 def names(data: alt.NamedData, y: alt.Scale, colour: alt.Color, *, width: int) -> list[alt.Chart]:
-    """The names to the right of a panel, each joined to its line; ``data`` are ``named_ends``."""
+    """The names to the right of a panel, connected to their lines; ``data`` are ``named_ends``."""
     base = alt.Chart(data)
     leads = base.mark_rule(color=GRID).encode(
         x="x:Q", x2=alt.X2Value(width + LEAD - 3), y=alt.Y("y:Q", scale=y), y2="place:Q"

@@ -1,28 +1,25 @@
-"""How pretraining went: pictures of the validation loss against tokens seen and against FLOPs.
+"""Figures of the validation loss of pretraining against tokens seen and against FLOPs.
 
-Both are counted, not measured, so that no machine changes these pictures.
+Both are counted, so the figures are the same on every machine.
 """
 
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
 
 import altair as alt
 
-from stages.evaluation.records import ScoredTrial
 from stages.reporting.comparison.groups import Group
 from stages.reporting.comparison.results import Results
+from stages.reporting.comparison.validation_losses import Amount, comparable, loss_points
 from stages.reporting.figures.labelled_lines import domain_of, named_ends, names
 from stages.reporting.figures.style import Panel, Row, Spec, architecture_colour, styled
 
-Amount = Literal["tokens", "flops"]
 TITLES: dict[Amount, str] = {"tokens": "tokens seen", "flops": "FLOPs"}
 HEIGHT, WIDTH, COLUMNS = 170, 230, 2
 
 
 def pictures(results: Results) -> dict[str, Callable[[], Spec]]:
-    """Those of a study that pretrains."""
+    """None if the study pretrains nothing."""
     if not comparable(results):
         return {}
     amounts: tuple[Amount, ...] = ("tokens", "flops")
@@ -30,8 +27,8 @@ def pictures(results: Results) -> dict[str, Callable[[], Spec]]:
 
 
 def losses(results: Results, amount: Amount) -> Spec:
-    """A panel for each set of runs whose losses may be compared, a line for each run: thin ones of
-    one name where a run has several seeds. What a run goes on from counts as its own."""
+    """A panel for each set of comparable runs, a line for each run. The seeds of a group are thin
+    lines with one name. Amounts include those of a run's parents and teachers."""
     lines = {
         title: [row for group in groups for row in _lines(results, group, amount)]
         for title, groups in comparable(results).items()
@@ -53,39 +50,18 @@ def losses(results: Results, amount: Amount) -> Spec:
     return styled(chart, data)
 
 
-def comparable(results: Results) -> dict[str, list[Group]]:
-    """The groups that were pretrained, by what their validation loss is of: an objective, a
-    validation text and its tokens."""
-    found: dict[str, list[Group]] = defaultdict(list)
-    for group in results.groups:
-        if any(results.progress[run].history for run in group.runs):
-            entry = group.entry
-            rows = f"{entry.tokenizer}, rows of {entry.training.max_tokens}"
-            found[f"{entry.objective['name']} on {entry.corpus} ({rows})"].append(group)
-    return found
-
-
 def _lines(results: Results, group: Group, amount: Amount) -> list[Row]:
-    earlier = {t.run: _of_parents(t, amount) for t in results.trials}
     return [
         {
             "run": group.name,
-            "line": run,
+            "line": point.run,
             "architecture": group.architecture,
             "width": 2 if len(group.runs) == 1 else 1,
-            "x": earlier[run] + getattr(step, amount),
-            "y": step.validation_loss,
+            "x": point.amount,
+            "y": point.loss,
         }
-        for run in group.runs
-        for step in results.progress[run].history
-        if step.validation_loss is not None
+        for point in loss_points(results, group, amount)
     ]
-
-
-def _of_parents(trial: ScoredTrial, amount: Amount) -> int:
-    """0 where nobody knows: a curve of a public checkpoint begins with what is done here."""
-    lineage, own = (getattr(trial, f"{whose}_{amount}") for whose in ("lineage", "pretrain"))
-    return 0 if lineage is None else lineage - (own or 0)
 
 
 def _panel(results: Results, title: str, x: alt.X, domain: tuple[float, float]) -> Panel:

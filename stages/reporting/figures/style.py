@@ -1,8 +1,8 @@
-"""The one look of all pictures: its colours, its marks and what it calls things.
+"""The style of all figures: colours, marks and titles.
 
-Colour is the architecture (Okabe and Ito's palette, which survives colour blindness), grey is a
-classical baseline; a hollow mark or a dotted line is from scratch; shape is the method. Scores that
-are shares are in points, 0 to 100.
+Colour is the architecture (the palette of Okabe and Ito, which is safe for colour blindness), grey
+is a classical baseline. A hollow mark or a dotted line is from scratch. Shape is the method. Scores
+that are shares are in points, 0 to 100.
 """
 
 from collections.abc import Collection
@@ -14,6 +14,7 @@ from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import CLASSICAL
 from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.results import Results
+from stages.reporting.number_format import metric_name
 
 INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#e4e7eb", "#ffffff"
 BASELINE = "#7a828c"
@@ -22,7 +23,7 @@ SHAPES = ["circle", "diamond", "triangle-up", "square", "cross", "triangle-down"
 DASHES = [[1, 0], [7, 3], [4, 2], [10, 3, 2, 3]]
 DOTTED = [1.5, 3]
 ROW = 26  # pixels
-# Liberation Sans, which the renderer brings along, is as wide as Arial: what is measured here fits.
+# Liberation Sans, which the renderer bundles, is as wide as Arial: text fits in either font.
 FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
 Panel = alt.LayerChart | alt.FacetChart
 Row = dict[str, Any]
@@ -54,7 +55,7 @@ def architecture_colour(results: Results, *, baselines: bool = True) -> alt.Colo
 
 
 def method_shape(results: Results, *, shown: Collection[str]) -> alt.Shape:
-    """One shape for a method in every picture; the legend has those that are shown."""
+    """A method has the same shape in every figure; the legend lists those in ``shown``."""
     shapes = [SHAPES[i % len(SHAPES)] for i in range(len(results.methods))]
     return alt.Shape(
         "method:N",
@@ -69,7 +70,7 @@ def method_shape(results: Results, *, shown: Collection[str]) -> alt.Shape:
 
 
 def mark(results: Results, cell: Cell) -> Row:
-    """What the mark of a cell shows, wherever it stands."""
+    """The mark of a cell, the same in every figure."""
     group = next((group for group in results.groups if group.name == cell.group), None)
     architecture = group.architecture if group else CLASSICAL
     hollow = group is not None and not group.pretrained
@@ -82,17 +83,15 @@ def mark(results: Results, cell: Cell) -> Row:
     }
 
 
-def row_names(results: Results) -> list[str]:
-    """The rows of every picture and table of scores."""
-    return [*(group.name for group in results.groups), *results.baselines]
-
-
-def unit_of(metric: str) -> str:
-    return "lower is better" if scale_of(metric).lower_is_better else scale_of(metric).unit
+def metric_title(metric: str) -> str:
+    """``macro F1, points`` or ``bits per byte, lower is better``."""
+    scale = scale_of(metric)
+    return f"{metric_name(metric)}, {'lower is better' if scale.lower_is_better else scale.unit}"
 
 
 def styled(chart: Any, data: dict[str, list[Row]]) -> Spec:
-    """The one look; Altair copies a chart at each step, so the data joins at the end."""
+    """The chart in the common style. The data is added last, because Altair copies a chart at each
+    step."""
     text = {"labelColor": MUTED, "titleColor": MUTED, "labelFontSize": 12, "titleFontSize": 12}
     plain = {"domain": False, "tickColor": GRID, "gridColor": GRID, "titleFontWeight": "normal"}
     config = {

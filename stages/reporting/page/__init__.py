@@ -1,1 +1,1 @@
-"""The HTML page and comparison.md, from the templates beside this file."""
+"""The HTML page and comparison.md, from the templates in this folder."""

@@ -1,7 +1,7 @@
-"""How to reproduce a report: from what, with which packages, by which commands, on which machine.
+"""How to reproduce a report: its files, packages, commands, commit and machine.
 
-Files, packages and commands are those of the study, wherever it runs, and stand in both reports.
-The commit and the machine stand on the page alone: committing a report makes another commit.
+Files, packages and commands are the same wherever the study runs, and are on both pages. The commit
+and the machine are on the HTML page only: committing a report makes another commit.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from stages.core.params import PATH, Compute
 
 FILES = (PATH, Path("dvc.yaml"), Path("requirements.lock"))
 STUDIES = Path("studies")
-PACKAGES = (  # that decide numbers: of training and its data, and of baselines and statistics
+PACKAGES = (  # they affect numbers: training and its data, baselines and statistics
     *("torch", "numpy", "sentencepiece", "transformers", "tokenizers", "datasets"),
     *("scikit-learn", "scipy", "sacrebleu"),
 )
@@ -29,15 +29,15 @@ Row = dict[str, str]  # of a table
 
 @dataclass(frozen=True)
 class Commit:
-    """The one at which a report was made."""
+    """The commit at which a report was written."""
 
     id: str
-    changed: list[str]  # files that results come from and that differed from it
+    changed: list[str]  # files that results come from and that differ from the commit
     origin: str  # where to clone it from
 
 
 def files() -> list[Row]:
-    """FILES, and how ``sha256sum`` begins of each."""
+    """FILES with the first digits of their ``sha256sum``."""
     return [{"file": str(path), SHA256: _hash(path)} for path in FILES]
 
 
@@ -48,13 +48,13 @@ def _hash(path: Path) -> str:
 
 
 def packages() -> list[Row]:
-    """Python and PACKAGES, as they are installed."""
+    """The installed versions of Python and PACKAGES."""
     found = {"Python": platform.python_version()} | {name: version(name) for name in PACKAGES}
     return [{"package": name, "version": number} for name, number in found.items()]
 
 
 def commands() -> list[str]:
-    """What makes the report, in a clone."""
+    """The commands that make the report in a clone."""
     return [*(f"cp {path} {PATH}" for path in _study()), "make repro"]
 
 
@@ -65,7 +65,7 @@ def _study() -> list[Path]:
 
 
 def commit() -> Commit | None:
-    """None where there is no git, no repository or no commit."""
+    """None without git, a repository or a commit."""
     head = _git("rev-parse", "--verify", "HEAD")
     if head is None:
         return None
@@ -76,7 +76,7 @@ def commit() -> Commit | None:
 
 
 def _git(*arguments: str) -> str | None:
-    """What git answers; None if it fails."""
+    """The output of git; None if it fails."""
     command = ["git", "--no-optional-locks", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=True)
@@ -86,13 +86,13 @@ def _git(*arguments: str) -> str | None:
 
 
 def _shareable(origin: str) -> str:
-    """A remote's address, without who may read there; "REPOSITORY" if others cannot reach it."""
+    """A remote's address without credentials; "REPOSITORY" if it is not reachable by others."""
     address = re.sub(r"^(https?://)[^/]*@", r"\1", origin.strip())
     return address if re.match(r"(?:https?|ssh|git)://|\w+@[\w.-]+:", address) else "REPOSITORY"
 
 
 def machine(compute: Compute) -> list[Row]:
-    """This one, and how numbers are computed on it."""
+    """This machine, and the device, precision and threads on it."""
     import torch  # takes seconds
 
     from stages.training.device import resolve
@@ -102,13 +102,13 @@ def machine(compute: Compute) -> list[Row]:
         device = resolve(compute, threads=torch.get_num_threads())  # which changes nothing here
         computed = f"on {device.device} in {device.precision}, {compute.threads} threads"
     except ValueError:
-        computed = f"on {compute.device}, which is not here"
+        computed = f"on {compute.device}, which this machine does not have"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     about = {
         "system": platform.platform(),
         "processor": f"{processor()}, {os.cpu_count()} cores",
         "memory": f"{memory / 2**30:.1f} GiB",
         "GPU": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
-        "computed": computed,
+        "computation": computed,
     }
-    return [{"what": what, "here": here} for what, here in about.items()]
+    return [{"property": key, "value": value} for key, value in about.items()]

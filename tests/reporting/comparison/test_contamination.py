@@ -33,7 +33,7 @@ def test_a_row_for_each_task_and_a_column_for_each_corpus(results: Results) -> N
         "scientific": "12.3% (0.4%)",
         "deep_learning": "1.5% (0.4%)",
     }
-    assert "13 words in a row (8, if" in found.notes[0]
+    assert "13 consecutive words (8 if" in found.notes[0]
     assert "`decontaminate_against: tasks`" in found.notes[1] and len(found.notes) == 2
 
 
@@ -46,8 +46,8 @@ def test_what_was_removed_is_told_for_each_corpus(results: Results) -> None:
     found = section(replace(results, contamination=contamination))
     assert found is not None
     [note] = found.notes[1:]
-    assert note.startswith("From `all` sentences that match were removed")
-    assert note.endswith("1,234, of 71,000 characters in all, with which 1 documents went whole.")
+    for part in ("`all`", "1,234 matching sentences", "71,000 characters", "1 whole documents"):
+        assert part in note
 
 
 def test_a_corpus_with_two_tokenizers_has_two_columns(results: Results) -> None:
@@ -67,11 +67,10 @@ def test_what_public_checkpoints_read_is_not_known(
     results = load(write_study(tmp_path, raw))
     found = section(results)
     assert found is not None and found.rows == []
-    assert found.notes == [
-        "What public checkpoints were pretrained on is not known here: `bert`, `gpt2`."
-    ]
+    [note] = found.notes
+    assert "unknown: `bert`, `gpt2`" in note
     text = pages.markdown(results)
-    assert "## Contamination" in text and found.notes[0] in text
+    assert "## Contamination" in text and note in text
 
 
 def test_what_a_public_checkpoint_read_is_compared_with_nothing(

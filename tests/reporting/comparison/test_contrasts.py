@@ -5,7 +5,7 @@ import pytest
 from stages.reporting.comparison.axes import Axis, pairs
 from stages.reporting.comparison.groups import Group, groups
 from stages.reporting.comparison.results import Results, load
-from stages.reporting.number_format import compact
+from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, NOT_SIGNIFICANT, SIGNIFICANT
 from tests.synthetic_study import RUNS, TRAINING, further, public, raw_params, run, write_study
 
 
@@ -242,13 +242,20 @@ def test_effects_are_differences_of_means(results: Results) -> None:
 
 def test_a_verdict_is_never_stronger_than_its_numbers(results: Results) -> None:
     seen = set()
+    kinds = {
+        (True, True): SIGNIFICANT,
+        (True, False): BEFORE_CORRECTION,
+        (False, False): NOT_SIGNIFICANT,
+    }
     for c in results.contrasts:
         assert c.effect.low is not None and c.effect.high is not None and c.p_holm is not None
         assert c.p_holm >= (c.effect.p_value or 0)
         excludes = not c.effect.low <= 0 <= c.effect.high
-        assert c.resolved == excludes
-        assert (c.verdict == "resolved") == (excludes and c.p_holm < 0.05)
-        assert (c.verdict == "not resolved") == (not excludes)
+        assert c.significant_before_correction == excludes
+        assert c.significant == (excludes and c.p_holm < 0.05)
+        assert c.verdict == kinds[c.significant_before_correction, c.significant]
+        assert c.row()["resolved"] == ("yes" if excludes else "no")  # before correction
+        assert c.seeds_needed is None or not excludes
         seen.add(c.verdict)
     assert len(seen) == 3  # all three occur here
 
@@ -264,12 +271,3 @@ def test_more_labels_against_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_groups_keep_the_order_of_params(results: Results) -> None:
     assert [group.name for group in groups(results.params, results.trials)] == list(RUNS)
-
-
-@pytest.mark.parametrize(
-    "number, text",
-    [(0, "0"), (12, "12"), (999, "999"), (999.6, "1k"), (1544, "1.54k"), (2_563_072, "2.56M"),
-     (999_999, "1M"), (6.3e13, "63T"), (2e21, "2e+03E")],
-)  # fmt: skip
-def test_compact(number: float, text: str) -> None:
-    assert compact(number) == text

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from stages.reporting.comparison.results import Results, load
+from stages.reporting.comparison.validation_losses import Amount
 from stages.reporting.figures import loss_curves
-from stages.reporting.figures.loss_curves import Amount, comparable, losses
+from stages.reporting.figures.loss_curves import losses
 from tests.synthetic_study import RUNS, further, public, raw_params, run, write_study
 
 
@@ -17,16 +18,6 @@ def lines(results: Results, amount: Amount) -> dict[str, list[dict[str, Any]]]:
     data = losses(results, amount)["datasets"]
     points = [p for name, rows in data.items() if not name.startswith("ends of") for p in rows]
     return {line: [p for p in points if p["line"] == line] for line in {p["line"] for p in points}}
-
-
-def test_a_panel_holds_the_runs_whose_losses_are_of_the_same(results: Results) -> None:
-    panels = [[group.name for group in groups] for groups in comparable(results).values()]
-    assert panels == [
-        ["encoder_mlm", "encoder_small"],
-        ["decoder_causal"],
-        ["encoder_scientific"],
-        ["encoder_deep_learning"],
-    ]
 
 
 def test_a_line_is_each_validation_of_a_run(results: Results) -> None:

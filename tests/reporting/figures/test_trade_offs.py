@@ -2,55 +2,24 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from stages.core.params import Params
 from stages.evaluation.records import ScoredTrial
-from stages.reporting.comparison.results import Results, load
+from stages.reporting.comparison.results import Results
+from stages.reporting.comparison.score_against_cost import cells_with_flops
+from stages.reporting.comparison.score_against_size import cells_with_sizes, error, power_laws
 from stages.reporting.figures import gallery, trade_offs
 from stages.reporting.figures.style import PAPER
-from stages.reporting.page import pages
-from tests.synthetic_study import RUNS, raw_params, run, write_study
+from stages.reporting.page import sections
+from tests.synthetic_study import RUNS, raw_params
 
 PLACE = ("type", "200")
 
 
 def with_trials(results: Results, change: Callable[[ScoredTrial], ScoredTrial]) -> Results:
     return replace(results, trials=[change(trial) for trial in results.trials])
-
-
-@pytest.fixture(scope="module")
-def three_sizes(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """The synthetic study with one more size of its encoder."""
-    root = tmp_path_factory.mktemp("sizes")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        return load(
-            write_study(root, raw_params(RUNS | {"tiny": run("encoder", "mlm", d_model=48)}))
-        )
-
-
-points = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), max_size=12)
-
-
-@given(points)
-def test_the_front_is_what_nothing_beats(points: list[tuple[int, int]]) -> None:
-    """By brute force: nothing costs as little or less, and is better, or cheaper and as good."""
-    unbeaten = {
-        (cost, merit)
-        for cost, merit in points
-        if not any(c <= cost and m >= merit and (c, m) != (cost, merit) for c, m in points)
-    }
-    front = trade_offs.pareto_front(points)
-    assert [points[i] for i in front] == sorted(unbeaten)  # of equals one alone
-
-
-def test_of_equals_the_first_is_on_the_front() -> None:
-    assert trade_offs.pareto_front([(2, 5), (1, 3), (2, 5), (1, 3)]) == [1, 0]
 
 
 def test_cost_is_of_the_lineage_and_the_fine_tuning(results: Results) -> None:
@@ -93,11 +62,11 @@ def test_what_is_unknown_or_nothing_is_left_out_and_named(results: Results) -> N
         return replace(trial, finetune_flops=0) if nothing else trial
 
     without = with_trials(results, changed)
-    drawn = {(cell.group, cell.method) for cell, _ in trade_offs.priced(without, *PLACE)}
+    drawn = {(cell.group, cell.method) for cell, _ in cells_with_flops(without, *PLACE)}
     assert len(drawn) == 7 * 2 - 3
     assert ("decoder_scratch", "full") in drawn and ("encoder_mlm", "full") not in drawn
-    (cost, _) = pages.trade_offs(without, gallery.pictures(without))
-    assert "nobody knows what their pretraining took: `encoder_mlm`." in cost.caption
+    (cost, _) = sections.trade_offs(without, gallery.pictures(without))
+    assert "unknown: `encoder_mlm`." in cost.caption
     assert "nothing was trained: `decoder_scratch` with `linear_probe`." in cost.caption
 
 
@@ -114,7 +83,7 @@ def test_equal_costs_and_equal_sizes_make_no_picture(results: Results) -> None:
     assert names(one_cost) == {"parameters"}
     unknown = with_trials(results, lambda trial: replace(trial, lineage_flops=None))
     assert names(unknown) == {"parameters"}
-    assert [each.heading for each in pages.trade_offs(unknown, gallery.pictures(unknown))] == [
+    assert [each.heading for each in sections.trade_offs(unknown, gallery.pictures(unknown))] == [
         "Score against size"
     ]
 
@@ -137,7 +106,7 @@ def test_size_has_a_mark_for_each_pretrained_run(results: Results) -> None:
 
 
 def test_two_sizes_have_no_law(results: Results) -> None:
-    assert trade_offs.power_laws(results, trade_offs.sized(results, *PLACE)) == []
+    assert power_laws(results, cells_with_sizes(results, *PLACE)) == []
     spec = trade_offs.parameters(results, *PLACE)
     assert spec["datasets"]["laws"] == [] and "error =" not in str(spec["title"])
 
@@ -151,11 +120,11 @@ def test_three_sizes_of_one_kind_have_the_law_they_follow(
     def lawful(trial: ScoredTrial) -> ScoredTrial:
         seed = trial.finetune_seed - 3  # -2 to 2
         exponent = 0.15 + 0.001 * seed
-        error = 3 * (1 + 0.01 * seed) * max(trial.num_params, 1) ** -exponent
-        return replace(trial, metric=metric, value=trade_offs.error(metric, error))
+        lost = 3 * (1 + 0.01 * seed) * max(trial.num_params, 1) ** -exponent
+        return replace(trial, metric=metric, value=error(metric, lost))
 
     results = with_trials(three_sizes, lawful)
-    ((group, law, sizes),) = trade_offs.power_laws(results, trade_offs.sized(results, *PLACE))
+    ((group, law, sizes),) = power_laws(results, cells_with_sizes(results, *PLACE))
     assert group.name == "encoder_mlm" and sorted(sizes) == [288_000, 812_544, 2_563_072]
     assert law.exponent.value == pytest.approx(0.15)
     assert law.factor == pytest.approx(3, rel=1e-3)
@@ -168,39 +137,6 @@ def test_three_sizes_of_one_kind_have_the_law_they_follow(
         assert row["low"] < row["score"] < row["high"]
     text = "N^\N{MINUS SIGN}b, b = 0.150 (95% interval 0.148 to 0.152)"
     assert f"encoder, mlm on all: error = 3 {text}" in spec["title"]["subtitle"]
-
-
-def test_sizes_that_differ_in_something_else_have_no_law(three_sizes: Results) -> None:
-    def alone(**settings: Any) -> bool:
-        raw = raw_params(RUNS | {"tiny": run("encoder", "mlm", d_model=48) | settings})
-        changed = replace(three_sizes, params=Params(**raw))
-        return trade_offs.power_laws(changed, trade_offs.sized(changed, *PLACE)) == []
-
-    assert not alone()
-    assert alone(corpus="scientific")
-    assert alone(objective={"name": "mlm", "mask_prob": 0.5})
-
-
-def test_a_law_rests_on_pretraining_seeds_where_all_sizes_have_several(
-    three_sizes: Results,
-) -> None:
-    def doubled(num_runs: int) -> int:
-        trials = list(three_sizes.trials)
-        pretrain = dict(raw_params(RUNS | {"tiny": run("encoder", "mlm", d_model=48)})["pretrain"])
-        for name in ("encoder_mlm", "encoder_small", "tiny")[:num_runs]:
-            pretrain[f"{name}_2"] = pretrain[name] | {"seed": 2}
-            trials += [
-                replace(t, run=f"{name}_2", pretrain_seed=2, value=t.value - 0.01)
-                for t in three_sizes.trials
-                if t.run == name
-            ]
-        params = Params(**{**raw_params(), "pretrain": pretrain})
-        more = replace(three_sizes, params=params, trials=trials)
-        ((_, law, _),) = trade_offs.power_laws(more, trade_offs.sized(more, *PLACE))
-        return len(law.exponents)
-
-    assert doubled(3) == 2  # pretraining seeds
-    assert doubled(2) == 5  # seeds of fine-tuning
 
 
 def test_they_can_be_drawn(three_sizes: Results, tmp_path: Path) -> None:

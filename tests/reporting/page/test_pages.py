@@ -110,7 +110,7 @@ def test_markdown_and_page_tell_the_same(results: Results, html: str) -> None:
     text = pages.markdown(results)
     for contrast in results.contrasts:
         assert contrast.verdict in text
-        assert contrast.verdict.split(", ")[0] in html
+        assert contrast.verdict in html
     for name in (*RUNS, *METRICS, "majority", "window", "tfidf"):
         assert name in html and name in text.replace("\\_", "_")
 
@@ -118,7 +118,7 @@ def test_markdown_and_page_tell_the_same(results: Results, html: str) -> None:
 def test_tasks_are_listed_with_their_sizes_and_what_was_removed(results: Results, html) -> None:
     markdown = pages.markdown(results)
     assert "| tag | tagging | 1,200 | 200 | 1,000 | 2 | train 3, validation 0 |" in markdown
-    assert "What the tasks are" in html and "train 3, validation 0" in html
+    assert "train 3, validation 0" in html
 
 
 def test_what_models_write_stands_side_by_side_and_on_the_page_alone(results, html) -> None:
@@ -129,7 +129,7 @@ def test_what_models_write_stands_side_by_side_and_on_the_page_alone(results, ht
     found = passages(results.params, progress)
     assert [each.text for each in found] == ["", "a list & <i>more</i>"]
     assert [run for run, *_ in found[1].rows] == ["encoder_mlm", "decoder_causal"]
-    assert "What the models write" in html and "&lt;b&gt;of&lt;/b&gt; …" in html
+    assert '<section id="samples">' in html and "&lt;b&gt;of&lt;/b&gt; …" in html
     assert "of</b> …" not in html and "of</b> …" not in pages.markdown(results)
 
 

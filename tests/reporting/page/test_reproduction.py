@@ -112,8 +112,8 @@ def test_the_machine_is_described_and_left_as_it_is() -> None:
     compute = Compute(
         device="cpu", precision="float32", compile=False, threads=before + 1, trial_threads=1
     )
-    about = {row["what"]: row["here"] for row in reproduction.machine(compute)}
-    assert about["computed"] == f"on cpu in float32, {before + 1} threads"
+    about = {row["property"]: row["value"] for row in reproduction.machine(compute)}
+    assert about["computation"] == f"on cpu in float32, {before + 1} threads"
     assert torch.get_num_threads() == before
     assert re.fullmatch(r"[\d.]+ GiB", about["memory"]) and about["processor"]
 
@@ -121,8 +121,8 @@ def test_the_machine_is_described_and_left_as_it_is() -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is there")
 def test_a_report_can_be_made_where_its_device_is_not() -> None:
     compute = Compute(device="cuda", precision="auto", compile=False, threads=1, trial_threads=1)
-    *_, computed = reproduction.machine(compute)
-    assert computed["here"] == "on cuda, which is not here"
+    *_, computation = reproduction.machine(compute)
+    assert computation["value"].startswith("on cuda, which")
 
 
 def test_the_page_has_commit_and_machine_and_markdown_what_stays(

@@ -1,4 +1,4 @@
-"""Who is first where: a heat map of every run and baseline on every task."""
+"""A heat map of ranks: every run and baseline on every task."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,8 +6,7 @@ from typing import Any
 import altair as alt
 
 from stages.evaluation.metrics import scale_of
-from stages.evaluation.records import CLASSICAL
-from stages.reporting.comparison.cells import Cell
+from stages.reporting.comparison.ranks import ranked_cells
 from stages.reporting.comparison.results import Results
 from stages.reporting.figures.style import (
     INK,
@@ -16,18 +15,17 @@ from stages.reporting.figures.style import (
     Panel,
     Row,
     Spec,
-    row_names,
     styled,
 )
 
 HEIGHT, WIDTH = 36, 56  # of a cell, in pixels
 FIRST, LAST = PALETTE[0], "#eef3f7"
-SHORT = 8  # letters of a name that fit over a cell
+SHORT = 8  # characters of a name that fit over a cell
 
 
-def ranks(results: Results) -> Spec:
-    """Each run's rank and mean by its best method; a panel for each label budget."""
-    names = row_names(results)
+def rank_map(results: Results) -> Spec:
+    """The rank and mean of each run with its best method; a panel for each label budget."""
+    names = results.names
     data: dict[str, list[Row]] = {}
     panels = []
     for budget in results.label_budgets:
@@ -40,31 +38,17 @@ def ranks(results: Results) -> Spec:
     return styled(alt.hconcat(*panels, spacing=18), data)
 
 
-def ranked(merits: Sequence[float]) -> list[int]:
-    """1 is the largest; equals share the best of their places, and the next is as far behind."""
-    rounded = [round(merit, 6) for merit in merits]  # as in the tables of numbers
-    return [1 + sum(other > merit for other in rounded) for merit in rounded]
-
-
 def _column(results: Results, task: str, label_budget: str, names: Sequence[str]) -> list[Row]:
-    cells = [cell for name in names if (cell := _best(results, name, task, label_budget))]
-    places = ranked([cell.merit for cell in cells])
     return [
         {
             "run": cell.group,
             "task": task,
             "rank": rank,
             "score": scale_of(cell.metric).shown(cell.mean.value),
-            "ink": PAPER if 5 * (rank - 1) < len(names) - 1 else INK,  # on dark cells, on light
+            "ink": PAPER if 5 * (rank - 1) < len(names) - 1 else INK,  # light on dark cells
         }
-        for cell, rank in zip(cells, places, strict=True)
+        for cell, rank in ranked_cells(results, task, label_budget)
     ]
-
-
-def _best(results: Results, name: str, task: str, label_budget: str) -> Cell | None:
-    methods = [CLASSICAL] if name in results.baselines else results.methods
-    cells = [results.cell(name, task, method, label_budget) for method in methods]
-    return max(filter(None, cells), key=lambda cell: cell.merit, default=None)
 
 
 def _panel(results: Results, data: alt.NamedData, names: Sequence[str], *, labelled: bool) -> Panel:

@@ -1,29 +1,14 @@
 from dataclasses import replace
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from stages.reporting.comparison.results import Results
-from stages.reporting.figures import ranks
+from stages.reporting.figures.rank_map import rank_map
 from tests.synthetic_study import METRICS, RUNS
 
 
 def cells_of(results: Results, task: str) -> dict[str, tuple[int, str]]:
     """What the heat map shows: run -> rank and score."""
-    rows = ranks.ranks(results)["datasets"]["labels_200"]
+    rows = rank_map(results)["datasets"]["labels_200"]
     return {row["run"]: (row["rank"], row["score"]) for row in rows if row["task"] == task}
-
-
-def test_equals_share_the_best_of_their_places() -> None:
-    assert ranks.ranked([0.5, 0.9, 0.5, 0.1]) == [2, 1, 2, 4]
-    assert ranks.ranked([0.3]) == [1] and ranks.ranked([]) == []
-    assert ranks.ranked([0.1 + 0.2, 0.3]) == [1, 1]  # but for the rounding of a mean
-
-
-@given(st.lists(st.integers(0, 5), max_size=12))
-def test_a_rank_is_one_more_than_the_number_of_betters(merits: list[int]) -> None:
-    descending = sorted(merits, reverse=True)
-    assert ranks.ranked(merits) == [1 + descending.index(merit) for merit in merits]
 
 
 def test_every_run_and_baseline_stands_there_with_its_best_method(results: Results) -> None:
@@ -38,7 +23,7 @@ def test_every_run_and_baseline_stands_there_with_its_best_method(results: Resul
 
 
 def test_rows_are_in_the_order_of_params_and_baselines_are_below(results: Results) -> None:
-    panel = ranks.ranks(results)["hconcat"][0]
+    panel = rank_map(results)["hconcat"][0]
     assert panel["layer"][0]["encoding"]["y"]["scale"]["domain"] == [
         *RUNS,
         *("majority", "tfidf", "window"),

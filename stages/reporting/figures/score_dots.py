@@ -1,0 +1,124 @@
+"""Figures of scores: a row for each run and baseline, a mark with its interval for each method."""
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from stages.evaluation.metrics import POINTS, scale_of
+from stages.evaluation.records import CLASSICAL
+from stages.reporting.comparison.results import Results
+from stages.reporting.figures.style import (
+    BASELINE,
+    MUTED,
+    ROW,
+    Panel,
+    Row,
+    Spec,
+    architecture_colour,
+    mark,
+    method_shape,
+    metric_title,
+    styled,
+)
+from stages.reporting.number_format import percent
+
+
+def comparison(results: Results) -> Spec:
+    """Every run and baseline on every task (columns) with every label budget (rows)."""
+    names = results.names
+    data: dict[str, list[Row]] = {}
+    rows = []
+    for budget in results.label_budgets:
+        panels = []
+        for task in results.params.tasks:
+            data[f"{task}_{budget}"] = _means(results, task, budget, names)
+            named = alt.NamedData(f"{task}_{budget}")
+            panels.append(_dots(results, named, task, budget, names, labelled=not panels))
+        rows.append(alt.hconcat(*panels, spacing=18))
+    note = (
+        f"Mean and {percent(results.confidence)} interval on the test set; hollow: from scratch; "
+        "dotted lines: classical baselines"
+    )
+    title = alt.Title(note, fontSize=12, fontWeight="normal", color=MUTED, offset=14)
+    return styled(alt.vconcat(*rows, spacing=24, title=title), data)
+
+
+def scores(results: Results, task: str, label_budget: str) -> Spec:
+    """One panel of ``comparison``, with only the runs and baselines that have trials on it."""
+    names = [
+        name
+        for name in results.names
+        if any(results.cell(name, task, method, label_budget) for method in results.methods)
+    ]
+    panel = _dots(results, alt.NamedData("means"), task, label_budget, names, labelled=True)
+    return styled(panel, {"means": _means(results, task, label_budget, names)})
+
+
+def _means(results: Results, task: str, label_budget: str, names: Sequence[str]) -> list[Row]:
+    """The data of ``_dots``."""
+    scale = scale_of(results.metrics[task])
+    rows: list[Row] = []
+    for name in names:
+        methods = [CLASSICAL] if name in results.baselines else results.methods
+        for i, method in enumerate(methods):
+            if cell := results.cell(name, task, method, label_budget):
+                low, high = (
+                    cell.mean.value if v is None else v for v in (cell.mean.low, cell.mean.high)
+                )
+                rows.append(
+                    {
+                        **mark(results, cell),
+                        "slot": _slot(i, len(methods)),
+                        "low": scale.factor * max(low, 0),
+                        "high": scale.factor * (min(high, 1) if scale == POINTS else high),
+                    }
+                )
+    return rows
+
+
+def _dots(
+    results: Results,
+    data: alt.NamedData,
+    task: str,
+    label_budget: str,
+    names: Sequence[str],
+    *,
+    labelled: bool,
+) -> Panel:
+    base = alt.Chart(data).encode(
+        y=alt.Y(
+            "run:N",
+            title=None,
+            scale=alt.Scale(domain=list(names), paddingInner=0, paddingOuter=0),
+            axis=alt.Axis(labels=labelled, labelLimit=200, ticks=False),
+        ),
+        yOffset=alt.YOffset(
+            "slot:Q", scale=alt.Scale(domain=[-1, 1], range=[ROW / 2 - 10, ROW / 2 + 10])
+        ),
+        color=architecture_colour(results),
+    )
+    x = alt.X(
+        "low:Q",
+        title=metric_title(results.metrics[task]),
+        scale=alt.Scale(zero=False, padding=6),
+    )
+    whiskers = base.mark_rule(strokeWidth=1.75).encode(x=x, x2="high:Q")
+    marks = base.mark_point(size=52, strokeWidth=1.75, opacity=1).encode(
+        x="score:Q",
+        shape=method_shape(results, shown=results.methods),
+        fill=alt.Fill("fill:N", scale=None, legend=None),
+    )
+    lines = (
+        alt.Chart(data)
+        .transform_filter(f"datum.architecture == '{CLASSICAL}'")
+        .mark_rule(color=BASELINE, strokeDash=[2, 3], strokeWidth=1)
+        .encode(x="score:Q")
+    )
+    return alt.layer(lines, whiskers, marks).properties(
+        width=240, height=ROW * len(names), title=f"{task}, {label_budget} labels"
+    )
+
+
+def _slot(i: int, num: int) -> float:
+    """The place of the i-th of ``num`` marks in its row: around 0, within -1 to 1."""
+    return (i - (num - 1) / 2) / max(num, 2)

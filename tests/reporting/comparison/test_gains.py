@@ -1,0 +1,43 @@
+"""What pretraining gained over from scratch, and what a point of it cost, by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from stages.reporting.comparison.costs import rows
+from stages.reporting.comparison.gains import NOT_APPLICABLE, gain_rows, gains
+from stages.reporting.comparison.results import Results, load
+from tests.synthetic_study import RUNS, raw_params, write_study
+
+
+def test_a_point_took_the_pretraining_divided_by_what_was_gained(results: Results) -> None:
+    found = gains(results)
+    assert {gain.contrast.a.group for gain in found} == {
+        name for name in RUNS if "scratch" not in name and "small" not in name
+    }
+    assert len([gain for gain in found if gain.gained]) > 3
+    for gain in found:
+        effect = 100 * gain.contrast.effect.value
+        if gain.contrast.significant and effect > 0:
+            assert gain.gained == pytest.approx(effect)
+            assert gain.per_gain.wall_time_s == pytest.approx(61.5 / effect)
+            assert gain.per_gain.joules == pytest.approx(1440 / effect)
+            flops = gain.contrast.a.trials[0].lineage_flops
+            assert flops and gain.per_gain.flops == pytest.approx(flops / effect)
+        else:
+            assert gain.gained is gain.per_gain.flops is gain.per_gain.joules is None
+
+
+def test_what_is_not_significant_has_its_verdict_and_no_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    raw = raw_params({name: RUNS[name] for name in ("encoder_mlm", "encoder_scratch")})
+    raw["finetune"]["seeds"] = [1]
+    results = load(write_study(tmp_path, raw))
+    assert gain_rows(results)
+    for row in gain_rows(results):
+        *_, gain, flops, time, energy = row.values()
+        assert gain == "one trial: no interval"
+        assert {flops, time, energy} == {NOT_APPLICABLE}
+    assert all(row["gained"] == "" for row in rows(results) if row["run"] == "encoder_mlm")
