@@ -20,7 +20,7 @@ from stages.models._heads import ModelWithHead, initialise_head
 from stages.objectives._objective import Objective
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
-from stages.tracking.view import Tracker
+from stages.tracking.tracker import Tracker
 from stages.training.checkpoint import (
     WEIGHTS,
     Resumable,

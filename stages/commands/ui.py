@@ -7,8 +7,9 @@ import sys
 
 from stages.core.params import load
 from stages.core.process import exit_on_mistake
-from stages.tracking import view
+from stages.tracking import store
 from stages.tracking.records import recorded
+from stages.tracking.view import reconcile
 
 
 def main() -> None:
@@ -17,11 +18,11 @@ def main() -> None:
     port = parser.parse_args().port
 
     params = load()
-    if not recorded(params) and not view.STORE.exists():
+    if not recorded(params) and not store.DATABASE.exists():
         raise ValueError("there is nothing to show yet; run `dvc repro`")
-    page = view.reconcile(params)
-    if view.address().startswith("http"):
-        print(f"The study is at {view.address()}/{page}")
+    page = reconcile(params)
+    if store.address().startswith("http"):
+        print(f"The study is at {store.address()}/{page}")
     else:
         serve(port, page)
 
@@ -29,7 +30,7 @@ def main() -> None:
 def serve(port: int, page: str) -> None:
     """Run MLflow's server until Ctrl-C."""
     print(f"The study is at http://127.0.0.1:{port}/{page} until Ctrl-C", flush=True)
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", view.address()]
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store.address()]
     command += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     # Its background jobs let language models judge: processes that nobody needs here.
     settings = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}

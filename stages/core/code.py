@@ -22,6 +22,8 @@ EXEMPT = {
     "core/params": "checks values, which stand in the commands, and passes them on",
     "core/process": "parses a stage's command, and ends it",
     "tracking/records": "says what MLflow shows of results",
+    "tracking/store": "connects to MLflow",
+    "tracking/tracker": "mirrors the curves of a pretraining to MLflow",
     "tracking/view": "shows results and makes none",
 }
 

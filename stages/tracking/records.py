@@ -1,6 +1,6 @@
-"""What MLflow shall show: a record of each run, as the files of the study say it.
+"""Records: what MLflow shows of each run, read from the files of the study.
 
-A run is known by the fingerprint of what went into it, whoever made its files.
+The fingerprint of a run's inputs identifies it, wherever its files were computed.
 """
 
 import csv
@@ -30,41 +30,41 @@ COSTS = (
     *("wall_time_s", "peak_memory_bytes", "processor_time_s", "gpu_energy_j"),
     *("latency_s", "texts_per_s", "tokens_per_s"),
 )
-DIGEST = 16  # hexadecimal digits of a hash, to tell data apart by
+DIGEST = 16  # hexadecimal digits of the hash that identifies data
 
 
 @dataclass(frozen=True)
 class Data:
-    """What a run read: a corpus or a task."""
+    """An input of a run: a corpus or a task."""
 
     name: str
     digest: str  # of its content
     folder: str
     use: str  # pretraining or fine-tuning
-    counts: dict[str, Any]  # how much each split has
+    counts: dict[str, Any]  # the sizes of its splits
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run as MLflow shall show it."""
+    """One run as MLflow shows it."""
 
     name: str
     kind: str  # pretraining, baseline, trials or comparison
     fingerprint: str
     parent: str = ""  # the parent's fingerprint
-    tags: dict[str, str] = field(default_factory=dict)  # to group, to filter and to search by
+    tags: dict[str, str] = field(default_factory=dict)  # for grouping, filtering and searching
     inputs: list[Data] = field(default_factory=list)
     params: dict[str, str] = field(default_factory=dict)
     points: list[Point] = field(default_factory=list)
-    costs: dict[str, float] = field(default_factory=dict)  # another value each time it is measured
+    costs: dict[str, float] = field(default_factory=dict)  # measured, so they differ each time
     note: str = ""  # Markdown
-    artifacts: list[str] = field(default_factory=list)  # files and folders; CSV also as tables
+    artifacts: list[str] = field(default_factory=list)  # files, folders; CSV also as tables
 
 
 def recorded(params: Params) -> list[RunRecord]:
-    """Every run that params.yaml lists and whose files are there; parents before children.
+    """Every run that params.yaml lists and whose files exist; parents before children.
 
-    All have the same keys of parameters, "none" where one does not apply.
+    All have the same parameters, with the value "none" where one does not apply.
     """
     study = params.study
     data = {task: _task_data(task) for task in params.tasks}
@@ -87,7 +87,7 @@ def recorded(params: Params) -> list[RunRecord]:
 
 
 def corpus_data(name: str) -> list[Data]:
-    """The corpus, if it is one and there."""
+    """The corpus ``name``; empty if its files do not exist."""
     path = paths.CORPORA / name / "corpus.json"
     if not path.exists():
         return []
@@ -97,7 +97,7 @@ def corpus_data(name: str) -> list[Data]:
 
 
 def _task_data(name: str) -> list[Data]:
-    """The task, if it is there."""
+    """The task ``name``; empty if its files do not exist."""
     path = paths.examples(name) / "task.json"
     if not path.exists():
         return []
@@ -143,7 +143,7 @@ def _baseline(run: str, entry: Mapping[str, Any], study: str) -> RunRecord:
 
 @dataclass(frozen=True)
 class TrialGroup:
-    """The trials of a run that differ in nothing but the fine-tuning seed."""
+    """The trials of a run that differ only in the fine-tuning seed."""
 
     run: str
     task: str
@@ -241,7 +241,7 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _rows(path: Path) -> list[Row]:
-    """The rows of a CSV file; none where there is no file yet."""
+    """The rows of a CSV file; empty if it does not exist."""
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as file:

@@ -17,8 +17,10 @@ from mlflow.entities import DatasetInput, Run
 
 from stages.core import paths
 from stages.core.params import Params, load
-from stages.tracking import records, view
-from stages.tracking.view import Tracker, reconcile
+from stages.reporting.comparison.verdicts import SIGNIFICANT
+from stages.tracking import records, store
+from stages.tracking.tracker import Tracker
+from stages.tracking.view import reconcile
 
 PROJECT = Path(__file__).parents[2]
 RUNS = ["encoder_mlm", "decoder_causal"]
@@ -42,7 +44,7 @@ def params(tmp_path: Path, fresh_store: Path, monkeypatch: pytest.MonkeyPatch) -
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    shutil.copy(fresh_store, view.STORE)
+    shutil.copy(fresh_store, store.DATABASE)
     write_corpus()
     for run in RUNS:
         write_pretraining(run, "a" * 8)  # equal: two entries may say the same
@@ -153,7 +155,7 @@ def write_report(comparison: str) -> None:
     Path("reports/figures/comparison.svg").write_text("<svg/>")
     write_table(Path("reports/trials.csv"), [{"run": "encoder_mlm", "value": 0.5}])
     write_table(Path("reports/costs.csv"), [{"run": "encoder_mlm", "wall_time_s": 2.5}])
-    effects = [("size", 0.01, "resolved"), ("none", "", "one seed")]
+    effects = [("size", 0.01, SIGNIFICANT), ("none", "", "one seed")]
     columns = ("axis", "low", "verdict")
     rows = [dict(zip(columns, effect, strict=True)) for effect in effects]
     write_table(Path("reports/contrasts.csv"), rows)
@@ -168,7 +170,7 @@ def write_table(path: Path, rows: list[dict]) -> None:
 
 
 def client() -> MlflowClient:
-    return MlflowClient(view.address())
+    return MlflowClient(store.address())
 
 
 def shown(study: str = "smoke") -> list[Run]:
@@ -325,8 +327,8 @@ def test_the_comparison_brings_its_tables_page_and_figures(params: Params) -> No
     files = {file.path for file in client().list_artifacts(run.info.run_id)}
     assert {"comparison.md", "index.html", "trials.csv", "figures"} <= files
     assert table(run) == [{"run": "encoder_mlm", "value": 0.5}]
-    resolved, single = table(run, "contrasts")
-    assert resolved == {"axis": "size", "low": 0.01, "verdict": "resolved"}
+    significant, single = table(run, "contrasts")
+    assert significant == {"axis": "size", "low": 0.01, "verdict": SIGNIFICANT}
     assert math.isnan(single.pop("low")) and single == {"axis": "none", "verdict": "one seed"}
     assert table(run, "costs") == [{"run": "encoder_mlm", "wall_time_s": 2.5}]
 
@@ -473,11 +475,15 @@ def test_a_broken_store_stops_neither_training_nor_the_report(
 
 def test_two_processes_may_create_the_store_at_once(params: Params) -> None:
     Path("mlflow.db").unlink()
-    code = "from stages.tracking.view import View, _alone\nwith _alone(): View('smoke')"
+    code = (
+        "from stages.tracking.store import exclusive\n"
+        "from stages.tracking.view import View\n"
+        "with exclusive(): View('smoke')"
+    )
     unmeasured = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE")}
     environment = unmeasured | {"PYTHONPATH": str(PROJECT)}
     both = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(2)]
-    assert [process.wait(60) for process in both] == [0, 0]
-    with closing(sqlite3.connect(view.STORE)) as database:
+    assert [process.wait(180) for process in both] == [0, 0]
+    with closing(sqlite3.connect(store.DATABASE)) as database:
         names = database.execute("SELECT name FROM experiments").fetchall()
     assert sorted(names) == [("Default",), ("smoke",)]

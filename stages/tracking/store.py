@@ -1,0 +1,71 @@
+"""The MLflow store: its address and client, one process at a time, errors as warnings."""
+
+import fcntl
+import logging
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stages.core import paths
+
+if TYPE_CHECKING:
+    import mlflow
+
+DATABASE, ARTIFACTS = Path("mlflow.db"), Path("mlruns")  # unless MLFLOW_TRACKING_URI is set
+LOCK = paths.SCRATCH / "mlflow.lock"
+TIMEOUT_S = 30.0
+
+
+def address() -> str:
+    """MLFLOW_TRACKING_URI, or an SQLite database in the project."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or default_address()
+
+
+def default_address() -> str:
+    return f"sqlite:///{DATABASE.resolve()}"
+
+
+def client() -> "mlflow.MlflowClient":
+    # Without a network, nothing may wait long for a server that does not answer.
+    quick = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
+    for key, value in {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", **quick}.items():
+        os.environ.setdefault(key, value)
+    if address().startswith("sqlite:///"):
+        path = Path(address().removeprefix("sqlite:///"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(path, timeout=TIMEOUT_S)) as database:
+            # If this fails, MLflow would retry for minutes. With WAL, readers do not wait.
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("BEGIN IMMEDIATE")
+
+    from mlflow import MlflowClient
+
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    return MlflowClient(address())
+
+
+@contextmanager
+def exclusive() -> Iterator[None]:
+    """One process at a time: two that create the database both fail, and both would add a run."""
+    LOCK.parent.mkdir(exist_ok=True)
+    with LOCK.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def errors_as_warnings() -> Iterator[None]:
+    """Print an error as one line of warning."""
+    try:
+        yield
+    except Exception as error:
+        warn(" ".join(str(error).split()) or type(error).__name__)
+
+
+def warn(message: str) -> None:
+    print(f"warning: MLflow ({address()}): {message[:300]}", file=sys.stderr)

@@ -1,0 +1,87 @@
+"""Mirrors a pretraining to MLflow while it runs; MLflow never delays training or stops it."""
+
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from stages.tracking.records import Point, RunRecord, corpus_data, flat
+from stages.tracking.store import TIMEOUT_S, errors_as_warnings, exclusive, warn
+from stages.tracking.view import View
+
+# A pretraining that ends sooner is left to ``reconcile``: importing mlflow takes seconds.
+DELAY_S = 20.0
+FLUSH_S = 5.0
+
+
+class Tracker:
+    """``with Tracker(...) as tracker: tracker.log(...)``.
+
+    A background thread logs in batches, from ``delay_s`` seconds after the start. A pretraining
+    that is resumed continues its run in MLflow.
+    """
+
+    def __init__(
+        self,
+        study: str,
+        run_name: str,
+        *,
+        params: Mapping[str, Any],
+        tags: Mapping[str, str],
+        fingerprint: str,
+        delay_s: float = DELAY_S,
+    ) -> None:
+        self._study = study
+        self._record = RunRecord(
+            run_name,
+            "pretraining",
+            f"{run_name}:{fingerprint}",
+            tags={"study": study, **tags, "seed": str(params["seed"])},
+            params={"run": run_name, **tags} | flat(params),
+        )
+        self._delay_s = delay_s
+        self._points: queue.SimpleQueue[Point] = queue.SimpleQueue()
+        self._ended = threading.Event()
+        self._status = "FINISHED"
+        self._started = 0.0
+        self._thread = threading.Thread(target=self._mirror, daemon=True)
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Add one point to each curve; returns at once."""
+        if self._thread.is_alive():
+            for key, value in values.items():
+                self._points.put((key, float(value), step))
+
+    def __enter__(self) -> "Tracker":
+        self._started = time.time()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._status = "FAILED" if issubclass(kind, Exception) else "KILLED"
+        self._ended.set()
+        self._thread.join(TIMEOUT_S)
+        if self._thread.is_alive():
+            warn(f"no answer within {TIMEOUT_S:.0f} s")
+
+    def _mirror(self) -> None:
+        if self._ended.wait(self._delay_s):
+            return
+        with errors_as_warnings():
+            with exclusive():
+                view = View(self._study)
+                run = view.begin(self._record, started=self._started)
+                view.log(run, params=self._record.params, tags=self._record.tags)
+                view.log_inputs(run, corpus_data(self._record.tags["corpus"]))
+            ended = False
+            while not ended:
+                ended = self._ended.wait(FLUSH_S)
+                view.log(run, points=[self._points.get() for _ in range(self._points.qsize())])
+            if self._status == "FINISHED":
+                view.log(run, tags={"current": "true"})
+            view.client.set_terminated(run.info.run_id, self._status)
