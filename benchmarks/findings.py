@@ -1,5 +1,5 @@
-"""What a study found, from a project in which it has run: how the losses of pretraining fell beside
-the entropy of single tokens, the scores, and the gains over from scratch.
+"""The findings of a study, read from a project in which it has run: validation losses beside the
+unigram entropy, scores, and gains over from scratch.
 
     cp studies/NAME.yaml params.yaml && dvc repro
     python benchmarks/findings.py > benchmarks/NAME.md
@@ -22,12 +22,14 @@ POINTS = 6  # of each curve, or all there are
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("project", type=Path, nargs="?", default=Path(), help="here, if left out")
+    parser.add_argument(
+        "project", type=Path, nargs="?", default=Path(), help="default: the current folder"
+    )
     project = parser.parse_args().project
     params = load(project / "params.yaml")
     print(
-        "Validation loss (nats per target) against tokens seen. `entropy` is that of the\n"
-        "frequencies of the corpus' validation tokens: what knowing no context costs.\n"
+        "Validation loss (nats per target) against tokens seen. `entropy` is the unigram entropy\n"
+        "of the corpus' validation tokens: the loss of a model that sees no context.\n"
     )
     print(curves(project, params).to_markdown(index=False, disable_numparse=True))
     print(f"\n{scores(project)}\n")
@@ -56,14 +58,14 @@ def curves(project: Path, params: Params) -> pd.DataFrame:
 
 
 def entropy(tokens: np.ndarray) -> float:
-    """Of how frequent each token is among these, in nats."""
+    """The unigram entropy of these tokens, in nats."""
     counts = np.bincount(tokens)
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())
 
 
 def scores(project: Path) -> str:
-    """As the report has them."""
+    """The section "Scores" of comparison.md."""
     text = (project / "reports/comparison.md").read_text(encoding="utf-8")
     section = text.partition("\n## Scores\n")[2].partition("\n## ")[0]
     return section.strip()

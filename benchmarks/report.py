@@ -1,5 +1,5 @@
-"""How long `report` takes on synthetic studies of some 500 and 5,000 trials, MLflow included, and
-how large the page gets. Prints a Markdown table; run by hand, the result is in report.md.
+"""Wall time of `report`, MLflow included, and size of the page, on synthetic studies of about 500
+and 5,000 trials. Prints a Markdown table; the result of a run by hand is in report.md.
 
     python benchmarks/report.py > benchmarks/report.md
 """
@@ -42,8 +42,8 @@ def main() -> None:
             times[name].append(seconds)
     rows = [{**about[name], "median (s)": statistics.median(times[name])} for name in STUDIES]
     print(
-        "The command `python -m stages.report` on a synthetic study that MLflow does not know\n"
-        f"as yet, on 2 cores; median of {repeats} runs, interleaved.\n"
+        "The command `python -m stages.report` on a synthetic study that is new to MLflow,\n"
+        f"on 2 cores; median of {repeats} runs, interleaved.\n"
     )
     print(pd.DataFrame(rows).to_markdown(index=False, floatfmt=(".0f", ".0f", ".0f", ".1f", ".1f")))
 

@@ -1,4 +1,4 @@
-"""A whole study's evaluated trials, drawn from known effects, for tests of what is made of them.
+"""The evaluated trials of a whole study, drawn from known effects, for tests of the report.
 
 Two architectures pretrained and from scratch, a smaller size, three training sets, two methods,
 five seeds and the baselines, on three tasks.
@@ -148,16 +148,16 @@ def write_study(
     raw: Mapping[str, Any],
     *,
     score: float | None = None,
-    misfits: Collection[tuple[str, str]] = (),
+    incompatible: Collection[tuple[str, str]] = (),
 ) -> Params:
     """Write ``data/`` of a study as its stages leave it; returns its params.
 
-    With ``score``, every trial of every run has this one. ``misfits`` are runs and methods that do
-    not fit one another.
+    With ``score``, every trial of every run has this score. ``incompatible`` are pairs of a run and
+    a method without trials.
     """
     params = Params(**raw)
     skipped = [
-        SkippedMethod(run=run, method=method, reason="does not fit") for run, method in misfits
+        SkippedMethod(run=run, method=method, reason="incompatible") for run, method in incompatible
     ]
     for task in params.tasks:
         trials, curves = [], []
@@ -166,7 +166,7 @@ def write_study(
             for key in product(
                 params.finetune.methods, params.finetune.label_budgets, params.finetune.seeds
             ):
-                if (name, key[0]) in misfits:
+                if (name, key[0]) in incompatible:
                     continue
                 trial = _trial(params, task, name, *key)
                 trial = trial if score is None else replace(trial, value=score)

@@ -258,13 +258,13 @@ def test_a_method_that_does_not_fit_a_run_leaves_a_gap(
     """In the tables, pictures and contrasts, which are those of all other trials."""
     small["pretrain"]["decoder_scratch"] = RUNS["decoder_scratch"]
     small["tasks"] = {"tag": small["tasks"]["tag"]}
-    misfits = [("encoder_scratch", "linear_probe"), ("decoder_scratch", "linear_probe")]
-    params = write_study(tmp_path, small, misfits=misfits)
+    incompatible = [("encoder_scratch", "linear_probe"), ("decoder_scratch", "linear_probe")]
+    params = write_study(tmp_path, small, incompatible=incompatible)
     report.main(params)
     found = {(row["run"], row["method"]) for row in rows(Path("reports/trials.csv"))}
     runs = small["pretrain"]
     listed = {(run, method) for run in runs for method in ("full", "linear_probe")}
-    assert listed - found == set(misfits)
+    assert listed - found == set(incompatible)
     contrasts = rows(Path("reports/contrasts.csv"))
     by_method = [row for row in contrasts if row["axis"] == "method"]
     assert {row["run_a"] for row in by_method} == {"encoder_mlm"}
@@ -274,7 +274,7 @@ def test_a_method_that_does_not_fit_a_run_leaves_a_gap(
 
 
 def test_a_gap_that_no_method_explains_is_refused(small: dict[str, Any], tmp_path: Path) -> None:
-    params = write_study(tmp_path, small, misfits=[("encoder_scratch", "linear_probe")])
+    params = write_study(tmp_path, small, incompatible=[("encoder_scratch", "linear_probe")])
     write(Path("data/evaluated/tag/skipped.csv"), SkippedMethod, [])
     with pytest.raises(ValueError, match=r"no trial of encoder_scratch on tag \(linear_probe"):
         report.main(params)

@@ -43,8 +43,8 @@ def show(console: Console) -> None:
     console.print(effects(contrasts, metrics))
     if any(contrast["basis"] == "fine-tuning seeds only" for contrast in contrasts):
         console.print(
-            "Where a run has one pretraining seed, intervals cover fine-tuning seeds only: they "
-            "compare these checkpoints."
+            "Intervals cover fine-tuning seeds only where a run was pretrained once: they compare "
+            "these checkpoints."
         )
     console.print(
         f"\nThe page: {paths.REPORTS / 'index.html'}"
@@ -54,11 +54,11 @@ def show(console: Console) -> None:
 
 
 def _title() -> str:
-    """The study that the report is of, and whether params.yaml is another by now."""
+    """The study of the report, and whether params.yaml declares another by now."""
     of = (paths.REPORTS / "comparison.md").read_text(encoding="utf-8").partition("\n")[0]
     of = of.removeprefix("# ").replace("\\", "")  # as Markdown escapes it
     declared = str(read_yaml(PATH).get("study"))
-    other = f"; params.yaml is {declared} and has no report as yet" if declared != of else ""
+    other = f"; params.yaml is {declared} and has no report yet" if declared != of else ""
     return f"The study {of}{other}\n"
 
 
@@ -102,9 +102,9 @@ def _score(cell: Mapping[str, float] | None, best: float | None, metric: str) ->
 
 
 def effects(contrasts: list[dict[str, str]], metrics: Mapping[str, str]) -> Table:
-    """For each axis, how many contrasts are significant before and after Holm correction for all
-    contrasts of the study. The largest effect is one in points, if there is any: effects in other
-    units cannot be compared with it."""
+    """For each axis, how many of its contrasts are significant, before and after Holm correction
+    over all contrasts of the study. The largest effect is that of a share, if there is one: effects
+    in other units are not comparable with it."""
 
     def magnitude(contrast: Mapping[str, str]) -> tuple[bool, float]:
         is_share = scale_of(metrics[contrast["task"]]) == POINTS
@@ -113,17 +113,17 @@ def effects(contrasts: list[dict[str, str]], metrics: Mapping[str, str]) -> Tabl
     by_axis: dict[str, list[dict[str, str]]] = defaultdict(list)
     for contrast in contrasts:
         by_axis[contrast["axis"]].append(contrast)
-    table = Table(title="Contrasts", title_justify="left", title_style="bold")
+    table = Table(title="What differs", title_justify="left", title_style="bold")
     table.add_column("axis")
-    for column in ("contrasts", "significant before correction", "after Holm correction"):
+    for column in ("contrasts", "significant", "after Holm correction"):
         table.add_column(column, justify="right")
-    table.add_column("largest significant effect")
+    table.add_column("largest effect of those")
     for axis, members in by_axis.items():
-        before = [contrast for contrast in members if contrast["resolved"] == "yes"]
-        after = [contrast for contrast in before if contrast["verdict"] == SIGNIFICANT]
-        largest = max(after or before, key=magnitude, default=None)
-        counts = [str(len(found)) for found in (members, before, after)]
-        shown_effect = _effect(largest, metrics) if largest else "none"
+        alone = [contrast for contrast in members if contrast["resolved"] == "yes"]
+        corrected = [contrast for contrast in alone if contrast["verdict"] == SIGNIFICANT]
+        largest = max(corrected or alone, key=magnitude, default=None)
+        counts = [str(len(found)) for found in (members, alone, corrected)]
+        shown_effect = _effect(largest, metrics) if largest else "none significant"
         table.add_row(axis, *counts, shown_effect)
     return table
 

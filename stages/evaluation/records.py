@@ -7,6 +7,7 @@ a number; a field is empty only where nobody knows the number: ``None`` here.
 import csv
 import gzip
 import io
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -118,6 +119,11 @@ class CostRecord:
     hardware: str
     threads: int
     side_by_side: int  # as many trials ran at once
+
+
+def budget_order(label_budget: str) -> float:
+    """A key that sorts label budgets: numbers first, "all" last."""
+    return math.inf if label_budget == "all" else float(label_budget)
 
 
 def read(path: Path, kind: type[T]) -> list[T]:

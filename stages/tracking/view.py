@@ -149,7 +149,7 @@ class View:
             self.client.log_artifact(run_id, str(path))
             if path.suffix == ".csv":
                 place, table = f"tables/{path.stem}.json", _table(path)
-                self.client.log_table(run_id, table[:0] if place in there else table, place)
+                self.client.log_table(run_id, table.head(0) if place in there else table, place)
 
     def retire(self, *, keep: Iterable[str]) -> None:
         """Only the first run with each of these fingerprints stays current."""

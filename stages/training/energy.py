@@ -18,8 +18,8 @@ GRAMS_PER_KWH = 473.0  # the world's average of 2024: Ember, Global Electricity 
 JOULES_PER_KWH = 3.6e6
 BASIS = (
     f"{WATTS_PER_CORE:.0f} W for each core while it works (Green Algorithms v3.0; processors differ"
-    " by a factor of 6) and what a GPU's counter says, without memory, cooling and making; "
-    f"{GRAMS_PER_KWH:.0f} g CO2-equivalent a kWh, the world's average of 2024 (Ember)"
+    " by a factor of 6) plus the GPU's counter, without memory, cooling and manufacturing; "
+    f"{GRAMS_PER_KWH:.0f} g CO2-equivalent per kWh, the world average of 2024 (Ember)"
 )
 
 

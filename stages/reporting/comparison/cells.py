@@ -87,8 +87,3 @@ def seeds(cell: Cell) -> str:
     if cell.num_pretrain_seeds > 1:
         return f"{cell.num_pretrain_seeds} x {cell.num_finetune_seeds}"
     return str(cell.num_finetune_seeds)
-
-
-def budget_order(budget: str) -> tuple[bool, int]:
-    """Sorts label budgets: numbers first, "all" last."""
-    return budget == "all", 0 if budget == "all" else int(budget)

@@ -11,6 +11,7 @@ from itertools import combinations, product
 from typing import Any
 
 from stages.core.params import Params
+from stages.evaluation.records import budget_order
 from stages.evaluation.statistics import Interval, difference, holm
 from stages.reporting.comparison.axes import (
     AXES,
@@ -20,7 +21,7 @@ from stages.reporting.comparison.axes import (
     levels_of,
     pairs,
 )
-from stages.reporting.comparison.cells import AMOUNTS, Cell, budget_order, seeds
+from stages.reporting.comparison.cells import AMOUNTS, Cell, seeds
 from stages.reporting.comparison.groups import Group
 from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, NOT_SIGNIFICANT, SIGNIFICANT
 from stages.reporting.number_format import compact, six_decimals, three_digits

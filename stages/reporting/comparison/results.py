@@ -17,10 +17,11 @@ from stages.evaluation.records import (
     EpochRecord,
     ScoredTrial,
     SkippedMethod,
+    budget_order,
     discard_unlisted,
     read,
 )
-from stages.reporting.comparison.cells import Cell, budget_order, cells
+from stages.reporting.comparison.cells import Cell, cells
 from stages.reporting.comparison.contrasts import Contrast, contrasts
 from stages.reporting.comparison.groups import Group, groups
 from stages.reporting.comparison.pretraining_progress import Progress, read_progress

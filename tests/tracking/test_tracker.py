@@ -1,0 +1,74 @@
+import time
+from pathlib import Path
+
+import pytest
+
+from stages.core.params import Params
+from stages.tracking.tracker import Tracker
+from stages.tracking.view import reconcile
+from tests.tracking.tracked_study import SETTINGS, client, current, curve, id_of, inputs, shown
+
+
+def tracker(fingerprint: str = "a" * 8, delay_s: float = 0) -> Tracker:
+    return Tracker(
+        "smoke",
+        "encoder_mlm",
+        params=SETTINGS | {"objective": {"name": "mlm"}},
+        tags={"architecture": "encoder", "corpus": "all"},
+        fingerprint=fingerprint,
+        delay_s=delay_s,
+    )
+
+
+def test_a_training_is_mirrored_and_reconciled_into_the_same_run(params: Params) -> None:
+    before = time.time()
+    with tracker(delay_s=1) as live:
+        for step in range(1, 9):
+            live.log(step, {"loss": 7 - step / 8, "lr": 0.003})
+        time.sleep(1.5)
+    (run,) = shown()
+    assert run.data.tags["study"] == "smoke" and run.data.tags["seed"] == "1"
+    assert inputs(run) == [("all", "c" * 16)]
+    assert before <= run.info.start_time / 1000 + 0.001 < before + 1  # not when it was first seen
+    assert (run.info.status, run.data.tags["current"]) == ("FINISHED", "true")
+    assert curve(run, "loss") == [(step, 7 - step / 8) for step in range(1, 9)]
+    reconcile(params)
+    reconciled = current()["encoder_mlm"]
+    assert id_of(reconciled) == id_of(run)
+    assert reconciled.info.end_time == run.info.end_time
+    assert curve(run, "loss") == [(step, 7 - step / 8) for step in range(1, 9)]
+
+
+def test_a_resumed_training_goes_on_in_the_same_run(params: Params) -> None:
+    with pytest.raises(ArithmeticError), tracker() as live:
+        live.log(1, {"loss": 3.0})
+        raise ArithmeticError
+    (run,) = shown()
+    assert run.info.status == "FAILED" and "current" not in run.data.tags
+    with tracker() as live:
+        live.log(1, {"loss": 3.0})  # again: the checkpoint was older
+        live.log(2, {"loss": 2.0})
+    (run,) = shown()
+    assert run.info.status == "FINISHED"
+    assert curve(run, "loss") == [(1, 3.0), (2, 2.0)]
+
+
+def test_a_short_training_leaves_mlflow_alone(params: Params) -> None:
+    began = time.monotonic()
+    with tracker(delay_s=60) as live:
+        live.log(1, {"loss": 3.0})
+    assert time.monotonic() - began < 1
+    assert client().get_experiment_by_name("smoke") is None
+
+
+def test_a_broken_store_stops_neither_training_nor_the_report(
+    params: Params, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("broken.db").write_text("This is no database. " * 100)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{Path('broken.db').resolve()}")
+    with tracker() as live:
+        for step in range(3):
+            live.log(step, {"loss": 1.0})
+    assert not reconcile(params)
+    warnings = capsys.readouterr().err.splitlines()
+    assert len(warnings) == 2 and all("file is not a database" in line for line in warnings)

@@ -1,0 +1,162 @@
+"""The files of a small study, as its stages leave them, and what MLflow shows of them."""
+
+import csv
+import json
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities import DatasetInput, Run
+
+from stages.reporting.comparison.verdicts import SIGNIFICANT
+from stages.tracking import records, store
+
+RUNS = ["encoder_mlm", "decoder_causal"]
+SEEDS = [1, 2]
+TABLES = ("contrasts", "costs", "trials")
+SETTINGS = {"corpus": "all", "training": {"lr": 0.003}, "seed": 1}
+
+
+def write_corpus() -> None:
+    folder = Path("data/corpora/all")
+    folder.mkdir(parents=True)
+    counts = {"train": {"documents": 9}, "validation": {"documents": 1}}
+    (folder / "corpus.json").write_text(json.dumps(counts | {"sha256": "c" * 64}))
+
+
+def write_task(task: str) -> None:
+    folder = Path("data/tasks", task, "examples")
+    folder.mkdir(parents=True)
+    (folder / "task.json").write_text(json.dumps({"num_examples": {"train": 1, "test": 1}}))
+    for split in ("train", "test"):
+        (folder / f"{split}.jsonl").write_text(json.dumps({"text": f"{task} {split}"}))
+    (folder.parent / "test_labels.jsonl").write_text(json.dumps({"label": task}))
+
+
+def write_pretraining(run: str, fingerprint: str) -> None:
+    folder = Path("data/pretrained", run)
+    folder.mkdir(parents=True, exist_ok=True)
+    architecture, objective = run.split("_")
+    about = {
+        "architecture": architecture,
+        "d_model": 64,
+        "num_layers": 2,
+        "corpus": "all",
+        "settings": SETTINGS | {"objective": {"name": objective}},
+        "fingerprint": fingerprint,
+    }
+    (folder / "run.json").write_text(json.dumps(about))
+    (folder / "metrics.json").write_text(json.dumps({"num_params": 100, "validation_loss": 5.5}))
+    write_table(
+        Path("data/progress/history", f"{run}.csv"),
+        [
+            {"step": step, "tokens": 64 * step, "loss": 7 - step / 8, "lr": 0.003}
+            | {"validation_loss": 5.5 if step == 8 else ""}
+            for step in range(1, 9)
+        ],
+    )
+
+
+def write_evaluation(task: str, shift: float = 0.0) -> None:
+    """Scores of every run and baseline, by seed: 0.41 and 0.42."""
+    amounts = dict.fromkeys(records.AMOUNTS, 1.0) | {"lr": 0.001}
+    groups = [(run, "full") for run in RUNS] + [("tfidf", "classical")]
+    keys = [
+        {"run": run, "method": method, "task": task, "label_budget": "50", "finetune_seed": seed}
+        for run, method in groups
+        for seed in SEEDS
+    ]
+    scores = [{"metric": "macro_f1", "value": (40 + key["finetune_seed"]) / 100} for key in keys]
+    others = {"other_metric": "accuracy", "other_value": 1.0}
+    scores[0]["value"] += shift
+    folder = Path("data/evaluated", task)
+    write_table(
+        folder / "trials.csv", [k | amounts | others | s for k, s in zip(keys, scores, strict=True)]
+    )
+    epochs = [
+        key | {"epoch": epoch, "train_loss": 1 / epoch, "validation_metric": epoch / 10}
+        for key in keys
+        for epoch in (1, 2, 3)
+    ]
+    write_table(folder / "history.csv", epochs)
+
+
+def write_report(comparison: str) -> None:
+    Path("reports/figures").mkdir(parents=True, exist_ok=True)
+    Path("reports/comparison.md").write_text(comparison)
+    Path("reports/index.html").write_text("<html>")
+    Path("reports/figures/comparison.svg").write_text("<svg/>")
+    write_table(Path("reports/trials.csv"), [{"run": "encoder_mlm", "value": 0.5}])
+    write_table(Path("reports/costs.csv"), [{"run": "encoder_mlm", "wall_time_s": 2.5}])
+    effects = [("size", 0.01, SIGNIFICANT), ("none", "", "one seed")]
+    columns = ("axis", "low", "verdict")
+    rows = [dict(zip(columns, effect, strict=True)) for effect in effects]
+    write_table(Path("reports/contrasts.csv"), rows)
+
+
+def write_table(path: Path, rows: list[dict]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def client() -> MlflowClient:
+    return MlflowClient(store.address())
+
+
+def shown(study: str = "smoke") -> list[Run]:
+    experiment = client().get_experiment_by_name(study)
+    assert experiment is not None
+    return client().search_runs([experiment.experiment_id])
+
+
+def current() -> dict[str, Run]:
+    return {name_of(run): run for run in shown() if run.data.tags.get("current") == "true"}
+
+
+def name_of(run: Run) -> str:
+    assert run.info.run_name
+    return run.info.run_name
+
+
+def curve(run: Run, key: str) -> list[tuple[int, float]]:
+    return [(m.step, m.value) for m in client().get_metric_history(run.info.run_id, key)]
+
+
+def datasets(run: Run) -> list[DatasetInput]:
+    return run.inputs.dataset_inputs if run.inputs else []
+
+
+def inputs(run: Run) -> list[tuple[str, str]]:
+    """The name and the digest of each."""
+    return [(each.dataset.name, each.dataset.digest) for each in datasets(run)]
+
+
+def table(run: Run, name: str = "trials") -> list[dict]:
+    """The rows of one of the comparison's tables."""
+    place = f"tables/{name}.json"
+    return client().load_table(run.info.experiment_id, place, [id_of(run)]).to_dict("records")
+
+
+def everything() -> dict[str, object]:
+    """All that MLflow shows, without its own ids and times."""
+    names = {run.info.run_id: run.info.run_name for run in shown()}
+    return {
+        name_of(run): (
+            run.info.status,
+            run.data.params,
+            {key: curve(run, key) for key in run.data.metrics},
+            names.get(run.data.tags.get("mlflow.parentRunId", "")),
+            run.data.tags["fingerprint"],
+            run.data.tags["current"],
+            inputs(run),
+            [str(table(run, name)) for name in TABLES if name_of(run) == "comparison"],
+            sorted(file.path for file in client().list_artifacts(run.info.run_id)),
+        )
+        for run in shown()
+    }
+
+
+def id_of(run: Run) -> str:
+    return run.info.run_id
