@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from stages.core import paths
-from stages.core.artifacts import replacing, sha256, write_json, write_jsonl
-from stages.core.code import code_of
+from stages.core.artifacts import replacing, write_json, write_jsonl
+from stages.core.code import code_hash
 from stages.core.components import below
 from stages.core.params import Params, Task, entry
 from stages.core.process import run_stage
@@ -54,7 +54,7 @@ def main(params: Params, key: str) -> None:
         "labels": labels,
         "metric": metric,
         "other_metric": other_metric,
-        "code": sha256(*code_of(f"tasks/{name}")),
+        "code": code_hash(f"tasks/{name}"),
         "num_examples": {split: len(examples[split]) for split in SPLITS},
         "num_labels": {split: count_labels(examples[split], kind) for split in SPLITS},
         "duplicates_removed": removed,

@@ -10,7 +10,7 @@ from typing import Any
 
 from stages.core import paths
 from stages.core.artifacts import read_json, replacing, sha256, write_json, write_jsonl
-from stages.core.code import code_of
+from stages.core.code import hashes
 from stages.core.components import below
 from stages.core.params import NONE, Params, Run, entry
 from stages.core.process import run_stage
@@ -57,7 +57,7 @@ def main(params: Params, key: str) -> None:
     ]
     settings = run.model_dump() | {"compute": device.describe()}
     components = (f"models/{run.model['name']}", f"objectives/{run.objective['name']}")
-    identity = fingerprint(settings, [*inputs, *code_of("pretrain", *components)])
+    identity = fingerprint(settings | {"code": hashes("pretrain", *components)}, inputs)
     resumable = Resumable(f"pretrain/{key}", identity)
 
     where = f"pretrain.{key}"

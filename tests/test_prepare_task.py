@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages import prepare_task
-from stages.core.artifacts import read_json, read_jsonl, sha256
-from stages.core.code import code_of
+from stages.core.artifacts import read_json, read_jsonl
+from stages.core.code import code_hash
 from stages.core.params import Params, Task
 from stages.core.seeding import stream
 from stages.kinds._kind import KINDS, SPLITS
@@ -100,7 +100,7 @@ def test_the_task_describes_itself() -> None:
     about = read_json(EXAMPLES / "task.json")
     assert about["kind"] == "classification" and about["metric"] == "macro_f1"
     assert about["labels"] == sorted(LABELS)
-    assert about["code"] == sha256(*code_of("tasks/classification"))
+    assert about["code"] == code_hash("tasks/classification")
     for split in ("train", "validation"):
         rows = read_jsonl(EXAMPLES / f"{split}.jsonl")
         assert about["num_examples"][split] == len(rows)

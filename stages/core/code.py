@@ -1,37 +1,47 @@
-"""The code that a result comes from: a stage's file, all that it imports, and what those import.
+"""Which code a result comes from: a stage's module, the modules it imports, and what they import.
 
-``check_params`` writes the hashes of each stage's files into ``data/code/``, and DVC runs a stage
-again when its own record changes. So that which code a stage depends on is derived and not
-declared, and dvc.lock holds one line of it per stage rather than twenty.
+``check_params`` writes the hashes of each stage's modules into ``data/code/``, and DVC reruns a
+stage when its own record changes. Imports are read off the source, so no stage declares its code,
+and dvc.lock holds one record per stage.
+
+A module's hash covers its syntax tree, not its bytes. Comments, docstrings, blank lines and
+formatting (line breaks, quotes, parentheses, trailing commas) change no hash. Type annotations
+count: pydantic and the schemas of components read them. The hash is the same on every supported
+version of Python.
 """
 
 import ast
+import hashlib
+import json
 from collections.abc import Iterator
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 from stages.core.artifacts import sha256
 from stages.core.components import STAGES
 from stages.core.params import Params
 
-# Their edit must run nothing again.
+# Modules that are part of no stage's code, and why an edit of them changes no result.
 EXEMPT = {
-    "check_params": "refuses what is wrong, and else changes no result",
-    "core/code": "says what results come from and makes none",
-    "core/components": "builds what is named from checked values",
-    "core/params": "checks values, which stand in the commands, and passes them on",
-    "core/process": "parses a stage's command, and ends it",
-    "tracking/records": "says what MLflow shows of results",
+    "check_params": "rejects invalid params and computes no result",
+    "core/code": "computes these hashes",
+    "core/components": "builds components from settings that are already validated",
+    "core/params": "validates values; stages get the same values in their commands",
+    "core/process": "parses the command line and sets the exit status",
+    "tracking/records": "describes finished results for MLflow",
     "tracking/store": "connects to MLflow",
     "tracking/tracker": "mirrors the curves of a pretraining to MLflow",
-    "tracking/view": "shows results and makes none",
+    "tracking/view": "copies finished results to MLflow",
 }
 
 
 def code_of(*modules: str) -> list[Path]:
-    """The files below ``stages/`` that run when ``modules`` do, such as ``pretrain`` and
-    ``models/encoder``: components, being looked up by name, are told. A folder's files that are no
-    Python (templates) are of each of its modules."""
+    """The files below ``stages/`` that ``modules`` (``pretrain``, ``models/encoder``) run.
+
+    Components are looked up by name and not imported, so the caller names them. The templates of a
+    folder belong to each of its modules.
+    """
     found: set[str] = set()
     waiting = set(modules)
     while waiting:
@@ -43,15 +53,66 @@ def code_of(*modules: str) -> list[Path]:
 
 
 def hashes(*modules: str) -> dict[str, str]:
-    """The hash of each of these files, by its path below ``stages/``."""
+    """The hash of each file of ``code_of``, by its path below ``stages/``."""
     return {file.relative_to(STAGES).as_posix(): _hash(file) for file in code_of(*modules)}
+
+
+def code_hash(*modules: str) -> str:
+    """One hash of all files of ``code_of``."""
+    return hashlib.sha256(json.dumps(hashes(*modules)).encode()).hexdigest()
+
+
+def syntax_hash(source: str | bytes) -> str:
+    """The hash of what Python source computes.
+
+    Raises SyntaxError for source that does not parse.
+    """
+    digest = hashlib.sha256()
+    # Not ast.dump, whose text differs between versions of Python. A version may add fields; they
+    # are empty for source that earlier versions accept, and empty fields are left out.
+    for node in ast.walk(_Effective().visit(ast.parse(source))):
+        digest.update(type(node).__name__.encode())
+        for name, value in ast.iter_fields(node):
+            if name == "kind" or (value is None and not isinstance(node, ast.Constant)):
+                continue
+            # Nodes below this one follow in the order of ast.walk. ascii and not repr: what repr
+            # escapes depends on the version's Unicode tables.
+            items = [
+                "node" if isinstance(item, ast.AST) else (type(item).__name__, ascii(item))
+                for item in (value if isinstance(value, list) else [value])
+            ]
+            if items:
+                digest.update(f" {name} {items}".encode())
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+class _Effective(ast.NodeTransformer):
+    """Leaves out statements without effect: docstrings, other constants (``...``) and ``pass``."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        return None if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+
+    def visit_Pass(self, node: ast.Pass) -> None:
+        return None
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        """Versions of Python split the text between an f-string's values differently."""
+        values: list[ast.expr] = []
+        for text, parts in groupby(node.values, key=lambda value: isinstance(value, ast.Constant)):
+            if not text:
+                values += parts
+            elif joined := "".join(str(ast.literal_eval(part)) for part in parts):
+                values.append(ast.Constant(joined))
+        node.values = values
+        return self.generic_visit(node)
 
 
 def code_by_stage(params: Params) -> dict[str, list[str]]:
     """The components that each stage of dvc.yaml (``stage`` or ``stage/key``) looks up by name.
 
-    A checkpoint and a prepared task hold the hashes of the code of their model and of their task,
-    so that fine-tuning, which depends on both, need not name them.
+    Fine-tuning need not name the model and the task: the checkpoint and the prepared task, which it
+    depends on, hold the hashes of their code.
     """
     sources = [f"sources/{corpus.source['name']}" for corpus in params.corpora.values()]
     found = {
@@ -80,7 +141,7 @@ def code_by_stage(params: Params) -> dict[str, list[str]]:
 
 @cache
 def _hash(file: Path) -> str:
-    return sha256(file)
+    return syntax_hash(file.read_bytes()) if file.suffix == ".py" else sha256(file)
 
 
 def _file(module: str) -> Path:
@@ -89,14 +150,15 @@ def _file(module: str) -> Path:
 
 @cache
 def _imports(module: str) -> frozenset[str]:
-    """The modules below ``stages/`` that one imports, wherever in it the import stands."""
-    tree = ast.parse(_file(module).read_text(encoding="utf-8"))
+    """The modules below ``stages/`` that a module imports, at its top or inside functions."""
+    tree = ast.parse(_file(module).read_bytes())
     named = {name.removeprefix("stages.").replace(".", "/") for name in _names(tree)}
     return frozenset(name for name in named if _file(name).is_file())
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    """``from stages.text import batch`` may name a module or what is in one."""
+    """All names that may be modules: ``from stages.text import batch`` may import either a module
+    or a name from one."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -24,7 +24,8 @@ MODEL = "model:"
 
 
 def fingerprint(settings: Mapping[str, Any], inputs: Iterable[Path]) -> str:
-    """A hash of settings and of the files and folders, code included, that a result comes from."""
+    """A hash of the settings of a result, the hashes of its code among them, and of the files and
+    folders that it reads."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for path in inputs:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:

@@ -1,5 +1,7 @@
-"""Which code a result comes from, against what the import linter's graph and Python itself say."""
+"""Which code a result comes from, compared with the import linter's graph and with what Python
+loads; and what of it counts."""
 
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -10,9 +12,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from stages.check_params import code_by_stage
-from stages.core.code import EXEMPT, code_of, hashes
+from stages.core.artifacts import sha256
+from stages.core.code import EXEMPT, code_hash, code_of, hashes, syntax_hash
 from stages.core.components import STAGES, Components
 from stages.core.params import Params, load
+from tests.project import recommented
 
 ROOT = STAGES.parent
 FOLDERS = ("baselines", "methods", "models", "objectives", "sources", "tasks")
@@ -107,3 +111,109 @@ def test_components_that_a_stage_looks_up_are_named(params: Params) -> None:
     for folder in FOLDERS:
         used = {module.partition("/")[2] for module in listed if module.startswith(f"{folder}/")}
         assert used and used <= set(Components(folder).names()), folder
+
+
+# What counts --------------------------------------------------------------------------------------
+
+CODE = "def f(x, y):\n    return g(x, [y, 2.0]) + h['a']\n"
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        "# A comment\n\n" + CODE.replace("\n    return", "  # another\n\n    return"),
+        '"""A module."""\n' + CODE,
+        CODE.replace("    return", "    'A function.'\n    return"),
+        CODE.replace("    return", "    pass\n    return"),
+        CODE.replace("    return", "  return"),
+        CODE.replace("\n", "\r\n"),
+        CODE.replace("'a'", '"a"').replace("2.0", "2_0e-1"),
+        CODE.replace("'a'", "('' 'a')"),
+        CODE.replace("[y, 2.0])", "\n  [\n    (y),\n    2.0,\n  ],\n )"),
+    ],
+)
+def test_comments_docstrings_and_formatting_do_not_count(same) -> None:
+    assert same != CODE and syntax_hash(same) == syntax_hash(CODE)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("x + 1", "x - 1"),
+        ("x < 1", "x <= 1"),
+        ("x = 1", "x = 1.0"),
+        ("x = 1", "x = True"),
+        ("x = 0.0", "x = -0.0"),
+        ("x = 'a'", "x = b'a'"),
+        ("x = 'None'", "x = None"),
+        ("x = ...", "x = None"),
+        ("x = (1)", "x = (1,)"),
+        ("x = (1, 2)", "x = [1, 2]"),
+        ("x = {**a, 1: b}", "x = {1: b, **a}"),
+        ("a\nb", "b\na"),
+        ("x = f'{a}b'", "x = f'{a}' + 'b'"),
+        ("x = f'{a}'", "x = f'{a!r}'"),
+        ("x = f'{a:2}'", "x = f'{a:3}'"),
+        ("x: int = 1", "x: float = 1"),
+        ("def f(a=1): pass", "def f(*, a=1): pass"),
+        ("def f(*, a, b=1): pass", "def f(*, a=1, b): pass"),
+        ("def f(): pass", "async def f(): pass"),
+        ("if a:\n  b\n  c", "if a:\n  b\nc"),
+        ("if a:\n  pass\nelse:\n  b", "if a:\n  b"),
+        ("x = '''a\n b'''", "x = '''a\n  b'''"),
+        ("from a import b", "from .a import b"),
+    ],
+)
+def test_whatever_changes_a_result_counts(one, other) -> None:
+    assert syntax_hash(one) != syntax_hash(other)
+
+
+# Expected hashes: every version of Python that runs this test must find the same.
+SNIPPETS = [
+    ("f'{x!r:>{w}.{p}}' f'' 'b' f'{y=}{{{z:}}}'", "6f2498010457fc9b"),
+    ("x: A[int, 'B'] = {**a, 1: None, ...: -0.0}", "740a9a543215691c"),
+    ("x = (1e999j, 0xFF, 123456789012345678901234567890, True)", "d0a38e4798980d55"),
+    ("x = b'\\0' + '\\N{EN DASH}\\ud800\U0001fae8'", "3e189ace35d36f75"),
+    ("def f(a, /, b=1, *c, d, e: int = 2, **g) -> None: 'No code'", "26b3f41b4290c720"),
+    ("@d\nclass A(B, metaclass=C):\n  x = lambda *, a=1: (yield)", "66a88ca6d937c732"),
+    ("match x:\n  case None | {'a': 1, **r} | [_, *_] | A(b=2) if y: pass", "97c1f5b61f0ab8b5"),
+    (
+        "async def f():\n  async with a as b: return [x[1:, *z] async for x in y if not z]",
+        "abc255bbb246f689",
+    ),
+    (
+        "try:\n  del x, (y, z)\nexcept* E as e: raise F from e\nelse: a @= (b := c)",
+        "2d77f5ac44421996",
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "expected"), SNIPPETS)
+def test_the_hash_is_the_same_on_every_version_of_python(source, expected) -> None:
+    assert syntax_hash(source)[:16] == expected
+
+
+def test_every_module_can_be_recommented_and_reformatted(tmp_path) -> None:
+    """Comments, docstrings and the formatter's settings are changed; no hash changes."""
+    folder = tmp_path / "stages"
+    shutil.copytree(STAGES, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for module in MODULES:
+        file = folder / f"{module}.py"
+        file.write_text(recommented(file.read_text(encoding="utf-8")), encoding="utf-8")
+    settings = 'quote-style = "single"\nskip-magic-trailing-comma = true'
+    (tmp_path / "ruff.toml").write_text(f"line-length = 60\n[format]\n{settings}\n")
+    ruff = ["ruff", "format", "--quiet", "--no-cache", str(folder)]
+    subprocess.run([sys.executable, "-m", *ruff], check=True)
+    for module in MODULES:
+        before, after = (root / f"{module}.py" for root in (STAGES, folder))
+        assert before.read_bytes() != after.read_bytes()
+        assert syntax_hash(before.read_bytes()) == syntax_hash(after.read_bytes()), module
+
+
+def test_a_record_has_the_hash_of_each_file() -> None:
+    """Of modules by their syntax, of templates by their bytes."""
+    found = hashes("report")
+    assert found["report.py"] == syntax_hash((STAGES / "report.py").read_bytes())
+    templates = [name for name in found if not name.endswith(".py")]
+    assert templates and all(sha256(STAGES / name) == found[name] for name in templates)
+    assert code_hash("report") == code_hash("report") != code_hash("evaluate")
