@@ -60,6 +60,12 @@ class Project:
         output = self.run("dvc", "repro", *arguments)
         return re.findall(r"^Running stage '(.*)':$", output, re.MULTILINE)
 
+    def pending(self) -> list[str]:
+        """The stages that `make plan` says would run."""
+        imports = "from stages.core.params import load; from stages.planning.pending import pending"
+        output = self.run("python", "-c", f"{imports}; print(*pending(load()))")
+        return output.splitlines()[-1].split()
+
     def params(self) -> dict[str, Any]:
         """What params.yaml says; nothing is shared by aliases."""
         text = (self.folder / "params.yaml").read_text()

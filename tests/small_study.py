@@ -7,35 +7,30 @@ from pathlib import Path
 from stages.core.artifacts import write_json, write_jsonl
 from stages.core.params import Params, load
 from stages.matching.budget import plans
-from tests.core.test_params import edited
 from tests.small import documents, small_tokenizer
 from tests.small_hub import checkpoint, revision_of
+from tests.smoke import with_values
 
 SCRATCH = "encoder_scratch"
 TASKS = ("section", "tag")
 MAX_TOKENS = 64
 LINES = [line.split() for document in documents()[:14] for line in document if " " in line]
 SMALLER = {
-    "threads: 2": "threads: 1",
+    "compute.threads": 1,
     # In bfloat16 a close call may go the other way in a batch of other rows.
-    "precision: auto": "precision: float32",
-    "vocab_size: 2048": "vocab_size: 600",
-    "d_model: 64": "d_model: 32",
-    "num_epochs: 3": "num_epochs: 4",
-    "label_budgets: [50]": "label_budgets: [64]",
-    "keep_weights: first_seed": "keep_weights: all",
+    "compute.precision": "float32",
+    "tokenizers.unigram.vocab_size": 600,
+    f"pretrain.{SCRATCH}.model.d_model": 32,
+    "finetune.methods.full.training.num_epochs": 4,
+    "finetune.label_budgets": [64],
+    "finetune.keep_weights": "all",
 }
 
 
-def write_study(folder: Path, *, lr: str) -> Params:
+def write_study(folder: Path, *, lr: float | list[float]) -> Params:
     """What ``pretrain`` reads of it and, after that, ``finetune``; the folder must be the current
     one. ``lr`` is that of full fine-tuning."""
-    path = edited(folder, "lr: 1e-3", f"lr: {lr}")
-    text = path.read_text()
-    for old, new in SMALLER.items():
-        assert old in text
-        text = text.replace(old, new, 1)
-    path.write_text(text)
+    path = with_values(folder, SMALLER | {"finetune.methods.full.training.lr": lr})
     params = with_public_checkpoint(load(path))
     write_tasks()
     for name in ("encoded/none", "plans", "pretrained", "tokenizers/unigram"):

@@ -4,10 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ruamel.yaml import YAML
+
 from stages.checking.faults import find_faults
 from stages.core.params import Params, read_yaml, typed
 
 ROOT = Path(__file__).parents[1]
+STUDIES = sorted((ROOT / "studies").glob("*.yaml"))
+SMOKE = ROOT / "studies" / "smoke.yaml"
 DELETED = object()  # a value that removes its key
 
 
@@ -20,7 +24,7 @@ class Fault(NamedTuple):
 
 def smoke_with(changes: Mapping[str, Any]) -> dict[str, Any]:
     """The parsed study, with ``{"pretrain.encoder_mlm.corpus": "none"}``."""
-    raw = plain(read_yaml(ROOT / "studies" / "smoke.yaml"))
+    raw = plain(read_yaml(SMOKE))
     for path, value in changes.items():
         *above, key = path.split(".")
         node = raw
@@ -31,6 +35,23 @@ def smoke_with(changes: Mapping[str, Any]) -> dict[str, Any]:
         else:
             node[key] = value
     return raw
+
+
+def with_values(folder: Path, changes: Mapping[str, Any]) -> Path:
+    """The study of ``smoke_with`` as ``params.yaml`` in a folder."""
+    path = folder / "params.yaml"
+    with path.open("w") as file:
+        YAML().dump(smoke_with(changes), file)  # which keeps the order of keys
+    return path
+
+
+def edited(folder: Path, old: str, new: str, *, count: int = 1) -> Path:
+    """The study as ``params.yaml`` in a folder, with another text: for mistakes in YAML."""
+    text = SMOKE.read_text()
+    assert old in text
+    path = folder / "params.yaml"
+    path.write_text(text.replace(old, new, count))
+    return path
 
 
 def plain(node: Any) -> Any:

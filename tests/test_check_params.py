@@ -13,8 +13,7 @@ import pytest
 from stages import check_params
 from stages.core.params import load, typed
 from stages.matching.budget import plans
-from tests.core.test_params import STUDIES
-from tests.smoke import faults_of, smoke_with
+from tests.smoke import STUDIES, faults_of, smoke_with
 
 ROOT = Path(__file__).parents[1]
 

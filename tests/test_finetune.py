@@ -22,7 +22,7 @@ Rates = float | list[float]
 def finetuned(tmp_path, monkeypatch) -> Callable[[Rates], dict[str, bytes]]:
     """Fine-tunes both methods at these rates; gives the content of every file."""
     monkeypatch.chdir(tmp_path)
-    params = write_study(tmp_path, lr="1e-3")
+    params = write_study(tmp_path, lr=1e-3)
     pretrain.main(params, SCRATCH)
 
     def run(lr: Rates) -> dict[str, bytes]:
@@ -119,7 +119,7 @@ def test_weights_on_disk_are_those_of_the_files(finetuned) -> None:
 
 def test_speed_is_measured_with_the_first_seed_alone(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    params = write_study(tmp_path, lr="1e-3")
+    params = write_study(tmp_path, lr=1e-3)
     pretrain.main(params, SCRATCH)
     finetune.main(params, SCRATCH, "section")
     costs = records.read(

@@ -21,8 +21,8 @@ from stages.core.seeding import stream
 from stages.kinds._kind import KINDS, SPLITS
 from stages.prepare_task import stratified_order, without_duplicates
 from stages.sources._source import SOURCES, Labelled
-from tests.core.test_params import ROOT, edited
 from tests.published import DATASETS, needs_datasets
+from tests.smoke import ROOT, with_values
 
 FOLDER = Path("data/tasks/own")
 EXAMPLES = FOLDER / "examples"
@@ -343,8 +343,7 @@ def test_data_that_cannot_be_read_leaves_nothing(
 
 
 def test_a_mistake_ends_the_process_with_2_and_one_line(tmp_path: Path) -> None:
-    docs = "name: installed_docs, path: requirements.lock, packages: *packages"
-    edited(tmp_path, docs + ", annotation: sections", "name: files, path: reviews.csv")
+    with_values(tmp_path, {"tasks.section.source": {"name": "files", "path": "reviews.csv"}})
     Path("reviews.csv").write_text("text,label\nGood.,1\nBad.\n")
     run = subprocess.run(
         [sys.executable, "-m", "stages.prepare_task", "section"],

@@ -8,7 +8,13 @@ from ruamel.yaml import YAML
 
 from stages.core.artifacts import read_json
 from stages.core.params import load, read_yaml
-from tests.project import AFTER_THE_DECODER, Project, clone_of_working_tree, write_environment
+from tests.project import (
+    AFTER_THE_DECODER,
+    Project,
+    clone_of_working_tree,
+    recommented,
+    write_environment,
+)
 from tests.small_hub import checkpoint, revision_of
 
 MEASURED = ("data/timings", "reports/costs.csv", "reports/index.html")  # times, not results
@@ -123,6 +129,26 @@ def test_editing_one_run_reruns_it_and_what_follows_from_it(study) -> None:
     changed = {path for path in before if before[path] != after[path]}
     assert not any("encoder" in path for path in changed)
     assert "data/pretrained/decoder_causal" in changed
+
+
+def test_comments_and_docstrings_rerun_nothing(study) -> None:
+    """Edited in every module, so that every stage reads some of them."""
+    before = study.outputs()
+    for file in (study.folder / "stages").rglob("*.py"):
+        file.write_text(recommented(file.read_text(encoding="utf-8")), encoding="utf-8")
+    assert study.pending() == ["check_params"]
+    assert study.repro() == ["check_params"]
+    assert study.outputs() == before
+
+
+def test_an_operator_reruns_the_runs_that_use_it_and_what_follows(study) -> None:
+    file = study.folder / "stages/objectives/causal.py"
+    source = file.read_text(encoding="utf-8")
+    compared = "document_ids[:, 1:] {} document_ids[:, :-1]".format
+    assert compared("==") in source
+    file.write_text(source.replace(compared("=="), compared(">=")), encoding="utf-8")
+    assert sorted(study.pending()) == sorted(AFTER_THE_DECODER)
+    assert study.repro() == AFTER_THE_DECODER
 
 
 def test_an_objective_is_added_by_one_file_and_one_entry(study) -> None:

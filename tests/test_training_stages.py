@@ -43,21 +43,24 @@ from stages.training.pretraining import PretrainingData, validation_batches
 from stages.trials import kept
 from stages.trials.no_answer import best_threshold
 from stages.trials.prediction import predict
-from tests.core.test_params import edited
 from tests.small import VOCAB_SIZE, documents, headless, with_encoder_decoder
 from tests.small_hub import checkpoint, revision_of
+from tests.smoke import with_values
 
-SMOKE_EDITS = {"threads: 2": "threads: 1", "vocab_size: 2048": "vocab_size: 600"}
+SMALLER = {
+    "compute.threads": 1,
+    "tokenizers.unigram.vocab_size": 600,
+    **{
+        f"pretrain.{run}.training.num_steps": 6
+        for run in ("encoder_mlm", "encoder_scratch", "decoder_causal")
+    },
+}
 
 
 @pytest.fixture
 def params(tmp_path, monkeypatch) -> Params:
     """The smoke study on topics of the language reference; tags are of words in capitals."""
-    path = edited(tmp_path, "num_steps: 40", "num_steps: 6")
-    text = path.read_text()
-    for old, new in SMOKE_EDITS.items():
-        text = text.replace(old, new, 1)
-    path.write_text(text)
+    path = with_values(tmp_path, SMALLER)
     monkeypatch.chdir(tmp_path)
     corpus, examples = Path("data/corpora/prose"), Path("data/tasks/tag/examples")
     for folder in (

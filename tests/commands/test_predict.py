@@ -37,7 +37,7 @@ def trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("study")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        params = write_study(folder, lr="[3e-3, 1e-2]")
+        params = write_study(folder, lr=[3e-3, 1e-2])
         for run in params.pretrain:
             pretrain.main(params, run)
         for task in TASKS:

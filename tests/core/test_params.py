@@ -11,19 +11,19 @@ from dvc.parsing.interpolate import to_str
 
 from stages.core.params import load, read_yaml
 from stages.core.process import flags
-from tests.smoke import DELETED, faults_of, paths_of, smoke_with
+from tests.smoke import (
+    DELETED,
+    ROOT,
+    SMOKE,
+    STUDIES,
+    edited,
+    faults_of,
+    paths_of,
+    smoke_with,
+    with_values,
+)
 
-ROOT = Path(__file__).parents[2]
-STUDIES = sorted((ROOT / "studies").glob("*.yaml"))
 DVC = {"bool": "boolean_optional", "list": "nargs"}  # as in .dvc/config
-SMOKE = (ROOT / "studies" / "smoke.yaml").read_text()
-
-
-def edited(tmp_path: Path, old: str, new: str, *, count: int = 1) -> Path:
-    assert old in SMOKE
-    path = tmp_path / "params.yaml"
-    path.write_text(SMOKE.replace(old, new, count))
-    return path
 
 
 @pytest.mark.parametrize("path", [ROOT / "params.yaml", *STUDIES], ids=lambda p: p.name)
@@ -107,14 +107,14 @@ def test_numbers_are_read_as_dvc_reads_them(tmp_path) -> None:
 
 def test_a_learning_rate_may_be_several(tmp_path) -> None:
     """Of a method; whole ones too, and DVC's command has them all."""
-    path = edited(tmp_path, "lr: 1e-3", "lr: [1e-3, 1, 3e-5]")
+    path = with_values(tmp_path, {f"{FULL}.lr": [1e-3, 1, 3e-5]})
     training = load(path).finetune.methods["full"].training
     assert training is not None and training.rates == [1e-3, 1.0, 3e-5]
     assert training.at(1e-3).lr == 1e-3 and training.at(1e-3).decay == training.decay
     raw = read_yaml(path)["finetune"]
     assert flags(raw) == to_str(raw, DVC).split()
     assert "--methods.full.training.lr 0.001 1 3e-05 --" in " ".join(flags(raw))
-    single = load(edited(tmp_path, "lr: 1e-3", "lr: 1")).finetune.methods["full"].training
+    single = load(with_values(tmp_path, {f"{FULL}.lr": 1})).finetune.methods["full"].training
     assert single is not None and single.rates == [1.0]
 
 
@@ -144,12 +144,12 @@ def run_stage(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 
 def test_a_stage_says_what_it_does_and_a_mistake_has_no_traceback(tmp_path) -> None:
-    (tmp_path / "params.yaml").write_text(SMOKE)
+    (tmp_path / "params.yaml").write_text(SMOKE.read_text())
     helped = run_stage(tmp_path, "--help")
     assert helped.returncode == 0 and "Encode the documents" in helped.stdout
     unknown = run_stage(tmp_path, "prse", "unigram")
     assert unknown.returncode == 2
     assert unknown.stderr == "error: corpora: unknown 'prse'; did you mean 'prose'? Valid: prose\n"
-    edited(tmp_path, "study: smoke", "study: 1")
+    with_values(tmp_path, {"study": 1})
     broken = run_stage(tmp_path, "prose", "unigram")
     assert broken.returncode == 2 and "Traceback" not in broken.stderr

@@ -167,7 +167,7 @@ def test_texts_that_are_prepared_are_as_long_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    params = write_study(tmp_path, lr="1e-3")
+    params = write_study(tmp_path, lr=1e-3)
     prepared = [cost for cost in finetunings(params) if cost.run == "encoder_scratch"]
     assert prepared
     for cost in prepared:
@@ -181,7 +181,7 @@ def test_more_labels_than_were_prepared_are_counted_as_asked(
     """As after another study was copied over params.yaml."""
     monkeypatch.chdir(tmp_path)
     documentation_is_read(monkeypatch)
-    params = write_study(tmp_path, lr="1e-3")
+    params = write_study(tmp_path, lr=1e-3)
     few = finetunings(params)[0]
     tasks = {key: task.model_copy(update={"num_train": 9000}) for key, task in params.tasks.items()}
     settings = params.finetune.model_copy(update={"label_budgets": [4500]})
