@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PACKAGES = .venv/bin/python -m pip install --quiet --no-compile --no-input --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help plan repro test ui lock clean setup
+.PHONY: help plan repro check test ui lock clean setup
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
@@ -24,9 +24,22 @@ repro: setup ## run the study of params.yaml, what changed of it, and show the c
 plan: setup ## what make repro would run and what that costs, before anything runs
 	@python -m stages.commands.plan
 
-test: setup ## lint, types, layers (.pre-commit-config.yaml) and tests with coverage
-	@pre-commit run --all-files
-	@pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term
+# Types keep one core busy for a minute, so the checks run beside the tests. Their result is printed
+# when they end, and either one can fail.
+define CHECKED
+	@log="$$(mktemp)"; \
+	{ pre-commit run --all-files >"$$log" 2>&1; status=$$?; cat "$$log"; exit $$status; } & \
+	checks=$$!; \
+	pytest -n auto --dist loadfile --no-loadscope-reorder $(1); tests=$$?; \
+	wait $$checks; checks=$$?; rm -f "$$log"; \
+	test $$checks = 0 && test $$tests = 0
+endef
+
+check: setup ## lint, types, layers (.pre-commit-config.yaml) and the fast tests
+	$(call CHECKED,-q -m "not slow")
+
+test: setup ## the same with all tests, and coverage
+	$(call CHECKED,--cov --cov-report=term)
 
 ui: setup ## the study in MLflow
 	@python -m stages.commands.ui

@@ -23,24 +23,19 @@ install_import_hook("stages", f"{checker.__name__}.checked")
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
-# Files of over 20 s each.
-SLOWEST = (
-    "test_study",
-    "test_systems",
-    "test_training_stages",
-    "test_interruption",
-    "test_matrix",
-    "test_methods",
-    "test_loop",
-    "test_report",
-    "test_ui",
-)
+# Files that take longest, in this order.
+SLOWEST = ("test_study", "test_systems", "test_training_stages", "test_matrix")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slowest files start first, so that none keeps one process busy after the others' end."""
+    """Slow files start first, so that none keeps one process busy after the others' end."""
     place = {name: number for number, name in enumerate(SLOWEST)}
-    items.sort(key=lambda item: place.get(item.path.stem, len(place)))
+
+    def order(item: pytest.Item) -> tuple[int, bool]:
+        is_slow = item.get_closest_marker("slow") is not None
+        return place.get(item.path.stem, len(place)), not is_slow
+
+    items.sort(key=order)
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from stages.evaluation import records
 from stages.trials import kept
 from tests.small_study import SCRATCH, write_study
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path("data/finetuned/section", SCRATCH)
 Rates = float | list[float]
 

@@ -4,7 +4,12 @@ import signal
 import subprocess
 import time
 
+import pytest
+
 from tests.project import clone_of_working_tree
+from tests.small import VOCAB_SIZE, documents
+
+pytestmark = pytest.mark.slow
 
 RESULTS = (
     "pretrained/decoder_causal/model.safetensors",
@@ -18,6 +23,10 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(tmp_path) -> None:
     samples are those of a run in one go."""
     project = clone_of_working_tree(tmp_path / "project")
     project.environment["CHECKPOINT_SECONDS"] = "0"
+    text = "\n\n".join("\n".join(lines) for lines in documents())
+    (project.folder / "topics.txt").write_text(text, encoding="utf-8")
+    project.edit("corpora", "prose", "source", value={"name": "files", "path": "topics.txt"})
+    project.edit("tokenizers", "unigram", "vocab_size", value=VOCAB_SIZE)
     project.edit("pretrain", "decoder_causal", "training", "num_steps", value=100)
     stage = "pretrain@decoder_causal"
     files = [project.folder / "data" / name for name in RESULTS]

@@ -15,7 +15,7 @@ from stages.models._heads import ModelWithHead, initialise_head
 from stages.tasks._task import TASKS, Task
 from stages.tasks._text_to_text import TextToText
 from stages.tasks._writing import Writing
-from tests.methods.test_methods import ROWS, check_fit, grown, method_of
+from tests.methods.test_methods import ROWS, check_fit, check_predictions, grown, method_of
 from tests.small import small_model, small_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -67,6 +67,7 @@ def built(cell: Combination) -> tuple[Task, ModelWithHead]:
     return task, ModelWithHead(backbone, head)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", TRAINED, ids=name_of)
 def test_it_fits_a_small_set_and_changes_what_it_says_alone(cell) -> None:
     method = method_of(cell.method)
@@ -75,6 +76,8 @@ def test_it_fits_a_small_set_and_changes_what_it_says_alone(cell) -> None:
     examples = task.encode([*rows_of(cell.kind)])
     method.before_training(model, [task.collate(examples, rngs=[])])
     check_fit(task, model, examples, method, **SLOW.get(cell.method, {}))
+    if cell.task == "classification":
+        check_predictions(task, model, examples)
 
 
 @pytest.mark.parametrize("cell", [cell for cell in FITTING if cell not in TRAINED], ids=name_of)

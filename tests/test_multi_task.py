@@ -22,6 +22,8 @@ from stages.trials.setup import TrialSetup
 from tests.small import small_tokenizer
 from tests.test_training_stages import write_plans
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 WORDS = ["class", "def", "for", "from", "if", "import", "return", "value"]
 

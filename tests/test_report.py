@@ -18,6 +18,8 @@ from stages.reporting.comparison.results import load
 from stages.reporting.figures import gallery
 from tests.synthetic_study import RUNS, public, raw_params, write_study
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parents[1]
 COLUMNS = (
     "study,run,architecture,objective,method,task,corpus,pretrain_seed,finetune_seed,"

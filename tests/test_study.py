@@ -17,6 +17,8 @@ from tests.project import (
 )
 from tests.small_hub import checkpoint, revision_of
 
+pytestmark = pytest.mark.slow
+
 MEASURED = ("data/timings", "reports/costs.csv", "reports/index.html")  # times, not results
 
 

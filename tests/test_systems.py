@@ -13,6 +13,8 @@ from stages.core.params import load, read_yaml
 from stages.matching.budget import plans
 from tests.project import ROOT, Project, clone_of_working_tree
 
+pytestmark = pytest.mark.slow
+
 STUDY = ROOT / "studies" / "systems.yaml"
 
 

@@ -47,6 +47,8 @@ from tests.small import VOCAB_SIZE, documents, headless, with_encoder_decoder
 from tests.small_hub import checkpoint, revision_of
 from tests.smoke import with_values
 
+pytestmark = pytest.mark.slow
+
 SMALLER = {
     "compute.threads": 1,
     "tokenizers.unigram.vocab_size": 600,

@@ -25,6 +25,8 @@ from stages.matching.budget import plans
 from stages.trials import kept
 from tests.small_study import LINES, MAX_TOKENS, SCRATCH, TASKS, write_study
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

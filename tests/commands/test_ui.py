@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 UI = [sys.executable, "-m", "stages.commands.ui"]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(PROJECT)}

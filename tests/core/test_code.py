@@ -55,6 +55,7 @@ def test_the_code_of_a_module_is_all_that_it_imports(module: str) -> None:
     assert code == {file for file in upstream if file.name != "__init__.py"}
 
 
+@pytest.mark.slow
 def test_what_is_loaded_when_a_component_is_used_is_among_its_code() -> None:
     """By Python's own account, in a process of its own."""
     lines = [
@@ -193,6 +194,7 @@ def test_the_hash_is_the_same_on_every_version_of_python(source, expected) -> No
     assert syntax_hash(source)[:16] == expected
 
 
+@pytest.mark.slow
 def test_every_module_can_be_recommented_and_reformatted(tmp_path) -> None:
     """Comments, docstrings and the formatter's settings are changed; no hash changes."""
     folder = tmp_path / "stages"

@@ -143,6 +143,7 @@ def run_stage(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.slow
 def test_a_stage_says_what_it_does_and_a_mistake_has_no_traceback(tmp_path) -> None:
     (tmp_path / "params.yaml").write_text(SMOKE.read_text())
     helped = run_stage(tmp_path, "--help")

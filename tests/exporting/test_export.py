@@ -29,6 +29,8 @@ from stages.trials.kept_files import KeptFile
 from stages.trials.setup import TrialSetup
 from tests.small import DIMENSIONS, VOCAB_SIZE, documents, small_model
 
+pytestmark = pytest.mark.slow
+
 TOKENIZER = "tokenizer.model"
 LABELS = ["B-CODE", "I-CODE", "O"]
 BERT = {"norm_position": "post", "positions": "learned", "embedding_norm": True}

@@ -23,6 +23,8 @@ from stages.training.loop import train
 from stages.training.pretraining import PretrainingData
 from tests.small import headless, small_model, small_schedule, small_tokenizer
 
+pytestmark = pytest.mark.slow
+
 CPU = Device("cpu", "float32", compile=False, threads=1)
 WORDS = {  # what texts with each label are made of
     "list": ["name", "object", "string", "value"],

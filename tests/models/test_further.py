@@ -39,6 +39,8 @@ from stages.training.samples import PASSAGES, samples
 from tests.small import documents, headless, small_schedule
 from tests.small_hub import FAMILIES, checkpoint, revision_of
 
+pytestmark = pytest.mark.slow
+
 LENGTH = 48
 CPU = Device("cpu", "float32", compile=False, threads=1)
 SCHEDULE = small_schedule(rows=4, max_tokens=LENGTH, num_steps=5, lr=1e-2)

@@ -32,7 +32,7 @@ from tests.models.test_hub import published
 from tests.small import DIMENSIONS, small_model, without_output_layers
 from tests.small_hub import checkpoint
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 WRITERS = ("decoder", "encoder_decoder")
 POSITIONS = ("rotary", "learned", "sinusoidal", "relative", "none")

@@ -26,6 +26,8 @@ from stages.training.checkpoint import load_weights, save_weights
 from tests.small import documents, without_output_layers
 from tests.small_hub import FAMILIES, MAX_POSITIONS, checkpoint, revision_of
 
+pytestmark = pytest.mark.slow
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 LINES = [line for document in documents()[:4] for line in document if line.isascii()][:40]
 OWN_MARKS = ("bert", "roberta", "distilbert", "bart", "t5")  # GPT-2's tokenizer adds none

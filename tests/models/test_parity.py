@@ -12,6 +12,8 @@ from stages.exporting.counterparts import counterpart
 from stages.text.batch import PADDING, Batch
 from tests.small import VOCAB_SIZE, small_model
 
+pytestmark = pytest.mark.slow
+
 WIDTH, LAYERS, HEADS, FF = 32, 3, 4, 48
 
 

@@ -546,15 +546,18 @@ def up_to_date(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_a_stage_leaves_what_it_took(project: Project) -> None:
     found = json.loads((project.folder / ".scratch/times/check_params.json").read_text())
     assert 0 < found["wall_time_s"] < 600
 
 
+@pytest.mark.slow
 def test_nothing_is_pending_where_all_is_up_to_date(up_to_date: Project) -> None:
     assert pending(load()) == []
 
 
+@pytest.mark.slow
 def test_what_follows_from_an_edited_run_is_pending(up_to_date: Project) -> None:
     up_to_date.edit("pretrain", "decoder_causal", "training", "lr", value=0.002)
     found = pending(load())
@@ -562,6 +565,7 @@ def test_what_follows_from_an_edited_run_is_pending(up_to_date: Project) -> None
     assert found[0] == "check_params" and found[-1] == "report"
 
 
+@pytest.mark.slow
 def test_a_plan_that_changes_makes_its_runs_pending(up_to_date: Project) -> None:
     """No stage's own settings say so: the records that check_params would write do."""
     up_to_date.edit("budget", "matched", value="flops")
@@ -570,11 +574,13 @@ def test_a_plan_that_changes_makes_its_runs_pending(up_to_date: Project) -> None
     assert "pretrain@encoder_mlm" not in found and "prepare_corpus@prose" not in found
 
 
+@pytest.mark.slow
 def test_the_report_alone_follows_from_another_confidence(up_to_date: Project) -> None:
     up_to_date.edit("evaluation", "confidence", value=0.9)
     assert pending(load()) == ["check_params", "report"]
 
 
+@pytest.mark.slow
 def test_the_command_prints_json_and_refuses_as_others_do(up_to_date: Project) -> None:
     record = json.loads(up_to_date.run("python", "-m", "stages.commands.plan", "--json"))
     assert record["stages"] == [] and record["totals"]["all"]["stages"] == 0

@@ -25,6 +25,8 @@ from stages.kinds._kind import KINDS
 from stages.sources._source import SOURCES
 from stages.sources.hub import Hub
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ON_THE_HUB = {"path": "requirements.lock", "dataset": "own/reviews", "revision": COMMIT}

@@ -15,6 +15,8 @@ from stages.sources._source import SOURCES, split_of
 from stages.sources.installed_docs import InstalledDocs
 from tests.installed_package import install, module
 
+pytestmark = pytest.mark.slow
+
 FILES = {f"shelf/room_{i}.py": module("books", i) for i in range(20)}
 
 

@@ -7,6 +7,8 @@ from stages.core.params import Params
 from stages.tracking import records
 from tests.tracking.tracked_study import write_table
 
+pytestmark = pytest.mark.slow
+
 
 def test_costs_are_those_that_were_measured_and_an_estimate_of_energy(params: Params) -> None:
     """Of 10 s and 3 s of one core, at 12 W; what only one seed measured is its own."""

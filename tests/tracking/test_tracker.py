@@ -8,6 +8,8 @@ from stages.tracking.tracker import Tracker
 from stages.tracking.view import reconcile
 from tests.tracking.tracked_study import SETTINGS, client, current, curve, id_of, inputs, shown
 
+pytestmark = pytest.mark.slow
+
 
 def tracker(fingerprint: str = "a" * 8, delay_s: float = 0) -> Tracker:
     return Tracker(

@@ -29,6 +29,8 @@ from tests.tracking.tracked_study import (
     write_table,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def test_mlflow_shows_what_the_files_say(params: Params) -> None:
     assert reconcile(params)

@@ -13,6 +13,8 @@ from stages.training.loop import _seed, accumulate, count_targets, mean_loss, tr
 from stages.training.pretraining import PretrainingData, validation_batches
 from tests.small import VOCAB_SIZE, headless, small_corpus, small_model, small_schedule
 
+pytestmark = pytest.mark.slow
+
 CPU = Device("cpu", "float32", compile=False, threads=1)
 PAIRS = [
     ("encoder", "mlm"),

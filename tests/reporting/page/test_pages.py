@@ -12,6 +12,8 @@ from stages.reporting.figures import gallery
 from stages.reporting.page import pages
 from tests.synthetic_study import METRICS, RUNS, raw_params, write_study
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = '</td><script>alert("1")</script> | `x` & *y*'
 VOID = {"meta", "link", "br", "input", "img", "path", "circle", "line", "rect"}
 PROBE = """
