@@ -1,22 +1,13 @@
-"""The table of what goes together is the one that the README shows."""
-
-from pathlib import Path
+"""The table of what goes together."""
 
 from stages.commands import fits
 from stages.methods._method import METHODS
 from stages.tasks._task import TASKS
 
-ROOT = Path(__file__).parents[2]
-
 
 def rows() -> dict[tuple[str, str], dict[str, str]]:
     head, _, *lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in fits.lines()]
     return {(task, model): dict(zip(head[2:], cells, strict=True)) for task, model, *cells in lines}
-
-
-def test_the_readme_shows_the_table() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "\n".join(fits.lines()) in readme
 
 
 def test_every_task_is_learnt_by_some_model_and_every_method_fits_something() -> None:
