@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PACKAGES = .venv/bin/python -m pip install --quiet --no-compile --no-input --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help plan repro check test ui lock clean setup
+.PHONY: help plan repro check test docs ui lock clean setup
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
@@ -43,6 +43,13 @@ test: setup ## the same with all tests, and coverage
 
 ui: setup ## the study in MLflow
 	@python -m stages.commands.ui
+
+# The generator comes beside the packages of the lock and moves none of them.
+docs: setup ## the pages in docs/ as a site in site/; a broken link is an error
+	@python -m stages.commands.components --write docs/tasks_and_methods.md
+	@python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' \
+	    | $(PACKAGES) --constraint requirements.lock --requirement /dev/stdin
+	@zensical build --strict --config-file mkdocs.yml
 
 # Which packages are installed is keyed by the lock's content and Python's version. Every package
 # stands in the lock, so pip need not resolve anything (--no-deps) and two can share the work, which

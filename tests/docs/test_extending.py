@@ -1,0 +1,57 @@
+"""The examples of docs/extending.md are components."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from stages.core.params import read_yaml
+from tests.docs.pages import ROOT
+from tests.project import clone_of_working_tree
+
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+EXAMPLES = dict(
+    re.findall(r"^`(stages/\w+/\w+\.py)`:\n\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+)
+FOLDERS = ("objectives", "models", "kinds", "tasks", "methods", "sources", "baselines")
+
+
+def test_each_folder_of_components_has_an_example() -> None:
+    assert sorted(path.split("/")[1] for path in EXAMPLES) == sorted(FOLDERS)
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
+def test_an_example_is_a_new_file_with_one_public_class(path: str) -> None:
+    assert not (ROOT / path).exists()
+    defined = [node for node in ast.parse(EXAMPLES[path]).body if isinstance(node, ast.ClassDef)]
+    assert len([node for node in defined if not node.name.startswith("_")]) == 1
+
+
+MAIL = "From a@b Mon Jan  1 00:00:00 2024\nSubject: a list\n\nIt holds a text. And a second one.\n"
+
+
+def test_examples_are_settings_of_a_study(tmp_path: Path) -> None:
+    """With the files of the page alone, ``check_params`` takes their entries and refuses a
+    misspelt setting of each."""
+    project = clone_of_working_tree(tmp_path / "clone")
+    for path in ("objectives/skip_one", "sources/mailbox", "baselines/naive_bayes"):
+        file = f"stages/{path}.py"
+        (project.folder / file).write_text(EXAMPLES[file])
+    (project.folder / "archive.mbox").write_text(MAIL)
+    run = read_yaml(project.folder / "params.yaml")["pretrain"]["decoder_causal"]
+    corpus = {"max_tokens": "all", "decontaminate_against": "none"}
+    source = {"name": "mailbox", "path": "archive.mbox"}
+
+    def edit(**misspelt: int) -> None:
+        objective = {"name": "skip_one", "distance": 3, **misspelt}
+        project.edit("pretrain", "skipping", value=run | {"objective": objective})
+        project.edit("corpora", "mails", value=corpus | {"source": source | misspelt})
+        project.edit("baselines", "naive_bayes", value={"name": "naive_bayes", **misspelt})
+
+    edit()
+    assert project.run("python", "-m", "stages.check_params") == ""
+    edit(distence=3)
+    faults = project.run("python", "-m", "stages.check_params", check=False)
+    for entry in ("pretrain.skipping.objective", "corpora.mails.source", "baselines.naive_bayes"):
+        assert f"{entry}.distence" in faults
