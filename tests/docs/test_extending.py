@@ -35,17 +35,22 @@ def test_examples_are_settings_of_a_study(tmp_path: Path) -> None:
     """With the files of the page alone, ``check_params`` takes their entries and refuses a
     misspelt setting of each."""
     project = clone_of_working_tree(tmp_path / "clone")
-    for path in ("objectives/skip_one", "sources/mailbox", "baselines/naive_bayes"):
-        file = f"stages/{path}.py"
-        (project.folder / file).write_text(EXAMPLES[file])
+    for file in EXAMPLES:
+        if Path(file).parent.name not in ("kinds", "tasks"):
+            (project.folder / file).write_text(EXAMPLES[file])
     (project.folder / "archive.mbox").write_text(MAIL)
-    run = read_yaml(project.folder / "params.yaml")["pretrain"]["decoder_causal"]
+    params = read_yaml(project.folder / "params.yaml")
+    run, full = params["pretrain"]["decoder_causal"], params["finetune"]["methods"]["full"]
     corpus = {"max_tokens": "all", "decontaminate_against": "none"}
     source = {"name": "mailbox", "path": "archive.mbox"}
 
     def edit(**misspelt: int) -> None:
         objective = {"name": "skip_one", "distance": 3, **misspelt}
         project.edit("pretrain", "skipping", value=run | {"objective": objective})
+        model, mlm = {"name": "averaging", "d_model": 64, **misspelt}, {"name": "mlm"}
+        project.edit("pretrain", "bag", value=run | {"model": model, "objective": mlm})
+        method = {"name": "top_block", "num_blocks": 2, **misspelt}
+        project.edit("finetune", "methods", "top", value=full | {"method": method})
         project.edit("corpora", "mails", value=corpus | {"source": source | misspelt})
         project.edit("baselines", "naive_bayes", value={"name": "naive_bayes", **misspelt})
 
@@ -53,5 +58,10 @@ def test_examples_are_settings_of_a_study(tmp_path: Path) -> None:
     assert project.run("python", "-m", "stages.check_params") == ""
     edit(distence=3)
     faults = project.run("python", "-m", "stages.check_params", check=False)
-    for entry in ("pretrain.skipping.objective", "corpora.mails.source", "baselines.naive_bayes"):
-        assert f"{entry}.distence" in faults
+    assert set(re.findall(r"([\w.]+)\.distence:", faults)) == {
+        "baselines.naive_bayes",
+        "corpora.mails.source",
+        "finetune.methods.top.method",
+        "pretrain.bag.model",
+        "pretrain.skipping.objective",
+    }
