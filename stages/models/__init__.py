@@ -1,3 +1,3 @@
-"""Backbones: a file without a leading underscore is an architecture, its constructor the schema
-of `model:`.
+"""Backbones, and what they cost: a file without a leading underscore is an architecture, and its
+constructor is the schema of ``model:``.
 """

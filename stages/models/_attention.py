@@ -1,4 +1,4 @@
-"""Attention: who attends to whom and from how far, and what has been read already."""
+"""Attention: masks, positions, and the cache of keys and values."""
 
 import math
 from contextlib import nullcontext
@@ -21,11 +21,11 @@ def attention_mask(
     causal: bool = False,
     visible: Bool[Tensor, "B S"] | None = None,
 ) -> Bool[Tensor, "B 1 T S"]:
-    """Who attends to whom, from document ids: a token to those of its own document.
+    """The attention mask from document ids: a token attends to its own document.
 
-    If ``causal``, the queries are the last of the keys' tokens. ``visible`` keys are attended to by
-    earlier tokens too, ``causal`` or not. Padding (document 0) attends to padding, so that no row
-    of the softmax is empty; nothing else attends to it.
+    If ``causal``, a token attends only to itself, to earlier tokens and to ``visible`` ones; the
+    queries are the last of the keys' tokens. Padding (document 0) attends to padding, so that no row of the
+    softmax is empty; no other token attends to it.
     """
     mask = queries[:, :, None] == keys[:, None, :]
     if causal:
@@ -40,10 +40,10 @@ def attend(
     v: Float[Tensor, "B H S d"],
     mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B H T S"],
 ) -> Float[Tensor, "B H T d"]:
-    """What the queries find; on a CPU in float32, whatever the precision is.
+    """Scaled dot-product attention; on a CPU in float32 at any precision.
 
-    There torch's kernel for bfloat16 takes up to four times as long on texts of some dozen tokens,
-    most of it in the backward pass, and is no faster on those of some hundred.
+    There torch's kernel for bfloat16 takes up to four times as long for texts of a few dozen
+    tokens, mostly in the backward pass, and is not faster for a few hundred.
     """
     slow = q.dtype == torch.bfloat16 and q.device.type == "cpu"
     inputs = [each.float() for each in (q, k, v)] if slow else [q, k, v]
@@ -54,7 +54,7 @@ def attend(
 
 
 def rotate(x: Float[Tensor, "B H T d"], angles: Float[Tensor, "T d"]) -> Float[Tensor, "B H T d"]:
-    """Rotary position embedding (Su et al. 2021, eq. 34), halves instead of neighbours paired."""
+    """Rotary position embedding (Su et al. 2021, eq. 34), pairing halves instead of neighbours."""
     half = angles.shape[1] // 2
     sin, cos = angles[:, :half], angles[:, half:]
     first, second = x[..., :half], x[..., half:]
@@ -62,12 +62,12 @@ def rotate(x: Float[Tensor, "B H T d"], angles: Float[Tensor, "T d"]) -> Float[T
 
 
 def relative_buckets(num_queries: int, num_keys: int, *, bidirectional: bool) -> Int[Tensor, "T S"]:
-    """T5's bucket of each distance between a query (row) and a key (column); the queries are the
+    """T5's bucket for each distance between a query (row) and a key (column); the queries are the
     last of the keys' tokens.
 
-    Half of the buckets are exact, the others grow with the logarithm of the distance up to
-    RELATIVE_MAX_DISTANCE, beyond which all share the last (Raffel et al. 2020, section 2.1). With
-    ``bidirectional`` keys behind the query have buckets of their own, else they count as 0.
+    Half of the buckets are exact, the others grow logarithmically with the distance up to
+    RELATIVE_MAX_DISTANCE; larger distances share the last bucket (Raffel et al. 2020, section 2.1).
+    With ``bidirectional``, keys after the query have buckets of their own, else bucket 0.
     """
     index = torch.arange(num_keys)
     distance = index[num_keys - num_queries :, None] - index[None, :]
@@ -81,7 +81,7 @@ def relative_buckets(num_queries: int, num_keys: int, *, bidirectional: bool) ->
 
 
 class RelativeBias(nn.Module):
-    """What is added to the logits of a head for each distance; one table for all blocks (T5)."""
+    """A learnt bias of each head's logits for each distance; shared by all blocks (T5)."""
 
     def __init__(self, dims: Dimensions, *, bidirectional: bool) -> None:
         super().__init__()
@@ -155,17 +155,17 @@ class Cache:
 
 
 class Attention(nn.Module):
-    """Multi-head attention of queries over a memory: the queries' own row, or another's."""
+    """Multi-head attention over a memory: the queries' own row, or another (cross-attention)."""
 
     def __init__(self, dims: Dimensions, *, cross: bool = False) -> None:
         super().__init__()
         self.num_heads = dims.num_heads
-        # Positions of two rows have no common origin: cross-attention is not rotated.
+        # Positions of two rows have no common origin: cross-attention has no rotary positions.
         self.rotary = dims.positions == "rotary" and not cross
         self.query = nn.Linear(dims.d_model, dims.d_model, bias=dims.bias)
         self.key_value = nn.Linear(dims.d_model, 2 * dims.d_model, bias=dims.bias)
         self.output = nn.Linear(dims.d_model, dims.d_model, bias=dims.bias)
-        self.prefix: nn.Module | None = None  # keys and values that a method adds to all others
+        self.prefix: nn.Module | None = None  # learnt keys and values (prefix tuning)
 
     def forward(
         self,
@@ -174,8 +174,8 @@ class Attention(nn.Module):
         mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B H T S"],
         cached: KeyValues | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """With ``cached``, ``memory`` is what is read anew, None for what was read once and for
-        all."""
+        """With ``cached``, ``memory`` holds the tokens that are not yet in the cache; None if all
+        are."""
         q = self._heads(self.query(x))
         if memory is None:
             assert cached is not None
@@ -196,13 +196,13 @@ class Attention(nn.Module):
 
     @torch.no_grad()
     def initialise_locality(self, locality: float, *, generator: torch.Generator) -> None:
-        """Draw the biases of queries and keys, alike, so that a token's logit for itself exceeds
-        that for a far token by ``locality`` on average; in between it falls with the distance
-        (the long-term decay of Su et al. 2021, section 3.4.3). 0 leaves them at 0, and attention
-        that is not rotary or has no biases is left as it is.
+        """Initialise the biases of queries and keys with equal random numbers, so that a token's
+        attention logit for itself exceeds that for a distant token by ``locality`` on average and
+        decreases with the distance (the long-term decay of Su et al. 2021, section 3.4.3). With 0
+        they stay 0. Attention without rotary positions or biases is not changed.
 
-        From biases of 0 a masked token knows nothing of its neighbours until both have grown; small
-        models stayed at the frequencies of single tokens for hundreds of steps.
+        With biases of 0 a masked token has no access to its neighbours until both biases have
+        grown; small models predicted unigram frequencies for hundreds of steps.
         """
         if not self.rotary or self.query.bias is None:
             return

@@ -1,8 +1,8 @@
-"""The one family of blocks of which encoder, decoder and encoder_decoder are made.
+"""The blocks of encoder, decoder and encoder_decoder.
 
-The three differ in who attends to whom and in nothing else. After Vaswani et al. 2017 and, for
-the pre-norm order, rotary and relative positions, Xiong et al. 2020, Su et al. 2021 and Raffel et
-al. 2020.
+The three differ only in their attention masks and in cross-attention. After Vaswani et al. 2017;
+pre-norm after Xiong et al. 2020, rotary positions after Su et al. 2021, relative positions after
+Raffel et al. 2020.
 """
 
 import torch.nn.functional as F
@@ -15,7 +15,7 @@ from stages.models._norm import make_norm
 
 
 class FeedForward(nn.Module):
-    """Two layers position by position; swiglu has a gate beside the first (Shazeer 2020)."""
+    """Two layers applied to each position; swiglu adds a gate to the first (Shazeer 2020)."""
 
     def __init__(self, dims: Dimensions) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Self-attention, attention to a memory if ``cross``, feed-forward, each with its residual."""
+    """Self-attention, cross-attention if ``cross``, feed-forward, each with a residual."""
 
     def __init__(self, dims: Dimensions, *, cross: bool = False) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Block(nn.Module):
         if self.cross_attention is not None and self.cross_norm is not None:
             assert memory_mask is not None
             y = self.cross_norm(x) if self.pre else x
-            # Rows that share a row of the memory, one token each, are queries of one row.
+            # Rows with one token each that share a row of the memory become queries of one row.
             asked = y.view(len(memory_mask), -1, y.shape[2])
             answer = self.cross_attention(asked, memory, memory_mask, cached_memory)
             x = self._add(x, answer.view_as(y), self.cross_norm)
@@ -75,7 +75,7 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """``num_layers`` blocks and the last norm: the body of an encoder or, if ``causal``, of a
+    """``num_layers`` blocks and the final norm: the body of an encoder or, if ``causal``, of a
     decoder."""
 
     def __init__(self, dims: Dimensions, *, causal: bool, cross: bool = False) -> None:
@@ -85,7 +85,7 @@ class Stack(nn.Module):
             RelativeBias(dims, bidirectional=not causal) if dims.positions == "relative" else None
         )
         self.blocks = nn.ModuleList(Block(dims, cross=cross) for _ in range(dims.num_layers))
-        # Pre-norm blocks leave their sum unnormalised; post-norm blocks do not.
+        # The output of pre-norm blocks is not normalised; that of post-norm blocks is.
         self.norm = make_norm(dims) if dims.norm_position == "pre" else nn.Identity()
 
     def forward(
@@ -98,8 +98,8 @@ class Stack(nn.Module):
         memory_document_ids: Int[Tensor, "M N"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """The states of tokens; with a cache, of tokens that stand behind those that it has read.
-        Then ``memory`` and ``visible`` are given with the first tokens alone."""
+        """The states of tokens; with a cache, of tokens after those already in the cache. Then
+        ``memory`` and ``visible`` are given with the first tokens only."""
         read = document_ids if cache is None else cache.extend(document_ids)
         mask = attention_mask(document_ids, read, causal=self.causal, visible=visible)
         if self.relative is not None:

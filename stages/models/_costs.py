@@ -1,7 +1,7 @@
-"""What a transformer costs, from its configuration alone: parameters, operations, memory.
+"""The cost of a transformer from its configuration: parameters, operations, memory.
 
-Nothing is built; the tests compare these numbers with built models, with what torch counts and
-with what autograd keeps.
+Nothing is built. The tests compare these numbers with models, with torch's counts and with what
+autograd keeps.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ FLOAT32 = 4  # bytes
 
 @dataclass(frozen=True)
 class NumParams:
-    """Weights of the input embedding, of the blocks, and of what only gives the vocabulary's
-    logits. A tied output is the embedding and counts there."""
+    """Parameters of the input embedding, of the blocks, and of the output layers. A tied output
+    embedding counts as input embedding."""
 
     embedding: int
     body: int
@@ -37,7 +37,7 @@ class FlopsPerToken:
 
     @property
     def backward(self) -> float:
-        """The gradient of each factor is a product as large as the one before."""
+        """The gradient of each factor of a product is a product of the same size."""
         return 2 * self.forward
 
 
@@ -69,12 +69,12 @@ def flops_per_token(
     decoder_length: int = 0,
     predicted: float = 1.0,
 ) -> FlopsPerToken:
-    """Of a token of the input, in rows of ``length``, whether attention is masked or not: linear
-    layers cost the same for every token, attention grows with the length n as n^2 d for a row, and
-    attention to a memory of m tokens as n m d.
+    """The operations per input token in rows of ``length``; masked attention counts in full. Linear
+    layers cost the same for every token, self-attention grows as n^2 d with the length n of a row,
+    and cross-attention to m tokens as n m d.
 
-    Of an encoder-decoder each row has ``decoder_length`` tokens to decode besides, whose cost is
-    shared among the input's. ``predicted`` is the share of tokens (the decoder's, if there is one)
+    In an encoder-decoder each row also has ``decoder_length`` target tokens, whose cost is divided
+    among the input tokens. ``predicted`` is the share of tokens (of the decoder, if there is one)
     whose logits are computed: 1 for causal, the mask rate for mlm.
     """
     total = stack_flops(dims, 1, length)
@@ -95,11 +95,11 @@ def activation_bytes_per_token(
     length: int,
     predicted: float = 1.0,
 ) -> float:
-    """What the backward pass keeps of a token of an encoder or decoder, in rows of ``length``, in
-    float32 on a CPU, without dropout. ``predicted`` as in ``flops_per_token``.
+    """The memory that the backward pass keeps per token of an encoder or decoder, in rows of
+    ``length``, in float32 on a CPU, without dropout. ``predicted`` as in ``flops_per_token``.
 
     Fused attention keeps the mask, as numbers, for each block. With relative positions, whose bias
-    is learnt, attention is not fused and keeps the weights of all heads.
+    is learnt, attention is not fused and keeps the attention weights of all heads.
     """
     assert architecture != "encoder_decoder", "its two kinds of tokens keep different amounts"
     d, d_ff = dims.d_model, dims.d_ff

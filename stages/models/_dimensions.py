@@ -14,10 +14,10 @@ MAX_LAYERS = 1000  # more is a mistake, and takes minutes to build even without 
 
 @dataclass(frozen=True, kw_only=True)
 class Dimensions:
-    """What a block is made of. The keyword parameters of every transformer architecture are its
-    fields and the parameters of ``from_settings``.
+    """The sizes and options of a transformer. The fields and the parameters of ``from_settings``
+    are the settings of every transformer architecture.
 
-    Raises ValueError for widths that do not go together.
+    Raises ValueError for incompatible widths.
     """
 
     d_model: int
@@ -69,7 +69,7 @@ class Dimensions:
         d_ff: int | None = None,
         **others: Any,
     ) -> "Dimensions":
-        """d_model gives the sizes that are left out: d_model / ``aspect_ratio`` layers (Kaplan et
+        """Sizes that are left out follow from d_model: d_model / ``aspect_ratio`` layers (Kaplan et
         al. 2020, section 3.1), d_model / 64 heads, and a d_ff of 4 d_model.
 
         At an aspect ratio of 64, a d_model of 128, 256, 512 or 768 is BERT-tiny (2 layers), -mini

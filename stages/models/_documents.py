@@ -1,4 +1,4 @@
-"""The documents of packed rows, each in a row of its own: for a model that knows no packing."""
+"""The documents of packed rows, each in its own row, for models that do not support packing."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,8 @@ from stages.text.batch import PADDING
 
 @dataclass(frozen=True)
 class Documents:
-    """Where the K tokens of packed rows stand when each of N documents has a row of its own, of as
-    many tokens as the longest has."""
+    """The places of the K tokens of packed rows when each of N documents has its own row, padded to
+    the longest."""
 
     taken: Bool[Tensor, "B T"]  # which tokens these are
     rows: Int[Tensor, " K"]
@@ -21,7 +21,7 @@ class Documents:
     length: int
 
     def apart(self, packed: Shaped[Tensor, "B T *D"]) -> Shaped[Tensor, "N L *D"]:
-        """What belongs to each token, document by document, and zeros behind."""
+        """The values of each token, one document per row, padded with zeros."""
         found = packed.new_zeros(self.number, self.length, *packed.shape[2:])
         found[self.rows, self.places] = packed[self.taken]
         return found
@@ -34,7 +34,7 @@ class Documents:
 
     @property
     def mask(self) -> Int[Tensor, "N L"]:
-        """1 at a token, 0 behind a document."""
+        """1 for tokens, 0 for padding."""
         return self.apart(self.taken.long())
 
 
@@ -46,15 +46,15 @@ def documents_of(document_ids: Int[Tensor, "B T"]) -> Documents:
 def pairs_of(
     document_ids: Int[Tensor, "B T"], decoder_document_ids: Int[Tensor, "B U"]
 ) -> tuple[Documents, Documents]:
-    """Those of which there is something to write: what is read, and what is written. The others,
-    too short to be corrupted, are of no use to a decoder."""
+    """The inputs and targets of the documents that have targets. Documents that are too short to be
+    corrupted have none."""
     width = int(torch.maximum(document_ids.max(), decoder_document_ids.max())) + 1
     keys = _keys(decoder_document_ids, width)
     return _documents(document_ids, keys), _documents(decoder_document_ids, keys)
 
 
 def _keys(document_ids: Int[Tensor, "B T"], width: int) -> tuple[int, Int[Tensor, " N"]]:
-    """(the number by which rows are told apart, the documents by row and id, in order)."""
+    """(the stride between the numbers of two rows, the sorted numbers of all documents)."""
     numbered = _numbered(document_ids, width)
     return width, numbered[document_ids != PADDING].unique()
 

@@ -1,4 +1,4 @@
-"""What a stack of blocks begins with: tokens, positions and segments as vectors."""
+"""The input of a stack of blocks: embeddings of tokens, positions and segments."""
 
 import torch
 from jaxtyping import Float, Int
@@ -9,13 +9,13 @@ from stages.models._norm import make_norm
 
 
 def embedding_table(num_rows: int, width: int) -> nn.Embedding:
-    """A table whose weights are not yet drawn: an architecture draws all of its weights itself, and
-    torch's own drawing loads its compiler where a model is only described (device meta)."""
+    """An embedding without initialisation: architectures initialise all of their weights, and on
+    device meta torch's own initialisation would load its compiler."""
     return nn.Embedding.from_pretrained(torch.empty(num_rows, width), freeze=False)
 
 
 def positions_in_document(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
-    """0, 1, 2, ... from the first token of each document of a row."""
+    """0, 1, 2, ... within each document of a row."""
     index = torch.arange(document_ids.shape[1], device=document_ids.device).expand_as(document_ids)
     begins = torch.ones_like(document_ids, dtype=torch.bool)
     begins[:, 1:] = document_ids[:, 1:] != document_ids[:, :-1]
@@ -30,7 +30,7 @@ def sinusoids(num_positions: int, width: int) -> Float[Tensor, "P D"]:
 
 
 class Embedding(nn.Module):
-    """Tokens, with absolute positions and segments if the dimensions ask for them."""
+    """Embeddings of tokens and, depending on the dimensions, absolute positions and segments."""
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
         super().__init__()
@@ -55,9 +55,9 @@ class Embedding(nn.Module):
         *,
         earlier_document_ids: Int[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Without ``segment_ids``, or with but one segment, every token is of segment 0.
+        """Without ``segment_ids``, or with only one segment, every token has segment 0.
 
-        ``earlier_document_ids`` are those of the row's tokens before these.
+        ``earlier_document_ids`` are those of the row's previous tokens.
         """
         x = self.tokens(ids)
         row = document_ids

@@ -18,43 +18,42 @@ from stages.text.batch import PADDING, Batch
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding:
-    """How text is written.
+    """How text is generated.
 
-    Of ``max_new_tokens`` tokens <eos> is one; a text that has none by then is cut. One beam is
-    greedy. With more, a text's score is the sum of its tokens' log-probabilities, <eos> included,
-    over its number of tokens to the power of ``length_penalty``: at 0 it is the sum, and the larger
-    the penalty the better are longer texts (as in transformers; Wu et al. 2016, eq. 14, add 5 to
-    the number).
+    ``max_new_tokens`` includes <eos>; a longer text is cut. One beam is greedy decoding. With more,
+    the score of a text is the sum of the log-probabilities of its tokens, <eos> included, divided
+    by its number of tokens to the power of ``length_penalty``: 0 means the plain sum, and a larger
+    penalty favours longer texts (as in transformers; Wu et al. 2016, eq. 14, add 5 to the number).
 
-    With ``draws``, uniform in [0, 1), each token is drawn instead (temperature 1): the first at
-    which the probabilities, added up in the order of the vocabulary, exceed the row's next number.
+    With ``draws``, uniform in [0, 1), each token is sampled instead (temperature 1): the first at
+    which the cumulative probability, in the order of the vocabulary, exceeds the row's next number.
     """
 
     max_new_tokens: int
     num_beams: int = 1
     length_penalty: float = 1.0
-    start_id: int  # what an encoder-decoder's text begins behind; a decoder's does behind its input
+    start_id: int  # the first input of an encoder-decoder's decoder; a decoder continues its input
     eos_id: int
     draws: Float[Tensor, "B U"] | None = None  # with one beam; U is max_new_tokens
 
 
 class Reader(ABC):
-    """A decoder that has read the same number of tokens of each row, and remembers them.
+    """A decoder with a cache of the tokens that it has read, equally many of each row.
 
-    A row may have several beams: texts that begin alike and go on differently.
+    A row may have several beams: texts with a common beginning.
     """
 
     @abstractmethod
     def read(self, tokens: Int[Tensor, " N"]) -> Float[Tensor, "N V"]:
-        """Read one more token of each beam of each row; returns the logits of the next."""
+        """Read one more token of each beam of each row; returns the logits of the next token."""
 
     @abstractmethod
     def keep(self, rows: Int[Tensor, " R"], beams: Int[Tensor, "R K"]) -> None:
-        """Go on with these rows alone, and of each with these of its beams."""
+        """Keep only these rows, and of each only these beams."""
 
 
 class CachedReader(Reader):
-    """A causal stack that reads each token once, at its row's end."""
+    """A causal stack that reads each token once, at the end of its row."""
 
     def __init__(
         self,
@@ -77,7 +76,7 @@ class CachedReader(Reader):
         visible: Bool[Tensor, "B T"] | None = None,
         memory: Float[Tensor, "B S D"] | None = None,
     ) -> Float[Tensor, "B V"]:
-        """Read what each row begins with; the logits of the next token."""
+        """Read the beginning of each row; returns the logits of the next token."""
         earlier = self._cache.document_ids
         states = self._stack(
             self._embedding(ids, document_ids, earlier_document_ids=earlier),
@@ -104,13 +103,14 @@ class CachedReader(Reader):
 
 
 def write(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding) -> list[list[int]]:
-    """What follows what ``reader`` has read, without <eos>; ``logits`` are of its first token."""
+    """The continuation of what ``reader`` has read, without <eos>; ``logits`` are those of its
+    first token."""
     search = one_by_one if decoding.num_beams == 1 else beam_search
     return search(reader, logits, decoding)
 
 
 def one_by_one(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding) -> list[list[int]]:
-    """The likeliest token, or one that is drawn, again and again."""
+    """Greedy decoding, or sampling."""
     found: list[list[int]] = [[] for _ in logits]
     live = torch.arange(len(logits), device=logits.device)  # rows without an <eos> as yet
     for length in range(1, decoding.max_new_tokens + 1):
@@ -132,7 +132,7 @@ def one_by_one(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding)
 
 
 def drawn(logits: Float[Tensor, "R V"], draws: Float[Tensor, " R"]) -> Int[Tensor, " R"]:
-    """A token of each row, by the inverse of its distribution function."""
+    """A token for each row, by inverse transform sampling."""
     reached = logits.double().softmax(dim=-1).cumsum(dim=-1)
     numbers = draws.double().unsqueeze(1).contiguous()
     tokens = torch.searchsorted(reached, numbers, right=True)[:, 0]
@@ -142,11 +142,11 @@ def drawn(logits: Float[Tensor, "R V"], draws: Float[Tensor, " R"]) -> Int[Tenso
 def beam_search(
     reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding
 ) -> list[list[int]]:
-    """The text with the best score among those found when, of each row, the ``num_beams`` likeliest
-    unended texts are gone on with.
+    """The text with the best score that is found when the ``num_beams`` likeliest unfinished texts
+    of each row are continued.
 
-    A row is done when none of them can become better than its best; so it is in transformers with
-    ``early_stopping="never"``.
+    A row is finished when none of them can become better than its best text, as in transformers
+    with ``early_stopping="never"``.
     """
     num_beams, eos_id = decoding.num_beams, decoding.eos_id
     max_new_tokens, length_penalty = decoding.max_new_tokens, decoding.length_penalty
@@ -154,7 +154,7 @@ def beam_search(
     best = torch.full((num_rows,), -torch.inf, device=device)
     texts: list[list[int]] = [[] for _ in range(num_rows)]
 
-    # Of the rows that are not done, R, with K beams each. At first a row is its only beam.
+    # Of the R rows that are not finished, with K beams each. At first a row has one beam.
     live = torch.arange(num_rows, device=device)
     reader.keep(live, torch.zeros(num_rows, num_beams, dtype=torch.long, device=device))
     totals = torch.full((num_rows, num_beams), -torch.inf, device=device)
@@ -163,7 +163,7 @@ def beam_search(
     logits = logits.repeat_interleave(num_beams, dim=0)
     for length in range(1, max_new_tokens + 1):
         each = totals.unsqueeze(-1) + logits.float().log_softmax(dim=-1).view(*totals.shape, -1)
-        # A beam has one way to end, so that of twice as many at least K go on.
+        # Each beam can end in one way only, so of twice as many at least K continue.
         number = min(2 * num_beams, num_beams * vocab_size)
         totals, chosen = each.flatten(1).topk(number, dim=1)  # [R V * K] -> [R 2K]
         beams, tokens = chosen // vocab_size, chosen % vocab_size
@@ -196,13 +196,13 @@ def _of_beams(texts: Int[Tensor, "R J t"], beams: Int[Tensor, "R K"]) -> Int[Ten
 
 
 def before_end(tokens: list[int], eos_id: int) -> list[int]:
-    """The tokens before the first <eos>; all where there is none."""
+    """The tokens before the first <eos>; all if there is none."""
     return tokens[: tokens.index(eos_id)] if eos_id in tokens else tokens
 
 
 def prompts(batch: Batch) -> Batch:
-    """The input's rows with their padding before them, so that each ends in the last column and
-    what is written stands behind it. A row is one document."""
+    """The input's rows with padding on the left, so that generated text follows each row. A row is
+    one document."""
     assert batch.document_ids.max() <= 1, "one document in a row"
     real = batch.document_ids != PADDING
     order = real.int().argsort(dim=1, stable=True)
@@ -216,14 +216,13 @@ def prompts(batch: Batch) -> Batch:
 
 
 def continued(batch: Batch) -> Batch:
-    """The input's rows, each with its target behind it: what a decoder is taught on.
+    """The input's rows, each followed by its target: the row on which a decoder is trained.
 
         input     <bos> text <eos>
         decoder                <bos> target
         row       <bos> text <eos> target
 
-    The last token of the input takes the place of the decoder's first: from it the target's first
-    token is predicted.
+    The last token of the input replaces the decoder's first: it predicts the target's first token.
     """
     ids, documents = batch.decoder_input_ids, batch.decoder_document_ids
     assert ids is not None and documents is not None

@@ -1,4 +1,4 @@
-"""Heads: what stands between a backbone's states and a task's labels."""
+"""Heads: from the states of a backbone to the labels of a task."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class ModelWithHead(nn.Module):
 
 @torch.no_grad()
 def initialise_head(head: nn.Module, *, generator: torch.Generator, std: float = 0.02) -> None:
-    """Draw all weights of a head anew: matrices normal, norms 1, biases 0."""
+    """Initialise all weights of a head: matrices normal, norms 1, biases 0."""
     for name, weight in head.named_parameters():
         if weight.dim() >= 2:
             weight.normal_(0, std, generator=generator)
@@ -49,7 +49,7 @@ class LinearHead(nn.Module):
 
 
 class PooledHead(LinearHead):
-    """A linear head on one state per row, pooled from those of its tokens."""
+    """A linear head on one state per row, pooled from the states of its tokens."""
 
     def __init__(self, d_model: int, num_classes: int, *, dropout: float, pooling: Pooling) -> None:
         super().__init__(d_model, num_classes, dropout=dropout)
@@ -62,11 +62,11 @@ class PooledHead(LinearHead):
 
 
 class StartEndHead(LinearHead):
-    """Each token's logit for being the first of the answer, and for being its last (BERT; Devlin
-    et al. 2019, sections 4.2 and 4.3).
+    """The logits of each token for being the first and the last of the answer (BERT; Devlin et al.
+    2019, sections 4.2 and 4.3).
 
-    Class 0 of both is that there is no answer, read off the first token or, where that has seen
-    nothing else (``no_answer``), off the last; class 1 + t is token t.
+    Class 0 of both means no answer; its logit is that of the first token, or of the last where the
+    first has no context (``no_answer``). Class 1 + t is token t.
     """
 
     def __init__(
@@ -89,14 +89,14 @@ class StartEndHead(LinearHead):
         return {"start": start, "end": end}
 
     def classes(self, ends: Int[Tensor, "B 2"], length: int) -> dict[str, Int[Tensor, " B"]]:
-        """The right class of each term, from those of the first and of the last token."""
+        """The correct class of each term, from those of the first and the last token."""
         return {"start": ends[:, 0], "end": ends[:, 1]}
 
     def scores(
         self, logits: dict[str, Float[Tensor, "B C"]], length: int
     ) -> tuple[Float[Tensor, " B"], Float[Tensor, "B T L"]]:
-        """Of no answer, and of each span of 1 + l tokens that begins with token t: the logits of
-        its ends, added."""
+        """The score of no answer, and of each span of 1 + l tokens that begins with token t: the
+        sum of the logits of its ends."""
         start, end = logits["start"], logits["end"]
         longest = min(self.max_length, length)
         spans = start[:, 1:, None] + following(end[:, 1:], longest, beyond=-torch.inf)
@@ -107,13 +107,13 @@ class StartEndHead(LinearHead):
 
 
 class SpanHead(nn.Module):
-    """A logit of each span of at most ``max_length`` tokens, from the states of its two ends and
-    the mean of its states, by a hidden layer of ReLUs (after Lee et al. 2016, who have the ends
-    alone).
+    """A logit for each span of at most ``max_length`` tokens, from the states of its two ends and
+    the mean of its states, with a hidden layer of ReLUs (after Lee et al. 2016, who use the ends
+    only).
 
-    Class 0 is that there is no answer, from the state of the first token or, where that has seen
-    nothing else (``no_answer``), from that of the last; class 1 + t L + l is the span of 1 + l
-    tokens that begins with token t.
+    Class 0 means no answer, from the state of the first token, or of the last where the first has
+    no context (``no_answer``); class 1 + t L + l is the span of 1 + l tokens that begins with
+    token t.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class SpanHead(nn.Module):
         self.max_length = max_length
         self.no_answer: Pooling = no_answer
         self.dropout = nn.Dropout(dropout)
-        # The layer on [start; end; mean], as a sum of one on each: spans share most of the work.
+        # The layer on [start; end; mean] is a sum of three layers: spans share most of the work.
         self.start = nn.Linear(d_model, d_span)
         self.end = nn.Linear(d_model, d_span, bias=False)
         self.mean = nn.Linear(d_model, d_span, bias=False)
@@ -144,14 +144,14 @@ class SpanHead(nn.Module):
         hidden = F.relu(self.start(states).unsqueeze(2) + ends + sums / lengths)
         inside = candidates.unsqueeze(2) & following(candidates, longest)
         spans = self.score(hidden).squeeze(-1).float().masked_fill(~inside, -torch.inf)
-        # A span of the one token; itself its start, its end and its mean.
+        # A span of one token, which is its start, its end and its mean.
         one = pool(states, document_ids, self.no_answer)
         no_answer = self.score(F.relu(self.start(one) + self.end(one) + self.mean(one))).float()
         return {"span": torch.cat([no_answer, spans.flatten(1)], dim=1)}
 
     def classes(self, ends: Int[Tensor, "B 2"], length: int) -> dict[str, Int[Tensor, " B"]]:
-        """The right class, from those that a ``StartEndHead`` gives to the span's first and last
-        token in rows of ``length`` tokens."""
+        """The correct class, from the classes of a ``StartEndHead`` for the first and the last
+        token of the span, in rows of ``length`` tokens."""
         first, last = ends.unbind(dim=1)
         spans = 1 + (first - 1) * min(self.max_length, length) + last - first
         return {"span": torch.where(first > 0, spans, first)}
@@ -159,7 +159,7 @@ class SpanHead(nn.Module):
     def scores(
         self, logits: dict[str, Float[Tensor, "B C"]], length: int
     ) -> tuple[Float[Tensor, " B"], Float[Tensor, "B T L"]]:
-        """Of no answer, and of each span of 1 + l tokens that begins with token t."""
+        """The score of no answer, and of each span of 1 + l tokens that begins with token t."""
         no_answer, spans = logits["span"][:, 0], logits["span"][:, 1:]
         return no_answer, spans.unflatten(1, (length, -1))
 
@@ -172,7 +172,7 @@ class SpanHead(nn.Module):
 def following(
     values: Shaped[Tensor, "B T *D"], longest: int, *, beyond: float = 0
 ) -> Shaped[Tensor, "B T L *D"]:
-    """The value of each token and of the ``longest`` - 1 after it; ``beyond`` behind the row."""
+    """The values of each token and the ``longest`` - 1 after it; ``beyond`` after the row."""
     room = (0, 0) * (values.dim() - 2) + (0, longest - 1)
     return F.pad(values, room, value=beyond).unfold(1, longest, 1).movedim(-1, 2)
 
@@ -180,7 +180,7 @@ def following(
 def pool(
     states: Float[Tensor, "B T D"], document_ids: Int[Tensor, "B T"], pooling: Pooling
 ) -> Float[Tensor, "B D"]:
-    """One state per row from those of its tokens, padding left out."""
+    """One state per row from the states of its tokens, without padding."""
     real = document_ids != PADDING
     match pooling:
         case "first":

@@ -1,4 +1,4 @@
-"""The likelihood of tokens under a model that predicts each from those before it."""
+"""The likelihood of tokens under a causal model."""
 
 import torch
 import torch.nn.functional as F
@@ -12,9 +12,9 @@ POSITIONS_AT_ONCE = 1024  # whose logits of the vocabulary are in memory
 
 
 def log_likelihoods(model: Backbone, batch: Batch) -> Float[Tensor, " B"]:
-    """The log-probability, in nats, of each row's labels: the tokens that follow each position.
+    """The log-probability, in nats, of each row's labels, which are the next tokens.
 
-    Only positions with a label get logits. Sums are in float32.
+    Logits are computed only at positions with a label. Sums are in float32.
     """
     assert batch.labels is not None
     counted = batch.labels != IGNORE_INDEX

@@ -1,7 +1,7 @@
 """The LSTMs of a bidirectional language model (ELMo; Peters et al. 2018, sections 3.1 and 3.2).
 
-Two stacks of them stand on one token embedding: one reads each document from its beginning and one
-from its end, and neither sees the other's states.
+Two stacks share a token embedding: one reads each document forwards and one backwards, and neither
+has access to the other's states.
 """
 
 from dataclasses import dataclass
@@ -20,19 +20,20 @@ from stages.text.batch import PADDING, Batch
 
 
 class BiLSTM(Backbone):
-    """A token's state is a learnt mixture of the layers' (``ScalarMix``): h_0 is its embedding,
-    twice side by side, and h_j the forward state of layer j beside the backward one.
+    """A token's state is a learnt mix of the layers (``ScalarMix``): h_0 is its embedding,
+    concatenated with itself, and h_j the concatenation of the forward and the backward state of
+    layer j.
 
-    The embedding and each direction are d_model / 2 wide. A cell is ``d_cell`` wide, 4 d_model if
-    that is left out (4096 cells projected to 512 in each direction; section 3.4); if it is more
-    than d_model / 2, its output is projected down. Layers after the first add to what they are
-    given. The mixture begins as the mean of the layers and is learnt with a task alone.
+    The embedding and each direction have the width d_model / 2. A cell has the width ``d_cell``,
+    by default 4 d_model (4096 cells projected to 512 in each direction; section 3.4); if it is more
+    than d_model / 2, its output is projected down. Layers after the first have a residual. The mix
+    is the mean of the layers at first and is learnt with a task only.
 
-    Unlike ELMo's, tokens are subwords with an embedding, not words with convolutions over their
-    characters, so that the vocabulary can be ``tied`` to it; no state is clipped; and the last
-    token of a row does not hand its state on to the next row.
+    Unlike in ELMo, tokens are subwords with an embedding, not words with character convolutions, so
+    that the output embedding can be ``tied`` to it; no state is clipped; and the state does not
+    carry over from one row to the next.
 
-    Raises ValueError for widths that do not go together.
+    Raises ValueError for incompatible widths.
     """
 
     architecture = "bilstm"
@@ -106,7 +107,7 @@ class BiLSTM(Backbone):
 
     @property
     def blocks(self) -> list[nn.Module]:
-        """Of each layer its two LSTMs."""
+        """The two LSTMs of each layer."""
         pairs = zip(self.forward_lm, self.backward_lm, strict=True)
         return [nn.ModuleList(pair) for pair in pairs]
 
@@ -119,10 +120,9 @@ class BiLSTM(Backbone):
         return self.mix(self.layers(batch))
 
     def layers(self, batch: Batch) -> Float[Tensor, "J B T D"]:
-        """h_j of each token, J = num_layers + 1; those of padding are its embedding and zeros.
+        """h_j of each token, J = num_layers + 1; for padding the embedding and zeros.
 
-        Dropout is of the input of a layer, what its output is added to included (the authors'
-        code).
+        Dropout applies to the input of a layer and so to its residual (the authors' code).
         """
         order = _Order.of(batch.document_ids)
         x = self.embedding(batch.input_ids)
@@ -140,13 +140,13 @@ class BiLSTM(Backbone):
         return torch.stack(layers)
 
     def directions(self, batch: Batch) -> tuple[Float[Tensor, "B T d"], Float[Tensor, "B T d"]]:
-        """The last layer's forward and backward states, d = d_model / 2: what the next and the
-        previous token are predicted from."""
+        """The last layer's forward and backward states, d = d_model / 2, which predict the next and
+        the previous token."""
         forward, backward = self.dropout(self.layers(batch)[-1]).chunk(2, dim=-1)
         return forward, backward
 
     def compile(self, *args: object, **kwargs: object) -> None:
-        """Nothing: the steps to take are others in each batch, and would be compiled each time."""
+        """Does nothing: the number of steps differs between batches, and each would be compiled."""
 
     def forward_flops(self, batch: Batch) -> int:
         tokens = int((batch.document_ids != PADDING).sum())
@@ -154,7 +154,7 @@ class BiLSTM(Backbone):
         return 2 * tokens * sum(weight.numel() for weight in weights if weight.dim() == 2)
 
     def unembed(self, states: Float[Tensor, "*N d"]) -> Float[Tensor, "*N V"]:
-        """Of states of one direction; both share the weights."""
+        """For states of one direction; both share the weights."""
         table = self.embedding if self.output is None else self.output
         return F.linear(states, table.weight, self.output_bias)
 
@@ -182,10 +182,10 @@ class BiLSTM(Backbone):
 class _Order:
     """The order in which each direction reads the N tokens of a batch.
 
-    The first tokens of all documents, the longest document's before the others', then their second
-    tokens, and so on, as in a PackedSequence: a step takes one token of each document that has one
-    left. So no state passes from a document to another, and padding is left out. The backward
-    direction begins with the documents' last tokens.
+    The first tokens of all documents, longest document first, then their second tokens, and so on,
+    as in a PackedSequence: a step processes one token of each document that has one left. So no
+    state passes from one document to another, and padding is left out. The backward direction
+    begins with the last tokens of the documents.
     """
 
     batch_sizes: list[int]  # how many tokens each step takes
@@ -221,11 +221,11 @@ def _run(
         packed = [PackedSequence(x, sizes) for x in states]
         return torch.stack([pair[0](packed[0])[0].data, pair[1](packed[1])[0].data])
     # The same by hand: on a CPU the time of torch's backward pass over a PackedSequence grows with
-    # the square of the number of steps, and here one step is of both directions.
+    # the square of the number of steps; here one step computes both directions.
     weights = []
     for lstm in pair:
         input_weight, recurrent_weight, bias, recurrent_bias, *projection = lstm.all_weights[0]
-        # Added up here: stacked each by itself, the two would be given one gradient in one memory.
+        # Added here: stacked separately, the two would share the memory of one gradient.
         weights.append([input_weight, recurrent_weight, bias + recurrent_bias, *projection])
     input_weight, recurrent_weight, bias, *projection = map(torch.stack, zip(*weights, strict=True))
     inputs = torch.baddbmm(bias.unsqueeze(1), states, input_weight.mT)
