@@ -24,8 +24,8 @@ def attention_mask(
     """The attention mask from document ids: a token attends to its own document.
 
     If ``causal``, a token attends only to itself, to earlier tokens and to ``visible`` ones; the
-    queries are the last of the keys' tokens. Padding (document 0) attends to padding, so that no row of the
-    softmax is empty; no other token attends to it.
+    queries are the last of the keys' tokens. Padding (document 0) attends to padding, so that no
+    row of the softmax is empty; no other token attends to it.
     """
     mask = queries[:, :, None] == keys[:, None, :]
     if causal:
