@@ -208,7 +208,7 @@ def _is_validation_step(step: int, run: Run) -> bool:
 def _params(backbone: Backbone, run: Run) -> Account:
     """The size of the model, in parameters, and no work as yet; what others did is not known."""
     total = sum(p.numel() for p in backbone.parameters())
-    embedding = sum(p.numel() for p in backbone.embedding.parameters())
+    embedding = sum(p.numel() for p in backbone.lookup_tables.parameters())
     done = None if run.is_public else 0
     return {
         "num_params": total,

@@ -10,7 +10,7 @@ from pathlib import Path
 from stages.commands._kept_trials import add_options, chosen
 from stages.core.process import exit_on_mistake
 from stages.exporting.export import export
-from stages.trials.kept_files import find_trial
+from stages.trials.lookup import find_trial
 
 
 def main() -> None:

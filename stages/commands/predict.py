@@ -34,7 +34,7 @@ from stages.models._heads import ModelWithHead
 from stages.sources._formats import FORMATS, Record, format_of, read, records
 from stages.training.device import Device, resolve
 from stages.trials.kept import KeptTrial, predictor, rebuilt
-from stages.trials.kept_files import find_trial, opened
+from stages.trials.lookup import find_trial, opened
 from stages.trials.prediction import predict
 from stages.trials.setup import TrialSetup
 

@@ -34,7 +34,7 @@ from stages.tasks._writing import Writing
 from stages.text.batch import PADDING, Batch
 from stages.text.tokenizer import BOS_ID, EOS_ID, FILE, NUM_SPECIAL, PAD_ID, Tokenizer
 from stages.training.checkpoint import WEIGHTS, load_weights
-from stages.trials.kept_files import KeptFile, opened
+from stages.trials.lookup import KeptFile, opened
 
 RECORD = "export.json"  # marks a folder as an export, and says of what
 TOLERANCE = 1e-3  # of outputs, relative to the largest; a wrong weight differs by far more
@@ -252,11 +252,14 @@ def _sample(model: ModelWithHead, goal: Goal) -> Batch:
     documents = torch.ones_like(ids)
     documents[1, length // 2 :] = PADDING
     ids[documents == PADDING] = PAD_ID
-    decoder: dict[str, Tensor] = {}
-    if backbone.architecture == "encoder_decoder" and goal == "pretrained":
-        decoder = {"decoder_input_ids": ids[:1].expand(2, -1)}
-        decoder["decoder_document_ids"] = torch.ones_like(ids)
-    return Batch(input_ids=ids, document_ids=documents, num_targets={}, **decoder)
+    decodes = backbone.architecture == "encoder_decoder" and goal == "pretrained"
+    return Batch(
+        input_ids=ids,
+        document_ids=documents,
+        num_targets={},
+        decoder_input_ids=ids[:1].expand(2, -1) if decodes else None,
+        decoder_document_ids=torch.ones_like(ids) if decodes else None,
+    )
 
 
 def outputs(model: ModelWithHead, batch: Batch, goal: Goal) -> Tensor:

@@ -33,7 +33,6 @@ class Backbone(nn.Module, ABC):
     pooling: Pooling  # default pooling of token states
     vocab_size: int
     num_layers: int
-    embedding: nn.Module  # all lookup tables: reports count their parameters separately
     output_layers = ("transform", "output", "output_bias")  # the modules that only unembed uses
 
     def __init_subclass__(cls, **settings: object) -> None:
@@ -98,6 +97,12 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def token_embedding(self) -> nn.Module:
         """The module that maps token ids to vectors."""
+
+    @property
+    def lookup_tables(self) -> nn.Module:
+        """All embeddings of tokens, positions and segments, whose parameters are counted separately
+        in reports."""
+        return self.token_embedding
 
     @abstractmethod
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:

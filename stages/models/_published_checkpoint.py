@@ -72,7 +72,7 @@ def published(cls: AutoClass, config: Config, folder: Path) -> PublishedModel:
     """
     refuse_pickles(folder)
     try:
-        model, found = cls.from_pretrained(
+        loaded: Any = cls.from_pretrained(  # with what was found: no type of transformers says so
             folder,
             config=config,
             dtype=torch.float32,
@@ -82,6 +82,7 @@ def published(cls: AutoClass, config: Config, folder: Path) -> PublishedModel:
         )
     except Exception as error:  # a damaged file raises whatever its reader raises
         raise ValueError(f"path: the weights of {folder}: {line_of(error)}") from None
+    model, found = loaded
     missing = sorted(key for key in found["missing_keys"] if not key.startswith("pooler."))
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""

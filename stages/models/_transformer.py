@@ -23,7 +23,6 @@ class TransformerBackbone(Backbone):
 
     schema = Dimensions
     is_transformer = True
-    embedding: Embedding
     sublayers_per_block = 2  # that write into the residual stream; 3 with cross-attention
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
@@ -51,6 +50,10 @@ class TransformerBackbone(Backbone):
     @property
     def token_embedding(self) -> nn.Module:
         return self.embedding.tokens
+
+    @property
+    def lookup_tables(self) -> nn.Module:
+        return self.embedding
 
     @property
     def max_positions(self) -> int | None:

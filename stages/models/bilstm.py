@@ -38,7 +38,6 @@ class BiLSTM(Backbone):
 
     architecture = "bilstm"
     pooling = "mean"
-    embedding: nn.Embedding
 
     def __init__(
         self,
@@ -129,8 +128,10 @@ class BiLSTM(Backbone):
         layers = [torch.cat([x, x], dim=-1)]
         states = x.flatten(0, 1)[order.tokens]
         for number, pair in enumerate(zip(self.forward_lm, self.backward_lm, strict=True)):
+            forward, backward = pair
+            assert isinstance(forward, nn.LSTM) and isinstance(backward, nn.LSTM)
             states = self.dropout(states)
-            change = _run(pair, states, order.batch_sizes)
+            change = _run((forward, backward), states, order.batch_sizes)
             states = states + change if number else change
             rows = [
                 torch.zeros_like(x).flatten(0, 1).index_copy(0, tokens, of_tokens.to(x.dtype))

@@ -113,8 +113,7 @@ class Hub(Backbone):
         return getattr(self.config, "max_position_embeddings", None)
 
     @property
-    def embedding(self) -> nn.ModuleList:  # type: ignore[override]
-        """All lookup tables: of tokens, positions and segments."""
+    def lookup_tables(self) -> nn.ModuleList:
         return nn.ModuleList(m for m in self.model.modules() if isinstance(m, nn.Embedding))
 
     @property

@@ -286,11 +286,11 @@ def test_mistakes_end_with_2_and_one_line(study, command) -> None:
         ("--run", "encodr", "--task", "tag", "empty.txt"): "pretrain: unknown 'encodr'",
         ("--run", "decoder_causal", "--task", "tag", "empty.txt"): "`dvc repro finetune@decoder_",
         ("--run", SCRATCH, "--task", "tag", "--seed", "1", "empty.txt"): (
-            "several of the kept trials match; there are --method full "
+            "several kept trials match: --method full "
             "--label-budget 64 --seed 1; --method linear_probe --label-budget 64 --seed 1"
         ),
-        (*TAG, "--method", "lora", "empty.txt"): "none of the kept trials",
-        (*TAG, "--seed", "7", "empty.txt"): "finetune.keep_weights says of which seeds",
+        (*TAG, "--method", "lora", "empty.txt"): "no kept trial matches",
+        (*TAG, "--seed", "7", "empty.txt"): "finetune.keep_weights sets which seeds",
     }
     for arguments, message in mistakes.items():
         status, rows, said = command(*arguments[:-1], str(study / arguments[-1]))

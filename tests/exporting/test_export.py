@@ -25,7 +25,7 @@ from stages.text.batch import PADDING, Batch, pad
 from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, PAD_ID, UNK_ID, Tokenizer
 from stages.training.checkpoint import WEIGHTS, save_weights
 from stages.trials import kept
-from stages.trials.kept_files import KeptFile
+from stages.trials.lookup import KeptFile
 from stages.trials.setup import TrialSetup
 from tests.small import DIMENSIONS, VOCAB_SIZE, documents, small_model
 

@@ -1,4 +1,4 @@
-"""The files of kept trials: finding the one that a user means, and opening it."""
+"""Finding a kept trial of a run and a task by its method, label budget and seed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from stages.trials.setup import TrialSetup
 
 @dataclass(frozen=True)
 class KeptFile:
-    """A kept trial, by the parts of its file name."""
+    """The file of a kept trial, by the parts of its name."""
 
     task: str
     method: str
@@ -27,8 +27,7 @@ class KeptFile:
 def find_trial(
     run: str, task: str, method: str | None, label_budget: str | None, seed: str | None
 ) -> KeptFile:
-    """The one kept trial of this run and task with the given method, label budget and seed; None
-    leaves any of them open.
+    """The one kept trial of this run and task with the given method, label budget and seed.
 
     Raises ValueError if there is none, or more than one.
     """
@@ -38,26 +37,27 @@ def find_trial(
     kept = [
         KeptFile(task, *path.stem.split("-", 2)) for path in sorted(folder.glob("*.safetensors"))
     ]
-    fitting = [
+    found = [
         trial
         for trial in kept
         if method in (None, trial.method)
         and label_budget in (None, trial.label_budget)
         and seed in (None, trial.seed)
     ]
-    if len(fitting) == 1:
-        return fitting[0]
+    if len(found) == 1:
+        return found[0]
     if not kept:
         raise ValueError(f"{folder}: no trial is kept; set finetune.keep_weights and rerun")
     listed = "; ".join(
         f"--method {t.method} --label-budget {t.label_budget} --seed {t.seed}"
-        for t in fitting or kept
+        for t in found or kept
     )
-    how_many = "several" if fitting else "none"
-    message = f"{how_many} of the kept trials match; there are {listed}"
-    if not fitting:
-        message += "; finetune.keep_weights says which seeds are kept: none, first_seed or all"
-    raise ValueError(message)
+    if found:
+        raise ValueError(f"several kept trials match: {listed}")
+    raise ValueError(
+        f"no kept trial matches; kept are: {listed}; finetune.keep_weights sets which seeds are "
+        "kept: none, first_seed or all"
+    )
 
 
 def _why_missing(run: str, task: str) -> str:
@@ -71,7 +71,7 @@ def _why_missing(run: str, task: str) -> str:
 
 
 def _params() -> Params | None:
-    """None if params.yaml cannot be read: kept trials can be used without it."""
+    """None if params.yaml cannot be read: a kept trial can be used without it."""
     try:
         return load()
     except ValueError:
@@ -79,9 +79,9 @@ def _params() -> Params | None:
 
 
 def opened(run: str, trial: KeptFile) -> tuple[KeptTrial, TrialSetup]:
-    """The record of a kept trial, and the run and the task that it belongs to.
+    """The record of a kept trial, with the run and the task that it belongs to.
 
-    Raises ValueError if one of them has changed since.
+    Raises ValueError if one of the two has changed since.
     """
     path = trial.path(run)
     kept = read(path)
