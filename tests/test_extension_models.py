@@ -93,6 +93,7 @@ FILES = {
     "objectives/autoencoding.py": OBJECTIVE,
     "methods/norms.py": METHOD,
 }
+RUNS, METHODS = ("repeated", "autoencoded"), ("norms", "lora")
 MODEL = {"name": "repeated_encoder", "d_model": 32, "num_layers": 1, "num_heads": 2, "d_ff": 64}
 
 
@@ -120,17 +121,17 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Project:
     }
     for key, value in changed.items():
         project.edit(key, value=value)
-    methods = {
-        name: {"method": {"name": name}, "training": adaptation} for name in ("norms", "lora")
-    }
+    methods = {name: {"method": {"name": name}, "training": adaptation} for name in METHODS}
     project.edit("finetune", "methods", value=methods)
     return project
 
 
 def test_the_plan_foresees_them(extended) -> None:
-    stages = json.loads(extended.run("python", "-m", "stages.commands.plan", "--json"))["stages"]
-    named = json.dumps(stages)
-    assert "repeated" in named and "autoencoded" in named and "norms" in named
+    record = json.loads(extended.run("python", "-m", "stages.commands.plan", "--json"))
+    assert {"pretrain@repeated", "finetune@autoencoded-section"} <= {*record["stages"]}
+    costs = {(cost["run"], cost["method"]): cost["flops"] for cost in record["finetune"]}
+    assert costs.keys() == {(run, name) for run in RUNS for name in METHODS}
+    assert all(costs.values())
 
 
 def test_the_study_runs_and_the_report_shows_them(extended) -> None:
@@ -140,7 +141,7 @@ def test_the_study_runs_and_the_report_shows_them(extended) -> None:
         trials = [row for row in csv.DictReader(file) if row["run"] != "majority"]
     assert {row["architecture"] for row in trials} == {MODEL["name"]}
     assert {row["objective"] for row in trials} == {"mlm", "autoencoding"}
-    assert {row["method"] for row in trials} == {"norms", "lora"}
+    assert {row["method"] for row in trials} == {*METHODS}
     assert all(int(row["finetune_flops"]) > 0 for row in trials)
     page = (extended.folder / "reports/index.html").read_text()
     assert "autoencoded" in page and "norms" in page
