@@ -8,6 +8,8 @@ import pytest
 
 from tests.project import Project, clone_of_working_tree
 
+pytestmark = pytest.mark.slow
+
 ARCHITECTURE = '''
 """An encoder whose blocks are applied twice (after Dehghani et al. 2019)."""
 
