@@ -24,7 +24,7 @@ def main(params: Params) -> None:
         write_json(path, tables.metrics(results))
 
     more = paths.REPORTS / "figures" / "more"
-    remove(more)  # of runs and tasks that are no more
+    remove(more)  # figures of runs and tasks that no longer exist
     drawn = {
         name: gallery.draw(
             picture,
