@@ -35,9 +35,9 @@ def test_examples_are_settings_of_a_study(tmp_path: Path) -> None:
     """With the files of the page alone, ``check_params`` takes their entries and refuses a
     misspelt setting of each."""
     project = clone_of_working_tree(tmp_path / "clone")
-    for file in EXAMPLES:
-        if Path(file).parent.name not in ("kinds", "tasks"):
-            (project.folder / file).write_text(EXAMPLES[file])
+    for file, text in EXAMPLES.items():
+        (project.folder / file).write_text(text)
+    (project.folder / "reviews.csv").write_text("text,stars\na fine film,4.5\ntoo long,2\n")
     (project.folder / "archive.mbox").write_text(MAIL)
     params = read_yaml(project.folder / "params.yaml")
     run, full = params["pretrain"]["decoder_causal"], params["finetune"]["methods"]["full"]
@@ -51,6 +51,10 @@ def test_examples_are_settings_of_a_study(tmp_path: Path) -> None:
         project.edit("pretrain", "bag", value=run | {"model": model, "objective": mlm})
         method = {"name": "top_block", "num_blocks": 2, **misspelt}
         project.edit("finetune", "methods", "top", value=full | {"method": method})
+        files = {"name": "files", "path": "reviews.csv", "rating": "stars"}
+        task = params["tasks"]["section"] | {"source": files}
+        regression = {"name": "regression", **misspelt}
+        project.edit("tasks", "stars", value=task | {"task": regression})
         project.edit("corpora", "mails", value=corpus | {"source": source | misspelt})
         project.edit("baselines", "naive_bayes", value={"name": "naive_bayes", **misspelt})
 
@@ -64,4 +68,5 @@ def test_examples_are_settings_of_a_study(tmp_path: Path) -> None:
         "finetune.methods.top.method",
         "pretrain.bag.model",
         "pretrain.skipping.objective",
+        "tasks.stars.task",
     }
