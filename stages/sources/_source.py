@@ -45,13 +45,12 @@ class Source(ABC):
         """Raises ValueError for what can be refused without reading everything: as a task of this
         kind, or (None) as a corpus."""
 
-    def corpus_faults(
-        self, tasks: Mapping[str, Kind], *, decontaminated: bool
-    ) -> Iterator[str]:  # most go with any study
+    def corpus_faults(self, tasks: Mapping[str, Kind], *, decontaminated: bool) -> Iterator[str]:
         """What is wrong with it as a corpus of a study with these ``tasks`` (by their names in
-        params.yaml), from which the test texts of tasks are removed if ``decontaminated``.
+        params.yaml); ``decontaminated`` if the study removes the test texts of tasks from it.
 
-        Each fault begins with its path below the corpus: ``source.tasks: ...``.
+        Each fault begins with its path below the corpus: ``source.tasks: ...``. Most sources go
+        with any study.
         """
         yield from ()
 
