@@ -20,13 +20,14 @@ from benchmarks.findings import entropy
 from stages.core.params import Run, load
 from stages.core.seeding import torch_stream
 from stages.matching.budget import trains
+from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
 from stages.text.tokenizer import FILE, Tokenizer
 from stages.training.device import Device, resolve
-from stages.training.loop import Step, mean_loss, train
+from stages.training.loop import mean_loss, train
 from stages.training.pretraining import (
     PretrainingData,
     begin_with_frequencies,
@@ -52,7 +53,7 @@ def main() -> None:
     device = resolve(params.compute, threads=params.compute.threads)
     rows = []
     for d_model in options.sizes:
-        trained: dict[str, Any] = {}  # teachers
+        trained: dict[str, Backbone] = {}  # teachers
         for key, run in params.pretrain.items():
             if trains(run):
                 rows.append(measure(key, run, d_model, num_steps, device, trained))
@@ -76,7 +77,7 @@ def measure(
     d_model: int,
     num_steps: int,
     device: Device,
-    trained: dict[str, Any],
+    trained: dict[str, Backbone],
 ) -> dict[str, Any]:
     """Train one system; the row of the table."""
     corpus = DATA / "encoded" / run.corpus / run.tokenizer
@@ -105,23 +106,12 @@ def measure(
         batch_rows=training.micro_batch_rows,
     )
     losses: dict[int, float] = {}
-
-    def after_step(done: Step) -> dict[str, float]:
-        if done.step * POINTS % num_steps < POINTS:
-            losses[done.step] = mean_loss(model, compared, validation, device)
-        return {}
-
     began = time.monotonic()
-    train(
-        model,
-        objective,
-        data,
-        training,
-        num_steps=num_steps,
-        seed=run.seed,
-        device=device,
-        after_step=after_step,
-    )
+    for step in train(
+        model, objective, data, training, num_steps=num_steps, seed=run.seed, device=device
+    ):
+        if step.step * POINTS % num_steps < POINTS:
+            losses[step.step] = mean_loss(model, compared, validation, device)
     seconds = time.monotonic() - began
     trained[key] = backbone.requires_grad_(False).eval()
     step_tokens = training.batch_rows * training.max_tokens

@@ -531,11 +531,11 @@ def test_text_is_written_from_what_was_pretrained(params) -> None:
     assert {row.run for row in scored} == {"prefix", "both", "nearest"}
 
     both = params.model_copy(update={"pretrain": runs})
-    (skipped,) = finetune.misfits(both, "encoder", "write")
-    assert "encoder models write none" in skipped.reason
+    (skipped,) = finetune.skipped_methods(both, "encoder", "write")
+    assert "needs a generative model" in skipped.reason
     probe = settings.model_copy(update={"methods": {"probe": methods["linear_probe"]}})
     params = params.model_copy(update={"finetune": probe})
-    (skipped,) = finetune.misfits(params, "both", "write")
+    (skipped,) = finetune.skipped_methods(params, "both", "write")
     assert "requires a task head" in skipped.reason
 
 
@@ -762,11 +762,11 @@ def test_the_bits_of_text_before_and_after_training_on_such(params) -> None:
         assert min(curve, key=lambda each: curve[each]) == epoch
 
     both = study.model_copy(update={"pretrain": runs})
-    (skipped,) = finetune.misfits(with_full_alone(both), "encoder", "text")
+    (skipped,) = finetune.skipped_methods(with_full_alone(both), "encoder", "text")
     assert "supports decoder only" in skipped.reason
     study.finetune.methods["linear_probe"] = params.finetune.methods["linear_probe"]
-    (skipped,) = finetune.misfits(study, "decoder", "text")
-    assert skipped.method == "linear_probe" and "where there is none" in skipped.reason
+    (skipped,) = finetune.skipped_methods(study, "decoder", "text")
+    assert skipped.method == "linear_probe" and "requires a task head" in skipped.reason
 
 
 def with_full_alone(params: Params) -> Params:

@@ -1,16 +1,17 @@
-"""Apply a trial of a run and a task to new text: a JSON object for each row.
+"""Predict new text with a trial of a run and a task: a JSON object for each row.
 
-Of a method that trains, the trial's weights must have been kept (finetune.keep_weights).
+If the method trains, the weights of the trial must have been kept (finetune.keep_weights).
 
 Rows are read from FILE or from the standard input:
 
-  txt           a text a line (of tagging: its words, parted by blanks); blank lines are skipped
+  txt           a text per line (for tagging: its words, separated by blanks); blank lines are
+                skipped
   csv, tsv      the first line names the columns
   jsonl, json   objects with the columns
-  conll, conllu a word a line, its first column (FORM); a blank line between sentences
+  conll, conllu a word per line, in the first column (FORM); blank lines between sentences
 
-The columns are the task's inputs: text (and text_pair where the task has pairs), words, ... What is
-written for a row is its "id", or else its "line", and what is predicted.
+The columns are the inputs of the task: text (and text_pair if the task has pairs), words, ... The
+output has for each row its "id", or else its "line", and the prediction.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,7 +43,7 @@ from stages.trials.setup import TrialSetup
 ROWS_AT_ONCE = 512  # in memory
 BAR_AFTER_S = 3.0  # short inputs need no progress bar
 WORDS = "words"  # the one input that is a list
-# Where a row's words stand in files whose columns have no names of their own.
+# The column of words in formats whose columns have no names.
 WORD_COLUMNS = {"conll": "1", "conllu": "FORM"}
 EXAMPLES = """\
 examples:
@@ -49,7 +51,7 @@ examples:
   python -m stages.commands.predict --run bert --task reviews --method full \\
       --column text=review --output predictions.jsonl reviews.csv.gz
 
-Where one trial alone is kept, --method, --label-budget and --seed can be left out.
+If only one trial is kept, --method, --label-budget and --seed can be left out.
 """
 
 
@@ -58,7 +60,7 @@ def main() -> None:
     try:
         exit_on_mistake(lambda: run(options))
         sys.stdout.flush()
-    except BrokenPipeError:  # who reads it has enough (`| head`); Python would flush once more
+    except BrokenPipeError:  # the reader has enough (`| head`); Python would flush again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         raise SystemExit(130) from None
@@ -75,14 +77,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--task", required=True, help="the task, by its name in params.yaml")
     add_options(parser)
     parser.add_argument(
-        "--format", choices=FORMATS, help="if the file's name does not tell; of stdin: txt"
+        "--format", choices=FORMATS, help="if the file name does not say it; stdin is txt"
     )
     parser.add_argument(
         "--column",
         action="append",
         default=[],
         metavar="INPUT=COLUMN",
-        help="where an input stands in a column of another name; can be repeated",
+        help="the column of an input, if it has another name; can be repeated",
     )
     parser.add_argument("--output", type=Path, help="a file to write, whole or not at all")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
@@ -94,8 +96,8 @@ def run(options: argparse.Namespace) -> None:
     """Raises ValueError for a trial that was not kept, and for input that cannot be read."""
     trial = find_trial(options.run, options.task, *chosen(options))
     kept, setup = opened(options.run, trial)
-    name = setup.task_record["kind"]
-    rows = _read(options.file, options.format, name, _renamed(options.column, name))
+    columns = Columns.of(setup)
+    rows = _read(options.file, options.format, columns, columns.renamed(options.column))
     rows = _refuse_none(rows, options.file)  # before the model is loaded
     device = _device(options.device, kept)
     model = rebuilt(kept, setup, trial.path(options.run)).to(device.torch)
@@ -109,7 +111,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 class Row(NamedTuple):
-    """What tells a row in the output, and the row as the task takes it."""
+    """What identifies a row in the output, and the row as the task takes it."""
 
     shown: dict[str, Any]
     row: dict[str, Any]
@@ -118,36 +120,55 @@ class Row(NamedTuple):
 # What is read ------------------------------------------------------------------------------------
 
 
-def _renamed(pairs: Iterable[str], name: str) -> dict[str, str]:
-    """Input of the task -> column of the file, where the two differ."""
-    inputs = (*KINDS[name].inputs, *KINDS[name].optional)
-    renamed = {}
-    for pair in pairs:
-        key, equals, column = pair.partition("=")
-        if not equals or not column or key not in inputs:
-            raise ValueError(
-                f"--column: must be INPUT=COLUMN, INPUT one of {', '.join(inputs)}, not {pair!r}"
-            )
-        renamed[key] = column
-    return renamed
+@dataclass(frozen=True)
+class Columns:
+    """The columns that a task reads."""
+
+    kind: str  # of its rows
+    inputs: tuple[str, ...]  # which every row must have
+    optional: tuple[str, ...]
+
+    @classmethod
+    def of(cls, setup: TrialSetup) -> "Columns":
+        """Optional inputs that the model was trained with (the second text of a pair) are inputs
+        that every row must have."""
+        name = setup.task_record["kind"]
+        inputs, optional = KINDS[name].inputs, KINDS[name].optional
+        with (setup.examples / "train.jsonl").open(encoding="utf-8") as file:
+            trained_with = json.loads(file.readline())
+        required = tuple(key for key in optional if key in trained_with)
+        rest = tuple(key for key in optional if key not in required)
+        return cls(name, (*inputs, *required), rest)
+
+    def renamed(self, pairs: Iterable[str]) -> dict[str, str]:
+        """Input of the task -> column of the file, where the two differ."""
+        known, renamed = (*self.inputs, *self.optional), {}
+        for pair in pairs:
+            key, equals, column = pair.partition("=")
+            if not equals or not column or key not in known:
+                raise ValueError(
+                    f"--column: must be INPUT=COLUMN, INPUT one of {', '.join(known)}, not {pair!r}"
+                )
+            renamed[key] = column
+        return renamed
 
 
 def _read(
-    file: Path | None, format: str | None, name: str, renamed: Mapping[str, str]
+    file: Path | None, format: str | None, columns: Columns, renamed: Mapping[str, str]
 ) -> Iterator[Row]:
     """The rows of a file as the task takes them."""
-    inputs, optional = KINDS[name].inputs, KINDS[name].optional
+    inputs, optional = columns.inputs, columns.optional
     first, *others = inputs
     format = format or ("txt" if file is None else format_of(file))
     if format not in FORMATS:
         raise ValueError(f"--format: name it, since {file} ends in none of {', '.join(FORMATS)}")
     if format in ("txt", *WORD_COLUMNS) and others:
         raise ValueError(
-            f"--format: {format} has one input a row, but {name} needs {' and '.join(inputs)}; "
-            "give csv, tsv, jsonl or json"
+            f"--format: {format} has one input per row, but {columns.kind} needs "
+            f"{' and '.join(inputs)}; give csv, tsv, jsonl or json"
         )
     if format in WORD_COLUMNS and first != WORDS:
-        raise ValueError(f"--format: {format} is for a task on words; {name} takes {first}")
+        raise ValueError(f"--format: {format} is for tasks on words; {columns.kind} takes {first}")
     column_of = {key: key for key in (*inputs, *optional)} | dict(renamed)
     if format == "txt":
         column_of[first] = "text"
@@ -166,7 +187,7 @@ def _read(
 
 
 def _shown(record: Record) -> dict[str, Any]:
-    """By what a row can be found again: its own id, else its line, or its place in a list."""
+    """What identifies a row: its id, else its line, or its place in a list."""
     if "id" in record.cells:
         return {"id": record.cells["id"]}
     kind, _, number = record.place.partition(" ")
@@ -203,14 +224,14 @@ def _value(record: Mapping[str, Any], column: str, place: str, *, words: bool) -
         text = " ".join(found)
     else:
         if not isinstance(value, str | int | float):
-            raise ValueError(f"{place}: {column} must be a text, not {value!r}")
+            raise ValueError(f"{place}: {column} must be text, not {value!r}")
         found = text = str(value)
     if not text.strip():
         raise ValueError(f"{place}: {column} is empty")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{place}: {column} is no text: half a surrogate pair") from None
+        raise ValueError(f"{place}: {column} is not valid Unicode: half a surrogate pair") from None
     return found
 
 
@@ -218,7 +239,7 @@ def _refuse_none(rows: Iterator[Row], file: Path | None) -> Iterator[Row]:
     """The same rows; raises ValueError if there are none."""
     first = next(rows, None)
     if first is None:
-        raise ValueError(f"{file or 'stdin'}: no row is there")
+        raise ValueError(f"{file or 'stdin'}: no rows")
     return chain([first], rows)
 
 
@@ -226,7 +247,7 @@ def _refuse_none(rows: Iterator[Row], file: Path | None) -> Iterator[Row]:
 
 
 def _device(name: str, kept: KeptTrial) -> Device:
-    """Where to compute, as precisely as the trial did; on as many threads as torch likes."""
+    """The device, with the precision of the trial and the default number of threads."""
     threads = torch.get_num_threads()
     settings = {"device": name, "precision": kept.precision, "compile": False}
     compute = Compute(**settings, threads=threads, trial_threads=threads)

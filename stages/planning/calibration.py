@@ -34,7 +34,7 @@ from stages.tasks.classification import Classification
 from stages.text.batch import Batch
 from stages.tracking.view import View
 from stages.training.device import Device, resolve, side_by_side
-from stages.training.loop import Step, mean_loss, train
+from stages.training.loop import mean_loss, train
 from stages.training.meter import Meter, peak_memory_bytes
 from stages.trials.prediction import PREDICTED_AT_ONCE, predict
 
@@ -289,23 +289,16 @@ def _steps(
     device: Device,
     num_steps: int,
 ) -> tuple[float, float, int]:
-    ends: list[tuple[float, int]] = []
-
-    def after_step(done: Step) -> dict[str, float]:
-        ends.append((time.monotonic(), done.flops))
-        return {}
-
-    schedule: Any = run.training
-    train(
+    steps = train(
         model,
         criterion,
         _Ending(batches),
-        schedule,
+        run.training,
         num_steps=num_steps,
         seed=0,
         device=device,
-        after_step=after_step,
     )
+    ends = [(time.monotonic(), step.flops) for step in steps]
     counted = ends[len(batches) - 1 :]
     seconds = counted[-1][0] - counted[0][0]
     return sum(flops for _, flops in counted[1:]), seconds, len(counted) - 1

@@ -1,4 +1,4 @@
-"""Checkpoints: weights for others, and the state of an unfinished run.
+"""Checkpoints: the weights of a model, and the state of an unfinished run.
 
 Weights are safetensors beside a JSON of the configuration. Nothing is pickled.
 """
@@ -21,6 +21,7 @@ from stages.training.optimizer import AdamW
 
 WEIGHTS = "model.safetensors"
 MODEL = "model:"
+Row = dict[str, Any]  # what is known after a step, as JSON has it
 
 
 def fingerprint(settings: Mapping[str, Any], inputs: Iterable[Path]) -> str:
@@ -42,7 +43,7 @@ def save_weights(
     trained_only: bool = False,
     metadata: dict[str, str] | None = None,
 ) -> None:
-    """All weights, or those that require a gradient; tied ones are stored once."""
+    """Write all weights, or those that require a gradient; tied weights are written once."""
     weights = {
         name: weight.detach().contiguous().cpu()
         for name, weight in _weights(model, trained_only=trained_only).items()
@@ -51,7 +52,10 @@ def save_weights(
 
 
 def load_weights(model: nn.Module, path: Path, *, trained_only: bool = False) -> None:
-    """Load what ``save_weights`` wrote; raises ValueError unless names and shapes agree."""
+    """Load what ``save_weights`` wrote.
+
+    Raises ValueError unless names and shapes agree.
+    """
     weights, own = load_file(path), _weights(model, trained_only=trained_only)
     for name in sorted(weights.keys() | own.keys()):
         here, there = (tuple(w[name].shape) if name in w else None for w in (own, weights))
@@ -71,10 +75,10 @@ def _weights(model: nn.Module, *, trained_only: bool) -> dict[str, nn.Parameter]
 
 
 class Resumable:
-    """The state of an unfinished run, kept outside DVC's outs under its fingerprint.
+    """The state of an unfinished run, under its fingerprint and outside DVC's outs.
 
-    ``.scratch/<name>/<fingerprint>.safetensors``; another fingerprint never finds it, and the
-    states of others under the same name are removed: their run will not go on.
+    The file is ``.scratch/<name>/<fingerprint>.safetensors``. A run with another fingerprint does
+    not load it. It removes it: the run that it belongs to will not go on.
     """
 
     def __init__(self, name: str, fingerprint: str, *, scratch: Path = paths.SCRATCH) -> None:
@@ -83,10 +87,11 @@ class Resumable:
         self._began, self._earlier_s = time.monotonic(), 0.0
 
     def wall_time_s(self) -> float:
-        """The time taken so far, that of interrupted processes up to their last state included."""
+        """The time since the start, with that of interrupted processes up to their last state."""
         return self._earlier_s + time.monotonic() - self._began
 
-    def save(self, step: int, model: nn.Module, optimizer: AdamW, history: list[Any]) -> None:
+    def save(self, step: int, model: nn.Module, optimizer: AdamW, history: list[Row]) -> None:
+        """``history`` is one row per step, of numbers that JSON can hold."""
         tensors = {f"{MODEL}{name}": weight for name, weight in model.named_parameters()}
         for name, state in optimizer.state.items():
             tensors |= {f"{key}:{name}": value for key, value in state.items()}
@@ -95,8 +100,8 @@ class Resumable:
             cpu = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
             save_file(cpu, temporary, metadata={"record": record})
 
-    def load(self, model: nn.Module, optimizer: AdamW) -> tuple[int, list[dict[str, float]]]:
-        """(the step to go on with, the history so far); (0, []) if there is nothing to resume."""
+    def load(self, model: nn.Module, optimizer: AdamW) -> tuple[int, list[Row]]:
+        """(number of steps done, history of them); (0, []) if there is nothing to resume."""
         if not self._path.exists():
             self.clear()
             return 0, []
@@ -104,7 +109,7 @@ class Resumable:
         state: dict[str, dict[str, Tensor]] = {}
         with safe_open(self._path, framework="pt") as file, torch.no_grad():
             record = json.loads(file.metadata()["record"])
-            for key in file.keys():  # noqa: SIM118 (it is no mapping)
+            for key in file.keys():  # noqa: SIM118 (not a mapping)
                 kind, _, name = key.partition(":")
                 if f"{kind}:" == MODEL:
                     weights[name].copy_(file.get_tensor(key))

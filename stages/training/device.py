@@ -1,4 +1,4 @@
-"""Where and how numbers are computed: settings of ``compute:`` made definite, once."""
+"""Device, precision and threads: the settings of ``compute:`` with ``auto`` resolved."""
 
 import contextlib
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ from stages.core.params import Compute
 
 @dataclass(frozen=True)
 class Device:
-    """A resolved ``compute:``; written into every trained artifact."""
+    """The resolved settings of ``compute:``, which every trained artifact records."""
 
     device: str  # cpu or cuda
     precision: str  # float32 or bfloat16
@@ -22,8 +22,8 @@ class Device:
     def torch(self) -> torch.device:
         return torch.device(self.device)
 
-    def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """Matrix products in bfloat16 if that is the precision; weights stay in float32."""
+    def autocast(self) -> contextlib.AbstractContextManager[object]:
+        """With precision bfloat16, matrix products are in bfloat16; weights stay in float32."""
         return torch.autocast(
             self.device, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"
         )
@@ -33,15 +33,15 @@ class Device:
 
 
 def resolve(compute: Compute, *, threads: int) -> Device:
-    """``auto`` is CUDA if it is there, and bfloat16 where the processor computes in it.
+    """``auto`` is CUDA if available, and bfloat16 if the hardware computes in it.
 
-    Sets the number of threads of this process. Raises ValueError if what is asked for is not
-    there.
+    Sets the number of threads of this process. Raises ValueError if CUDA is asked for and not
+    available.
     """
     torch.set_num_threads(threads)
     has_cuda = torch.cuda.is_available()
     if compute.device == "cuda" and not has_cuda:
-        raise ValueError("compute.device: cuda is not there; valid here: auto, cpu")
+        raise ValueError("compute.device: cuda is not available here; valid: auto, cpu")
     device = "cuda" if has_cuda and compute.device != "cpu" else "cpu"
     precision = compute.precision
     if precision == "auto":
@@ -57,7 +57,7 @@ def _computes_in_bfloat16(device: str) -> bool:
 
 
 def side_by_side(compute: Compute) -> int:
-    """How many fine-tuning trials run at once."""
+    """The number of fine-tuning trials that run in parallel."""
     if resolve(compute, threads=compute.trial_threads).device != "cpu":
-        return 1  # trials on one GPU would only wait for each other
+        return 1  # trials on one GPU would wait for each other
     return max(compute.threads // compute.trial_threads, 1)

@@ -1,20 +1,19 @@
-"""Energy and its CO2-equivalent: an estimate, of processors and GPU alone.
+"""Energy and its CO2-equivalent: an estimate for processors and GPU, without the rest.
 
-Of a GPU its own counter is read. Of processors it is the time that they worked for the process,
-times the power of a core (Lannelongue et al. 2021, "Green Algorithms", eq. 1, without memory and
-cooling). Intel's counters (RAPL) are not read: they count what all processes of a socket do, so
-that trials side by side would each count the other, and root alone may read them.
+A GPU has an energy counter. For processors the estimate is processor time times the power of a
+core (Lannelongue et al. 2021, "Green Algorithms", eq. 1, without memory and cooling). Intel's
+counters (RAPL) are not used: they count all processes of a socket, so that parallel trials would
+each count the others, and only root may read them.
 
-Not by codecarbon (looked at: 3.3.2). Where it cannot read a counter it multiplies the load by a
-power per thread likewise, 4 W if the processor is not in its table, as those of virtual machines
-are not. Finding that out takes it over a second in each process, and it asks for nine more
-packages.
+codecarbon (3.3.2) is not used. Where it cannot read a counter it multiplies the load by a power
+per thread too: 4 W for a processor that is not in its table, as on virtual machines. It takes over
+a second in each process to find that out, and needs nine more packages.
 """
 
 from dataclasses import dataclass
 
-WATTS_PER_CORE = 12.0  # of any processor: Green Algorithms' data, v3.0, whose range is 4 to 24
-GRAMS_PER_KWH = 473.0  # the world's average of 2024: Ember, Global Electricity Review 2025
+WATTS_PER_CORE = 12.0  # for any processor; in the data of Green Algorithms v3.0 it is 4 to 24
+GRAMS_PER_KWH = 473.0  # world average of 2024: Ember, Global Electricity Review 2025
 JOULES_PER_KWH = 3.6e6
 BASIS = (
     f"{WATTS_PER_CORE:.0f} W for each core while it works (Green Algorithms v3.0; processors differ"
@@ -25,18 +24,18 @@ BASIS = (
 
 @dataclass(frozen=True)
 class Energy:
-    """Estimated."""
+    """An estimate, in joules."""
 
     joules: float
 
     @classmethod
     def of(cls, processor_time_s: float, gpu_energy_j: float | None) -> "Energy | None":
-        """None if the GPU's is not known."""
+        """None if the energy of the GPU is unknown."""
         if gpu_energy_j is None:
             return None
         return cls(processor_time_s * WATTS_PER_CORE + gpu_energy_j)
 
     @property
     def co2e_g(self) -> float:
-        """Grams of CO2-equivalent, from the grid."""
+        """Grams of CO2-equivalent of this energy from the grid."""
         return self.joules / JOULES_PER_KWH * GRAMS_PER_KWH

@@ -1,11 +1,12 @@
 """The batches of fine-tuning: labelled examples in epochs."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from stages.core.seeding import stream
+from stages.tasks._task import Example, Task
 from stages.text.batch import Batch
 
 BUCKET_BATCHES = 8  # batches are cut from this many at a time, sorted by length
@@ -13,28 +14,27 @@ BUCKET_BATCHES = 8  # batches are cut from this many at a time, sorted by length
 
 @runtime_checkable
 class Encoded(Protocol):
-    """An Example."""
+    """What a model predicts for: an Example of a task, or a prompt. A row may be more than one."""
 
     @property
-    def tokens(self) -> np.ndarray: ...
+    def id(self) -> str: ...  # of the row
+
+    @property
+    def tokens(self) -> np.ndarray: ...  # int64 [T]
+
+    @property
+    def window(self) -> int: ...  # which of the row's
 
 
 E = TypeVar("E", bound=Encoded)
 
 
-@runtime_checkable
-class Collator(Protocol):
-    """A Task."""
-
-    def collate(self, examples: list[Any], *, rngs: list[Any]) -> Batch: ...
-
-
 class FinetuningData:
-    """Every example once an epoch, in an order drawn for the epoch; batches are of examples of
-    about one length, so that little is padded."""
+    """Each epoch has every example once, in an order drawn for the epoch. The examples of a batch
+    have similar lengths, so that there is little padding."""
 
     def __init__(
-        self, examples: Sequence[Encoded], task: Collator, *, batch_examples: int, seed: int
+        self, examples: Sequence[Example], task: Task, *, batch_examples: int, seed: int
     ) -> None:
         self._examples, self._task, self._seed = examples, task, seed
         self._batch_examples = batch_examples
@@ -59,7 +59,7 @@ class FinetuningData:
 
 
 def in_order_of_length(examples: Sequence[E], *, batch_examples: int) -> Iterator[list[E]]:
-    """All examples, each once, in batches of about one length: for prediction."""
+    """All examples, each once, in batches of similar lengths, shortest first: for prediction."""
     order = sorted(examples, key=lambda example: len(example.tokens))
     for at in range(0, len(order), batch_examples):
         yield list(order[at : at + batch_examples])

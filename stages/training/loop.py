@@ -1,4 +1,4 @@
-"""The one training loop, of pretraining and of fine-tuning, for every objective, task and method.
+"""The training loop of pretraining and fine-tuning, for every objective, task and method.
 
 The order of data is a pure function of the step, so resuming is ``start at step s``. The loss is
 a sum over targets divided by their number in the whole step, so micro-batches change no result.
@@ -7,61 +7,51 @@ a sum over targets divided by their number in the whole step, so micro-batches c
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from tqdm import tqdm
 
+from stages.core.params import Optimisation
 from stages.core.seeding import derive
+from stages.models._heads import ModelWithHead
 from stages.text.batch import Batch
 from stages.training.checkpoint import Resumable
 from stages.training.device import Device
 from stages.training.optimizer import AdamW, lr_factor
 
-# Of lost work, at most. When a state is saved changes no result, so this is no setting of a study.
+# At most this much work is lost. When a state is saved changes no result: no setting of a study.
 CHECKPOINT_SECONDS = float(os.environ.get("CHECKPOINT_SECONDS", "20"))
 
 
 @runtime_checkable
 class Criterion(Protocol):
-    """What is learnt: an Objective or a Task."""
+    """What an Objective and a Task have in common.
 
-    def loss(self, model: Any, batch: Batch) -> dict[str, tuple[float, Any]]: ...
+    A protocol, since the code of a result is what its stage imports: the loop imports neither, so
+    that an edit of one does not run the other's stage again.
+    """
 
-    def flops(self, model: Any, batch: Batch) -> int: ...
+    def loss(self, model: ModelWithHead, batch: Batch) -> Mapping[str, tuple[float, Tensor]]: ...
+
+    def flops(self, model: ModelWithHead, batch: Batch) -> int: ...
 
     def frozen_flops(self, batch: Batch) -> int: ...
 
 
 @runtime_checkable
 class Data(Protocol):
-    """The batches of each step, a pure function of the step."""
+    """The batches of each step, counted from 0: a pure function of the step."""
 
     def micro_batches(self, step: int) -> list[Batch]: ...
 
 
-@runtime_checkable
-class Schedule(Protocol):
-    """The settings of an optimisation: ``params.Optimisation``."""
-
-    @property
-    def lr(self) -> float: ...
-    @property
-    def warmup_fraction(self) -> float: ...
-    @property
-    def decay(self) -> str: ...
-    @property
-    def weight_decay(self) -> float: ...
-    @property
-    def max_grad_norm(self) -> float: ...
-
-
-@dataclass(frozen=True)
+@dataclass
 class Step:
     """What is known after a step."""
 
@@ -69,95 +59,108 @@ class Step:
     loss: float  # before the step's update
     lr: float
     flops: int  # of the forward and the backward pass
+    validation_loss: float | None = None  # set by the caller of ``train``, if it validates
 
 
 class Diverged(ValueError):
-    """A loss that is no number, or no finite one; the message begins with the setting to lower."""
+    """A NaN or infinite loss; the message begins with the setting to lower."""
 
-    def __init__(self, lr: float, num_steps: int, history: list[dict[str, float]]) -> None:
-        last = history[-1]
+    def __init__(self, what: str, value: float, *, lr: float, step: int, num_steps: int) -> None:
         super().__init__(
-            f"lr: training diverged at {lr:g}, the loss of step {last['step']} of {num_steps} is "
-            f"{last['loss']}; lower it, or max_grad_norm"
+            f"lr: training diverged at {lr:g}, the {what} of step {step} of {num_steps} is "
+            f"{value}; lower it, or max_grad_norm"
         )
-        self.history = history
 
 
 def train(
-    model: Any,
+    model: ModelWithHead,
     criterion: Criterion,
     data: Data,
-    schedule: Schedule,
+    schedule: Optimisation,
     *,
     num_steps: int,
     seed: int,
     device: Device,
-    frozen: Callable[[int], Iterable[nn.Parameter]] = lambda step: (),
-    after_step: Callable[[Step], dict[str, float]] = lambda step: {},
+    history: list[Step] | None = None,
+    frozen: Sequence[nn.Parameter] = (),
     resumable: Resumable | None = None,
     description: str | None = None,
-) -> list[dict[str, float]]:
-    """Train ``model``, a Headed one, in place; returns its history, one row per step.
+) -> Generator[Step, None, None]:
+    """Train ``model`` in place; yields each step after its update.
 
-    What is ``frozen`` in a step, counted from 0, is left as it is. ``after_step`` may add columns
-    to a row (a validation loss). With ``resumable`` the state is saved from time to time and
-    training goes on from what an interrupted process left.
+    ``history`` gets every step before it is yielded, those of interrupted processes included. The
+    caller may set a step's ``validation_loss``, and between two steps change what is ``frozen``:
+    these weights get no gradient and stay as they are. With ``resumable`` the state is saved from
+    time to time, after the caller is done with the step, and training goes on from a saved state.
 
-    Raises Diverged if the loss, or what ``after_step`` adds, is not finite.
+    Raises Diverged for a NaN or infinite loss, which is in ``history`` but is not yielded, and for
+    such a validation loss.
     """
     optimizer = AdamW(model, weight_decay=schedule.weight_decay)
-    start, history = resumable.load(model, optimizer) if resumable else (0, [])
+    history = [] if history is None else history
+    start, earlier = resumable.load(model, optimizer) if resumable else (0, [])
+    history += [Step(**row) for row in earlier]
     weights = list(model.parameters())
     if device.compile:
         model.backbone.compile()
-    progress = tqdm(
-        total=num_steps, initial=start, desc=description, unit="step", disable=_quiet(description)
-    )
     saved = time.monotonic()
     model.train()  # all of it, whatever state its parts were read or built in
-    for step, micro_batches in enumerate(_prefetched(data, start, num_steps), start=start):
-        if not model.training:  # which after_step has seen to
-            model.train()
-        _seed(derive(seed, "dropout", step), device)
-        lr = schedule.lr * lr_factor(
-            step, num_steps, warmup_fraction=schedule.warmup_fraction, decay=schedule.decay
-        )
-        with _without_gradients(frozen(step)):
-            loss = accumulate(model, criterion, micro_batches, device)
-        nn.utils.clip_grad_norm_(weights, schedule.max_grad_norm)
-        optimizer.step(lr=lr)
+    with (
+        _progress(description, num_steps=num_steps, start=start) as progress,
+        closing(_prefetched(data, start, num_steps)) as prefetched,
+    ):
+        for index, micro_batches in enumerate(prefetched, start=start):
+            if not model.training:  # the caller has evaluated it
+                model.train()
+            _seed(derive(seed, "dropout", index), device)
+            lr = schedule.lr * lr_factor(
+                index, num_steps, warmup_fraction=schedule.warmup_fraction, decay=schedule.decay
+            )
+            with _without_gradients(frozen):
+                loss = accumulate(model, criterion, micro_batches, device)
+            nn.utils.clip_grad_norm_(weights, schedule.max_grad_norm)
+            optimizer.step(lr=lr)
 
-        # A backward pass takes twice the operations of the forward pass where all weights train,
-        # and less where some are frozen: what is counted then is the most that it can be.
-        flops = sum(
-            3 * criterion.flops(model, batch) + criterion.frozen_flops(batch)
-            for batch in micro_batches
-        )
-        done = Step(step + 1, loss, lr, flops)
-        history.append(vars(done) | (after_step(done) if math.isfinite(loss) else {}))
-        if not all(map(math.isfinite, history[-1].values())):
-            raise Diverged(schedule.lr, num_steps, history)
-        progress.update()
-        progress.set_postfix(loss=f"{loss:.3f}", refresh=False)
-        if resumable and time.monotonic() - saved > CHECKPOINT_SECONDS and step + 1 < num_steps:
-            resumable.save(step + 1, model, optimizer, history)
-            saved = time.monotonic()
-    progress.close()
-    return history
+            step = Step(index + 1, loss, lr, _flops(model, criterion, micro_batches))
+            history.append(step)
+            _refuse_divergence(step, schedule.lr, num_steps)
+            yield step
+            _refuse_divergence(step, schedule.lr, num_steps)
+
+            progress.update()
+            progress.set_postfix(loss=f"{loss:.3f}", refresh=False)
+            due = time.monotonic() - saved > CHECKPOINT_SECONDS and step.step < num_steps
+            if resumable and due:
+                resumable.save(step.step, model, optimizer, [*map(vars, history)])
+                saved = time.monotonic()
+
+
+def _refuse_divergence(step: Step, lr: float, num_steps: int) -> None:
+    for what, value in {"loss": step.loss, "validation loss": step.validation_loss}.items():
+        if value is not None and not math.isfinite(value):
+            raise Diverged(what, value, lr=lr, step=step.step, num_steps=num_steps)
+
+
+def _flops(model: ModelWithHead, criterion: Criterion, micro_batches: list[Batch]) -> int:
+    """Those of a step. A backward pass takes twice the operations of the forward pass where all
+    weights train, and less where some are frozen: what is counted then is the most it can be."""
+    return sum(
+        3 * criterion.flops(model, batch) + criterion.frozen_flops(batch) for batch in micro_batches
+    )
 
 
 def _seed(seed: int, device: Device) -> None:
-    """As torch.manual_seed does, but for kinds of devices that are not in use: for each of those it
-    keeps the call, with the stack that it came from, which takes time and memory in every step."""
+    """As torch.manual_seed, but only for the device in use. For every other kind of device torch
+    queues the call with its stack trace, which takes time and memory in every step."""
     torch.default_generator.manual_seed(seed)
     if device.device == "cuda":
         torch.cuda.manual_seed(seed)
 
 
 @contextmanager
-def _without_gradients(weights: Iterable[nn.Parameter]) -> Iterator[None]:
-    """The optimiser leaves a weight that has no gradient as it is, bit for bit."""
-    weights = list(weights)
+def _without_gradients(frozen: Sequence[nn.Parameter]) -> Iterator[None]:
+    """The optimizer leaves a weight without a gradient as it is, bit for bit."""
+    weights = list(frozen)
     for weight in weights:
         weight.requires_grad_(False)
     try:
@@ -168,15 +171,15 @@ def _without_gradients(weights: Iterable[nn.Parameter]) -> Iterator[None]:
 
 
 def accumulate(
-    model: nn.Module,
+    model: ModelWithHead,
     criterion: Criterion,
     micro_batches: list[Batch],
     device: Device,
 ) -> float:
-    """Add the gradients of a step's loss to the model's; returns the loss.
+    """Add the gradients of a step's loss to those of the model; returns the loss.
 
-    Each term is divided by its own number of targets in the whole step, counted before the first
-    backward.
+    Each term is divided by its number of targets in the whole step, counted before the first
+    backward pass.
     """
     totals = count_targets(micro_batches)
     total_loss = 0.0
@@ -194,9 +197,9 @@ def accumulate(
 
 @torch.no_grad()
 def mean_loss(
-    model: nn.Module, criterion: Criterion, batches: list[Batch], device: Device
+    model: ModelWithHead, criterion: Criterion, batches: list[Batch], device: Device
 ) -> float:
-    """The loss over all batches as over one."""
+    """The loss of all batches as if they were one; leaves the model in evaluation."""
     model.eval()
     totals = count_targets(batches)
     result = 0.0
@@ -219,8 +222,8 @@ def count_targets(batches: list[Batch]) -> dict[str, int]:
     return totals
 
 
-def _prefetched(data: Data, start: int, num_steps: int) -> Iterator[list[Batch]]:
-    """The micro-batches of each step; the next step's are made while this one's are used."""
+def _prefetched(data: Data, start: int, num_steps: int) -> Generator[list[Batch], None, None]:
+    """The micro-batches of each step; those of the next step are made while these are used."""
     if start >= num_steps:
         return
     with ThreadPoolExecutor(max_workers=1) as pool:
@@ -232,6 +235,7 @@ def _prefetched(data: Data, start: int, num_steps: int) -> Iterator[list[Batch]]
             yield ready
 
 
-def _quiet(description: str | None) -> bool | None:
+def _progress(description: str | None, *, num_steps: int, start: int) -> tqdm:
     """No bar without a description; with one, only on a terminal (tqdm's None)."""
-    return True if description is None else None
+    hidden = True if description is None else None
+    return tqdm(total=num_steps, initial=start, desc=description, unit="step", disable=hidden)

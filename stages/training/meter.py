@@ -1,4 +1,4 @@
-"""What work takes of the machine, and which machine it is."""
+"""Resource usage (time, memory, energy) and the name of the hardware."""
 
 import ctypes
 import platform
@@ -13,19 +13,21 @@ import torch
 from stages.training.device import Device
 
 CPUINFO = Path("/proc/cpuinfo")
-NVML = "libnvidia-ml.so.1"  # of NVIDIA's driver
+NVML = "libnvidia-ml.so.1"  # NVIDIA's driver has it
 
 
 @dataclass(frozen=True)
 class Usage:
+    """Resource usage since a Meter was made; peak memory since the process began."""
+
     wall_time_s: float
     processor_time_s: float  # of all threads of this process
-    peak_memory_bytes: int  # since the process began
-    gpu_energy_j: float | None  # 0 without a GPU; None if it does not tell
+    peak_memory_bytes: int
+    gpu_energy_j: float | None  # 0 without a GPU; None if its counter cannot be read
 
 
 class Meter:
-    """Counts from when it is made."""
+    """Measures resource usage from the moment it is made."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -51,13 +53,13 @@ class Meter:
 
 
 def peak_memory_bytes() -> int:
-    """The most that this process had in memory, so far."""
+    """The peak memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def gpu_energy_j() -> float | None:
-    """What the GPU has drawn since its driver was loaded, whoever used it (NVML's
-    nvmlDeviceGetTotalEnergyConsumption, from Volta on); None if that cannot be read."""
+    """The energy that the GPU has used, by any process, since its driver was loaded (NVML's
+    nvmlDeviceGetTotalEnergyConsumption, from Volta on); None if it cannot be read."""
     try:
         nvml = ctypes.CDLL(NVML)
     except OSError:
@@ -73,11 +75,11 @@ def gpu_energy_j() -> float | None:
 
 
 def hardware(device: Device) -> str:
-    """The name of the GPU or, where there is none, of the processor."""
+    """The name of the GPU or, without one, of the processor."""
     return torch.cuda.get_device_name() if device.device == "cuda" else processor()
 
 
 def processor() -> str:
-    """Its name; where the system does not tell, its kind."""
+    """The name of the processor; its architecture if the system gives no name."""
     named = CPUINFO.exists() and re.search(r"^model name\s*: *(.+)$", CPUINFO.read_text(), re.M)
     return named[1].strip() if named else platform.processor() or platform.machine()

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -12,27 +11,17 @@ from stages.core.components import below
 from stages.core.params import Run
 from stages.core.seeding import stream
 from stages.models._backbone import MODELS, Backbone
-from stages.objectives._objective import OBJECTIVES
+from stages.objectives._objective import OBJECTIVES, Objective
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import Vocabulary
 
-VALIDATION_ROWS = 256  # at most; the same of every run on a corpus
+VALIDATION_ROWS = 256  # at most; the same for every run on a corpus
 VALIDATION_SEED = 0
-COUNTED_TARGETS = 2**15  # about so many tell how frequent targets are
+COUNTED_TARGETS = 2**15  # about as many targets give the frequencies of tokens
 
 
-@runtime_checkable
-class Collator(Protocol):
-    """An Objective."""
-
-    @property
-    def compares_documents(self) -> bool: ...
-
-    def collate(self, examples: list[Row], *, rngs: list[Any]) -> Batch: ...
-
-
-def built(run: Run, vocabulary: Vocabulary, *, where: str) -> tuple[Backbone, Any]:
+def built(run: Run, vocabulary: Vocabulary, *, where: str) -> tuple[Backbone, Objective]:
     """A run's model as it is pretrained, its weights not yet drawn, and its objective.
 
     Raises ValueError with the path in params.yaml for what does not go together.
@@ -47,15 +36,17 @@ def built(run: Run, vocabulary: Vocabulary, *, where: str) -> tuple[Backbone, An
     return backbone, objective
 
 
-def objective_for(run: Run, vocabulary: Vocabulary, backbone: Backbone, *, where: str) -> Any:
-    """The run's, as it is for the architecture of its model."""
+def objective_for(run: Run, vocabulary: Vocabulary, backbone: Backbone, *, where: str) -> Objective:
+    """The objective of a run, for the architecture of its model."""
     length, here = run.training.max_tokens, f"{where}.objective"
-    objective: Any = OBJECTIVES.build(run.objective, vocabulary, length, where=here)
+    objective = OBJECTIVES.build(run.objective, vocabulary, length, where=here)
     objective.architecture = backbone.trained_like
     return objective
 
 
-def incompatibilities(run: Run, backbone: Backbone, objective: Any, where: str) -> Iterator[str]:
+def incompatibilities(
+    run: Run, backbone: Backbone, objective: Objective, where: str
+) -> Iterator[str]:
     """Why a run's objective cannot train its model, each reason with its path in params.yaml."""
     if reason := objective.incompatibility(backbone):
         yield f"{where}.objective: {run.objective['name']} {reason}"
@@ -69,7 +60,7 @@ class PretrainingData:
     def __init__(
         self,
         packing: Packing,
-        objective: Collator,
+        objective: Objective,
         *,
         batch_rows: int,
         micro_batch_rows: int,
@@ -85,12 +76,13 @@ class PretrainingData:
         )
 
 
-def begin_with_frequencies(backbone: Any, data: PretrainingData, *, num_steps: int) -> None:
-    """Let the logits of the vocabulary begin with how often each token is a target of the first
-    steps, where they have a bias and nothing has been learnt into it yet.
+def begin_with_frequencies(backbone: Backbone, data: PretrainingData, *, num_steps: int) -> None:
+    """Set the output bias, if there is one and it is still 0, to the log frequencies of the tokens
+    among the targets of the first steps.
 
-    Else everything that can move all logits alike learns that first. In an encoder-decoder that is
-    the mean of the encoder's states, which become all alike and stay so.
+    Otherwise the weights that move all logits alike learn the frequencies first. In an
+    encoder-decoder these are the weights of the encoder's mean state: its states become alike and
+    stay so.
     """
     if backbone.output_bias is None or backbone.output_bias.any():
         return
@@ -102,8 +94,8 @@ def begin_with_frequencies(backbone: Any, data: PretrainingData, *, num_steps: i
 def target_frequencies(
     data: PretrainingData, vocab_size: int, *, num_steps: int
 ) -> Float[Tensor, " V"]:
-    """The share of each token among the targets of so many steps, or of fewer that have enough; one
-    is added to each count, so that no share is 0."""
+    """The share of each token among the targets of the first ``num_steps`` steps, or of fewer if
+    they have COUNTED_TARGETS targets. Each count begins at 1, so that no share is 0."""
     counts = torch.ones(vocab_size)
     for step in range(num_steps):
         for batch in data.micro_batches(step):
@@ -115,14 +107,14 @@ def target_frequencies(
     return counts / counts.sum()
 
 
-def validation_batches(packing: Packing, objective: Collator, *, batch_rows: int) -> list[Batch]:
-    """The first rows of a validation split, corrupted alike for every run."""
+def validation_batches(packing: Packing, objective: Objective, *, batch_rows: int) -> list[Batch]:
+    """The first rows of a validation split, with the same corruption for every run."""
     rows = range(min(packing.rows_per_epoch, VALIDATION_ROWS))
     return _collated(packing, objective, rows, batch_rows, VALIDATION_SEED, "validation")
 
 
 def _collated(
-    packing: Packing, objective: Collator, rows: range, batch_rows: int, seed: int, name: str
+    packing: Packing, objective: Objective, rows: range, batch_rows: int, seed: int, name: str
 ) -> list[Batch]:
     def row(i: int) -> Row:
         if not objective.compares_documents:

@@ -1,6 +1,4 @@
-"""What a pretrained model writes, to look at."""
-
-from typing import Any, ClassVar, Protocol, runtime_checkable
+"""Samples of the text that a pretrained model generates."""
 
 import numpy as np
 import torch
@@ -8,6 +6,7 @@ import torch
 from stages.core.seeding import stream
 from stages.models._backbone import Backbone
 from stages.models._generation import Decoding
+from stages.objectives._objective import Objective
 from stages.text.batch import PADDING, Batch, pad
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Row
@@ -15,36 +14,25 @@ from stages.text.tokenizer import TaskTokenizer
 from stages.training.device import Device
 
 PASSAGES = 3
-MAX_TOKENS = 48  # of a passage, and of what is written
-SEED = 0  # the same of every run, so that all with one corpus and tokenizer get the same passages
-
-
-@runtime_checkable
-class Prompter(Protocol):
-    """An Objective."""
-
-    max_tokens: int
-    draws_text: ClassVar[bool]
-    has_prefix: ClassVar[bool]
-
-    def prompt(self, passage: Row, *, rng: Any) -> np.ndarray | None: ...
+MAX_TOKENS = 48  # of a passage, and of the generated text
+SEED = 0  # one for all runs: those with one corpus and tokenizer get the same passages
 
 
 def samples(
     backbone: Backbone,
-    objective: Prompter,
+    objective: Objective,
     corpus: EncodedCorpus,
     tokenizer: TaskTokenizer,
     device: Device,
 ) -> list[dict[str, str]]:
-    """What the model writes of a few documents of ``corpus``: the ``passage`` at the beginning, the
-    ``prompt`` that the objective makes of it, and what was ``written`` then.
+    """What the model generates for the beginnings of a few documents: the ``passage``, the
+    ``prompt`` that the objective makes of it, and the text that was ``written``.
 
-    A pure function of the weights: what is drawn is drawn from streams of its own.
+    A pure function of the weights: random numbers come from streams of their own.
     """
     passages = beginnings(corpus, min(objective.max_tokens, MAX_TOKENS))
     if objective.draws_text:
-        start = tokenizer.before or (tokenizer.eos_id,)  # as GPT-2 writes from nothing
+        start = tokenizer.before or (tokenizer.eos_id,)  # as GPT-2 generates without a prompt
         passages = [_passage(np.array(start), np.array([True])), *passages]
     read = [
         (passage, prompt)
@@ -53,16 +41,9 @@ def samples(
     ]
     if not read:
         return []
-    prompts = [prompt for _, prompt in read]
-    documents = pad([np.ones(len(prompt)) for prompt in prompts], PADDING)
-    batch = Batch(
-        input_ids=pad(prompts, tokenizer.pad_id),
-        document_ids=documents,
-        visible=documents != PADDING if objective.has_prefix else None,
-        num_targets={},
-    )
+    batch = _batch([prompt for _, prompt in read], objective, tokenizer)
     room = objective.max_tokens
-    if backbone.is_causal:  # which goes on in the same row
+    if backbone.is_causal:  # which continues the same row
         room -= batch.input_ids.shape[1] - 1
     length = min(room, MAX_TOKENS)
     draws = np.stack([stream(SEED, "sample", i).random(length) for i in range(len(read))])
@@ -84,8 +65,18 @@ def samples(
     ]
 
 
+def _batch(prompts: list[np.ndarray], objective: Objective, tokenizer: TaskTokenizer) -> Batch:
+    documents = pad([np.ones(len(prompt)) for prompt in prompts], PADDING)
+    return Batch(
+        input_ids=pad(prompts, tokenizer.pad_id),
+        document_ids=documents,
+        visible=documents != PADDING if objective.has_prefix else None,
+        num_targets={},
+    )
+
+
 def beginnings(corpus: EncodedCorpus, max_tokens: int) -> list[Row]:
-    """Of a few documents, drawn alike for every run."""
+    """The beginnings of a few documents, the same for every run."""
     order = stream(SEED, "passages").permutation(len(corpus.document_starts))
     rows = []
     for start, length in zip(

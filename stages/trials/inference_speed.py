@@ -1,4 +1,4 @@
-"""How fast an adapted model predicts new texts: encoded text in, prediction out."""
+"""Inference speed of an adapted model on new texts, from encoded text to prediction."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -14,31 +14,33 @@ from stages.trials.prediction import PREDICTED_AT_ONCE, predict
 
 WARM_UP, TIMED = 3, 20  # texts, one at a time
 IN_BATCHES = 2 * PREDICTED_AT_ONCE  # texts
-LONGEST_S = 1.0  # of texts one at a time: those that write are slow, and need no more to be told
+LONGEST_S = 1.0  # for texts one at a time: generation is slow, and fewer texts suffice
 
 
 @dataclass(frozen=True)
 class Speed:
-    latency_s: float  # of one text: the median
+    """Inference speed; tokens are those of the input."""
+
+    latency_s: float  # median of one text
     texts_per_s: float  # in batches
-    tokens_per_s: float  # read, in batches
+    tokens_per_s: float  # in batches
 
 
-def measured(
+def measure_speed(
     predictor: Predictor,
     model: ModelWithHead,
     rows: Sequence[Mapping[str, Any]],
-    examples: Sequence[Any],
+    examples: Sequence[Any],  # as the predictor encodes the rows
     device: Device,
 ) -> Speed:
-    """Of these rows and their examples, as many as are needed; of one at a time and in batches not
-    the same, since a predictor may remember texts."""
+    """Predict some of the rows one at a time and others in batches: a predictor may remember
+    texts."""
     alone = _spread(rows, min(WARM_UP + TIMED, max(len(rows) // 2, 1)))
     together = _spread([row for row in rows if row not in alone] or rows, IN_BATCHES)
     encoded = {id: [*each] for id, each in groupby(examples, key=lambda example: example.id)}
 
     def seconds(some: Sequence[Mapping[str, Any]]) -> float:
-        # By new ids: a model may remember the states of texts with known ones.
+        # New ids, since a model may remember the states of texts by their ids.
         new = [{**row, "id": f"new {row['id']}"} for row in some]
         theirs = [replace(e, id=f"new {e.id}") for row in some for e in encoded[row["id"]]]
         began = time.perf_counter()
@@ -60,6 +62,6 @@ def measured(
 
 
 def _spread(rows: Sequence[Mapping[str, Any]], number: int) -> list[Mapping[str, Any]]:
-    """So many, or all if there are fewer, at even distances."""
+    """``number`` rows at even distances, or all if there are fewer."""
     number = min(number, len(rows))
     return [rows[i * len(rows) // number] for i in range(number)]

@@ -1,4 +1,4 @@
-"""What a trial keeps: the weights that its method trained, if any, and what they belong to."""
+"""A kept trial: the weights that its method trained, if any, and what they belong to."""
 
 import json
 from collections.abc import Mapping
@@ -16,26 +16,26 @@ from stages.models._heads import ModelWithHead
 from stages.training.checkpoint import WEIGHTS, load_weights, save_weights
 from stages.trials.setup import TrialSetup
 
-KEY = "trial"  # of safetensors' metadata, which is text
+KEY = "trial"  # in the metadata of safetensors, whose values are text
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptTrial:
-    """Which trial it is, and what it takes to build its model again."""
+    """Which trial it is, and what is needed to build its model again."""
 
     run: str
     task: str
     method: str
     label_budget: str
     finetune_seed: int
-    component: Mapping[str, Any]  # the method's, as params.yaml had it
+    component: Mapping[str, Any]  # the method, as params.yaml had it
     text_to_text: bool
     max_tokens: int
     precision: str
     lr: float
     threshold: float  # the margin below which there is no answer
     # Fingerprints of what the weights belong to.
-    checkpoint: str  # what it was pretrained from
+    checkpoint: str  # settings, inputs and code of the pretraining
     checkpoint_weights: str
     examples: str  # the task, its labels, its code and the rows of train
 
@@ -49,7 +49,7 @@ def file_name(method: str, label_budget: str, finetune_seed: int | str) -> str:
 
 
 def fingerprints(setup: TrialSetup) -> dict[str, str]:
-    """Of the checkpoint and of the task, by the names of KeptTrial."""
+    """The fingerprints of the checkpoint and of the task, by the fields of KeptTrial."""
     return {
         "checkpoint": setup.run_record["fingerprint"],
         "checkpoint_weights": sha256(setup.pretrained / WEIGHTS),
@@ -58,37 +58,41 @@ def fingerprints(setup: TrialSetup) -> dict[str, str]:
 
 
 def save(model: nn.Module, trial: KeptTrial, folder: Path) -> None:
+    """Write the weights that require a gradient, with the record of the trial as metadata."""
     metadata = {KEY: json.dumps(asdict(trial), sort_keys=True)}
     save_weights(model, folder / trial.file, trained_only=True, metadata=metadata)
 
 
 def weights_bytes(model: ModelWithHead, checkpoint: Path) -> int:
-    """Of what it takes to use a trial: the weights that its method trained and, unless these are
-    all, the checkpoint that they belong to."""
+    """The size of what is needed to use a trial: the weights that its method trained and, unless
+    these are all, the checkpoint that they belong to."""
     weights = [*model.parameters()]
     trained = sum(w.numel() * w.element_size() for w in weights if w.requires_grad)
     return trained if all(w.requires_grad for w in weights) else trained + checkpoint.stat().st_size
 
 
 def read(path: Path) -> KeptTrial:
-    """What stands beside the weights; raises ValueError if nothing does."""
+    """The record of a kept trial.
+
+    Raises ValueError if the file cannot be read or has no record.
+    """
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
     except SafetensorError as error:
         raise ValueError(f"{path}: cannot be read: {error}") from None
     if KEY not in metadata:
-        raise ValueError(f"{path}: does not say what it belongs to; run `dvc repro`")
+        raise ValueError(f"{path}: has no record of its trial; run `dvc repro`")
     about = json.loads(metadata[KEY])
     if about.keys() != {field.name for field in fields(KeptTrial)}:
-        raise ValueError(f"{path}: is of another version of this code; run `dvc repro`")
+        raise ValueError(f"{path}: was written by another version of this code; run `dvc repro`")
     return KeptTrial(**about)
 
 
 def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
     """The run and the task that the weights in ``path`` belong to.
 
-    Raises ValueError if one of the two is another by now.
+    Raises ValueError if one of the two has changed since.
     """
     setup = TrialSetup(
         trial.run, trial.task, max_tokens=trial.max_tokens, text_to_text=trial.text_to_text
@@ -108,7 +112,7 @@ def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
 
 
 def rebuilt(trial: KeptTrial, setup: TrialSetup, path: Path) -> ModelWithHead:
-    """The model of a trial as it was when it predicted its test inputs.
+    """The model of a trial as it predicted the test inputs.
 
     Raises ValueError unless the weights in ``path`` are exactly those that its method trains.
     """
@@ -118,7 +122,7 @@ def rebuilt(trial: KeptTrial, setup: TrialSetup, path: Path) -> ModelWithHead:
 
 
 def predictor(trial: KeptTrial, setup: TrialSetup) -> Predictor:
-    """What predicted its test inputs with that model: the task, or prompts of the same examples."""
+    """What predicted the test inputs with that model: the task, or prompts with the same shots."""
     method = _method(trial)
     if not method.prompts:
         return setup.task

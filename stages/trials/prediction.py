@@ -1,4 +1,4 @@
-"""What an adapted model predicts for rows, whichever way its task cuts them into examples."""
+"""Prediction for rows with an adapted model; a row may be more than one example."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,14 @@ def predict(
     predictor: Predictor,
     model: ModelWithHead,
     rows: Sequence[Mapping[str, Any]],
-    examples: list[Any],
+    examples: Sequence[Any],  # as the predictor encodes the rows
     device: Device,
 ) -> list[Predicted]:
-    """A prediction for each row, in their order, from those for its examples; with scores where
-    a task gives them and the row is one example, and with its margin."""
+    """A prediction for each row, in their order, combined from those for its examples.
+
+    It has scores if the task gives any and the row is one example, and a margin if the task allows
+    no answer.
+    """
     model.eval()
     found: dict[str, dict[int, Predicted]] = defaultdict(dict)
     for part in in_order_of_length(examples, batch_examples=PREDICTED_AT_ONCE):

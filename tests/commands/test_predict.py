@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from stages import finetune, pretrain
 from stages.commands import predict
@@ -23,6 +23,7 @@ from stages.core.params import Method, Params
 from stages.evaluation import records
 from stages.matching.budget import plans
 from stages.trials import kept
+from stages.trials.setup import TrialSetup
 from tests.small_study import LINES, MAX_TOKENS, SCRATCH, TASKS, write_study
 
 pytestmark = pytest.mark.slow
@@ -270,16 +271,16 @@ def test_mistakes_end_with_2_and_one_line(study, command) -> None:
         (study / name).write_text(text)
     (study / "latin.txt").write_bytes("na\xefve\n".encode("latin-1"))
     mistakes = {
-        (*SECTION, "empty.txt"): "empty.txt: no row is there",
-        (*SECTION, "head.csv"): "head.csv: no row is there",
+        (*SECTION, "empty.txt"): "empty.txt: no rows",
+        (*SECTION, "head.csv"): "head.csv: no rows",
         (*SECTION, "other.csv"): "other.csv line 2: no column 'text'; there are: id, txt; --column",
         (*SECTION, "blank.jsonl"): "blank.jsonl line 2: text is empty",
-        (*SECTION, "list.jsonl"): "list.jsonl line 1: text must be a text, not ['one']",
-        (*SECTION, "half.jsonl"): "half.jsonl line 1: text is no text",
+        (*SECTION, "list.jsonl"): "list.jsonl line 1: text must be text, not ['one']",
+        (*SECTION, "half.jsonl"): "half.jsonl line 1: text is not valid Unicode",
         (*SECTION, "latin.txt"): "latin.txt line 1: byte 0xef is not UTF-8",
         (*SECTION, "new.xml"): "--format: name it",
         (*SECTION, "none.txt"): "none.txt: No such file or directory",
-        (*SECTION, "--format", "conll", "empty.txt"): "conll is for a task on words",
+        (*SECTION, "--format", "conll", "empty.txt"): "conll is for tasks on words",
         (*SECTION, "--column", "txt=a", "other.csv"): "--column: must be INPUT=COLUMN, INPUT one",
         (*TAG, "words.jsonl"): "words.jsonl line 1: words must be words, not [1, 2]",
         ("--run", SCRATCH, "--task", "tga", "empty.txt"): "unknown 'tga'; did you mean 'tag'",
@@ -296,7 +297,34 @@ def test_mistakes_end_with_2_and_one_line(study, command) -> None:
         status, rows, said = command(*arguments[:-1], str(study / arguments[-1]))
         assert (status, rows) == (2, []), arguments
         assert said.startswith("error: ") and message in said and said.count("\n") == 1, said
-    assert "no row is there" in command(*SECTION, stdin="")[2]
+    assert "no rows" in command(*SECTION, stdin="")[2]
+
+
+def test_a_row_of_a_task_of_pairs_must_have_both_texts(study, command, monkeypatch) -> None:
+    """Refused before the model is loaded."""
+    folder = study / "pairs"
+    shutil.copytree("data", folder / "data")
+    monkeypatch.chdir(folder)
+    train = Path("data/tasks/section/examples/train.jsonl")
+    write_jsonl(train, [row | {"text_pair": "so it is"} for row in read_jsonl(train)])
+    for path in Path("data/finetuned/section", SCRATCH, "weights").iterdir():
+        as_if_trained_on_these(path)
+    one, both = ({"text": "call it (now)"} | pair for pair in ({}, {"text_pair": "or not"}))
+    write_jsonl(folder / "one.jsonl", [both, one])
+    status, rows, said = command(*SECTION, str(folder / "one.jsonl"))
+    assert (status, rows) == (2, []) and "one.jsonl line 2: no column 'text_pair'" in said
+    status, rows, said = command(*SECTION, stdin="call it (now)\n")
+    assert (status, rows) == (2, []) and "text and text_pair" in said
+    write_jsonl(folder / "both.jsonl", [both])
+    status, (row,), _ = command(*SECTION, str(folder / "both.jsonl"))
+    assert status == 0 and row["label"] in ("calm", "loud")
+
+
+def as_if_trained_on_these(path: Path) -> None:
+    """The kept trial belongs to the examples as they are now."""
+    setup = TrialSetup(SCRATCH, "section", max_tokens=MAX_TOKENS)
+    about = asdict(kept.read(path)) | kept.fingerprints(setup)
+    save_file(load_file(path), path, metadata={kept.KEY: json.dumps(about)})
 
 
 def test_one_kept_trial_need_not_be_named(study, command, tmp_path, monkeypatch) -> None:

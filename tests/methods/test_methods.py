@@ -146,7 +146,8 @@ def check_fit(
     data = FinetuningData(examples, task, batch_examples=len(examples), seed=1)
     batches = data.micro_batches(0)
     first = mean_loss(model, task, batches, CPU)
-    train(
+    frozen = [*method.frozen(model, 0)]
+    for step in train(
         model,
         task,
         data,
@@ -154,8 +155,9 @@ def check_fit(
         num_steps=num_steps,
         seed=1,
         device=CPU,
-        frozen=lambda step: method.frozen(model, step // 10),
-    )
+        frozen=frozen,
+    ):
+        frozen[:] = method.frozen(model, step.step // 10)
     assert mean_loss(model, task, batches, CPU) < 0.8 * first
     for name, weight in model.named_parameters():
         assert torch.equal(weight, before[name]) != (name in trained), name
@@ -395,13 +397,8 @@ def test_gradual_unfreezing_goes_from_the_head_down(architecture) -> None:
     weights = list(model.parameters())
     before = [weight.detach().clone() for weight in weights]
 
-    def after_step(step: Any) -> dict[str, float]:
-        if step.step % 2 == 0:
-            pairs = zip(weights, before, strict=True)
-            seen.append({id(weight) for weight, old in pairs if not torch.equal(weight, old)})
-        return {}
-
-    train(
+    frozen = [*method.frozen(model, 0)]
+    for step in train(
         model,
         task,
         FinetuningData(examples, task, batch_examples=3, seed=1),
@@ -409,9 +406,12 @@ def test_gradual_unfreezing_goes_from_the_head_down(architecture) -> None:
         num_steps=6,
         seed=1,
         device=CPU,
-        frozen=lambda step: method.frozen(model, step // 2),
-        after_step=after_step,
-    )
+        frozen=frozen,
+    ):
+        if step.step % 2 == 0:
+            pairs = zip(weights, before, strict=True)
+            seen.append({id(weight) for weight, old in pairs if not torch.equal(weight, old)})
+            frozen[:] = method.frozen(model, step.step // 2)
     assert seen == [{id(weight) for weight in group} for group in expected]
     assert all(weight.requires_grad for weight in weights)  # what is stored
     assert not {id(weight) for weight in lower.parameters()} & seen[1]
@@ -482,4 +482,4 @@ def test_the_backbone_of_a_probe_is_asked_once(layers) -> None:
 
     model.backbone.backbone.forward = refuse
     data = FinetuningData(examples, task, batch_examples=2, seed=1)
-    train(model, task, data, SCHEDULE, num_steps=6, seed=1, device=CPU)
+    list(train(model, task, data, SCHEDULE, num_steps=6, seed=1, device=CPU))

@@ -178,15 +178,11 @@ def test_interrupted_equals_uninterrupted_and_micro_batches_change_nothing(
 
     def run(
         name: str, until: int | None = None, *, rows: int = 4
-    ) -> tuple[ModelWithHead, list[dict[str, float]]]:
-        def after_step(done: Step) -> dict[str, float]:
-            if done.step == until:
-                raise KeyboardInterrupt
-            return {}
-
+    ) -> tuple[ModelWithHead, list[Step]]:
+        history: list[Step] = []
         model, of = headless(published(checkpoint(family))), objective_of(family)
         data = PretrainingData(packing, of, batch_rows=4, micro_batch_rows=rows, seed=1)
-        history = train(
+        for step in train(
             model,
             of,
             data,
@@ -194,9 +190,11 @@ def test_interrupted_equals_uninterrupted_and_micro_batches_change_nothing(
             num_steps=5,
             seed=1,
             device=CPU,
-            after_step=after_step,
+            history=history,
             resumable=Resumable("run", name, scratch=tmp_path / name),
-        )
+        ):
+            if step.step == until:
+                raise KeyboardInterrupt
         return model, history
 
     with pytest.MonkeyPatch.context() as patch:
@@ -232,7 +230,7 @@ def test_further_pretraining_beats_the_unigram_entropy() -> None:
     packing = Packing(corpus, LENGTH, seed=1)
     data = PretrainingData(packing, of, batch_rows=16, micro_batch_rows=16, seed=1)
     before = mean_loss(model, of, held_out, CPU)
-    train(model, of, data, SCHEDULE, num_steps=200, seed=1, device=CPU)
+    list(train(model, of, data, SCHEDULE, num_steps=200, seed=1, device=CPU))
     shares = np.bincount(corpus.tokens) / len(corpus.tokens)
     entropy = -(shares[shares > 0] * np.log(shares[shares > 0])).sum()
     after = mean_loss(model, of, held_out, CPU)

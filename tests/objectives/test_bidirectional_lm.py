@@ -105,7 +105,7 @@ def test_one_batch_is_learnt_in_both_directions() -> None:
     batch = collated(real_rows(4))
     model = headless(small_model("bilstm", d_model=64, d_cell=64))
     schedule = SCHEDULE.model_copy(update={"lr": 2e-2})
-    train(model, OBJECTIVE, Fixed(batch), schedule, num_steps=60, seed=1, device=CPU)
+    list(train(model, OBJECTIVE, Fixed(batch), schedule, num_steps=60, seed=1, device=CPU))
     shares = torch.bincount(batch.input_ids.flatten()) / batch.input_ids.numel()
     entropy = torch.special.entr(shares).sum().item()
     for name, (_, loss_sum) in OBJECTIVE.loss(model, batch).items():

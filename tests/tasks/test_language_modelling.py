@@ -113,7 +113,7 @@ def test_the_loss_is_the_bits_and_training_lowers_them() -> None:
     before = sum(bits(of, model, ROWS))
     assert weight * float(loss) / math.log(2) == pytest.approx(before, rel=1e-4)
     data = FinetuningData(examples, of, batch_examples=8, seed=1)
-    train(model, of, data, SCHEDULE, num_steps=40, seed=1, device=CPU)
+    list(train(model, of, data, SCHEDULE, num_steps=40, seed=1, device=CPU))
     assert sum(bits(of, model, ROWS)) < 0.8 * before
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from stages.training.checkpoint import Resumable, fingerprint, load_weights, save_weights
-from stages.training.loop import Step, train
+from stages.training.loop import Step, mean_loss, train
 from stages.training.optimizer import AdamW
 from tests.small import headless, small_model
 from tests.training.test_loop import CPU, SCHEDULE, data_of, objective_of
@@ -18,14 +18,10 @@ class Killed(Exception):
 def test_interrupted_equals_uninterrupted_bit_for_bit(tmp_path, monkeypatch, dropout) -> None:
     monkeypatch.setattr("stages.training.loop.CHECKPOINT_SECONDS", 0.0)
 
-    def run(name: str, killed_at: int | None) -> tuple[dict[str, torch.Tensor], list]:
-        def after_step(done: Step) -> dict[str, float]:
-            if done.step == killed_at:
-                raise Killed
-            return {}
-
+    def run(name: str, killed_at: int | None) -> tuple[dict[str, torch.Tensor], list[Step]]:
         model = headless(small_model("encoder", dropout=dropout))
-        history = train(
+        history: list[Step] = []
+        for step in train(
             model,
             objective_of("mlm"),
             data_of("mlm"),
@@ -33,16 +29,22 @@ def test_interrupted_equals_uninterrupted_bit_for_bit(tmp_path, monkeypatch, dro
             num_steps=12,
             seed=1,
             device=CPU,
-            after_step=after_step,
+            history=history,
             resumable=Resumable("run", name, scratch=tmp_path / name),
-        )
+        ):
+            if step.step == killed_at:
+                raise Killed
+            if step.step % 3 == 0:
+                step.validation_loss = mean_loss(model, objective_of("mlm"), validation, CPU)
         return dict(model.named_parameters()), history
 
+    validation = data_of("mlm").micro_batches(100)
     weights, history = run("uninterrupted", None)
     with pytest.raises(Killed):
         run("interrupted", 7)
     resumed_weights, resumed_history = run("interrupted", None)
     assert resumed_history == history
+    assert [step.validation_loss is not None for step in history] == [False, False, True] * 4
     assert all(torch.equal(weights[name], resumed_weights[name]) for name in weights)
 
 

@@ -5,12 +5,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.tasks._task import Example
+from stages.tasks.classification import Classification
 from stages.text.batch import Batch, pad
 from stages.training.finetuning import FinetuningData, in_order_of_length
+from tests.small import small_tokenizer
 
 
-class Ids:
-    """A task whose batches are the examples' ids."""
+class Ids(Classification):
+    """A task whose batches are the ids of the examples."""
+
+    def __init__(self) -> None:
+        super().__init__(["a", "b"], small_tokenizer(), 64)
 
     def collate(self, examples, *, rngs) -> Batch:
         ids = pad([np.array([int(e.id)]) for e in examples], 0)

@@ -1,5 +1,10 @@
 """The training loop: accumulation changes nothing, and learning happens."""
 
+import threading
+from collections.abc import Generator
+from itertools import islice
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +14,15 @@ from stages.objectives._objective import OBJECTIVES, Objective
 from stages.text.packing import Packing
 from stages.text.tokenizer import Vocabulary
 from stages.training.device import Device
-from stages.training.loop import _seed, accumulate, count_targets, mean_loss, train
+from stages.training.loop import (
+    Diverged,
+    Step,
+    _seed,
+    accumulate,
+    count_targets,
+    mean_loss,
+    train,
+)
 from stages.training.pretraining import PretrainingData, validation_batches
 from tests.small import VOCAB_SIZE, headless, small_corpus, small_model, small_schedule
 
@@ -80,7 +93,7 @@ class Fixed:
 @pytest.mark.parametrize(("architecture", "objective"), PAIRS)
 def test_one_batch_is_learnt_to_near_its_floor(architecture, objective) -> None:
     model = headless(small_model(architecture, d_model=64))
-    history = train(
+    steps = train(
         model,
         objective_of(objective),
         Fixed(objective),
@@ -89,8 +102,9 @@ def test_one_batch_is_learnt_to_near_its_floor(architecture, objective) -> None:
         seed=1,
         device=CPU,
     )
-    assert history[0]["loss"] == pytest.approx(np.log(VOCAB_SIZE), abs=0.3)  # chance
-    assert history[-1]["loss"] < 0.5
+    losses = [step.loss for step in steps]
+    assert losses[0] == pytest.approx(np.log(VOCAB_SIZE), abs=0.3)  # chance
+    assert losses[-1] < 0.5
 
 
 @pytest.mark.parametrize(("architecture", "objective"), PAIRS)
@@ -98,7 +112,7 @@ def test_pretraining_beats_the_unigram_entropy_of_its_targets(architecture, obje
     """On other rows than it was trained on: context has been used, not frequency alone."""
     criterion = objective_of(objective)
     model = headless(small_model(architecture, d_model=64))
-    train(model, criterion, data_of(objective), SCHEDULE, num_steps=250, seed=1, device=CPU)
+    list(train(model, criterion, data_of(objective), SCHEDULE, num_steps=250, seed=1, device=CPU))
     packing = Packing(small_corpus(), 32, seed=2)
     held_out = validation_batches(packing, criterion, batch_rows=32)
     labels = torch.cat([b.labels[b.labels >= 0] for b in held_out if b.labels is not None])
@@ -125,37 +139,78 @@ def test_masks_are_drawn_anew_in_each_epoch_but_not_by_who_asks() -> None:
     assert stream(1, "corruption", 0).random() != stream(1, "corruption", 1).random()
 
 
-def test_training_needs_no_terminal_and_reports_each_step() -> None:
-    seen: list[int] = []
-    history = train(
-        headless(small_model("decoder")),
-        objective_of("causal"),
-        data_of("causal"),
-        SCHEDULE,
-        num_steps=3,
-        seed=1,
-        device=CPU,
-        after_step=lambda done: (seen.append(done.step), {"seen": float(done.step)})[1],
+def training_of(objective: str, **settings: Any) -> Generator[Step, None, None]:
+    architecture = {name: architecture for architecture, name in PAIRS}[objective]
+    return train(
+        settings.pop("model", headless(small_model(architecture))),
+        objective_of(objective),
+        data_of(objective),
+        settings.pop("schedule", SCHEDULE),
+        **{"num_steps": 3, "seed": 1, "device": CPU} | settings,
     )
-    assert seen == [1, 2, 3]
-    assert [row["seen"] for row in history] == [1.0, 2.0, 3.0]
-    assert all(row["flops"] > 0 for row in history)
+
+
+def test_training_needs_no_terminal_and_yields_each_step() -> None:
+    history: list[Step] = []
+    for step in training_of("causal", history=history):
+        assert history[-1] is step and len(history) == step.step
+        step.validation_loss = float(step.step)
+    assert [step.validation_loss for step in history] == [1.0, 2.0, 3.0]
+    assert all(step.flops > 0 for step in history)
 
 
 def test_all_of_a_model_trains_whatever_its_parts_were_before() -> None:
-    """A checkpoint that was just read evaluates."""
+    """A checkpoint that was just read evaluates; so does a model that was just validated."""
     model = headless(small_model("encoder"))
     model.backbone.eval()
     assert model.training and not all(part.training for part in model.modules())
-    seen: list[bool] = []
-    train(
-        model,
-        objective_of("mlm"),
-        data_of("mlm"),
-        SCHEDULE,
-        num_steps=1,
-        seed=1,
-        device=CPU,
-        after_step=lambda done: (seen.extend(p.training for p in model.modules()), {})[1],
-    )
-    assert seen and all(seen)
+    for _ in training_of("mlm", model=model):
+        assert all(part.training for part in model.modules())
+        model.eval()
+
+
+def test_what_is_frozen_stays_and_may_change_between_steps() -> None:
+    model = headless(small_model("encoder"))
+    first, *others = model.parameters()
+    frozen = [first]
+    before = first.detach().clone()
+    changed = []
+    for step in training_of("mlm", model=model, frozen=frozen):
+        changed.append(not torch.equal(first, before))
+        assert all(weight.requires_grad for weight in model.parameters())
+        if step.step == 2:
+            frozen.clear()
+    assert changed == [False, False, True]
+    assert others
+
+
+def test_a_loss_that_is_not_finite_is_in_the_history_and_ends_training() -> None:
+    history: list[Step] = []
+    schedule = SCHEDULE.model_copy(update={"lr": 1e30})
+    with pytest.raises(Diverged, match=r"^lr: .* 1e\+30"):
+        for step in training_of("mlm", schedule=schedule, history=history, num_steps=9):
+            assert np.isfinite(step.loss)
+    assert not np.isfinite(history[-1].loss) and len(history) < 9
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_so_does_a_validation_loss(value: float) -> None:
+    with pytest.raises(Diverged, match=r"^lr: .*validation loss of step 2 "):
+        for step in training_of("mlm"):
+            assert step.step <= 2
+            step.validation_loss = value if step.step == 2 else 1.0
+
+
+def prefetching() -> list[str]:
+    """The threads that make batches ahead; a progress bar may have one of its own."""
+    names = (thread.name for thread in threading.enumerate())
+    return [name for name in names if name.startswith("ThreadPoolExecutor")]
+
+
+def test_training_that_is_left_leaves_no_thread() -> None:
+    assert not prefetching()
+    steps = training_of("mlm", num_steps=50)
+    assert [step.step for step in islice(steps, 2)] == [1, 2]
+    assert len(prefetching()) == 1
+    steps.close()
+    assert not prefetching()

@@ -1,4 +1,4 @@
-"""What work takes of the machine."""
+"""Resource usage."""
 
 import ctypes
 import time

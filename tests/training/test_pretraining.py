@@ -105,7 +105,7 @@ def test_an_encoder_keeps_its_tokens_apart() -> None:
     for output_bias in (False, True):
         backbone = small_model("encoder_decoder", output_bias=output_bias)
         begin_with_frequencies(backbone, data, num_steps=schedule.num_steps)
-        train(
+        steps = train(
             headed(objective, backbone),
             objective,
             data,
@@ -114,6 +114,7 @@ def test_an_encoder_keeps_its_tokens_apart() -> None:
             seed=1,
             device=CPU,
         )
+        assert len(list(steps)) == schedule.num_steps
         with torch.no_grad():
             batch = data.micro_batches(0)[0]
             states = F.normalize(backbone.eval()(batch)[batch.document_ids > 0], dim=-1)

@@ -15,7 +15,7 @@ from stages.models._heads import ModelWithHead
 from stages.tasks.classification import Classification
 from stages.text.batch import Batch
 from stages.training.device import Device
-from stages.trials.inference_speed import IN_BATCHES, TIMED, WARM_UP, Speed, measured
+from stages.trials.inference_speed import IN_BATCHES, TIMED, WARM_UP, Speed, measure_speed
 from tests.small import small_model, small_tokenizer
 
 CPU = Device("cpu", "float32", compile=False, threads=1)
@@ -60,7 +60,7 @@ class Sleeper:
 def speed(sleeper: Sleeper, num_rows: int) -> Speed:
     rows = [{"id": f"row {i}", "text": "a text"} for i in range(num_rows)]
     model = ModelWithHead(nn.Identity(), nn.Identity())
-    return measured(sleeper, model, rows, sleeper.encode(rows), CPU)
+    return measure_speed(sleeper, model, rows, sleeper.encode(rows), CPU)
 
 
 @pytest.fixture
@@ -119,6 +119,6 @@ def test_a_probe_computes_its_states_anew_and_keeps_none_of_them(
         return forward(self, batch)
 
     monkeypatch.setattr(type(backbone), "forward", counted)
-    measured(task, model, rows, examples, CPU)
+    measure_speed(task, model, rows, examples, CPU)
     assert computed == [1] * (WARM_UP + TIMED) + [60 - WARM_UP - TIMED]
     assert set(probe._states) == known

@@ -1,0 +1,115 @@
+"""What a trial leaves behind: an adapted model, and rows for the tables of the study."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from stages.core.params import Compute
+from stages.evaluation import records
+from stages.methods._method import Predictor
+from stages.models._heads import ModelWithHead
+from stages.training.checkpoint import WEIGHTS
+from stages.training.device import Device, side_by_side
+from stages.training.finetuning import Encoded
+from stages.training.meter import Usage, hardware
+from stages.trials import kept
+from stages.trials.inference_speed import Speed
+from stages.trials.setup import TrialSetup
+
+
+@dataclass(frozen=True)
+class TrialKey:
+    """Which trial of a run and a task."""
+
+    method: str
+    label_budget: str
+    finetune_seed: int
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """A model that a method adapted, how it was trained, and what it predicts.
+
+    A method without training has no epochs, FLOPs or trained parameters.
+    """
+
+    model: ModelWithHead
+    predictor: Predictor
+    examples: Sequence[Encoded]  # of the test rows, as the predictor encodes them
+    predictions: list[str]  # of the test rows
+    num_trained_params: int = 0
+    flops: int = 0  # of training at all learning rates
+    lr: float = 0.0
+    epoch: int = 0
+    threshold: float = 0.0  # the margin below which there is no answer
+    epochs: list[records.EpochRecord] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trial leaves behind, except its weights."""
+
+    trial: records.TrialRecord
+    epochs: list[records.EpochRecord]
+    predictions: list[records.PredictionRecord]
+    cost: records.CostRecord
+
+    @property
+    def key(self) -> TrialKey:
+        return TrialKey(self.trial.method, self.trial.label_budget, self.trial.finetune_seed)
+
+
+def trial_record(
+    key: TrialKey, adapted: Adapted, setup: TrialSetup, account: Mapping[str, Any]
+) -> records.TrialRecord:
+    """The row of ``trials.csv``; ``account`` is that of the pretraining."""
+    run = setup.run_record
+    return records.TrialRecord(
+        run=setup.run_key,
+        architecture=run["architecture"],
+        objective=run["objective"],
+        task=setup.task_key,
+        corpus=run["corpus"],
+        pretrain_seed=run["settings"]["seed"],
+        **asdict(key),
+        num_params=account["num_params"],
+        num_trained_params=adapted.num_trained_params,
+        pretrain_tokens=account["pretrain_tokens"],
+        pretrain_flops=account["pretrain_flops"],
+        lineage_tokens=account["lineage_tokens"],
+        lineage_flops=account["lineage_flops"],
+        finetune_flops=adapted.flops,
+        lr=adapted.lr,
+        d_model=run["d_model"],
+        num_layers=run["num_layers"],
+        best_epoch=adapted.epoch,
+        weights_bytes=kept.weights_bytes(adapted.model, setup.pretrained / WEIGHTS),
+    )
+
+
+def prediction_records(
+    key: TrialKey, rows: Sequence[Mapping[str, Any]], predictions: Sequence[str]
+) -> list[records.PredictionRecord]:
+    return [
+        records.PredictionRecord(**asdict(key), id=row["id"], prediction=prediction)
+        for row, prediction in zip(rows, predictions, strict=True)
+    ]
+
+
+def cost_record(
+    key: TrialKey, usage: Usage, speed: Speed | None, device: Device, compute: Compute
+) -> records.CostRecord:
+    """What the trial took and, if it was measured, how fast its model predicts."""
+    return records.CostRecord(
+        **asdict(key),
+        wall_time_s=round(usage.wall_time_s, 3),
+        peak_memory_bytes=usage.peak_memory_bytes,
+        processor_time_s=round(usage.processor_time_s, 3),
+        gpu_energy_j=usage.gpu_energy_j,
+        latency_s=round(speed.latency_s, 6) if speed else None,
+        texts_per_s=round(speed.texts_per_s, 1) if speed else None,
+        tokens_per_s=round(speed.tokens_per_s, 1) if speed else None,
+        hardware=hardware(device),
+        threads=device.threads,
+        side_by_side=side_by_side(compute),
+    )
