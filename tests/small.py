@@ -72,6 +72,13 @@ def headless(backbone: Backbone) -> ModelWithHead:
     return ModelWithHead(backbone, nn.Identity())
 
 
+def with_stub(backbone: Any, head: nn.Module) -> ModelWithHead:
+    """A model whose backbone is a module of a test, and no Backbone."""
+    model = ModelWithHead(small_model("encoder"), head)
+    model.backbone = backbone
+    return model
+
+
 def small_model(architecture: str, *, seed: int = 1, **settings: Any) -> Any:
     entry = {"name": architecture, **SETTINGS.get(architecture, DIMENSIONS), **settings}
     model: Backbone = MODELS.build(entry, VOCAB_SIZE, where="model")

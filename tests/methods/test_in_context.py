@@ -21,7 +21,7 @@ from stages.text.tokenizer import BOS_ID
 from stages.training.device import Device
 from stages.training.loop import train
 from stages.training.pretraining import PretrainingData
-from tests.small import headless, small_model, small_schedule, small_tokenizer
+from tests.small import headless, small_model, small_schedule, small_tokenizer, with_stub
 
 pytestmark = pytest.mark.slow
 
@@ -230,7 +230,7 @@ def test_what_an_earlier_trial_scored_is_not_computed_again() -> None:
         for seed in (1, 2)
     )
     found = scores(first, trained(), rows)
-    assert scores(second, ModelWithHead(torch.nn.Identity(), torch.nn.Identity()), rows) == found
+    assert scores(second, with_stub(torch.nn.Identity(), torch.nn.Identity()), rows) == found
 
 
 def test_what_is_remembered_is_bounded_and_changes_no_score(monkeypatch) -> None:

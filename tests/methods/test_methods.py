@@ -358,7 +358,8 @@ def test_a_prefix_is_at_the_start_tokens_before_the_text(architecture, positions
     batch = task.collate(examples, rngs=[])
     plain, _ = backbone_of(architecture, **settings)
     if positions == "relative":  # a bias of 0 is no position
-        for backbone in (plain, model.backbone):
+        backbones: tuple[Any, ...] = (plain, model.backbone)
+        for backbone in backbones:
             torch.nn.init.zeros_(backbone.stack.relative.table.weight)
     ids = torch.randint(plain.vocab_size, (3, 1), generator=torch_stream(2, "method"))
     both = replace(
@@ -442,19 +443,20 @@ def test_remembered_states_are_those_of_the_backbone(architecture, layers) -> No
     for examples that are new."""
     method = method_of("linear_probe", layers=layers)
     task, model, examples = applied(architecture, method)
-    mix = model.backbone.mix or model.backbone.backbone.mix
+    probed: Any = model.backbone
+    mix = probed.mix or probed.backbone.mix
     if mix is not None:
         with torch.no_grad():
             mix.s.normal_(generator=torch_stream(1))
     batch = task.collate([examples[3], examples[0]], rngs=[])
     remembered = model.backbone(batch)
     new = model.backbone(replace(batch, example_ids=["new", "newer"]))
-    backbone = model.backbone.backbone.eval()
+    backbone = probed.backbone.eval()
     if model.backbone.mix is not None:
         h = backbone.layers(batch)
         assert len(h) == backbone.num_layers + 1
         assert torch.equal(h[-1], backbone(batch))
-        computed = model.backbone.mix(torch.nn.functional.layer_norm(h, h.shape[-1:]))
+        computed = probed.mix(torch.nn.functional.layer_norm(h, h.shape[-1:]))
     else:
         computed = backbone(batch)
     real = (batch.document_ids > 0).unsqueeze(-1)
@@ -480,6 +482,7 @@ def test_the_backbone_of_a_probe_is_asked_once(layers) -> None:
     def refuse(batch):
         raise AssertionError("asked again")
 
-    model.backbone.backbone.forward = refuse
+    probed: Any = model.backbone
+    probed.backbone.forward = refuse
     data = FinetuningData(examples, task, batch_examples=2, seed=1)
     list(train(model, task, data, SCHEDULE, num_steps=6, seed=1, device=CPU))

@@ -19,7 +19,14 @@ from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, NUM_SPECIAL, Vocabulary
 from stages.training.optimizer import AdamW
-from tests.small import VOCAB_SIZE, headless, small_corpus, small_model, small_tokenizer
+from tests.small import (
+    VOCAB_SIZE,
+    headless,
+    small_corpus,
+    small_model,
+    small_tokenizer,
+    with_stub,
+)
 
 TOKENIZER = small_tokenizer()
 WORD_BEGINNINGS = np.flatnonzero(TOKENIZER.starts_word[: -len(TOKENIZER.sentinel_ids)])
@@ -204,7 +211,7 @@ def test_a_boundary_prediction_sees_the_boundaries_and_the_place_alone() -> None
                 logits = backbone.embedding.tokens.weight @ y + head.bias
                 label = label_at(batch, i, positions[place])
                 expected = expected - logits.log_softmax(0)[label]
-    _, loss_sum = objective.loss(ModelWithHead(backbone, head), batch)["boundary"]
+    _, loss_sum = objective.loss(with_stub(backbone, head), batch)["boundary"]
     torch.testing.assert_close(loss_sum, expected)
 
 
@@ -214,7 +221,7 @@ def test_states_inside_a_span_reach_the_first_term_alone() -> None:
     assert batch.target_positions is not None and batch.labels is not None
     head = with_head(objective).head
     states = torch.randn(3, 64, 32, generator=torch_stream(1, "states"), requires_grad=True)
-    terms = objective.loss(ModelWithHead(GivenStates(states), head), batch)
+    terms = objective.loss(with_stub(GivenStates(states), head), batch)
     reached = {
         name: torch.autograd.grad(total, states, retain_graph=True)[0].abs().sum(-1) > 0
         for name, (_, total) in terms.items()
@@ -279,7 +286,7 @@ def test_flops_hold_the_head_and_both_output_layers() -> None:
     model = with_head(objective)
     states = GivenStates(torch.zeros(2, 64, 32))
     with FlopCounterMode(display=False) as counter:
-        objective.loss(ModelWithHead(states, model.head), batch)
+        objective.loss(with_stub(states, model.head), batch)
     counted = counter.get_total_flops()
     assert objective.flops(model, batch) == model.backbone.flops(batch) + counted
 

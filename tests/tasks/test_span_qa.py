@@ -24,7 +24,7 @@ from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.tokenizer import EOS_ID
 from stages.training.device import Device
 from stages.trials.prediction import predict
-from tests.small import ARCHITECTURES, small_model, small_tokenizer
+from tests.small import ARCHITECTURES, small_model, small_tokenizer, with_stub
 from tests.small_hub import checkpoint, revision_of
 
 DATASETS = Path(__file__).parents[2].parent / "shared" / "datasets"
@@ -90,7 +90,7 @@ class Labels(nn.Module):
 
 
 def oracle(of: SpanQA) -> ModelWithHead:
-    return ModelWithHead(Labels(), Oracle(of.head(small_model("encoder"))))
+    return with_stub(Labels(), Oracle(of.head(small_model("encoder"))))
 
 
 def context_ids(example: Example) -> list[int]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from stages.models._heads import ModelWithHead
 from stages.tasks.tagging import Tagging
 from stages.text.batch import IGNORE_INDEX
-from tests.small import small_model, small_tokenizer
+from tests.small import small_model, small_tokenizer, with_stub
 
 LABELS = ["B-CODE", "I-CODE", "O"]
 WORDS = ["The", "antidisestablishmentarian", "class", "x.y_z()", "漢字"]
@@ -63,7 +63,7 @@ def test_a_model_that_knows_the_labels_predicts_them() -> None:
         def forward(self, batch):
             return torch.nn.functional.one_hot(batch.labels.clamp(min=0), 3).float()
 
-    model = ModelWithHead(Oracle(), torch.nn.Identity())
+    model = with_stub(Oracle(), torch.nn.Identity())
     assert of.predict(model, batch, examples) == [" ".join(TAGS)]
     _, loss = of.loss(model, batch)["tagging"]
     chance = len(WORDS) * np.log(3)

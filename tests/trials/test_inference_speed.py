@@ -16,7 +16,7 @@ from stages.tasks.classification import Classification
 from stages.text.batch import Batch
 from stages.training.device import Device
 from stages.trials.inference_speed import IN_BATCHES, TIMED, WARM_UP, Speed, measure_speed
-from tests.small import small_model, small_tokenizer
+from tests.small import small_model, small_tokenizer, with_stub
 
 CPU = Device("cpu", "float32", compile=False, threads=1)
 LABELS = ["a", "b"]
@@ -59,7 +59,7 @@ class Sleeper:
 
 def speed(sleeper: Sleeper, num_rows: int) -> Speed:
     rows = [{"id": f"row {i}", "text": "a text"} for i in range(num_rows)]
-    model = ModelWithHead(nn.Identity(), nn.Identity())
+    model = with_stub(nn.Identity(), nn.Identity())
     return measure_speed(sleeper, model, rows, sleeper.encode(rows), CPU)
 
 
