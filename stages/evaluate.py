@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -29,6 +28,8 @@ from stages.evaluation.records import (
     write,
 )
 from stages.kinds._kind import KINDS
+
+Key = tuple[str, str, str, int]  # run, method, label budget, fine-tuning seed
 
 
 def main(params: Params, task: str) -> None:
@@ -71,15 +72,13 @@ def main(params: Params, task: str) -> None:
         write_jsonl(folder / "examples.jsonl", shown)
 
 
-def _key(trial: TrialRecord) -> tuple[Any, ...]:
+def _key(trial: TrialRecord) -> Key:
     return trial.run, trial.method, trial.label_budget, trial.finetune_seed
 
 
-def _answers(
-    folder: Path, record: type[PredictionRecord]
-) -> Mapping[tuple[Any, ...], dict[str, str]]:
-    """(run, method, label budget, fine-tuning seed) -> id -> prediction."""
-    answers: dict[tuple[Any, ...], dict[str, str]] = defaultdict(dict)
+def _answers(folder: Path, record: type[PredictionRecord]) -> Mapping[Key, dict[str, str]]:
+    """trial -> id -> prediction."""
+    answers: dict[Key, dict[str, str]] = defaultdict(dict)
     for row in read(folder / "predictions.csv.gz", record):
         run = row.run if isinstance(row, BaselinePredictionRecord) else folder.name
         answers[run, row.method, row.label_budget, row.finetune_seed][row.id] = row.prediction
@@ -91,7 +90,7 @@ def _of_chosen_rates(
 ) -> list[EpochRecord]:
     """One curve for each trial, that of the learning rate which it keeps."""
 
-    def key(row: EpochRecord | TrialRecord) -> tuple[Any, ...]:
+    def key(row: EpochRecord | TrialRecord) -> tuple[str | int | float, ...]:
         return row.run, row.method, row.label_budget, row.finetune_seed, row.lr
 
     chosen = {key(trial) for trial in trials}

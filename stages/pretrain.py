@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.core import paths
-from stages.core.artifacts import read_json, replacing, sha256, write_json, write_jsonl
+from stages.core.artifacts import Json, read_json, replacing, sha256, write_json, write_jsonl
 from stages.core.code import hashes
 from stages.core.components import below
 from stages.core.params import NONE, Params, Run, entry
@@ -99,7 +99,7 @@ def _start(key: str, run: Run, device: Device) -> Start:
     return Start(key, run, device, tokenizer, objective, model, settings, identity, resumable)
 
 
-def _fingerprint(run: Run, settings: dict[str, Any]) -> str:
+def _fingerprint(run: Run, settings: Json) -> str:
     inputs = [
         paths.ENCODED / run.corpus / run.tokenizer,
         paths.TOKENIZERS / run.tokenizer,
@@ -211,7 +211,7 @@ def _write(start: Start, history: list[Step]) -> Account:
     return account
 
 
-def _record(start: Start, backbone: Backbone) -> dict[str, Any]:
+def _record(start: Start, backbone: Backbone) -> Json:
     """What ``run.json`` holds: how to build the model again, and what it comes from."""
     run, key = start.run, start.key
     # A public checkpoint is built again from the folder of the run, which has all its files.

@@ -1,7 +1,7 @@
 """What a classical model offers: no pretraining, nothing random, one trial per label budget."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,9 +9,8 @@ from threadpoolctl import threadpool_limits
 
 from stages.core.components import Components
 from stages.evaluation.metrics import score
+from stages.kinds._cells import Row
 from stages.kinds._kind import Kind
-
-Row = Mapping[str, Any]  # of one of a baseline's kinds; without the target when predicting
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -145,7 +144,7 @@ class _Context:
         asked = {match[0].lower() for match in WORD.finditer(question) if match[0][0].isalnum()}
         return np.array([np.log1p(1 / self._counts[w]) if w in asked else 0.0 for w in self.lower])
 
-    def spans(self, answers: Iterable[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    def spans(self, answers: Iterable[Row]) -> list[tuple[int, int]]:
         """The first and the last word of each answer."""
         found = []
         for one in answers:

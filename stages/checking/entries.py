@@ -1,12 +1,11 @@
 """An entry of params.yaml that names a component, and what is said of it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
-from stages.core.components import unknown
+from stages.core.components import Settings, unknown
 
 
-def name_of(entry: Mapping[str, Any]) -> str:
+def name_of(entry: Settings) -> str:
     return str(entry.get("name", ""))
 
 

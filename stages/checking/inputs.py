@@ -1,14 +1,14 @@
 """The entries of ``corpora:``, ``tokenizers:``, ``tasks:`` and ``baselines:``."""
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 from stages.baselines._baseline import BASELINES
 from stages.checking.entries import fault_of, name_of, unlisted
 from stages.checking.public_checkpoints import checkpoint_faults
-from stages.core.components import unknown
+from stages.core.components import Settings, unknown
 from stages.core.params import NONE, Corpus, Params, PublishedTokenizer, Task, Tokenizer
 from stages.kinds._kind import KINDS, Kind
 from stages.sources._source import SOURCES, Source
@@ -50,7 +50,7 @@ def task_faults(params: Params, task: Task, where: str) -> Iterator[str]:
             yield f"finetune.label_budgets: {budget} is more than {where}.num_train"
 
 
-def baseline_faults(params: Params, baseline: Mapping[str, Any], where: str) -> Iterator[str]:
+def baseline_faults(params: Params, baseline: Settings, where: str) -> Iterator[str]:
     faults = [*fault_of(lambda: BASELINES.build(baseline, where=where))]
     yield from faults
     if not faults:
@@ -69,7 +69,7 @@ def _kind(task: Task) -> Kind | None:
     return None
 
 
-def _source(entry: Mapping[str, Any], where: str, kind: Kind | None) -> Source:
+def _source(entry: Settings, where: str, kind: Kind | None) -> Source:
     """The source, where its settings and the beginnings of its files are valid.
 
     Raises ValueError if they are not.
@@ -87,7 +87,7 @@ def _source(entry: Mapping[str, Any], where: str, kind: Kind | None) -> Source:
     return source
 
 
-def _check_task(params: Params, entry: Mapping[str, Any], where: str) -> None:
+def _check_task(params: Params, entry: Settings, where: str) -> None:
     """Raises ValueError for wrong settings, and for a task class that names no kind, or another one
     than that of its own name."""
     settings = TASKS.settings(entry, where=where)

@@ -28,7 +28,8 @@ import torch
 from tqdm import tqdm
 
 from stages.commands._kept_trials import add_options, chosen
-from stages.core.artifacts import replacing
+from stages.core.artifacts import Json, replacing
+from stages.core.components import Settings
 from stages.core.params import Compute
 from stages.core.process import exit_on_mistake
 from stages.kinds._kind import KINDS
@@ -113,8 +114,8 @@ def run(options: argparse.Namespace) -> None:
 class Row(NamedTuple):
     """What identifies a row in the output, and the row as the task takes it."""
 
-    shown: dict[str, Any]
-    row: dict[str, Any]
+    shown: Json
+    row: Json
 
 
 # What is read ------------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ def _read(
         yield Row(_shown(record), {"id": str(number), **values})
 
 
-def _shown(record: Record) -> dict[str, Any]:
+def _shown(record: Record) -> Json:
     """What identifies a row: its id, else its line, or its place in a list."""
     if "id" in record.cells:
         return {"id": record.cells["id"]}
@@ -210,7 +211,7 @@ def _records(file: Path | None, format: str, place: str) -> Iterator[Record]:
         raise ValueError(f"{file}: {error.strerror}") from None
 
 
-def _value(record: Mapping[str, Any], column: str, place: str, *, words: bool) -> Any:
+def _value(record: Settings, column: str, place: str, *, words: bool) -> Any:
     """The text, or the words, in a column of a record."""
     if column not in record:
         raise ValueError(

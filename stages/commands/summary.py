@@ -4,7 +4,6 @@ import argparse
 import csv
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -12,6 +11,7 @@ from rich.text import Text
 
 from stages.core import paths
 from stages.core.artifacts import read_json
+from stages.core.components import Settings
 from stages.core.params import PATH, read_yaml
 from stages.core.process import exit_on_mistake
 from stages.evaluation.metrics import POINTS, merit, scale_of
@@ -67,7 +67,7 @@ def _rows(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def scores(task: str, runs: Mapping[str, Any], metric: str) -> Table:
+def scores(task: str, runs: Settings, metric: str) -> Table:
     """A task's means with their intervals; a baseline in every column of its budget."""
     methods = [m for m in dict.fromkeys(m for run in runs.values() for m in run) if m != CLASSICAL]
     budgets = list(dict.fromkeys(n for run in runs.values() for cell in run.values() for n in cell))

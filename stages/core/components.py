@@ -20,6 +20,7 @@ from pydantic import ConfigDict, ValidationError, create_model
 
 STAGES = Path(__file__).parents[1]
 C = TypeVar("C")
+Settings = Mapping[str, Any]  # a mapping of params.yaml: its values are checked where they are used
 
 
 class Components(Generic[C]):
@@ -42,7 +43,7 @@ class Components(Generic[C]):
             raise ValueError(f"{where}.name: {unknown(name, self.names())}")
         return _public_class(self.folder, name)
 
-    def settings(self, entry: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    def settings(self, entry: Settings, *, where: str) -> dict[str, Any]:
         """The settings of the component that ``entry`` names, defaults filled in, checked against
         its constructor.
 
@@ -52,7 +53,7 @@ class Components(Generic[C]):
         cls = self.find(str(entry.get("name", "")), where=where)
         return check(cls, {k: v for k, v in entry.items() if k != "name"}, where=where)
 
-    def build(self, entry: Mapping[str, Any], *from_code: Any, where: str) -> C:
+    def build(self, entry: Settings, *from_code: Any, where: str) -> C:
         """Construct the component that ``entry`` names, with ``from_code`` before its settings.
 
         Raises ValueError as ``settings`` does, and for whatever value the constructor refuses.
@@ -80,7 +81,7 @@ def _public_class(folder: str, name: str) -> type[Any]:
     return classes[0]
 
 
-def check(cls: type, values: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+def check(cls: type, values: Settings, *, where: str) -> dict[str, Any]:
     """``values`` checked against the schema of ``cls``, defaults filled in."""
     try:
         return dict(_schema(cls)(**values))

@@ -20,7 +20,8 @@ from pydantic import (
     ValidationError,
 )
 
-from stages.core.components import describe, unknown
+from stages.core.artifacts import Json
+from stages.core.components import Settings, describe, unknown
 
 PATH = Path("params.yaml")
 T = TypeVar("T")
@@ -158,7 +159,7 @@ class Run(Strict):
             return HUB, str(self.model["path"])
         return self.objective["name"], self.corpus
 
-    def planned(self, plan: Mapping[str, Any]) -> "Run":
+    def planned(self, plan: Settings) -> "Run":
         """The run as the matched budget has it: what ``data/plans/`` holds in place of its own."""
         training = self.training.model_copy(update={"num_steps": plan["num_steps"]})
         return self.model_copy(update={"model": plan["model"], "training": training})
@@ -243,7 +244,7 @@ def load(path: Path = PATH) -> Params:
     return typed(read_yaml(path))
 
 
-def typed(raw: Mapping[str, Any]) -> Params:
+def typed(raw: Settings) -> Params:
     """The parsed params.yaml, typed; raises ValueError as ``load`` does."""
     if faults := [*_key_faults(raw)]:
         raise ValueError("\n".join(faults))
@@ -253,7 +254,7 @@ def typed(raw: Mapping[str, Any]) -> Params:
         raise ValueError(describe(error, "", known=_fields)) from None
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> Json:
     """A YAML file as DVC reads it (YAML 1.2: ``1e-3`` is a number).
 
     Raises ValueError if there is no such file or it is no mapping.

@@ -13,6 +13,7 @@ from filelock import FileLock, Timeout
 
 from stages.core import paths
 from stages.core.artifacts import replacing, write_json
+from stages.core.components import Settings
 from stages.core.params import PATH, load, read_yaml
 
 LOCKS = paths.SCRATCH / "locks"
@@ -98,12 +99,12 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def flags(*values: Mapping[str, Any]) -> list[str]:
+def flags(*values: Settings) -> list[str]:
     """The command-line flags that DVC writes for ``${...}`` of these values in ``cmd``."""
     return [flag for value in values for flag in _flags(value, "")]
 
 
-def _flags(values: Mapping[str, Any], prefix: str) -> Iterator[str]:
+def _flags(values: Settings, prefix: str) -> Iterator[str]:
     for key, value in values.items():
         if isinstance(value, Mapping):
             yield from _flags(value, f"{prefix}{key}.")

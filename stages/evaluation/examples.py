@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
+from stages.core.artifacts import Json
 from stages.evaluation.metrics import score
 from stages.evaluation.records import TrialRecord
+from stages.kinds._cells import Row
 from stages.kinds._kind import Kind
 
 ANY = 3  # of the first test rows, whose order is random
@@ -29,10 +30,10 @@ def _budget(trial: TrialRecord) -> float:
 
 def examples(
     kind: Kind,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Row],
     gold: Mapping[str, str],
     predictions: Mapping[str, Mapping[str, str]],
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """The rows to look at; ``predictions`` are by run and then by the row's id.
 
     The first rows stand for all; the others are those with the most even votes, of equals those

@@ -8,13 +8,14 @@ import csv
 import gzip
 import io
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar, get_args, get_type_hints
 
 from stages.core.artifacts import remove, replacing
+from stages.kinds._cells import Row
 
 T = TypeVar("T")
 
@@ -154,7 +155,7 @@ def write(path: Path, kind: type, rows: Iterable[Any]) -> None:
     write_table(path, list(get_type_hints(kind)), map(asdict, rows))
 
 
-def write_table(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
+def write_table(path: Path, columns: Iterable[str], rows: Iterable[Row]) -> None:
     rows = list(rows)
     with replacing(path) as temporary, _open(temporary, "w", gz=path.suffix == ".gz") as file:
         writer = csv.DictWriter(
@@ -168,7 +169,7 @@ def write_table(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, 
         writer.writerows(rows)
 
 
-def _breaks(row: Mapping[str, Any]) -> bool:
+def _breaks(row: Row) -> bool:
     """Whether a text in it has a carriage return, which Python before 3.13 does not quote, and
     takes for the end of a row when it reads."""
     return any("\r" in value for value in row.values() if isinstance(value, str))

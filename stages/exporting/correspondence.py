@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from stages.core.artifacts import Json
 from stages.models._dimensions import Dimensions
 from stages.models._norm import NORM_EPS
 from stages.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
@@ -14,7 +15,7 @@ from stages.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 Weights = dict[str, Tensor]
 Goal = Literal["pretrained", "tagging", "classification"]
 
-SPECIAL_IDS: dict[str, Any] = {
+SPECIAL_IDS: Json = {
     "bos_token_id": BOS_ID,
     "eos_token_id": EOS_ID,
     "pad_token_id": PAD_ID,

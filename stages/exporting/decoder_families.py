@@ -8,6 +8,7 @@ import torch
 import transformers
 from torch import Tensor
 
+from stages.core.artifacts import Json
 from stages.exporting.correspondence import (
     LAYER_EPS,
     RMS_EPS,
@@ -184,7 +185,7 @@ def _tied(dims: Dimensions) -> bool:
     return dims.tied and not dims.output_bias
 
 
-def _wide_settings(dims: Dimensions, vocab_size: int, max_tokens: int) -> dict[str, Any]:
+def _wide_settings(dims: Dimensions, vocab_size: int, max_tokens: int) -> Json:
     """What GPT-NeoX and Llama call alike."""
     return {
         "vocab_size": vocab_size,

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 import transformers
 
+from stages.core.artifacts import Json
 from stages.exporting.correspondence import (
     LAYER_EPS,
     ROTARY_BASE,
@@ -20,7 +21,7 @@ from stages.exporting.correspondence import (
 from stages.models._dimensions import Dimensions
 from stages.text.tokenizer import MASK_ID
 
-STATES_ONLY: dict[str, Any] = {
+STATES_ONLY: Json = {
     "note": (
         "It gives states, no logits of a vocabulary: transformers has those of an encoder with "
         "output_transform: true alone."
@@ -127,7 +128,7 @@ def esm(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Count
     return _encoder("Esm", config, pairs, constants, masked=masked, goal=goal)
 
 
-def _encoder_settings(dims: Dimensions, vocab_size: int) -> dict[str, Any]:
+def _encoder_settings(dims: Dimensions, vocab_size: int) -> Json:
     """What BERT and ESM call alike."""
     return {
         "vocab_size": vocab_size,

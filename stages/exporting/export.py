@@ -3,9 +3,7 @@
 What is written is loaded again and compared with the model before it takes its place.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
@@ -13,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from stages.core import paths
-from stages.core.artifacts import read_json, replacing, write_json
-from stages.core.components import unknown
+from stages.core.artifacts import Json, read_json, replacing, write_json
+from stages.core.components import Settings, unknown
 from stages.core.params import HUB
 from stages.core.seeding import torch_stream
 from stages.exporting import fast_tokenizer
@@ -68,9 +66,7 @@ def export(run: str, trial: KeptFile | None, out: Path, *, force: bool = False) 
     return _how_to_load(out, run, trial, found)
 
 
-def _trained(
-    run: str, record: Mapping[str, Any], trial: KeptFile | None
-) -> tuple[ModelWithHead, list[str]]:
+def _trained(run: str, record: Settings, trial: KeptFile | None) -> tuple[ModelWithHead, list[str]]:
     """The model of the run or of the trial with its weights, and its labels.
 
     Raises ValueError for a public checkpoint, an architecture that transformers does not have, and
@@ -142,7 +138,7 @@ def _check_place(out: Path, *, force: bool) -> None:
         raise ValueError(f"{out}: is there already; --force replaces it")
 
 
-def _record(run: str) -> dict[str, Any]:
+def _record(run: str) -> Json:
     path = paths.PRETRAINED / run / "run.json"
     if not path.is_file():
         runs = sorted(found.parent.name for found in paths.PRETRAINED.glob("*/run.json"))
@@ -152,7 +148,7 @@ def _record(run: str) -> dict[str, Any]:
     return read_json(path)
 
 
-def _backbone(run: str, record: Mapping[str, Any], vocab_size: int) -> TransformerBackbone:
+def _backbone(run: str, record: Settings, vocab_size: int) -> TransformerBackbone:
     """The pretrained model with its weights."""
     backbone = MODELS.build(record["settings"]["model"], vocab_size, where=f"pretrain.{run}.model")
     try:

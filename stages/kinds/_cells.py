@@ -1,6 +1,9 @@
 """The value in one cell of a table, as a row of a task holds it."""
 
+from collections.abc import Mapping
 from typing import Any
+
+Row = Mapping[str, Any]  # of a task: its kind says what each column holds
 
 
 def text_of(value: Any, place: str) -> str:

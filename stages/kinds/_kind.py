@@ -6,19 +6,19 @@ torch: preparing, scoring and the classical baselines do without.
 """
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, ClassVar, Literal
 
-from stages.core.components import Components
-from stages.kinds._cells import list_of, text_of
+from stages.core.artifacts import Json
+from stages.core.components import Components, Settings
+from stages.kinds._cells import Row, list_of, text_of
 from stages.kinds._metric import Metric
 from stages.kinds._plain_text import folded
 from stages.kinds._text_form import TextForm
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
-Row = Mapping[str, Any]
 
 
 class Kind:
@@ -67,7 +67,7 @@ class Kind:
     def metric_names(self) -> tuple[str, ...]:
         return tuple(each if isinstance(each, str) else each.name for each in self.metrics)
 
-    def compared_by(self, settings: Mapping[str, Any]) -> tuple[str, str]:
+    def compared_by(self, settings: Settings) -> tuple[str, str]:
         """The metric of a task with these ``settings``, and the one that is shown beside it."""
         first, *others = self.metric_names
         second = others[0] if others else first
@@ -83,7 +83,7 @@ class Kind:
         """
         return list_of(value, place) if column in self.lists else text_of(value, place)
 
-    def checked(self, row: dict[str, Any], place: str) -> dict[str, Any] | None:
+    def checked(self, row: Json, place: str) -> Json | None:
         """The whole row as it is kept; None if it is left out.
 
         Raises ValueError, which begins with ``place``, for columns that do not fit each other.
@@ -92,14 +92,14 @@ class Kind:
 
     # What prepare_task asks ---------------------------------------------------------------------
 
-    def check_rows(self, rows: Iterable[tuple[str, Row]], settings: Mapping[str, Any]) -> None:
+    def check_rows(self, rows: Iterable[tuple[str, Row]], settings: Settings) -> None:
         """Raises ValueError for (id, row) pairs that do not go with the task's ``settings``; it
         begins with the setting's name."""
 
-    def check_labels(self, labels: list[str], settings: Mapping[str, Any]) -> None:
+    def check_labels(self, labels: list[str], settings: Settings) -> None:
         """The same for the labels that train has."""
 
-    def prepared(self, row: dict[str, Any]) -> dict[str, Any]:
+    def prepared(self, row: Json) -> Json:
         """The row as it is written."""
         return row
 
@@ -119,7 +119,7 @@ class Kind:
 
     # What a prediction is made from and compared with -------------------------------------------
 
-    def inputs_of(self, row: Row) -> dict[str, Any]:
+    def inputs_of(self, row: Row) -> Json:
         """The columns that a prediction is made from."""
         return {column: row[column] for column in (*self.inputs, *self.optional) if column in row}
 
@@ -151,7 +151,7 @@ class Kind:
 
     # As text ------------------------------------------------------------------------------------
 
-    def as_text(self, key: str, record: Mapping[str, Any]) -> TextForm:
+    def as_text(self, key: str, record: Settings) -> TextForm:
         """The text form of the task ``key``, from what ``prepare_task`` wrote (``task.json``)."""
         assert self.form is not None, f"{self.name} has no text form"
         return self.form((*self.inputs, *self.optional), key, record)

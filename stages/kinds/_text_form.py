@@ -12,9 +12,10 @@ begins with its column's name.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
+from stages.core.components import Settings
+from stages.kinds._cells import Row
 from stages.kinds._plain_text import plain_text
 
 NO_LABEL = "<no label>"  # the prediction where no label, or more than one, is found: it is wrong
@@ -55,7 +56,7 @@ def label_words(labels: Sequence[str], verbalisers: Iterable[str]) -> dict[str, 
 class TextForm(ABC):
     """The rows of a task as text, from what ``prepare_task`` wrote about it (``task.json``)."""
 
-    def __init__(self, columns: Sequence[str], key: str, record: Mapping[str, Any]) -> None:
+    def __init__(self, columns: Sequence[str], key: str, record: Settings) -> None:
         """``columns`` are those of the input, in order; ``key`` is the task's in params.yaml."""
         self.columns, self.key, self.settings = columns, key, record["task"]
         self.words = self.words_of(record["labels"])
@@ -64,16 +65,16 @@ class TextForm(ABC):
         """The text of each class; none if answers are free text."""
         return {}
 
-    def input(self, row: Mapping[str, Any]) -> str:
+    def input(self, row: Row) -> str:
         """What is read."""
         columns = [column for column in self.columns if column in row]
         values = {c: row[c] if isinstance(row[c], str) else " ".join(row[c]) for c in columns}
         return " ".join([self.key, *(f"{column}: {values[column]}" for column in columns)])
 
     @abstractmethod
-    def answer(self, row: Mapping[str, Any]) -> str | None:
+    def answer(self, row: Row) -> str | None:
         """What is to be written; None where the answer is not known."""
 
-    def prediction(self, row: Mapping[str, Any], text: str) -> str:
+    def prediction(self, row: Row, text: str) -> str:
         """The prediction that a written text stands for, as ``Kind.answer`` writes it."""
         return text

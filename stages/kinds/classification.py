@@ -1,8 +1,9 @@
 """Texts, or pairs of texts, with one label each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from stages.core.components import Settings
 from stages.kinds._kind import Kind, Row
 from stages.kinds._plain_text import plain_text
 from stages.kinds._text_form import NO_LABEL, TextForm, label_words
@@ -36,7 +37,7 @@ class LabelledText(Kind):
         found = super().read(column, value, row, place)
         return found.strip() if column == "label" else found  # "a " is the same class as "a"
 
-    def check_labels(self, labels: list[str], settings: Mapping[str, Any]) -> None:
+    def check_labels(self, labels: list[str], settings: Settings) -> None:
         if verbalisers := settings.get("verbalisers"):
             label_words(labels, verbalisers)
 

@@ -1,7 +1,6 @@
 """Texts whose likelihood is measured."""
 
-from typing import Any
-
+from stages.core.artifacts import Json
 from stages.kinds._kind import Kind, Row
 from stages.kinds._plain_text import plain_text
 
@@ -13,7 +12,7 @@ class PlainText(Kind):
     target = "text"
     metrics = ("bits_per_byte", "word_perplexity")
 
-    def prepared(self, row: dict[str, Any]) -> dict[str, Any]:
+    def prepared(self, row: Json) -> Json:
         return {"text": plain_text(row["text"])}
 
     def answer(self, row: Row) -> str:

@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+from stages.core.artifacts import Json
+from stages.core.components import Settings
 from stages.kinds._cells import short
 from stages.kinds._kind import Kind, Row
 from stages.kinds._plain_text import folded
@@ -40,10 +42,10 @@ class AnsweredQuestion(Kind):
             return _answers(value, row["context"], place)
         return super().read(column, value, row, place)
 
-    def checked(self, row: dict[str, Any], place: str) -> dict[str, Any] | None:
+    def checked(self, row: Json, place: str) -> Json | None:
         return None if self.unanswerable == "drop" and not row["answers"] else row
 
-    def check_rows(self, rows: Iterable[tuple[str, Row]], settings: Mapping[str, Any]) -> None:
+    def check_rows(self, rows: Iterable[tuple[str, Row]], settings: Settings) -> None:
         if settings.get("no_answer", False):
             return
         for id, row in rows:
@@ -69,7 +71,7 @@ class AnsweredQuestion(Kind):
         return json.loads(answer) or [""]
 
 
-def _answers(value: Any, context: str, place: str) -> list[dict[str, Any]]:
+def _answers(value: Any, context: str, place: str) -> list[Json]:
     """``[{"text", "answer_start"}]``, also from the hub's ``{"text": [], "answer_start": []}``."""
     if isinstance(value, Mapping) and {"text", "answer_start"} <= value.keys():
         texts, starts = value["text"], value["answer_start"]

@@ -1,9 +1,10 @@
 """Sentences in words, with one tag for each word."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from stages.core.artifacts import Json
+from stages.core.components import Settings
 from stages.kinds._kind import Kind, Row
 from stages.kinds._tags import OUTSIDE, Scheme, to_bio
 from stages.kinds._text_form import TextForm
@@ -41,7 +42,7 @@ class TaggedWords(Kind):
     def __init__(self, *, tag_scheme: Scheme = "bio") -> None:
         self.tag_scheme: Scheme = tag_scheme
 
-    def checked(self, row: dict[str, Any], place: str) -> dict[str, Any]:
+    def checked(self, row: Json, place: str) -> Json:
         words, tags = row["words"], row["tags"]
         if len(tags) != len(words):
             raise ValueError(f"{place}: {len(words)} words need as many tags, not {len(tags)}")
@@ -50,7 +51,7 @@ class TaggedWords(Kind):
         except ValueError as error:
             raise ValueError(f"{place}: {error} (tag_scheme)") from None
 
-    def check_labels(self, labels: list[str], settings: Mapping[str, Any]) -> None:
+    def check_labels(self, labels: list[str], settings: Settings) -> None:
         """Raises ValueError for a tag that is no part of a span, as parts of speech are."""
         if self.compared_by(settings)[0] != "entity_f1":
             return

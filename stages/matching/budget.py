@@ -5,7 +5,6 @@ encoder-decoder has about twice the parameters of an encoder and about its opera
 (Raffel et al. 2020, section 3.2.2).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from stages.core.components import below
+from stages.core.artifacts import Json
+from stages.core.components import Settings, below
 from stages.core.params import HUB, Params, PublishedTokenizer, Run
 from stages.core.params import Tokenizer as TokenizerEntry
 from stages.core.seeding import stream
@@ -77,7 +77,7 @@ def plans(params: Params) -> dict[str, RunPlan]:
     }
 
 
-def _model(params: Params, run: Run) -> dict[str, Any]:
+def _model(params: Params, run: Run) -> Json:
     if run.is_public:
         return run.model
     backbone = _outline(params, run)
@@ -86,12 +86,12 @@ def _model(params: Params, run: Run) -> dict[str, Any]:
     return with_sizes(run.model, backbone)
 
 
-def with_sizes(model: Mapping[str, Any], backbone: Backbone) -> dict[str, Any]:
+def with_sizes(model: Settings, backbone: Backbone) -> Json:
     """An entry ``model:`` with all of its sizes, including those that d_model gives."""
     return {key: value for key, value in model.items() if key != "aspect_ratio"} | backbone.sizes
 
 
-def matched_model(run: Run, backbone: Backbone) -> dict[str, Any]:
+def matched_model(run: Run, backbone: Backbone) -> Json:
     """The same, with the sizes that matched parameters give in place of its own.
 
     Raises ValueError if no sizes match.

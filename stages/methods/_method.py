@@ -9,12 +9,11 @@ import torch
 from torch import nn
 
 from stages.core.components import Components
+from stages.kinds._cells import Row
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 from stages.text.batch import Batch
 from stages.text.tokenizer import TaskTokenizer
-
-Row = Mapping[str, Any]  # a row of a task: what its columns hold depends on its kind
 
 
 @runtime_checkable

@@ -1,21 +1,20 @@
 """What every architecture offers to objectives, tasks and methods."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.core.components import Components
+from stages.core.components import Components, Settings
 from stages.models._generation import Decoding
 from stages.text.batch import Batch
 from stages.text.tokenizer import FILE, TaskTokenizer, Tokenizer
 
 Pooling = Literal["mean", "first", "last"]
-Settings = Mapping[str, Any]  # of params.yaml, already checked
 
 
 class Backbone(nn.Module, ABC):

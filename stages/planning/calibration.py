@@ -18,6 +18,7 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
+from stages.core.artifacts import Json
 from stages.core.params import Params, Run, read_yaml
 from stages.core.process import die_with_parent
 from stages.core.seeding import stream, torch_stream
@@ -238,7 +239,7 @@ def _finetuning_pace(params: Params, run: Run, key: str, length: int, longest: i
     return Pace(*timed, meter.read().peak_memory_bytes)
 
 
-def _entry(params: Params, key: str) -> dict[str, Any]:
+def _entry(params: Params, key: str) -> Json:
     return {"name": "full"} if key == PLAIN else params.finetune.methods[key].method
 
 

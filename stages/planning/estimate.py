@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
+from stages.core.artifacts import Json
 from stages.core.params import Params
 from stages.planning.calibration import Calibration
 from stages.planning.finetuning_costs import Finetuning, finetunings
@@ -54,7 +54,7 @@ def made(params: Params, stages: list[str]) -> Estimate:
     )
 
 
-def as_record(estimate: Estimate) -> dict[str, Any]:
+def as_record(estimate: Estimate) -> Json:
     """All numbers of an estimate, for JSON."""
     return {
         "study": estimate.params.study,
@@ -67,7 +67,7 @@ def as_record(estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def totals(estimate: Estimate) -> dict[str, dict[str, Any]]:
+def totals(estimate: Estimate) -> dict[str, Json]:
     """Sums over the pending stages, of the numbers that are known. ``unknown`` counts the stages
     and trainings without a time, ``unknown_sizes`` the trainings without a size: with any of them a
     sum is a lower bound."""
@@ -87,7 +87,7 @@ def totals(estimate: Estimate) -> dict[str, dict[str, Any]]:
     return summed | {"others": others, "all": every}
 
 
-def _total(costs: Costs, num_stages: int) -> dict[str, Any]:
+def _total(costs: Costs, num_stages: int) -> Json:
     waiting = [cost for cost in costs if cost.pending]
     peaks = [cost.memory_bytes for cost in waiting if cost.memory_bytes is not None]
     return {

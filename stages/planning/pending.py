@@ -24,6 +24,7 @@ from typing import Any
 
 from stages.core.artifacts import write_json
 from stages.core.code import code_by_stage, hashes
+from stages.core.components import Settings
 from stages.core.params import Params
 from stages.matching.budget import plans
 
@@ -103,6 +104,6 @@ def _records(params: Params) -> dict[str, str]:
         return {path: _md5(file, content) for path, content in contents.items()}
 
 
-def _md5(file: Path, content: Mapping[str, Any]) -> str:
+def _md5(file: Path, content: Settings) -> str:
     write_json(file, content)
     return hashlib.md5(file.read_bytes()).hexdigest()

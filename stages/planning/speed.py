@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from stages.core import paths
-from stages.core.artifacts import read_json
+from stages.core.artifacts import Json, read_json
 from stages.core.params import Corpus, Params, Run, Task
 from stages.core.process import TIMES
 from stages.evaluation import records
@@ -165,7 +165,7 @@ def _most(*amounts: int | None) -> int | None:
     return max((each for each in amounts if each), default=None)
 
 
-def _first_known(earlier: Earlier, keys: dict[str, Any]) -> tuple[float | None, str | None]:
+def _first_known(earlier: Earlier, keys: Json) -> tuple[float | None, str | None]:
     """The speed by the first of ``keys`` that there is one of, and which that was."""
     known = ((speed, source) for source, key in keys.items() if (speed := earlier.speed(key)))
     return next(known, (None, None))
@@ -190,7 +190,7 @@ def _earlier_pretrainings(params: Params) -> Earlier:
     return earlier
 
 
-def _is_as_large(about: dict[str, Any], run: Run | None) -> bool:
+def _is_as_large(about: Json, run: Run | None) -> bool:
     """Whether the run that was trained had the model and the batches that it has now."""
     if run is None:
         return False

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field, make_dataclass, replace
 from typing import Any
 
+from stages.core.artifacts import Json
 from stages.kinds._kind import KINDS, Kind, settings_of
 
 NONE = "none"
@@ -49,11 +50,11 @@ class Columns:
         # A column that another kind may do without is not read unless told: its name is NONE.
         return [(column, column if name == NONE else name) for column, name in names.items()]
 
-    def row(self, cells: Cells, kind: Kind, place: str) -> dict[str, Any] | None:
+    def row(self, cells: Cells, kind: Kind, place: str) -> Json | None:
         """The row of a record; None for a row that the settings leave out and for an empty
         document."""
         kind = self._as_asked(kind)
-        row: dict[str, Any] = {}
+        row: Json = {}
         for column, name in self.of(kind):
             value = cell(cells, name, place)
             if not kind.target and isinstance(value, str) and not value.strip():

@@ -10,6 +10,8 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from stages.core.artifacts import Json
+
 FORMATS = ("txt", "csv", "tsv", "jsonl", "json", "conll", "conllu", "parquet")
 Format = Literal[
     "auto", "txt", "csv", "tsv", "jsonl", "json", "conll", "conllu", "parquet", "parallel"
@@ -117,7 +119,7 @@ def _lines(file: Iterable[bytes]) -> Iterator[tuple[int, str]]:
         raise _Fault(f"line {number + 1}", f"no whole gzip file: {error}") from None
 
 
-def _on_line(number: int, cells: dict[str, Any]) -> Record:
+def _on_line(number: int, cells: Json) -> Record:
     return Record(str(number), f"line {number}", cells)
 
 
@@ -282,7 +284,7 @@ def _field(item: Any, name: str, kind: type, place: str) -> Any:
     return value
 
 
-def _object(item: Any, place: str) -> dict[str, Any]:
+def _object(item: Any, place: str) -> Json:
     if not isinstance(item, dict):
         raise _Fault(place, f"must be an object with the columns, not {item!r}")
     return item

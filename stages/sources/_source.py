@@ -4,8 +4,9 @@ import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
+from stages.core.artifacts import Json
 from stages.core.components import Components
 from stages.kinds._kind import Kind, Split
 from stages.sources._sentences import sentences
@@ -24,7 +25,7 @@ class Labelled(NamedTuple):
 
     id: str
     split: Split
-    row: dict[str, Any]
+    row: Json
 
 
 class Source(ABC):

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from stages.core.artifacts import Json
 from stages.core.components import unknown
 from stages.kinds._kind import Kind, Split
 from stages.sources._columns import NONE, SCHEMA, TEXT, WORDS, Columns, MissingColumnError
@@ -122,9 +123,7 @@ class Files(Source):
                 split = drawn_from_train(self.files[file], kind.split_key(row), self.splits)
                 yield Labelled(f"{name}:{record.key}", split, row)
 
-    def _row(
-        self, file: Path, columns: Columns, record: Record, kind: Kind
-    ) -> dict[str, Any] | None:
+    def _row(self, file: Path, columns: Columns, record: Record, kind: Kind) -> Json | None:
         try:
             return columns.row(record.cells, kind, f"{file} {record.place}")
         except MissingColumnError as error:

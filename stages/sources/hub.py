@@ -12,7 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from stages.core.components import unknown
+from stages.core.artifacts import Json
+from stages.core.components import Settings, unknown
 from stages.kinds._kind import Kind, Split
 from stages.sources._columns import NONE, SCHEMA, TEXT, Columns
 from stages.sources._source import (
@@ -127,7 +128,7 @@ class Hub(Source):
         datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what it logs, it raises, too
         configs = _configs(folder)
         chosen = self._chosen(configs)
-        where: dict[str, Any] = {"data_dir": self.config} if self.config != NONE else {}
+        where: Json = {"data_dir": self.config} if self.config != NONE else {}
         if chosen:
             where = {"name": chosen}
             if "data_dir" not in configs[chosen]:
@@ -145,7 +146,7 @@ class Hub(Source):
         configs = _configs(self._fetched([]))
         return self._fetched(self._patterns(configs))
 
-    def _patterns(self, configs: dict[str, dict[str, Any]]) -> list[str]:
+    def _patterns(self, configs: dict[str, Json]) -> list[str]:
         """Of the files that are needed to read the configuration."""
         if not configs and self.config != NONE:
             return [f"{self.config}/*"]
@@ -154,7 +155,7 @@ class Hub(Source):
             return _paths(configs[chosen]["data_files"])
         return DATA  # the library looks into the folders of all configurations
 
-    def _chosen(self, configs: dict[str, dict[str, Any]]) -> str | None:
+    def _chosen(self, configs: dict[str, Json]) -> str | None:
         """The name of the configuration, if the dataset lists any.
 
         Raises ValueError if it lists others, or several of which none is the default.
@@ -174,7 +175,7 @@ class Hub(Source):
         from huggingface_hub.utils import disable_progress_bars
 
         disable_progress_bars()
-        wanted: dict[str, Any] = {
+        wanted: Json = {
             "repo_type": "dataset",
             "revision": self.revision,
             "allow_patterns": [CARD, *patterns],
@@ -233,7 +234,7 @@ def _refuse_unpinned(dataset: str, revision: str, path: Path) -> None:
         )
 
 
-def _configs(folder: Path) -> dict[str, dict[str, Any]]:
+def _configs(folder: Path) -> dict[str, Json]:
     """The configurations that a dataset's README.md lists."""
     from huggingface_hub import DatasetCard
 
@@ -256,9 +257,7 @@ def _paths(files: Any) -> list[str]:
     return found
 
 
-def _named(
-    cells: Mapping[str, Any], features: Mapping[str, Any] | None, columns: list[str], place: str
-) -> dict[str, Any]:
+def _named(cells: Settings, features: Settings | None, columns: list[str], place: str) -> Json:
     """``cells`` of which these columns, or those that these are fields of, are named."""
     used = {column if column in cells else column.split(".")[0] for column in columns}
     found = {

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from stages.core.artifacts import read_json, read_jsonl
+from stages.core.artifacts import Json, read_json, read_jsonl
 from stages.core.components import unknown
 from stages.kinds._kind import KINDS, SPLITS, Kind, Split
 from stages.kinds._text_form import TextForm
@@ -122,7 +122,7 @@ class Tasks(Source):
     def examples(self, kind: Kind) -> Iterator[Labelled]:
         raise AssertionError("check has refused it")
 
-    def _record(self, task: str) -> dict[str, Any]:
+    def _record(self, task: str) -> Json:
         return read_json(self.folder / task / "examples" / "task.json")
 
 

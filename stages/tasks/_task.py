@@ -1,15 +1,17 @@
 """What a task is: labelled examples with a loss and a prediction rule."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from stages.core.artifacts import Json
 from stages.core.components import Components
+from stages.kinds._cells import Row
 from stages.kinds._kind import Kind
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
@@ -81,12 +83,12 @@ class Task(ABC):
         """A head for the states of ``backbone``, its weights not yet drawn."""
 
     @abstractmethod
-    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
+    def encode(self, rows: Sequence[Row]) -> list[Example]:
         """Examples of rows, in their order; what is longer than ``max_tokens`` is cut, or is
         more than one example (windows)."""
 
     @abstractmethod
-    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Any]]:
+    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         """{term: (weight, loss summed over labels)}, as an objective's."""
 
     @abstractmethod
@@ -108,11 +110,11 @@ class Task(ABC):
         """The same, with scores if the task has any."""
         return [Predicted(prediction) for prediction in self.predict(model, batch, examples)]
 
-    def columns(self, row: Mapping[str, Any], prediction: str) -> dict[str, Any]:
+    def columns(self, row: Row, prediction: str) -> Json:
         """A row's prediction as it is shown to people: columns of a JSON object."""
         return {"prediction": prediction}
 
-    def combine(self, row: Mapping[str, Any], predictions: list[Any]) -> str:
+    def combine(self, row: Row, predictions: list[Any]) -> str:
         """The prediction of a row from those of its examples, in their order."""
         (prediction,) = predictions
         return prediction
@@ -147,7 +149,7 @@ class Task(ABC):
         return longest_class or self.max_tokens
 
     @abstractmethod
-    def targets(self, examples: list[Example]) -> dict[str, Any]:
+    def targets(self, examples: list[Example]) -> Json:
         """The fields of the batch that say what is to be predicted."""
 
 

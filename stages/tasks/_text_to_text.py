@@ -1,8 +1,10 @@
 """Any task as text to text: no head, the answer is written (T5; Raffel et al. 2020)."""
 
-from collections.abc import Mapping
 from typing import Any
 
+from stages.core.artifacts import Json
+from stages.core.components import Settings
+from stages.kinds._cells import Row
 from stages.kinds._plain_text import plain_text
 from stages.tasks._task import Task
 from stages.tasks._writing import Writing
@@ -17,7 +19,7 @@ class TextToText(Writing):
     Raises ValueError for a class that the tokenizer cannot write.
     """
 
-    def __init__(self, key: str, record: Mapping[str, Any], task: Task) -> None:
+    def __init__(self, key: str, record: Settings, task: Task) -> None:
         self.kind, self._task = task.kind, task
         self._form = task.kind.as_text(key, record)
         encoded = task.tokenizer.encode([*self._form.words.values()])
@@ -36,15 +38,15 @@ class TextToText(Writing):
             max_target_tokens=task.longest_as_text(longest) + end,
         )
 
-    def text_of(self, row: Mapping[str, Any]) -> str:
+    def text_of(self, row: Row) -> str:
         return self._form.input(row)
 
-    def target_of(self, row: Mapping[str, Any]) -> str | None:
+    def target_of(self, row: Row) -> str | None:
         return self._form.answer(row)
 
-    def combine(self, row: Mapping[str, Any], predictions: list[Any]) -> str:
+    def combine(self, row: Row, predictions: list[Any]) -> str:
         (text,) = predictions
         return self._form.prediction(row, text)
 
-    def columns(self, row: Mapping[str, Any], prediction: str) -> dict[str, Any]:
+    def columns(self, row: Row, prediction: str) -> Json:
         return self._task.columns(row, prediction)

@@ -1,13 +1,15 @@
 """A task of writing: a text from a text, token by token."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
+from stages.core.artifacts import Json
+from stages.kinds._cells import Row
 from stages.models._backbone import Backbone
 from stages.models._generation import Decoding
 from stages.models._heads import ModelWithHead
@@ -47,17 +49,17 @@ class Writing(Task):
         self.num_beams, self.length_penalty = num_beams, length_penalty
 
     @abstractmethod
-    def text_of(self, row: Mapping[str, Any]) -> str:
+    def text_of(self, row: Row) -> str:
         """What is read."""
 
     @abstractmethod
-    def target_of(self, row: Mapping[str, Any]) -> str | None:
+    def target_of(self, row: Row) -> str | None:
         """What is to be written; None where that is not known."""
 
     def head(self, backbone: Backbone) -> nn.Module:
         return nn.Identity()
 
-    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
+    def encode(self, rows: Sequence[Row]) -> list[Example]:
         texts = self.tokenizer.encode([self.text_of(row) for row in rows])
         known = [self.target_of(row) for row in rows]
         targets = self.tokenizer.encode([target or "" for target in known])
@@ -75,7 +77,7 @@ class Writing(Task):
             for row, text, target, known_target in zip(rows, texts, targets, known, strict=True)
         ]
 
-    def targets(self, examples: list[Example]) -> dict[str, Any]:
+    def targets(self, examples: list[Example]) -> Json:
         start = self.tokenizer.start_id
         before = [np.concatenate([[start], example.labels[:-1]]) for example in examples]
         counted = sum(int((example.labels != IGNORE_INDEX).sum()) for example in examples)
@@ -86,7 +88,7 @@ class Writing(Task):
             "num_targets": {"target": counted},
         }
 
-    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Any]]:
+    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         assert batch.labels is not None
         loss = F.cross_entropy(
             model.backbone.logits(batch).flatten(0, 1).float(),

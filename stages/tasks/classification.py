@@ -1,12 +1,15 @@
 """Classification of a text or of a pair of texts."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
+from stages.core.artifacts import Json
+from stages.kinds._cells import Row
 from stages.kinds._text_form import verbalised
 from stages.kinds.classification import LabelledText
 from stages.models._backbone import Backbone
@@ -45,14 +48,14 @@ class Classification(Task):
         self.dropout = dropout
 
     @classmethod
-    def check(cls, max_tokens: int, *, verbalisers: Sequence[str], **others: Any) -> None:
+    def check(cls, max_tokens: int, *, verbalisers: Sequence[str], **others: object) -> None:
         verbalised(verbalisers)
 
     def head(self, backbone: Backbone) -> PooledHead:
         pooling = backbone.pooling if self.pooling == "auto" else self.pooling
         return PooledHead(backbone.d_model, len(self.labels), dropout=self.dropout, pooling=pooling)
 
-    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
+    def encode(self, rows: Sequence[Row]) -> list[Example]:
         texts = self.tokenizer.encode([row["text"] for row in rows])
         pairs = self.tokenizer.encode([row.get("text_pair", "") for row in rows])
         examples = []
@@ -72,14 +75,14 @@ class Classification(Task):
             )
         return examples
 
-    def targets(self, examples: list[Example]) -> dict[str, Any]:
+    def targets(self, examples: list[Example]) -> Json:
         labels = torch.from_numpy(np.concatenate([example.labels for example in examples]))
         return {
             "labels": labels,
             "num_targets": {"classification": int((labels != IGNORE_INDEX).sum())},
         }
 
-    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Any]]:
+    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         assert batch.labels is not None
         logits = model.head(model.backbone(batch), batch.document_ids).float()
         loss = F.cross_entropy(logits, batch.labels, ignore_index=IGNORE_INDEX, reduction="sum")
@@ -101,5 +104,5 @@ class Classification(Task):
             for i, row in zip(best.tolist(), probabilities.tolist(), strict=True)
         ]
 
-    def columns(self, row: Mapping[str, Any], prediction: str) -> dict[str, Any]:
+    def columns(self, row: Row, prediction: str) -> Json:
         return {"label": prediction}

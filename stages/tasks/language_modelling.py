@@ -1,12 +1,14 @@
 """Language modelling: the likelihood of held-out text, in bits."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
+from stages.core.artifacts import Json
+from stages.kinds._cells import Row
 from stages.kinds.language_modelling import PlainText
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
@@ -51,7 +53,7 @@ class LanguageModelling(Task):
         """None: a backbone gives the logits of the vocabulary itself."""
         return nn.Identity()
 
-    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
+    def encode(self, rows: Sequence[Row]) -> list[Example]:
         examples = []
         for row, ids in zip(rows, self.tokenizer.encode([r["text"] for r in rows]), strict=True):
             if self.tokenizer.unk_id in ids:
@@ -78,14 +80,14 @@ class LanguageModelling(Task):
             done = end
         return windows
 
-    def targets(self, examples: list[Example]) -> dict[str, Any]:
+    def targets(self, examples: list[Example]) -> Json:
         counted = sum(int((example.labels != IGNORE_INDEX).sum()) for example in examples)
         return {
             "labels": pad([example.labels for example in examples], IGNORE_INDEX),
             "num_targets": {"language_modelling": counted},
         }
 
-    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Any]]:
+    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         return {"language_modelling": (1.0, -log_likelihoods(model.backbone, batch).sum())}
 
     def flops(self, model: ModelWithHead, batch: Batch) -> int:
@@ -96,5 +98,5 @@ class LanguageModelling(Task):
         nats = log_likelihoods(model.backbone, batch).tolist()
         return [-each / math.log(2) for each in nats]
 
-    def combine(self, row: Mapping[str, Any], predictions: list[float]) -> str:
+    def combine(self, row: Row, predictions: list[float]) -> str:
         return f"{sum(predictions):.4f}"

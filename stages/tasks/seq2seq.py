@@ -1,8 +1,8 @@
 """Sequence to sequence: a text is written from a text (translation, summarisation)."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
+from stages.kinds._cells import Row
 from stages.kinds.seq2seq import NO_PREFIX, TextAndTarget
 from stages.tasks._writing import Writing
 from stages.text.tokenizer import TaskTokenizer
@@ -56,7 +56,7 @@ class Seq2Seq(Writing):
         max_target_tokens: int,
         num_beams: int,
         label_smoothing: float,
-        **others: Any,
+        **others: object,
     ) -> None:
         for name, given in (("max_target_tokens", max_target_tokens), ("num_beams", num_beams)):
             if given < 1:
@@ -64,8 +64,8 @@ class Seq2Seq(Writing):
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing must be in [0, 1), not {label_smoothing}")
 
-    def text_of(self, row: Mapping[str, Any]) -> str:
+    def text_of(self, row: Row) -> str:
         return self.prefix + row["text"]
 
-    def target_of(self, row: Mapping[str, Any]) -> str | None:
+    def target_of(self, row: Row) -> str | None:
         return row.get("target")

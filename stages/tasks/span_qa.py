@@ -1,12 +1,15 @@
 """Extractive question answering: the span of a context that answers a question, if any does."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
+from stages.core.artifacts import Json
+from stages.kinds._cells import Row
 from stages.kinds.span_qa import AnsweredQuestion
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead, SpanHead, StartEndHead
@@ -69,7 +72,7 @@ class SpanQA(Task):
         max_question_tokens: int,
         max_answer_tokens: int,
         d_span: int,
-        **others: Any,
+        **others: object,
     ) -> None:
         for name, least, given in (
             ("stride", 0, stride),
@@ -89,7 +92,7 @@ class SpanQA(Task):
             return StartEndHead(backbone.d_model, self.max_answer_tokens, **settings)
         return SpanHead(backbone.d_model, self.max_answer_tokens, d_span=self.d_span, **settings)
 
-    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
+    def encode(self, rows: Sequence[Row]) -> list[Example]:
         questions = self.tokenizer.encode([row["question"] for row in rows])
         contexts = list(dict.fromkeys(row["context"] for row in rows))  # each has many questions
         encoded = self.tokenizer.encode_with_offsets(contexts)
@@ -104,7 +107,7 @@ class SpanQA(Task):
 
     def _windows(
         self,
-        row: Mapping[str, Any],
+        row: Row,
         question: list[int],
         context: list[int],
         offsets: list[tuple[int, int]],
@@ -145,7 +148,7 @@ class SpanQA(Task):
             return 1 + shift + np.array([short[0][0], short[0][-1]])
         return np.full(2, IGNORE_INDEX if whole else NO_ANSWER)
 
-    def targets(self, examples: list[Example]) -> dict[str, Any]:
+    def targets(self, examples: list[Example]) -> Json:
         labels = torch.from_numpy(np.stack([example.labels for example in examples]))
         counted = int((labels[:, 0] != IGNORE_INDEX).sum())
         return {
@@ -154,7 +157,7 @@ class SpanQA(Task):
             "num_targets": dict.fromkeys(WEIGHTS[self.head_name], counted),
         }
 
-    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Any]]:
+    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         assert batch.labels is not None
         logits = self._logits(model, batch)
         classes = model.head.classes(batch.labels, batch.input_ids.shape[1])
@@ -189,7 +192,7 @@ class SpanQA(Task):
             predictions.append((best, int(begin), int(end)))
         return predictions
 
-    def combine(self, row: Mapping[str, Any], predictions: list[Any]) -> str:
+    def combine(self, row: Row, predictions: list[Any]) -> str:
         """The best span of all windows, of equal ones that of the first."""
         _, begin, end = max(predictions, key=lambda prediction: prediction[0])
         return row["context"][begin:end]
@@ -201,7 +204,7 @@ class SpanQA(Task):
         return self.max_answer_tokens
 
     @staticmethod
-    def _logits(model: ModelWithHead, batch: Batch) -> dict[str, Any]:
+    def _logits(model: ModelWithHead, batch: Batch) -> Json:
         return model.head(model.backbone(batch), batch.document_ids, batch.candidates)
 
 

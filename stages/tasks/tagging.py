@@ -1,11 +1,14 @@
 """Tagging: a label for each word of a sentence."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import torch.nn.functional as F
+from torch import Tensor
 
+from stages.core.artifacts import Json
+from stages.kinds._cells import Row
 from stages.kinds._tags import OUTSIDE
 from stages.kinds.tagging import TaggedWords
 from stages.models._backbone import Backbone
@@ -41,11 +44,11 @@ class Tagging(Task):
     def head(self, backbone: Backbone) -> LinearHead:
         return LinearHead(backbone.d_model, len(self.labels), dropout=self.dropout)
 
-    def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
+    def encode(self, rows: Sequence[Row]) -> list[Example]:
         words = self.tokenizer.encode_words([row["words"] for row in rows])
         return [self._example(row, ids) for row, ids in zip(rows, words, strict=True)]
 
-    def _example(self, row: Mapping[str, Any], words: list[list[int]]) -> Example:
+    def _example(self, row: Row, words: list[list[int]]) -> Example:
         before, after = self.tokenizer.before, self.tokenizer.after
         words = [ids or [self.tokenizer.unk_id] for ids in words]
         lengths = np.array([len(ids) for ids in words])
@@ -63,14 +66,14 @@ class Tagging(Task):
                 labels[starts] = tags[: len(starts)]
         return Example(row["id"], tokens, labels, word_starts=starts, num_words=len(words))
 
-    def targets(self, examples: list[Example]) -> dict[str, Any]:
+    def targets(self, examples: list[Example]) -> Json:
         counted = sum(int((example.labels != IGNORE_INDEX).sum()) for example in examples)
         return {
             "labels": pad([example.labels for example in examples], IGNORE_INDEX),
             "num_targets": {"tagging": counted},
         }
 
-    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Any]]:
+    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         assert batch.labels is not None
         logits = model.head(model.backbone(batch)).float()
         loss = F.cross_entropy(
@@ -92,5 +95,5 @@ class Tagging(Task):
     def longest_as_text(self, longest_class: int) -> int:
         return self.max_tokens * longest_class
 
-    def columns(self, row: Mapping[str, Any], prediction: str) -> dict[str, Any]:
+    def columns(self, row: Row, prediction: str) -> Json:
         return {"words": row["words"], "tags": prediction.split(" ")}

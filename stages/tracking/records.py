@@ -15,6 +15,7 @@ from typing import Any
 
 from stages.core import paths
 from stages.core.artifacts import read_json, sha256
+from stages.core.components import Settings
 from stages.core.params import NONE, Params
 from stages.training.energy import Energy
 
@@ -135,7 +136,7 @@ def _pretraining(run: str, study: str) -> RunRecord:
     )
 
 
-def _baseline(run: str, entry: Mapping[str, Any], study: str) -> RunRecord:
+def _baseline(run: str, entry: Settings, study: str) -> RunRecord:
     own = {"run": run, "architecture": entry["name"]} | flat({"baseline": entry})
     tags = {"study": study, "architecture": entry["name"]}
     return RunRecord(run, "baseline", digest(own), tags=tags, params=own)
@@ -221,7 +222,7 @@ def _comparison(study: str) -> RunRecord:
     )
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flat(values: Settings, prefix: str = "") -> dict[str, str]:
     """``{"training": {"lr": 0.1}}`` -> ``{"training.lr": "0.1"}``."""
     pairs: dict[str, str] = {}
     for key, value in values.items():
@@ -236,7 +237,7 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
+def _numbers(values: Settings) -> dict[str, float]:
     return {key: float(value) for key, value in values.items() if isinstance(value, int | float)}
 
 

@@ -5,8 +5,8 @@ import threading
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
 
+from stages.core.components import Settings
 from stages.tracking.records import Point, RunRecord, corpus_data, flat
 from stages.tracking.store import TIMEOUT_S, errors_as_warnings, exclusive, warn
 from stages.tracking.view import View
@@ -28,7 +28,7 @@ class Tracker:
         study: str,
         run_name: str,
         *,
-        params: Mapping[str, Any],
+        params: Settings,
         tags: Mapping[str, str],
         fingerprint: str,
         delay_s: float = DELAY_S,

@@ -6,6 +6,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from stages.core.artifacts import Json
 from stages.core.params import Run
 from stages.models._backbone import Backbone
 from stages.training.device import Device
@@ -66,7 +67,7 @@ def write_history(path: Path, history: Sequence[Step], run: Run) -> None:
         writer.writerows(_thinned(history, run))
 
 
-def _thinned(history: Sequence[Step], run: Run) -> Iterator[dict[str, Any]]:
+def _thinned(history: Sequence[Step], run: Run) -> Iterator[Json]:
     """Every n-th step and those with a validation loss; tokens and FLOPs are cumulative."""
     every = -(-len(history) // HISTORY_ROWS) or 1
     done = accumulate(step.flops for step in history)
@@ -76,7 +77,7 @@ def _thinned(history: Sequence[Step], run: Run) -> Iterator[dict[str, Any]]:
             yield vars(step) | {"tokens": tokens, "flops": flops}
 
 
-def timing(seconds: float, meter: Meter, account: Account, device: Device) -> dict[str, Any]:
+def timing(seconds: float, meter: Meter, account: Account, device: Device) -> Json:
     """Resource usage of a run that took ``seconds``, in processes that were interrupted too. Of
     those only the wall time is known: processor time and energy are scaled by it."""
     usage = meter.read()

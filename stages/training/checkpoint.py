@@ -6,7 +6,7 @@ Weights are safetensors beside a JSON of the configuration. Nothing is pickled.
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from stages.core import paths
 from stages.core.artifacts import remove, replacing, sha256
+from stages.core.components import Settings
 from stages.training.optimizer import AdamW
 
 WEIGHTS = "model.safetensors"
@@ -24,7 +25,7 @@ MODEL = "model:"
 Row = dict[str, Any]  # what is known after a step, as JSON has it
 
 
-def fingerprint(settings: Mapping[str, Any], inputs: Iterable[Path]) -> str:
+def fingerprint(settings: Settings, inputs: Iterable[Path]) -> str:
     """A hash of the settings of a result, the hashes of its code among them, and of the files and
     folders that it reads."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())

@@ -2,10 +2,10 @@
 
 import contextlib
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 
+from stages.core.artifacts import Json
 from stages.core.params import Compute
 
 
@@ -28,7 +28,7 @@ class Device:
             self.device, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"
         )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         return asdict(self)
 
 

@@ -1,12 +1,13 @@
 """Inference speed of an adapted model on new texts, from encoded text to prediction."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import median
 from typing import Any
 
+from stages.kinds._cells import Row
 from stages.methods._method import Predictor
 from stages.models._heads import ModelWithHead
 from stages.training.device import Device
@@ -29,7 +30,7 @@ class Speed:
 def measure_speed(
     predictor: Predictor,
     model: ModelWithHead,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Row],
     examples: Sequence[Any],  # as the predictor encodes the rows
     device: Device,
 ) -> Speed:
@@ -39,7 +40,7 @@ def measure_speed(
     together = _spread([row for row in rows if row not in alone] or rows, IN_BATCHES)
     encoded = {id: [*each] for id, each in groupby(examples, key=lambda example: example.id)}
 
-    def seconds(some: Sequence[Mapping[str, Any]]) -> float:
+    def seconds(some: Sequence[Row]) -> float:
         # New ids, since a model may remember the states of texts by their ids.
         new = [{**row, "id": f"new {row['id']}"} for row in some]
         theirs = [replace(e, id=f"new {e.id}") for row in some for e in encoded[row["id"]]]
@@ -61,7 +62,7 @@ def measure_speed(
     )
 
 
-def _spread(rows: Sequence[Mapping[str, Any]], number: int) -> list[Mapping[str, Any]]:
+def _spread(rows: Sequence[Row], number: int) -> list[Row]:
     """``number`` rows at even distances, or all if there are fewer."""
     number = min(number, len(rows))
     return [rows[i * len(rows) // number] for i in range(number)]

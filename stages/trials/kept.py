@@ -1,15 +1,14 @@
 """A kept trial: the weights that its method trained, if any, and what they belong to."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from stages.core.artifacts import read_jsonl, sha256
+from stages.core.components import Settings
 from stages.kinds._kind import rows_in_budget
 from stages.methods._method import METHODS, Method, Predictor
 from stages.models._heads import ModelWithHead
@@ -28,7 +27,7 @@ class KeptTrial:
     method: str
     label_budget: str
     finetune_seed: int
-    component: Mapping[str, Any]  # the method, as params.yaml had it
+    component: Settings  # the method, as params.yaml had it
     text_to_text: bool
     max_tokens: int
     precision: str

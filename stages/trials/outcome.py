@@ -1,11 +1,12 @@
 """What a trial leaves behind: an adapted model, and rows for the tables of the study."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
+from stages.core.components import Settings
 from stages.core.params import Compute
 from stages.evaluation import records
+from stages.kinds._cells import Row
 from stages.methods._method import Predictor
 from stages.models._heads import ModelWithHead
 from stages.training.checkpoint import WEIGHTS
@@ -60,7 +61,7 @@ class Outcome:
 
 
 def trial_record(
-    key: TrialKey, adapted: Adapted, setup: TrialSetup, account: Mapping[str, Any]
+    key: TrialKey, adapted: Adapted, setup: TrialSetup, account: Settings
 ) -> records.TrialRecord:
     """The row of ``trials.csv``; ``account`` is that of the pretraining."""
     run = setup.run_record
@@ -88,7 +89,7 @@ def trial_record(
 
 
 def prediction_records(
-    key: TrialKey, rows: Sequence[Mapping[str, Any]], predictions: Sequence[str]
+    key: TrialKey, rows: Sequence[Row], predictions: Sequence[str]
 ) -> list[records.PredictionRecord]:
     return [
         records.PredictionRecord(**asdict(key), id=row["id"], prediction=prediction)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from stages.kinds._cells import Row
 from stages.methods._method import Predictor
 from stages.models._heads import ModelWithHead
 from stages.tasks._task import Predicted, Task
@@ -19,7 +20,7 @@ PREDICTED_AT_ONCE = 64  # examples in a batch
 def predict(
     predictor: Predictor,
     model: ModelWithHead,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Row],
     examples: Sequence[Any],  # as the predictor encodes the rows
     device: Device,
 ) -> list[Predicted]:
@@ -42,9 +43,7 @@ def predict(
     return [_combined(predictor, row, found[row["id"]]) for row in rows]
 
 
-def _combined(
-    predictor: Predictor, row: Mapping[str, Any], windows: Mapping[int, Predicted]
-) -> Predicted:
+def _combined(predictor: Predictor, row: Row, windows: Mapping[int, Predicted]) -> Predicted:
     predictions = [windows[window] for window in sorted(windows)]
     given = [each.prediction for each in predictions]
     return Predicted(

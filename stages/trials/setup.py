@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
 from stages.core import paths
-from stages.core.artifacts import read_json
+from stages.core.artifacts import Json, read_json
 from stages.core.seeding import stream, torch_stream
 from stages.kinds._text_form import label_words
 from stages.methods._method import Method, Predictor, PromptMethod, Row
@@ -150,7 +149,7 @@ class TrialSetup:
         return found
 
 
-def _record(path: Path) -> dict[str, Any]:  # JSON
+def _record(path: Path) -> Json:  # JSON
     if not path.is_file():
         raise ValueError(f"{path}: missing; run `dvc repro`")
     return read_json(path)

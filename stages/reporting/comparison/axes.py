@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Literal, get_args
 
+from stages.core.components import Settings
 from stages.reporting.comparison.groups import Group
 
 Axis = Literal[
@@ -146,7 +147,7 @@ def _checkpoint(group: Group, other: Group) -> str:
     return path + (f" at {group.entry.model['revision'][:7]}" if same_path else "")
 
 
-def _settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def _settings(one: Settings, other: Settings) -> list[str]:
     """The settings of one side that the other side lacks or has with another value."""
     return [f"{k}={v}" for k, v in one.items() if k != "name" and other.get(k) != v]
 
@@ -162,5 +163,5 @@ def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[str, ...]:
     )
 
 
-def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+def differing(a: Settings, b: Settings) -> list[str]:
     return [key for key in a if key in b and a[key] != b[key]]

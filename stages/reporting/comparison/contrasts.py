@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Any
 
+from stages.core.artifacts import Json
 from stages.core.params import Params
 from stages.evaluation.records import budget_order
 from stages.evaluation.statistics import Interval, difference, holm
@@ -111,7 +111,7 @@ class Contrast:
             return self.a.group == self.b.group
         return math.isclose(one, other, rel_tol=0.01)
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Json:
         """A row of reports/contrasts.csv; an empty field is a number that does not exist or is
         unknown."""
         amounts = {

@@ -4,11 +4,12 @@ FLOPs and sizes of weights are counted. Times, memory and speed are measured on 
 is estimated (``training.energy``).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from statistics import fmean, median
-from typing import Any
 
+from stages.core.artifacts import Json
+from stages.core.components import Settings
 from stages.evaluation.records import CostRecord, ScoredTrial
 from stages.reporting.comparison.gains import NOT_APPLICABLE, gains
 from stages.reporting.comparison.groups import Group
@@ -36,7 +37,7 @@ COLUMNS = [
 ]
 
 
-def rows(results: Results) -> list[dict[str, Any]]:
+def rows(results: Results) -> list[Json]:
     """reports/costs.csv: the keys of trials, and what each trial and its pretraining took. Every
     trial of a cell repeats the gain over from scratch."""
     group_of = {run: group.name for group in results.groups for run in group.runs}
@@ -57,7 +58,7 @@ def rows(results: Results) -> list[dict[str, Any]]:
     return found
 
 
-def _estimates(cost: Mapping[str, Any]) -> dict[str, float | str]:
+def _estimates(cost: Settings) -> dict[str, float | str]:
     found = estimated_energy(cost)
     both = (found.joules, found.co2e_g) if found else (None, None)
     return dict(zip(ESTIMATES, map(three_digits, both), strict=True))

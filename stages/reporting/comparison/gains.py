@@ -1,8 +1,8 @@
 """What pretraining gained over from scratch, and what each point of that gain cost."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
+from stages.core.artifacts import Json
 from stages.evaluation.metrics import merit, scale_of
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.pretraining_costs import Pretraining, pretraining
@@ -43,7 +43,7 @@ class Gain:
         }
         return Pretraining(**shares)
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Json:
         """The columns of reports/costs.csv."""
         each = self.per_gain
         return {

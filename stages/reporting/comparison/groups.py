@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from stages.core.artifacts import Json
 from stages.core.params import NONE, Params, Run
 from stages.evaluation.records import ScoredTrial
 
@@ -33,7 +33,7 @@ class Group:
         return self.entry.learnt[1] if self.pretrained else NONE
 
     @cached_property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Json:
         """The settings that are confounds where something else differs, and an axis where nothing
         else does.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from stages.core.components import Settings
 from stages.core.params import NONE
 from stages.evaluation.records import ScoredTrial
 from stages.reporting.comparison.groups import Group
@@ -47,7 +48,7 @@ def _joules(costs: Iterable[Mapping[str, Any]]) -> float | None:
     return None if None in energies else sum(energy.joules for energy in energies if energy)
 
 
-def estimated_energy(cost: Mapping[str, Any]) -> Energy | None:
+def estimated_energy(cost: Settings) -> Energy | None:
     """Of a cost with ``processor_time_s`` and ``gpu_energy_j``; None if the GPU reports none."""
     return Energy.of(cost["processor_time_s"], cost["gpu_energy_j"])
 

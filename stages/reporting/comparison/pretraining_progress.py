@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from stages.core import paths
-from stages.core.artifacts import read_jsonl
+from stages.core.artifacts import Json, read_jsonl
 from stages.core.params import Params
 from stages.evaluation.records import discard_unlisted, read
 
@@ -29,7 +28,7 @@ class Progress:
     """Both are empty for a run that was not pretrained."""
 
     history: list[Step]
-    samples: list[dict[str, Any]]  # see ``training.samples``
+    samples: list[Json]  # see ``training.samples``
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from stages.core import paths
-from stages.core.artifacts import read_json, read_jsonl
+from stages.core.artifacts import Json, read_json, read_jsonl
 from stages.core.params import NONE, Params
 from stages.evaluation.records import (
     CLASSICAL,
@@ -34,12 +33,12 @@ class Results:
     params: Params
     trials: Sequence[ScoredTrial]
     curves: Sequence[EpochRecord]
-    pretraining_costs: dict[str, dict[str, Any]]  # run -> wall_time_s, peak_memory_bytes, ...
+    pretraining_costs: dict[str, Json]  # run -> wall_time_s, peak_memory_bytes, ...
     finetuning_costs: dict[tuple[str, str, str, str, int], CostRecord]  # see ``trial_key``
-    tasks: dict[str, dict[str, Any]]  # task.json of each: num_examples, labels, ...
-    examples: dict[str, list[dict[str, Any]]]  # of each task; see ``evaluation.examples``
+    tasks: dict[str, Json]  # task.json of each: num_examples, labels, ...
+    examples: dict[str, list[Json]]  # of each task; see ``evaluation.examples``
     progress: dict[str, Progress]  # of each run's pretraining
-    contamination: dict[tuple[str, str], dict[str, Any]]  # of each corpus and tokenizer trained on
+    contamination: dict[tuple[str, str], Json]  # of each corpus and tokenizer trained on
 
     @property
     def confidence(self) -> float:
@@ -218,7 +217,7 @@ def _discard_leftovers(params: Params) -> None:
         )
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Path) -> Json:
     return read_json(_present(path))
 
 

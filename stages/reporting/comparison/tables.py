@@ -1,9 +1,10 @@
 """Tables: the rows of trials.csv and metrics.json, and of the tables on the pages."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
+from stages.core.artifacts import Json
+from stages.core.components import Settings
 from stages.reporting.comparison.axes import Axis
 from stages.reporting.comparison.cells import AMOUNTS, Cell, seeds
 from stages.reporting.comparison.contrasts import Contrast
@@ -30,7 +31,7 @@ CONTRASTS = [
 MEANS: tuple[Axis, ...] = ("architecture", "objective", "size", "training set", "checkpoint")
 
 
-def trials(results: Results) -> list[dict[str, Any]]:
+def trials(results: Results) -> list[Json]:
     """reports/trials.csv: a row for each trial."""
     return [
         {"study": results.params.study, **asdict(trial), "value": six_decimals(trial.value)}
@@ -38,9 +39,9 @@ def trials(results: Results) -> list[dict[str, Any]]:
     ]
 
 
-def metrics(results: Results) -> dict[str, Any]:
+def metrics(results: Results) -> Json:
     """reports/metrics.json: task -> run -> method -> label budget -> numbers."""
-    nested: dict[str, Any] = {}
+    nested: Json = {}
     for cell in results.cells:
         mean = cell.mean
         numbers = {"mean": mean.value, "low": mean.low, "high": mean.high}
@@ -173,5 +174,5 @@ def task_rows(results: Results) -> list[dict[str, str]]:
     ]
 
 
-def _settings(component: Mapping[str, Any]) -> str:
+def _settings(component: Settings) -> str:
     return ", ".join(f"{key}={value}" for key, value in component.items() if key != "name")

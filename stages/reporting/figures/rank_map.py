@@ -1,10 +1,10 @@
 """A heat map of ranks: every run and baseline on every task."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
 
+from stages.core.artifacts import Json
 from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison.ranks import ranked_cells
 from stages.reporting.comparison.results import Results
@@ -53,7 +53,7 @@ def _column(results: Results, task: str, label_budget: str, names: Sequence[str]
 
 def _panel(results: Results, data: alt.NamedData, names: Sequence[str], *, labelled: bool) -> Panel:
     tasks = list(results.params.tasks)
-    axis: dict[str, Any] = {"ticks": False, "grid": False, "domain": False}
+    axis: Json = {"ticks": False, "grid": False, "domain": False}
     angle = 0 if max(map(len, tasks)) <= SHORT else -90
     base = alt.Chart(data).encode(
         x=alt.X(

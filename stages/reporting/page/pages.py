@@ -3,11 +3,11 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from stages.core.artifacts import Json
 from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison import (
     advice,
@@ -26,7 +26,7 @@ from stages.reporting.page import reproduction
 from stages.reporting.page.sections import sections, trade_offs
 
 
-def context(results: Results) -> dict[str, Any]:
+def context(results: Results) -> Json:
     """The variables of both templates."""
     return {
         "results": results,
