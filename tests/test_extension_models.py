@@ -154,7 +154,7 @@ def test_a_kept_trial_predicts(extended) -> None:
     texts.write_text("one text\nanother text\n")
     command = ("python", "-m", "stages.commands.predict", "--run", "autoencoded")
     output = extended.run(*command, "--task", "section", "--method", "norms", texts.name)
-    assert output.count('"prediction"') == 2
+    assert output.count('"label"') == 2
 
 
 def test_the_table_lists_what_they_go_with(extended) -> None:

@@ -156,7 +156,7 @@ def test_untied_output_has_its_own_weights() -> None:
         ({"d_model": 0}, "model: d_model must be even, half for each direction, not 0"),
         ({"d_cell": 0}, "model: d_cell must be at least d_model / 2 = 16, not 0"),
         ({"d_cell": 15}, "model: d_cell must be at least d_model / 2 = 16, not 15"),
-        ({"num_layers": 0}, "model: num_layers must be at least 1, not 0"),
+        ({"num_layers": 0}, "model: num_layers must be from 1 to 1000, not 0"),
         ({"dropout": 1.0}, r"model: dropout must be in \[0, 1\), not 1.0"),
         ({"num_heads": 2}, "model.num_heads: unknown 'num_heads'"),
     ],
