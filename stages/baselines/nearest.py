@@ -8,10 +8,10 @@ AT_ONCE = 512  # rows whose similarities to all of train are held in memory
 
 
 class Nearest(Baseline):
-    """The target of the training text that is most alike: translation by memory.
+    """The target of the most similar training text: translation by memory.
 
-    Alike is by the cosine of TF-IDF vectors of words, signs and their n-grams; of equals the first
-    text in train. Nothing is chosen on validation.
+    Similarity is the cosine of TF-IDF vectors of words, signs and their n-grams; ties go to the
+    first text in train. Nothing is chosen on validation.
     """
 
     fits = ("seq2seq",)

@@ -186,10 +186,10 @@ class Task(Strict):
 
 
 class Adaptation(Schedule):
-    """Of a trial, on labelled examples.
+    """The training of a trial, on labelled examples.
 
-    Of several learning rates, each trial is trained once at each, and keeps the one whose best
-    epoch is best on validation; of equals the first in the list.
+    With several learning rates each trial is trained once at each, and keeps the rate whose best
+    epoch is best on validation; ties go to the first in the list.
     """
 
     lr: Annotated[float | list[float], BeforeValidator(_rates)]

@@ -59,7 +59,7 @@ def searched_texts(tasks: Iterable[str]) -> dict[str, list[list[str]]]:
 class TaskTexts:
     """The texts of test rows, searched for in documents (lists of sentences).
 
-    A match is of a document's words in a row, whatever sentences they stand in. A row counts if one
+    A match is a sequence of consecutive words of a document, across sentences. A row counts if one
     of its texts matches.
     """
 

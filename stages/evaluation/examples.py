@@ -36,8 +36,8 @@ def examples(
 ) -> list[Json]:
     """The rows to look at; ``predictions`` are by run and then by the row's id.
 
-    The first rows stand for all; the others are those with the most even votes, of equals those
-    that come first.
+    The first rows are a sample of all. The others are those on which predictions are most evenly
+    divided; ties go to the earlier row.
     """
     votes = {row["id"]: Counter(one[row["id"]] for one in predictions.values()) for row in rows}
     disputed = sorted(rows[ANY:], key=lambda row: sum(n * n for n in votes[row["id"]].values()))

@@ -92,7 +92,7 @@ def _goal(model: ModelWithHead) -> Goal:
 
 
 def _dims(model: ModelWithHead) -> Dimensions:
-    assert isinstance(model.backbone, TransformerBackbone), "check_architecture has seen to it"
+    assert isinstance(model.backbone, TransformerBackbone), "check_architecture refuses others"
     return model.backbone.dims
 
 

@@ -108,8 +108,8 @@ def _step_tokens(params: Params, run: Run) -> int:
 
 
 def step_flops(params: Params, run: Run) -> int:
-    """Operations of one step on rows that hold one document each, of sentences of 16 tokens. What
-    ``multi_task`` will read and write is not known as yet: here it reads the first of them."""
+    """FLOPs of one step on rows of one document each, in sentences of 16 tokens: an estimate for
+    an objective that reads other rows."""
     training = run.training
     vocabulary, backbone = vocabulary_of(params, run), _outline(params, run)
     assert vocabulary is not None

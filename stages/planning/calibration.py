@@ -167,8 +167,8 @@ class Calibration:
 def in_processes(
     params: Params, function: Callable[..., T], *arguments: Any, copies: int
 ) -> list[T]:
-    """In so many processes at once, as trainings run: only so is it known what one of them holds
-    and how much they hinder each other. A GPU keeps its own account, in this process."""
+    """Call ``function`` in ``copies`` processes at once, as trainings run: this measures the memory
+    of one of them and how much they slow each other down. On a GPU it runs in this process."""
     if resolve(params.compute, threads=1).device != "cpu":
         torch.cuda.reset_peak_memory_stats()
         return [function(*arguments)]

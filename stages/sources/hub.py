@@ -270,7 +270,7 @@ def _named(cells: Settings, features: Settings | None, columns: list[str], place
 def _by_name(value: Any, feature: Any, place: str) -> Any:
     """``value`` with the names of classes, where the dataset has numbers for them.
 
-    Raises ValueError for a number that is none: -1 is that of hidden labels.
+    Raises ValueError for a number that is no class: -1 marks hidden labels.
     """
     names = getattr(feature, "names", None)
     if names is not None and type(value) is int:

@@ -107,7 +107,7 @@ class Tasks(Source):
         return kept, dict(zip(self.tasks, removed, strict=True))
 
     def mixed(self, rows: dict[str, int]) -> dict[str, int]:
-        """How many documents each task has, of which there are so many rows.
+        """The number of documents of each task, from its number of rows.
 
         Raises ValueError for a task without rows.
         """
