@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,15 @@ def write_environment(folder: Path) -> None:
     (folder / "data/environment.json").write_text(json.dumps(version) + "\n")
 
 
+def share_parsed_packages(folder: Path) -> None:
+    """Clones keep what they parse of installed packages in one place: the first one parses it."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    shared = Path(tempfile.gettempdir(), f"installed_docs-{run}")
+    shared.mkdir(exist_ok=True)
+    (folder / ".scratch").mkdir()
+    (folder / ".scratch/installed_docs").symlink_to(shared, target_is_directory=True)
+
+
 def clone_of_working_tree(folder: Path) -> Project:
     project = Project(folder)
     folder.mkdir()
@@ -126,6 +136,7 @@ def clone_of_working_tree(folder: Path) -> Project:
     (folder / "dvc.lock").unlink(missing_ok=True)
     shutil.copyfile(ROOT / "studies" / "smoke.yaml", folder / "params.yaml")
     write_environment(folder)
+    share_parsed_packages(folder)
     project.run("git", "init", "--quiet", "--initial-branch", "main")
     project.run("git", "add", "--all")
     project.run("git", "commit", "--quiet", "--message", "a study")

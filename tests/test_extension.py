@@ -118,6 +118,8 @@ from collections.abc import Sequence
 
 from stages.baselines._baseline import Baseline, Row, Score
 
+pytestmark = pytest.mark.slow
+
 
 class Mean(Baseline):
     fits = ("rating",)

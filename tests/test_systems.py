@@ -84,7 +84,7 @@ def test_each_system_is_pretrained_and_compared(study: Project) -> None:
 
 def test_the_student_depends_on_its_teacher(study: Project) -> None:
     study.edit("pretrain", "bert", "training", "lr", value=1e-4)
-    again = study.repro()
+    again = study.repro("pretrain")
     assert again.index("pretrain@bert") < again.index("pretrain@distilbert")
     trained = {stage for stage in again if stage.startswith("pretrain@")}
     assert trained == {"pretrain@bert", "pretrain@distilbert"}

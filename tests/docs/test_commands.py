@@ -15,6 +15,8 @@ import pytest
 from tests.docs.pages import NOT_RUN, Block, blocks, name, pages
 from tests.project import ROOT, Project, clone_of_working_tree
 
+pytestmark = pytest.mark.slow
+
 CONSOLE = [(page, block) for page in pages() for block in blocks(page) if block.info == "console"]
 
 

@@ -10,6 +10,8 @@ from stages.core.params import read_yaml
 from tests.docs.pages import ROOT
 from tests.project import clone_of_working_tree
 
+pytestmark = pytest.mark.slow
+
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 EXAMPLES = dict(
     re.findall(r"^`(stages/\w+/\w+\.py)`:\n\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -167,6 +167,7 @@ def test_what_was_learnt_by_heart_is_written(architecture) -> None:
     assert predictions(model, task(num_beams=3), rows) == [row["target"] for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", WRITERS)
 def test_small_models_learn_to_translate_better_than_baselines(architecture) -> None:
     """Of 3,360 texts 400 are seen; nearly all of the others have no near neighbour among them."""

@@ -103,6 +103,7 @@ def test_a_label_that_a_tokenizer_cannot_write_is_refused() -> None:
         task("classification", ["a", "b"], tokenizer=tokenizer, verbalisers=["a=\N{SNOWMAN}"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["classification", "tagging", "span_qa"])
 @pytest.mark.parametrize("architecture", WRITERS)
 def test_small_models_learn_to_answer_as_those_that_do_not_train_cannot(architecture, name) -> None:

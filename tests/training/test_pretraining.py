@@ -96,6 +96,7 @@ def test_what_was_learnt_before_is_kept() -> None:
     assert torch.equal(backbone.output_bias, learnt)
 
 
+@pytest.mark.slow
 def test_an_encoder_keeps_its_tokens_apart() -> None:
     """Without the bias a decoder learns its frequencies from states that are made all alike."""
     objective = objective_of({"name": "span_corruption"})

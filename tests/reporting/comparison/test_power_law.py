@@ -24,6 +24,7 @@ def test_points_of_a_law_give_it_back() -> None:
     assert law.exponent.low is None
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_truth_as_often_as_asked() -> None:
     """In 400 studies, within four standard errors of 0.9."""
     num_studies, at = 400, 2_000_000
