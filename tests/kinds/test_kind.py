@@ -64,7 +64,8 @@ def test_defaults_are_those_of_texts_with_a_text_as_answer() -> None:
     kind, row = Rated(), {"id": "1", "text": "A film.", "rating": "3"}
     assert kind.columns == ("text", "rating") and not kind.is_own_answer
     assert kind.inputs_of(row) == {"text": "A film."} and kind.texts(row) == ["A film."]
-    assert kind.answer(row) == "3" == kind.repeated(*kind.answer_parts(row), row)
+    (part,) = kind.answer_parts(row)
+    assert kind.answer(row) == "3" == kind.repeated(part, row)
     assert kind.read("rating", 3, {}, "a.csv line 2: rating") == "3"
     with pytest.raises(ValueError, match="a.csv line 2: rating is empty"):
         kind.read("rating", " ", {}, "a.csv line 2: rating")
