@@ -10,6 +10,8 @@ from stages.core.artifacts import read_json, read_jsonl
 from stages.core.params import read_yaml
 from tests.project import Project, clone_of_working_tree
 
+pytestmark = pytest.mark.slow
+
 FILES = {
     "stages/kinds/rating.py": '''
 from collections.abc import Sequence
@@ -117,8 +119,6 @@ class Lines(Source):
 from collections.abc import Sequence
 
 from stages.baselines._baseline import Baseline, Row, Score
-
-pytestmark = pytest.mark.slow
 
 
 class Mean(Baseline):

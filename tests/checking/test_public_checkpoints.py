@@ -102,6 +102,7 @@ FITTING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("objective", "families"), FITTING.items())
 def test_a_checkpoint_is_pretrained_further_by_what_fits_its_architecture(
     objective: str, families: tuple[str, ...]

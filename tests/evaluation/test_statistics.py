@@ -124,6 +124,7 @@ def test_seeds_that_agree_are_no_evidence_and_nothing_is_nan() -> None:
     assert difference(varied, same, confidence=0.95).low is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "num_pretrain, shared_seeds", [(2, True), (2, False), (3, False), (5, True), (10, False)]
 )
@@ -166,6 +167,7 @@ def test_as_many_seeds_as_the_tables_say() -> None:
     assert seeds_needed(0.8, [one], confidence=0.99) == 22
 
 
+@pytest.mark.slow
 def test_studies_of_so_many_seeds_find_the_effect_as_often_as_asked() -> None:
     rng, found = stream(1, "power"), 0
     needed = seeds_needed(0.9, [[-1.0, 0.0, 1.0], [0.0, 1.0, 2.0]], confidence=0.95)

@@ -285,6 +285,7 @@ def test_other_stages_take_what_they_took_before(fresh: Params) -> None:
     assert any("time of 1 other stage" in line for line in tables.notes(found))
 
 
+@pytest.mark.slow
 def test_a_calibration_runs_as_trainings_do() -> None:
     """In the environment that dvc.yaml gives to trainings, which a process reads when it begins."""
     settings = subprocess.run(
@@ -313,6 +314,7 @@ for name in training_environment():
 """
 
 
+@pytest.mark.slow
 def test_a_student_is_calibrated_with_its_teacher_before_anything_is_trained(
     fresh: Params,
 ) -> None:
@@ -402,6 +404,7 @@ def write_trials(cost: Finetuning, *, seconds: float) -> None:
     records.write_table(timing, times[0], times)
 
 
+@pytest.mark.slow
 def test_a_calibration_finds_a_time_for_every_method(fresh: Params) -> None:
     costs = [replace(cost, text_tokens=20.0) for cost in finetunings(fresh)]  # the longest has 64
     calibration = Calibration(fresh, costs)
@@ -411,6 +414,7 @@ def test_a_calibration_finds_a_time_for_every_method(fresh: Params) -> None:
         assert found is not None and 0 < found.seconds < math.inf
 
 
+@pytest.mark.slow
 def test_a_calibration_tries_the_run_itself(fresh: Params) -> None:
     """A wider model holds its weights, their gradients and moments besides."""
     mlm = fresh.pretrain["encoder_mlm"]
@@ -429,6 +433,7 @@ def test_a_calibration_tries_the_run_itself(fresh: Params) -> None:
     assert wider.peak_memory_bytes - narrow.peak_memory_bytes > 4 * 4 * (sizes[1] - sizes[0])
 
 
+@pytest.mark.slow
 def test_a_public_checkpoint_is_as_fast_as_what_stands_in_for_it(fresh: Params) -> None:
     costs = finetunings(fresh)
     hub = {"name": "hub", "path": "openai-community/gpt2", "revision": "0" * 40}

@@ -184,6 +184,7 @@ def test_small_models_learn_to_translate_better_than_baselines(architecture) -> 
 # Public checkpoints
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gpt2", "t5", "bart"])
 def test_a_public_checkpoint_learns_and_writes(family) -> None:
     """With the marks that it was published with; every weight takes part."""

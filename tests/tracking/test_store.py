@@ -5,12 +5,15 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from stages.core.params import Params
 from stages.tracking import store
 
 PROJECT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_two_processes_may_create_the_store_at_once(params: Params) -> None:
     Path("mlflow.db").unlink()
     code = (
