@@ -88,13 +88,12 @@ def train(
 ) -> Generator[Step, None, None]:
     """Train ``model`` in place; yields each step after its update.
 
-    ``history`` gets every step before it is yielded, those of interrupted processes included. The
-    caller may set a step's ``validation_loss``, and between two steps change what is ``frozen``:
-    these weights get no gradient and stay as they are. With ``resumable`` the state is saved from
-    time to time, after the caller is done with the step, and training goes on from a saved state.
+    ``history`` gets every step before it is yielded, those of interrupted processes too. The caller
+    may set a step's ``validation_loss``, and between steps change what is ``frozen``: weights that
+    get no gradient. With ``resumable`` training continues from the saved state, which is saved from
+    time to time, after the caller is done with a step.
 
-    Raises Diverged for a NaN or infinite loss, which is in ``history`` but is not yielded, and for
-    such a validation loss.
+    Raises Diverged for a NaN or infinite loss (in ``history``, not yielded) or validation loss.
     """
     optimizer = AdamW(model, weight_decay=schedule.weight_decay)
     history = [] if history is None else history
