@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 from stages.baselines._baseline import BASELINES
 from stages.checking.entries import fault_of, name_of, unlisted
@@ -91,7 +90,7 @@ def _check_task(params: Params, entry: Settings, where: str) -> None:
     """Raises ValueError for wrong settings, and for a task class that names no kind, or another one
     than that of its own name."""
     settings = TASKS.settings(entry, where=where)
-    task: Any = TASKS.find(name_of(entry), where=where)
+    task = TASKS.find(name_of(entry), where=where)
     named: Kind | None = getattr(task, "kind", None)
     if named is None or (name_of(entry) in KINDS and named.name != name_of(entry)):
         raise ValueError(

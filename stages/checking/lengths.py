@@ -1,7 +1,6 @@
 """Texts that are longer than a model has positions."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from stages.checking.entries import name_of
 from stages.core.params import Task
@@ -15,7 +14,7 @@ def target_lengths(tasks: Mapping[str, Task]) -> dict[str, int]:
     for key, task in tasks.items():
         where = f"tasks.{key}.task"
         try:
-            kind: Any = TASKS.find(name_of(task.task), where=where)
+            kind = TASKS.find(name_of(task.task), where=where)
             settings = TASKS.settings(task.task, where=where)
         except ValueError:  # reported by task_faults
             continue

@@ -51,7 +51,7 @@ def _further_faults(params: Params, outlined: RunOutline) -> Iterator[str]:
     name = name_of(run.objective)
     if name not in OBJECTIVES.names():
         return
-    kind: Any = OBJECTIVES.find(name, where="")
+    kind = OBJECTIVES.find(name, where="")
     if kind.has_teacher:
         yield f"{where}.objective: {name} needs a teacher; public checkpoints do not support it"
     elif kind.has_prefix:
@@ -77,7 +77,7 @@ def _prepare(run: Run, vocabulary: Vocabulary, where: str) -> None:
 
 
 def checkpoint_faults(path: str, revision: str, where: str) -> Iterator[str]:
-    hub: Any = MODELS.find(HUB, where=where)
+    hub: Any = MODELS.find(HUB, where=where)  # `check` is its own, no other model has one
     try:
         hub.check(path=path, revision=revision)
     except ValueError as error:

@@ -52,12 +52,12 @@ def vocabulary_for(run: Run, tokenizer: TokenizerEntry | PublishedTokenizer) -> 
         return AnyWords(tokenizer.vocab_size)
     if not Path(tokenizer.path).is_dir():
         return None
-    kind: Any = MODELS.find(run.model["name"], where="")
+    kind = MODELS.find(run.model["name"], where="")
     return kind.tokenizer_of(run.model, Path(tokenizer.path))
 
 
 def trains(run: Run) -> bool:
-    objective: Any = OBJECTIVES.find(run.objective["name"], where="")
+    objective = OBJECTIVES.find(run.objective["name"], where="")
     return objective.trains
 
 
@@ -142,7 +142,7 @@ def public_outline(run: Run, *, where: str) -> Backbone | None:
 
     Raises ValueError for what is wrong with its settings, its name or its folder.
     """
-    hub: Any = MODELS.find(HUB, where=where)
+    hub: Any = MODELS.find(HUB, where=where)  # `check` is its own, no other model has one
     settings = MODELS.settings(run.model, where=where)
     with below(where):
         vocab_size = hub.check(**settings)

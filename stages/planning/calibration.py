@@ -143,7 +143,7 @@ class Calibration:
         return in_processes(self._params, _tracking_bytes, copies=1)[0]
 
     def _freezes(self, key: str) -> bool:
-        kind: Any = METHODS.find(_entry(self._params, key)["name"], where="")
+        kind = METHODS.find(_entry(self._params, key)["name"], where="")
         return kind.freezes_backbone
 
     def _method(self, run: Run, method: str) -> Pace | None:

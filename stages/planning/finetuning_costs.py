@@ -135,7 +135,7 @@ class _Shape:
     @staticmethod
     def of(params: Params, task: str, method: str, texts: Texts) -> "_Shape":
         entry = params.finetune.methods[method]
-        kind: Any = TASKS.find(params.tasks[task].task["name"], where="")
+        kind = TASKS.find(params.tasks[task].task["name"], where="")
         made = method_of(params, method)
         return _Shape(
             texts,

@@ -1,7 +1,6 @@
 """How many texts a task has and how long they are, prepared or not."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -52,7 +51,7 @@ def texts_of(params: Params, run_key: str, task_key: str, *, text_to_text: bool)
 def _prepared(params: Params, run_key: str, task_key: str, *, text_to_text: bool) -> Texts:
     """Raises ValueError or OSError if the task or the tokenizer is not prepared."""
     run, examples = params.pretrain[run_key], paths.examples(task_key)
-    kind: Any = MODELS.find(run.model["name"], where="model")
+    kind = MODELS.find(run.model["name"], where="model")
     folder = paths.PRETRAINED / run_key if run.is_public else paths.TOKENIZERS / run.tokenizer
     if not folder.is_dir():
         raise FileNotFoundError(folder)
@@ -84,7 +83,7 @@ def _prepared(params: Params, run_key: str, task_key: str, *, text_to_text: bool
 def _assumed(task: Task, params: Params, *, text_to_text: bool) -> Texts:
     """Texts of the maximum length, ``finetune.max_tokens``."""
     longest = params.finetune.max_tokens
-    kind: Any = TASKS.find(task.task["name"], where="task")
+    kind = TASKS.find(task.task["name"], where="task")
     written = 0
     if kind.generates or text_to_text:
         written = int(task.task.get("max_target_tokens", longest))
