@@ -1,4 +1,4 @@
-"""Files that are whole or absent: everything is written beside its place and renamed into it."""
+"""Atomic writes: everything is written to a temporary path and then renamed into place."""
 
 import hashlib
 import json
@@ -14,9 +14,9 @@ Json = dict[str, Any]  # an object of a JSON file
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path beside ``path`` to write a file or a folder to; renamed into ``path`` on success.
+    """A temporary path for a file or a folder, renamed to ``path`` on success.
 
-    What an interrupted writer left is removed first.
+    Leftovers of an interrupted writer are removed first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.partial")

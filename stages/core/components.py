@@ -105,7 +105,7 @@ def _schema(cls: type) -> Any:
 
 @contextmanager
 def below(where: str) -> Iterator[None]:
-    """A mistake inside is one of the settings below ``where``."""
+    """Prefix the ValueErrors raised inside with the path ``where``."""
     try:
         yield
     except ValueError as error:

@@ -91,16 +91,16 @@ def exit_on_mistake(main: Callable[[], None]) -> None:
 
 
 def die_with_parent() -> None:
-    """Have this process killed when the one that started it dies (on Linux).
+    """Kill this process when its parent dies (on Linux).
 
-    Else a stage would live on when DVC is killed, and write beside the next one.
+    Otherwise a stage would outlive a killed DVC and write at the same time as the next one.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def flags(*values: Settings) -> list[str]:
-    """The command-line flags that DVC writes for ``${...}`` of these values in ``cmd``."""
+    """The command-line flags that DVC generates for these values in ``cmd`` (``${...}``)."""
     return [flag for value in values for flag in _flags(value, "")]
 
 

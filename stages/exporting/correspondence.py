@@ -1,4 +1,4 @@
-"""Which weights of a backbone equal which weights of a model of transformers."""
+"""The mapping between our weights and those of a transformers model."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class Pair:
     transposed: bool = False  # theirs is the transpose
 
     def to_theirs(self, weights: Mapping[str, Tensor]) -> Weights:
-        """Their weights from ours."""
+        """Transformers' weights from ours."""
         rows = torch.cat([weights[name] for name in self.ours]) * self.factor
         if self.order is not None:
             rows = rows[self.order]
@@ -98,7 +98,7 @@ class Counterpart:
 
 
 def same(ours: str, theirs: str) -> Pair:
-    """One weight under two names."""
+    """The same weight under two names."""
     return Pair(ours=(ours,), theirs=(theirs,))
 
 

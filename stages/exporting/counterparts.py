@@ -46,7 +46,7 @@ def counterpart(
 
 
 def check_architecture(name: str) -> None:
-    """Raises ValueError for an architecture that transformers has with no options at all."""
+    """Raises ValueError for an architecture that transformers lacks, whatever the options."""
     known = dict.fromkeys(family.architecture for family in FAMILIES)
     if name not in known:
         raise ValueError(

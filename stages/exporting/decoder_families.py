@@ -93,7 +93,7 @@ def gpt2(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Coun
 
 
 def gpt_neox(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Counterpart:
-    """Black et al. 2022, its residuals one after the other."""
+    """Black et al. 2022, with sequential residuals."""
     config = transformers.GPTNeoXConfig(
         **_wide_settings(dims, vocab_size, max_tokens),
         hidden_act=dims.activation,
@@ -181,12 +181,13 @@ def llama(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Cou
 
 
 def _tied(dims: Dimensions) -> bool:
-    """Whether the output embedding is the input's there; it is not where it takes up a bias."""
+    """Whether input and output embeddings are tied in transformers; not where the output absorbs a
+    bias."""
     return dims.tied and not dims.output_bias
 
 
 def _wide_settings(dims: Dimensions, vocab_size: int, max_tokens: int) -> Json:
-    """What GPT-NeoX and Llama call alike."""
+    """The settings that GPT-NeoX and Llama share."""
     return {
         "vocab_size": vocab_size,
         "hidden_size": dims.d_model,

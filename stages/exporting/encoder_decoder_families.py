@@ -25,7 +25,7 @@ from stages.text.tokenizer import BOS_ID
 
 
 def t5(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Counterpart | None:
-    """Raffel et al. 2020; fine-tuned for tagging it is the encoder alone."""
+    """Raffel et al. 2020; fine-tuned for tagging, only the encoder is exported."""
     if goal == "classification":
         return None
     config = _t5_config(dims, vocab_size)
@@ -104,8 +104,8 @@ def _t5_stack(dims: Dimensions, ours: str, theirs: str, *, cross: bool) -> list[
 
 
 def bart(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Counterpart | None:
-    """Lewis et al. 2020. Its halves have an embedding norm and positions each, ours one for both;
-    its positions begin with two rows that are not used."""
+    """Lewis et al. 2020. BART has an embedding norm and positions for each half, ours one for both;
+    the first two rows of its position table are unused."""
     if goal != "pretrained":
         return None
     config = transformers.BartConfig(
@@ -163,5 +163,5 @@ def bart(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Coun
 
 
 def _with_row_of_biases(weights: Mapping[str, Tensor]) -> Weights:
-    """BART has the logits' biases in one row of a matrix."""
+    """BART stores the biases of the logits as a matrix of one row."""
     return {**weights, "output_bias": weights["output_bias"].unsqueeze(0)}

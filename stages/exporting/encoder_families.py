@@ -80,7 +80,7 @@ def bert(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Coun
 
 
 def esm(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Counterpart | None:
-    """Lin et al. 2023; an encoder with rotary positions, whatever its letters are."""
+    """Lin et al. 2023; an encoder with rotary positions, here used for any text."""
     if goal == "classification":
         return None
     masked = goal == "pretrained" and dims.output_transform
@@ -119,7 +119,7 @@ def esm(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Count
     width = dims.d_model // dims.num_heads
     constants = {
         f"{prefix}rotary_embeddings.inv_freq": ROTARY_BASE ** -(torch.arange(0, width, 2) / width),
-        # Of contacts in proteins, which every EsmModel can be asked for.
+        # The head for protein contacts, which every EsmModel has.
         f"{prefix}contact_head.regression.weight": torch.zeros(1, dims.num_layers * dims.num_heads),
         f"{prefix}contact_head.regression.bias": torch.zeros(1),
     }
@@ -129,7 +129,7 @@ def esm(dims: Dimensions, vocab_size: int, max_tokens: int, goal: Goal) -> Count
 
 
 def _encoder_settings(dims: Dimensions, vocab_size: int) -> Json:
-    """What BERT and ESM call alike."""
+    """The settings that BERT and ESM share."""
     return {
         "vocab_size": vocab_size,
         "hidden_size": dims.d_model,
@@ -146,7 +146,7 @@ def _encoder_settings(dims: Dimensions, vocab_size: int) -> Json:
 def _encoder(
     name: str, config: Any, pairs: list[Pair], constants: Weights, *, masked: bool, goal: Goal
 ) -> Counterpart:
-    """An encoder with the head that the goal asks for, or its states alone."""
+    """An encoder with the head of the export, or without a head."""
     kind = "ForTokenClassification" if goal == "tagging" else "ForMaskedLM" if masked else ""
     return Counterpart(
         model_class=f"{name}{kind or 'Model'}",

@@ -1,6 +1,6 @@
-"""A pretrained run, or a fine-tuned trial of it, written as a model that ``transformers`` loads.
+"""Writes a pretrained run, or a fine-tuned trial of it, as a model that ``transformers`` loads.
 
-What is written is loaded again and compared with the model before it takes its place.
+The written model is loaded and compared with the original before it is moved into place.
 """
 
 from pathlib import Path
@@ -213,7 +213,7 @@ def _write_model(folder: Path, found: Counterpart, weights: Weights, labels: lis
             bos_token_id=BOS_ID, eos_token_id=EOS_ID, pad_token_id=PAD_ID, **start
         ).save_pretrained(folder)
     save_file(found.to_theirs(weights), folder / WEIGHTS, metadata={"format": "pt"})
-    # It alone is written for its owner only.
+    # This file alone is created readable by its owner only.
     (folder / WEIGHTS).chmod((folder / "config.json").stat().st_mode)
 
 

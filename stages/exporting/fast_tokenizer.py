@@ -105,7 +105,7 @@ def _convert(model: Any) -> FastTokenizer:
 
 
 def _unigram(model: Any) -> models.Unigram:
-    """Of ``char``, too: the unigram model whose pieces are characters."""
+    """Also for ``char``, which is a unigram model of single characters."""
     # Sentencepiece never reads special tokens and bytes from text; here they are just improbable.
     least = min(piece.score for piece in model.pieces) - 1000
     pieces = [(p.piece, p.score if p.type == NORMAL else least) for p in model.pieces]

@@ -1,4 +1,4 @@
-"""Records out of files: what stands on a line, in a row or under a question, by its columns."""
+"""Reads files into records: one per line, table row or question, with named columns."""
 
 import csv
 import gzip
@@ -38,12 +38,12 @@ class _Fault(Exception):
 
 
 def format_of(file: Path) -> str:
-    """What its name ends in: ``csv`` of ``a.csv`` and ``a.csv.gz``; perhaps none of FORMATS."""
+    """The suffix of the name, ``csv`` for ``a.csv`` and ``a.csv.gz``; it may be no valid format."""
     return (file.with_suffix("") if file.suffix == ".gz" else file).suffix[1:].lower()
 
 
 def opened(file: Path) -> Any:
-    """The file for reading its bytes, unpacked if it is .gz."""
+    """The file opened for reading bytes, decompressed if it is .gz."""
     return gzip.open(file) if file.suffix == ".gz" else file.open("rb")
 
 

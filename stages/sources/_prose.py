@@ -1,10 +1,10 @@
-"""Prose out of documentation markup: reStructuredText, Markdown, and the numpy, Google and Sphinx
+"""Prose from documentation markup: reStructuredText, Markdown, and the numpy, Google and Sphinx
 conventions for parameters.
 
-What is code, a doctest, a table, a formula or a reference is dropped; what is left is sentences.
-Three passes: ``_uncode`` blanks what is no text, ``_Reader`` finds sections and entries,
-``_inline`` strips markup and ``_sentences`` splits. It is a reader of habits, not of a grammar: no
-docstring is refused, and a sentence that still looks like code is left out.
+Code, doctests, tables, formulas and references are dropped, and sentences remain. Three passes:
+``_uncode`` blanks lines that are not text, ``_Reader`` finds sections and entries, ``_inline``
+strips markup and ``_sentences`` splits. The rules are heuristics: no docstring is refused, and a
+sentence that still looks like code is dropped.
 """
 
 import inspect
@@ -162,7 +162,7 @@ _ITEM = re.compile(r"\s*(?:[-*+•]|\(?(?:\d+|[a-z]|[ivx]+)[.)]|#\.)\s+(?=\S)")
 
 
 class _Reader:
-    """Reads lines one after the other into paragraphs.
+    """Reads lines in order into paragraphs.
 
     ``style`` is how the section that it is in ends: a numpy section where the next begins, those
     of Google and Sphinx where the text is no deeper than the heading (``margin``).

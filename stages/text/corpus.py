@@ -1,4 +1,4 @@
-"""Encoded corpora: flat arrays of ids, and where documents and sentences begin."""
+"""Encoded corpora: flat arrays of ids with the offsets of documents and sentences."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Packing: which tokens make up row i, a pure function of (lengths, max_tokens, seed, i).
 
-An epoch lays the documents end to end in an order of its own, cuts them into rows of
-``max_tokens`` and visits the rows in an order of its own. Nothing is padded; the at most
-``max_tokens - 1`` tokens at the end of an epoch's line are left out of that epoch.
+Each epoch concatenates the documents in a new random order, cuts the result into rows of
+``max_tokens`` and visits the rows in a new random order. There is no padding; an epoch drops the
+last tokens that do not fill a row (at most ``max_tokens - 1``).
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from stages.text.corpus import EncodedCorpus
 
 @dataclass(frozen=True)
 class Row:
-    """Tokens and the document, numbered from 1 within the row, that each belongs to."""
+    """Tokens, and for each the number of its document, counted from 1 within the row."""
 
     tokens: np.ndarray  # int64 [T]
     document_ids: np.ndarray  # int64 [T]

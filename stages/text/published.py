@@ -39,7 +39,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 class PublishedTokenizer(TaskTokenizer):
-    """The tokenizer of a checkpoint, as it comes; a text that it would leave unmarked ends with its
+    """The tokenizer of a checkpoint. If it adds no special tokens to a text, the text ends with its
     end-of-text token (GPT-2; Radford et al. 2018)."""
 
     def __init__(self, folder: Path) -> None:
@@ -179,7 +179,7 @@ def files_in(folder: Path, patterns: Iterable[str]) -> list[Path]:
 
 
 def _content(folder: Path) -> str:
-    """What is in a folder, of the files that are read."""
+    """The hash of the files of a folder that are read."""
     digest = hashlib.sha256()
     for file in files_in(folder, (*WEIGHTS, *VOCABULARY)):
         digest.update(file.name.encode())
@@ -211,5 +211,5 @@ def _load_tokenizer(folder: Path, **settings: Any) -> Any:
 
 
 def line_of(error: Exception) -> str:
-    """What an error says, in one line."""
+    """The message of an error in one line."""
     return " ".join(str(error).split())[:300] or type(error).__name__

@@ -63,7 +63,7 @@ class Vocabulary:
 
 
 class TaskTokenizer(Vocabulary, ABC):
-    """What tasks ask of a tokenizer: of ours, or of one that a public checkpoint brings along."""
+    """What tasks need from a tokenizer: ours, or that of a public checkpoint."""
 
     files: list[Path]  # all that it is read from
 
@@ -95,7 +95,7 @@ class TaskTokenizer(Vocabulary, ABC):
         """The text of ids; special tokens are left out."""
 
     def shown(self, ids: Iterable[int] | np.ndarray) -> str:
-        """The text of ids to look at, with marks for what is left out: ``<mask>``, ``<s0>``, ..."""
+        """The text of ids for display, with special tokens as marks: ``<mask>``, ``<s0>``, ..."""
         runs = [(mark, [*run]) for mark, run in groupby(map(int, ids), self._mark)]
         parts = [[self.decode(run)] if mark is None else [mark] * len(run) for mark, run in runs]
         return " ".join(filter(None, chain.from_iterable(parts)))
@@ -156,7 +156,7 @@ class Tokenizer(TaskTokenizer):
 
 
 def without_blanks(text: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same parts of a text, less the blanks at their ends; of blanks alone nothing is left."""
+    """The same spans without blanks at their ends; a span of blanks alone becomes empty."""
     parts = []
     for begin, end in offsets:
         begin += len(text[begin:end]) - len(text[begin:end].lstrip())
