@@ -23,6 +23,7 @@ import numpy as np
 from tqdm import tqdm
 
 from stages.core import paths
+from stages.core.code import syntax_hash
 from stages.core.components import unknown
 from stages.kinds._kind import SPLITS, Kind
 from stages.sources import _docstrings, _prose, _sentences
@@ -216,7 +217,7 @@ def _kept(package: str, version: str) -> tuple[Path, list[Where]]:
     if not files:
         raise ValueError(f"packages: {package!r} is installed, but without Python source")
     inputs = json.dumps([[name, os.path.getsize(path)] for name, path in files])
-    code = [Path(str(module.__file__)).read_bytes() for module in PARSERS]
+    code = [syntax_hash(Path(str(module.__file__)).read_bytes()) for module in PARSERS]
     python = platform.python_version()
     name = f"{package}-{version}-py{python}-{_hash(inputs, *code)[:16]}.jsonl"
     return PARSED / name, files

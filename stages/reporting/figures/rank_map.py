@@ -60,13 +60,13 @@ def _panel(results: Results, data: alt.NamedData, names: Sequence[str], *, label
             "task:N",
             title=None,
             scale=alt.Scale(domain=tasks),
-            axis=alt.Axis(**axis, orient="top", labelAngle=angle, labelLimit=160),
+            axis=alt.Axis(**axis, orient="top", labelAngle=angle, labelLimit=0),
         ),
         y=alt.Y(
             "run:N",
             title=None,
             scale=alt.Scale(domain=list(names)),
-            axis=alt.Axis(**axis, labels=labelled, labelLimit=200),
+            axis=alt.Axis(**axis, labels=labelled, labelLimit=0),
         ),
     )
     places = alt.Scale(domain=[1, max(len(names), 2)], range=[FIRST, LAST])
