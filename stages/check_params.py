@@ -29,13 +29,14 @@ def main(params: Params) -> None:
     # And a corpus that nothing is removed from, and the report of a study without corpora.
     _write(paths.DATA / NONE, "nothing\n")
     _write(paths.CONTAMINATION / NONE, "nothing\n")
+    _write(paths.LIKENESS / NONE, "nothing\n")
     # Some stages depend on all that lies there: what is listed no more goes, so that they do not
     # run again where that never was.
     discard_unlisted(paths.TASKS, params.tasks)
-    discard_unlisted(paths.CONTAMINATION, [*params.corpora, NONE])
-    for key in params.corpora:
-        listed = [f"{tokenizer}.json" for tokenizer in params.tokenizers]
-        discard_unlisted(paths.CONTAMINATION / key, listed)
+    for folder in (paths.CONTAMINATION, paths.LIKENESS):
+        discard_unlisted(folder, [*params.corpora, NONE])
+        for key in params.corpora:
+            discard_unlisted(folder / key, [f"{name}.json" for name in params.tokenizers])
     # A run depends on its own plan, so that it runs anew when the reference changes what it means.
     with replacing(paths.PLANS) as folder:
         folder.mkdir()

@@ -100,15 +100,20 @@ def test_what_is_listed_no_more_goes_from_what_stages_depend_on_as_a_whole(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "requirements.lock").write_text("")
     params = load(ROOT / "studies" / "smoke.yaml")
-    kept = ("tasks/tag/examples", "contamination/prose/unigram.json")
-    old = ("tasks/old/examples", "contamination/old/unigram.json", "contamination/prose/bpe.json")
+    measured = ("contamination", "likeness")
+    kept = ("tasks/tag/examples", *(f"{folder}/prose/unigram.json" for folder in measured))
+    old = (
+        "tasks/old/examples",
+        *(f"{folder}/{name}.json" for folder in measured for name in ("old/unigram", "prose/bpe")),
+    )
     for name in (*kept, *old):
         Path("data", name).mkdir(parents=True)
     check_params.main(params)
     assert all(Path("data", name).exists() for name in kept)
     assert not any(Path("data", name).exists() for name in old)
-    assert sorted(path.name for path in Path("data/contamination").iterdir()) == ["none", "prose"]
-    assert not Path("data/contamination/old").exists() and not Path("data/tasks/old").exists()
+    for folder in measured:
+        assert sorted(path.name for path in Path("data", folder).iterdir()) == ["none", "prose"]
+    assert not Path("data/tasks/old").exists()
 
 
 def test_what_it_writes_is_the_same_whatever_is_valid(tmp_path, monkeypatch) -> None:
@@ -122,6 +127,7 @@ def test_what_it_writes_is_the_same_whatever_is_valid(tmp_path, monkeypatch) -> 
     assert {str(p) for p in written} == plans | code | {
         "none",
         "contamination/none",
+        "likeness/none",
         "corpora/none/train.jsonl",
         "pretrained/none",
         "tokenizers/none",

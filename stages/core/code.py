@@ -127,7 +127,7 @@ def code_by_stage(params: Params) -> dict[str, list[str]]:
         found[f"pretrain/{key}"] = components
     baselines = {f"baselines/{baseline['name']}" for baseline in params.baselines.values()}
     methods = {f"methods/{entry.method['name']}" for entry in params.finetune.methods.values()}
-    alone = ("train_tokenizer", "measure_contamination", "evaluate", "report")
+    alone = ("train_tokenizer", "measure_contamination", "measure_likeness", "evaluate", "report")
     return (
         found
         | dict.fromkeys(alone, [])

@@ -9,6 +9,7 @@ CORPORA = DATA / "corpora"
 TOKENIZERS = DATA / "tokenizers"
 ENCODED = DATA / "encoded"
 CONTAMINATION = DATA / "contamination"
+LIKENESS = DATA / "likeness"
 TASKS = DATA / "tasks"
 PRETRAINED = DATA / "pretrained"
 PROGRESS = DATA / "progress"  # of pretraining: what only the report reads

@@ -1,3 +1,3 @@
-"""Scores, intervals and contamination, and the tables that trials are recorded in, without
+"""Scores, intervals, contamination, likeness, and the tables that trials are recorded in, without
 torch.
 """

@@ -1,0 +1,142 @@
+"""How alike a corpus and the texts of tasks are, by three measures that no model plays a part in.
+
+- The Jensen-Shannon divergence (Lin 1991) of their words, in bits: 0 of equal distributions, 1 of
+  distributions without a word in common. Between samples it comes out too large, the more so the
+  smaller and the more varied they are. So samples of equal size are compared, half of the task's
+  words with as many of the corpus, and the mean of what two samples of the task and two samples of
+  the corpus differ by is subtracted. That is 0 on average where both have one distribution,
+  whatever the amount of text; where they differ it is somewhat too small. It may be just below 0.
+- The share of the task's words that the corpus never has. It falls with the amount of text.
+- The bits that a byte of the task takes under a model of the corpus (``byte_ngrams``), which
+  the order of words and the amount of text change, too.
+
+Words are those of ``contamination``: case and punctuation make no difference. Bytes are the text's.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from statistics import fmean
+
+import numpy as np
+
+from stages.core.seeding import stream
+from stages.evaluation.byte_ngrams import ByteNgrams
+from stages.evaluation.contamination import words
+
+NUM_DRAWS = 10  # of samples, whose divergences are averaged
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Of a task's texts to a corpus."""
+
+    texts: int
+    words: int
+    types: int  # different words
+    bytes: int
+    sampled_words: int  # on each side of the divergence
+    divergence: float | None  # of words, Jensen-Shannon, in bits; None if there are no words
+    uncorrected_divergence: float | None
+    unseen_words: float | None  # share of the task's words that the corpus never has
+    unseen_types: float | None
+    bits_per_byte: float | None  # under the n-gram model of the corpus
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was read of a corpus, and the likeness of each task to it."""
+
+    documents: int
+    words: int
+    types: int
+    bytes: int
+    tasks: dict[str, Likeness]
+
+
+def measure(
+    documents: Iterable[Sequence[str]], tasks: Mapping[str, Sequence[str]], *, seed: int = SEED
+) -> Measured:
+    """``documents`` are lists of sentences, read once and a few at a time; ``tasks`` are texts."""
+    ngrams = ByteNgrams([text.encode() for texts in tasks.values() for text in texts])
+    corpus: Counter[str] = Counter()
+    num_documents = num_bytes = 0
+
+    def read() -> Iterator[bytes]:
+        nonlocal num_documents, num_bytes
+        for sentences in documents:
+            num_documents += 1
+            for sentence in sentences:
+                corpus.update(words(sentence))
+                encoded = sentence.encode()
+                num_bytes += len(encoded)
+                yield encoded
+
+    ngrams.count(read())
+    bits = iter(ngrams.bits().tolist())
+    found = {
+        task: _likeness(texts, corpus, bits=sum(islice(bits, len(texts))), key=(seed, task))
+        for task, texts in tasks.items()
+    }
+    return Measured(num_documents, corpus.total(), len(corpus), num_bytes, found)
+
+
+def _likeness(
+    texts: Sequence[str], corpus: Counter[str], *, bits: float, key: tuple[int, str]
+) -> Likeness:
+    own = Counter(word for text in texts for word in words(text))
+    number = min(own.total(), corpus.total()) // 2
+    divergence = uncorrected = None
+    if number:
+        divergence, uncorrected = _divergences(own, corpus, number, key)
+    unseen = [count for word, count in own.items() if word not in corpus]
+    num_bytes = sum(len(text.encode()) for text in texts)
+    return Likeness(
+        texts=len(texts),
+        words=own.total(),
+        types=len(own),
+        bytes=num_bytes,
+        sampled_words=number,
+        divergence=divergence,
+        uncorrected_divergence=uncorrected,
+        unseen_words=sum(unseen) / own.total() if own else None,
+        unseen_types=len(unseen) / len(own) if own else None,
+        bits_per_byte=bits / num_bytes if num_bytes else None,
+    )
+
+
+def _divergences(
+    own: Counter[str], corpus: Counter[str], number: int, key: tuple[int, str]
+) -> tuple[float, float]:
+    """Corrected and not: means over samples of ``number`` words, drawn without replacement."""
+    vocabulary = sorted({*corpus, *own})  # in an order that depends on no order of texts
+    ends = [np.cumsum([each[word] for word in vocabulary]) for each in (own, corpus)]
+    between, within = [], []
+    for draw in range(NUM_DRAWS):
+        rng = stream(key[0], "likeness", key[1], draw)
+        (a, b), (c, d) = (_two_samples(each, number, rng) for each in ends)
+        between += [jensen_shannon(a, c), jensen_shannon(b, d)]
+        within += [jensen_shannon(a, b), jensen_shannon(c, d)]
+    return fmean(between) - fmean(within), fmean(between)
+
+
+def _two_samples(ends: np.ndarray, number: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Counts of words in two disjoint samples; ``ends`` are the sums of all counts up to each
+    word."""
+    drawn = rng.choice(ends[-1], 2 * number, replace=False)
+    drawn = np.searchsorted(ends, drawn, side="right").reshape(2, number)
+    return [np.bincount(sample, minlength=len(ends)) for sample in drawn]
+
+
+def jensen_shannon(one: np.ndarray, other: np.ndarray) -> float:
+    """The divergence, in bits, of the distributions that two arrays of counts are."""
+    p, q = one / one.sum(), other / other.sum()
+    middle = (p + q) / 2
+
+    def from_middle(each: np.ndarray) -> float:
+        some = each > 0
+        return float(np.sum(each[some] * np.log2(each[some] / middle[some])))
+
+    return (from_middle(p) + from_middle(q)) / 2

@@ -1,0 +1,78 @@
+"""The model of bytes, beside the baseline that has the same formula and shares no code with it."""
+
+from math import log2
+
+import numpy as np
+import pytest
+
+from stages.baselines._baseline import Score
+from stages.baselines.ngram import Ngram
+from stages.core.seeding import stream
+from stages.evaluation import byte_ngrams
+from stages.evaluation.byte_ngrams import ORDER, ByteNgrams
+from stages.kinds._kind import KINDS
+from tests.small import documents
+
+SENTENCES = [sentence for document in documents()[:15] for sentence in document]
+CORPUS, TEXTS = SENTENCES[:-40], [*SENTENCES[-40:], "", "x", "größer als \N{SNOWMAN}"]
+
+
+def bits(corpus: list[str], texts: list[str], **settings: int) -> np.ndarray:
+    model = ByteNgrams([text.encode() for text in texts], **settings)
+    model.count(text.encode() for text in corpus)
+    return model.bits()
+
+
+def of_baseline(corpus: list[str], texts: list[str], order: int) -> list[float]:
+    """Its bits, less those of the mark at the beginning."""
+    rows = [{"text": f"\n{text}"} for text in corpus]
+    baseline = Ngram(orders=[order])
+    baseline.fit(rows, [], Score(KINDS["language_modelling"], "bits_per_byte"))
+    begins = baseline.bits("\n", order)
+    return [baseline.bits(f"\n{text}", order) - begins for text in texts]
+
+
+@pytest.mark.parametrize("order", [1, 3, ORDER])
+def test_bits_are_those_of_the_baseline(order: int) -> None:
+    assert bits(CORPUS, TEXTS, order=order) == pytest.approx(of_baseline(CORPUS, TEXTS, order))
+
+
+def test_by_hand() -> None:
+    """Of "ab" behind its mark: each of the three bytes once; behind a, b once."""
+    one = (1 + 3 / 256) / (3 + 3)
+    begins_with_a = (1 + 1 * one) / (1 + 1)
+    b_behind_a = (1 + 1 * one) / (1 + 1)
+    assert bits(["ab"], ["ab"], order=2) == pytest.approx([-log2(begins_with_a * b_behind_a)])
+    assert bits(["ab"], ["b"], order=2) == pytest.approx([-log2(1 * one / 2)])
+    assert bits([], ["ab"]) == pytest.approx([16])
+
+
+@pytest.mark.parametrize("context", [b"", b"t", b"the num", b"\xff\x00", b"\n"])
+def test_probabilities_of_all_bytes_add_up_to_one(context: bytes) -> None:
+    """Of those that may follow a context, which itself takes the same bits in all texts."""
+    model = ByteNgrams([context, *(context + bytes([byte]) for byte in range(256))])
+    model.count(text.encode() for text in CORPUS)
+    before, *with_one_more = model.bits()
+    assert np.sum(2 ** (before - np.array(with_one_more))) == pytest.approx(1)
+
+
+def test_a_corpus_in_parts_counts_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = bits(CORPUS, TEXTS)
+    monkeypatch.setattr(byte_ngrams, "BATCH_BYTES", 1000)
+    assert (bits(CORPUS, TEXTS) == whole).all()
+
+
+def test_more_text_and_more_context_take_fewer_bits() -> None:
+    orders = [bits(CORPUS, TEXTS, order=order).sum() for order in (1, 2, 4)]
+    assert orders == sorted(orders, reverse=True)
+    parts = [bits(CORPUS[:number], TEXTS).sum() for number in (20, 100, len(CORPUS))]
+    assert parts == sorted(parts, reverse=True)
+
+
+def test_random_bytes_take_no_fewer_than_eight_bits_each() -> None:
+    rng = stream(0, "bytes")
+    corpus = [rng.bytes(5000) for _ in range(100)]
+    for order, most in ((1, 8.01), (ORDER, 9.5)):
+        model = ByteNgrams([rng.bytes(5000)], order=order)
+        model.count(corpus)
+        assert 7.99 < model.bits()[0] / 5000 < most
