@@ -7,7 +7,7 @@ from stages.core.artifacts import remove, replacing, write_json
 from stages.core.params import Params
 from stages.core.process import run_stage
 from stages.evaluation.records import write_table
-from stages.reporting.comparison import costs, tables
+from stages.reporting.comparison import corpora, costs, tables
 from stages.reporting.comparison.results import load
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages
@@ -18,6 +18,7 @@ def main(params: Params) -> None:
     results = load(params)
     write_table(paths.REPORTS / "trials.csv", tables.TRIALS, tables.trials(results))
     write_table(paths.REPORTS / "costs.csv", costs.COLUMNS, costs.rows(results))
+    write_table(paths.REPORTS / "corpora.csv", corpora.COLUMNS, corpora.rows(results))
     contrasts = [contrast.row() for contrast in results.contrasts]
     write_table(paths.REPORTS / "contrasts.csv", tables.CONTRASTS, contrasts)
     with replacing(paths.REPORTS / "metrics.json") as path:

@@ -218,6 +218,9 @@ def write_study(
         path = root / "data/contamination" / corpus / "unigram.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, overlapping(params))
+        path = root / "data/likeness" / corpus / "unigram.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, alike(params, corpus))
     with replacing(root / "data/plans") as folder:
         folder.mkdir()
         for name, plan in plans(params).items():
@@ -253,6 +256,35 @@ def overlapping(params: Params) -> dict[str, Any]:
     """As measure_contamination leaves it."""
     tasks = {task: {"num_test": 1000, "exact": 4, "ngram": 15} for task in params.tasks}
     return {"documents": 900, "tasks": tasks, "removed": {}}
+
+
+def alike(params: Params, corpus: str) -> dict[str, Any]:
+    """As measure_likeness leaves it. A corpus named ``NAME_half`` is half of the text of another;
+    the others have one amount, and the first is the one that the tasks are most like."""
+    text, *_ = corpus.split("_half")
+    place = 1 + list(params.corpora).index(text)
+    tokens = 1_000_000 // (2 if "_half" in corpus else 1)
+    of_task = {
+        "texts": 1000,
+        "words": 9000,
+        "types": 2000,
+        "bytes": 50_000,
+        "sampled_words": 4500,
+        "divergence": 0.02 * place,
+        "uncorrected_divergence": 0.2 + 0.02 * place,
+        "unseen_words": 0.01 * place * (1 if tokens == 1_000_000 else 1.5),
+        "unseen_types": 0.1,
+        "bits_per_byte": 2 + 0.1 * place + (0 if tokens == 1_000_000 else 0.05),
+    }
+    return {
+        "tokens": tokens,
+        "sha256": text,
+        "documents": 900,
+        "words": 600_000,
+        "types": 20_000,
+        "bytes": 4_000_000,
+        "tasks": dict.fromkeys(params.tasks, of_task),
+    }
 
 
 def looked_at(task: str, params: Params) -> list[dict[str, Any]]:

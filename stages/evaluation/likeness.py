@@ -6,6 +6,7 @@
   words with as many of the corpus, and the mean of what two samples of the task and two samples of
   the corpus differ by is subtracted. That is 0 on average where both have one distribution,
   whatever the amount of text; where they differ it is somewhat too small. It may be just below 0.
+  (Fewer documents may have other words than more documents of one source: that counts.)
 - The share of the task's words that the corpus never has. It falls with the amount of text.
 - The bits that a byte of the task takes under a model of the corpus (``byte_ngrams``), which
   the order of words and the amount of text change, too.

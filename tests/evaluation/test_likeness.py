@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stages.core.seeding import stream
-from stages.evaluation.likeness import Likeness, jensen_shannon, measure
+from stages.evaluation.likeness import jensen_shannon, measure
 
 NUM_WORDS = 300
 Document = list[str]
@@ -48,8 +48,9 @@ TASK = [sentence for document in ONE.documents(30, "task") for sentence in docum
 OTHER_TASK = [sentence for document in OTHER.documents(30, "task") for sentence in document]
 
 
-def likeness(documents: list[Document], texts: list[str] = TASK, **settings: Any) -> Likeness:
-    return measure(documents, {"task": texts}, **settings).tasks["task"]
+def likeness(documents: list[Document], texts: list[str] = TASK) -> Any:
+    """Any: of texts with words no number is None."""
+    return measure(documents, {"task": texts}).tasks["task"]
 
 
 def mixed(share: float, number: int = 200) -> list[Document]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stages.text.corpus import EncodedCorpus, encode
+from stages.text.corpus import EncodedCorpus, document_order, encode
 from stages.text.tokenizer import BOS_ID, EOS_ID
 from tests.small import documents, small_corpus, small_tokenizer
 
@@ -40,3 +40,14 @@ def test_saved_and_loaded_is_the_same(tmp_path) -> None:
     loaded = EncodedCorpus.load(tmp_path / "corpus")
     for name, array in vars(small_corpus()).items():
         assert np.array_equal(array, getattr(loaded, name))
+
+
+def test_a_smaller_amount_is_a_part_of_a_larger_one() -> None:
+    """Of the same documents, in the order in which they are encoded."""
+    order = document_order(len(documents()), "train")
+    assert sorted(order) == [*range(len(documents()))] != order.tolist()
+    whole = encode((documents()[i] for i in order), small_tokenizer()).tokens
+    for share in (0.25, 0.5):
+        kept = round(share * len(whole))
+        part = encode((documents()[i] for i in order), small_tokenizer(), max_tokens=kept).tokens
+        assert len(part) == kept and (part == whole[:kept]).all()

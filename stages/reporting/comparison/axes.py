@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import Any, Literal, get_args
 
 from stages.core.components import Settings
+from stages.reporting.comparison import amounts
 from stages.reporting.comparison.groups import Group
 
 Axis = Literal[
@@ -16,6 +17,7 @@ Axis = Literal[
     "objective",
     "size",
     "training set",
+    "amount of text",
     "pretrained",
     "checkpoint",
     "tokenizer",
@@ -50,6 +52,8 @@ def axis_between(a: Group, b: Group) -> Axis | None:
         return "pretrained" if same_model else None
     if a.corpus != b.corpus:
         same = same_model and a.entry.objective == b.entry.objective
+        if same and amounts.same_text(a, b):
+            return amounts.AMOUNT
         return "training set" if same else None
     if not same_architecture:
         return "architecture"
@@ -68,18 +72,20 @@ def _trained_alike(a: Group, b: Group) -> bool:
 
 
 def pairs(candidates: Sequence[Group]) -> list[tuple[Axis, Group, Group]]:
-    """The pairs of groups that make a contrast. Along "size" and "pretrained" the larger or the
-    pretrained group comes first.
+    """The pairs of groups that make a contrast. Along "size", "amount of text" and "pretrained"
+    the larger or the pretrained group comes first.
 
     Where several groups share a level of an axis (say, three learning rates of one architecture
     against one of another), those nearest to each other in size, then in settings, are paired. A
-    group is not compared with one that another group matches better.
+    group is not compared with one that another group matches better. Two amounts of one text are
+    compared at equal steps and at equal epochs, two texts at the nearest amounts.
     """
     level: Mapping[str, Callable[[Group], Any]] = {
         "architecture": lambda g: (g.architecture, g.entry.objective),
         "objective": lambda g: g.entry.objective,
         "size": lambda g: g.entry.model,
-        "training set": lambda g: g.corpus,
+        "training set": amounts.text_of,
+        amounts.AMOUNT: lambda g: g.corpus,
         "pretrained": lambda g: (g.corpus, g.entry.objective),
     }
 
@@ -103,6 +109,7 @@ def pairs(candidates: Sequence[Group]) -> list[tuple[Axis, Group, Group]]:
         swap = (axis == "size" and b.num_params > a.num_params) or (
             axis == "pretrained" and b.pretrained
         )
+        swap = swap or (axis == amounts.AMOUNT and (b.corpus_tokens or 0) > (a.corpus_tokens or 0))
         found.append((axis, b, a) if swap else (axis, a, b))
     return found
 
@@ -114,7 +121,12 @@ def _size_ratio(a: Group, b: Group) -> float:
 
 def _distance(a: Group, b: Group, axis: Axis) -> tuple[float, int]:
     size = math.log(_size_ratio(a, b)) if axis == "architecture" else 0.0
-    return size, len(differing(a.settings, b.settings))
+    settings = set(differing(a.settings, b.settings))
+    if axis == "training set":
+        size = math.log(amounts.unlike_amount(a, b))
+    elif axis == amounts.AMOUNT and amounts.equal_epochs(a, b):
+        settings -= {amounts.NUM_STEPS}
+    return size, len(settings)
 
 
 def levels_of(axis: Axis, a: Group, b: Group) -> tuple[str, str]:
@@ -131,6 +143,8 @@ def levels_of(axis: Axis, a: Group, b: Group) -> tuple[str, str]:
             case "training set":
                 further = g.entry.is_public and not g.entry.as_published
                 return f"{g.entry.model['path']}, then {g.corpus}" if further else g.corpus
+            case amounts.AMOUNT:
+                return amounts.words(g)
             case "checkpoint":
                 return _checkpoint(g, other)
             case "pretrained":
@@ -158,6 +172,7 @@ def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[str, ...]:
         return ()
     models = (a.entry.model, b.entry.model) if axis == "architecture" else ({}, {})
     return (
+        *(amounts.unequal_amounts(a, b) if axis == "training set" else ()),
         *(f"{k}: {models[0][k]} v. {models[1][k]}" for k in differing(*models) if k != "name"),
         *(f"{k}: {a.settings[k]} v. {b.settings[k]}" for k in differing(a.settings, b.settings)),
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stages.evaluation.contamination import LONG, SHORT
+from stages.reporting.comparison.amounts import AMOUNT
 from stages.reporting.comparison.results import Results
 
 NOTEWORTHY = 0.03  # of a task's test rows
@@ -100,7 +101,7 @@ def caveats(results: Results) -> Iterator[str]:
     compared = dict.fromkeys(
         both
         for c in results.contrasts
-        if c.axis == "training set"
+        if c.axis in ("training set", AMOUNT)
         and results.contamination.keys() >= set(both := (pairs[c.a.group], pairs[c.b.group]))
     )
     unequal = [

@@ -19,6 +19,16 @@ class Group:
     entry: Run
     architecture: str
     num_params: int
+    corpus_tokens: int | None = None  # encoded of its training set; None without one of the study
+    corpus_text: str | None = None  # what corpora share that differ in their amount of text alone
+
+    @property
+    def epochs(self) -> float | None:
+        """How often it read its training set; below 1 is a part of it."""
+        if not self.corpus_tokens:
+            return None
+        training = self.entry.training
+        return training.num_steps * training.batch_rows * training.max_tokens / self.corpus_tokens
 
     @property
     def pretrained(self) -> bool:

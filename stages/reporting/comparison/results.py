@@ -20,6 +20,7 @@ from stages.evaluation.records import (
     discard_unlisted,
     read,
 )
+from stages.reporting.comparison.amounts import with_amounts
 from stages.reporting.comparison.cells import Cell, cells
 from stages.reporting.comparison.contrasts import Contrast, contrasts
 from stages.reporting.comparison.groups import Group, groups
@@ -39,6 +40,7 @@ class Results:
     examples: dict[str, list[Json]]  # of each task; see ``evaluation.examples``
     progress: dict[str, Progress]  # of each run's pretraining
     contamination: dict[tuple[str, str], Json]  # of each corpus and tokenizer trained on
+    likeness: dict[tuple[str, str], Json]  # of the same
 
     @property
     def confidence(self) -> float:
@@ -46,7 +48,7 @@ class Results:
 
     @cached_property
     def groups(self) -> list[Group]:
-        return groups(self.params, self.trials)
+        return [*with_amounts(groups(self.params, self.trials), self.likeness)]
 
     @cached_property
     def baselines(self) -> list[str]:
@@ -136,11 +138,14 @@ def load(params: Params) -> Results:
         for task in params.tasks
     }
     read_by = {(r.corpus, r.tokenizer) for r in params.pretrain.values() if r.learnt[0] != NONE}
-    contamination = {
-        (corpus, tokenizer): _json(paths.CONTAMINATION / corpus / f"{tokenizer}.json")
-        for corpus, tokenizer in product(params.corpora, params.tokenizers)
-        if (corpus, tokenizer) in read_by
-    }
+    contamination, likeness = (
+        {
+            (corpus, tokenizer): _json(folder / corpus / f"{tokenizer}.json")
+            for corpus, tokenizer in product(params.corpora, params.tokenizers)
+            if (corpus, tokenizer) in read_by
+        }
+        for folder in (paths.CONTAMINATION, paths.LIKENESS)
+    )
     results = Results(
         params=params,
         trials=trials,
@@ -151,6 +156,7 @@ def load(params: Params) -> Results:
         examples=examples,
         progress=read_progress(params.pretrain),
         contamination=contamination,
+        likeness=likeness,
     )
     untimed = [t for t in trials if t.run in params.pretrain and trial_key(t) not in finetuning]
     if untimed:

@@ -28,7 +28,9 @@ CONTRASTS = [
     *(f"{amount}_{side}" for amount in AMOUNTS for side in "ab"),
     "confounds",
 ]
-MEANS: tuple[Axis, ...] = ("architecture", "objective", "size", "training set", "checkpoint")
+MEANS: tuple[Axis, ...] = (
+    *("architecture", "objective", "size", "training set", "amount of text", "checkpoint"),
+)
 
 
 def trials(results: Results) -> list[Json]:

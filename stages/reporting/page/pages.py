@@ -12,6 +12,7 @@ from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison import (
     advice,
     contamination,
+    corpora,
     costs,
     gains,
     pretraining_costs,
@@ -42,6 +43,7 @@ def context(results: Results) -> Json:
         "tasks": tables.task_rows(results),
         "weights": costs.weights_rows(results),
         "contamination": contamination.section(results),
+        "corpora": corpora.section(results),
         "reproduction": reproduction,
     }
 

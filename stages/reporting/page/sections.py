@@ -17,6 +17,9 @@ INTRODUCTIONS: dict[Axis, str] = {
     "objective": "The same model with another pretraining objective.",
     "size": "The same architecture with other dimensions.",
     "training set": "The same model, pretrained on another training set.",
+    "amount of text": "The same model, pretrained on more and on less of one text: the smaller "
+    "amount is a part of the larger one. At equal steps the smaller amount is read more often; at "
+    "equal epochs the larger amount takes more steps.",
     "pretrained": "The same model, pretrained and from scratch.",
     "checkpoint": "Public checkpoints, each as published. They differ in architecture, size, "
     "training set and more at once: a difference says which one does better here, not why.",

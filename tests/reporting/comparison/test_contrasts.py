@@ -137,6 +137,55 @@ def test_sizes_too_far_apart_are_no_architecture_contrast(
     assert pairs(results_of(tmp_path, monkeypatch, runs).groups) == []
 
 
+def of_steps(corpus: str, num_steps: int) -> dict:
+    entry = run("encoder", "mlm", corpus)
+    entry["training"]["num_steps"] = num_steps
+    return entry
+
+
+def test_amounts_of_one_text_are_compared_at_equal_steps_and_at_equal_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another text is compared with the amount that it has itself."""
+    runs = {
+        "few": of_steps("all_half", 1000),
+        "few_shorter": of_steps("all_half", 500),
+        "much": of_steps("all", 1000),
+        "other": of_steps("scientific", 1000),
+        "scratch": run("encoder", "none", "none"),
+    }
+    raw = raw_params(runs)
+    raw["corpora"]["all_half"] = raw["corpora"]["all"]
+    raw["budget"]["matched"] = "none"
+    monkeypatch.chdir(tmp_path)
+    results = load(write_study(tmp_path, raw))
+    assert named(pairs(results.groups)) == {
+        ("training", "few", "few_shorter"),
+        ("amount of text", "much", "few"),
+        ("amount of text", "much", "few_shorter"),
+        ("training set", "much", "other"),
+        *(("pretrained", name, "scratch") for name in runs if name != "scratch"),
+    }
+    amounts = {c.b.group: c for c in results.contrasts if c.axis == "amount of text"}
+    assert {(c.level_a, c.level_b) for c in amounts.values()} == {
+        ("all, 1,000,000 tokens, 4.1 epochs", "all_half, 500,000 tokens, 8.19 epochs"),
+        ("all, 1,000,000 tokens, 4.1 epochs", "all_half, 500,000 tokens, 4.1 epochs"),
+    }
+    assert "training.num_steps: 1000 v. 500" in amounts["few_shorter"].confounds
+    assert amounts["few"].confounds == []
+
+
+def test_unequal_amounts_of_two_texts_are_a_confound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = raw_params({"few": of_steps("all_half", 1000), "other": of_steps("scientific", 1000)})
+    raw["corpora"]["all_half"] = raw["corpora"]["all"]
+    monkeypatch.chdir(tmp_path)
+    results = load(write_study(tmp_path, raw))
+    assert named(pairs(results.groups)) == {("training set", "few", "other")}
+    assert results.contrasts[0].confounds == ["tokens of text: 500,000 v. 1,000,000"]
+
+
 def test_another_learning_rate_is_a_confound_unless_nothing_else_differs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

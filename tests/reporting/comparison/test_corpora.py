@@ -1,0 +1,138 @@
+import csv
+from itertools import permutations, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pandas import Series
+
+from stages.core.artifacts import read_json, write_json
+from stages.core.seeding import stream
+from stages.evaluation.records import write_table
+from stages.reporting.comparison import corpora
+from stages.reporting.comparison.corpora import COLUMNS, MEASURES, rows, section, spearman
+from stages.reporting.comparison.results import Results, load
+from stages.reporting.page import pages
+from tests.synthetic_study import METRICS, RUNS, public, raw_params, run, write_study
+
+NAMES = ("all", "all_half", "scientific", "deep_learning")
+# What each adds to the score of its run.
+GAINS: dict[str, float] = dict(zip(NAMES, (0.2, 0.15, 0.1, 0.05), strict=True))
+
+
+@pytest.fixture
+def four(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Results:
+    """A study of one model on four training sets and from scratch, without noise."""
+    runs = {name: run("encoder", "mlm", name) for name in NAMES}
+    raw = raw_params(runs | {"scratch": run("encoder", "none", "none")})
+    raw["corpora"]["all_half"] = raw["corpora"]["all"]
+    monkeypatch.chdir(tmp_path)
+    params = write_study(tmp_path, raw)
+    for task in params.tasks:
+        path = tmp_path / "data/evaluated" / task / "trials.csv"
+        with path.open() as file:
+            found = [*csv.DictReader(file)]
+        for trial in found:
+            seed = int(trial["finetune_seed"]) / 1000
+            trial["value"] = str(0.4 + GAINS.get(trial["run"], 0) + seed * (trial["run"] == "all"))
+        write_table(path, found[0].keys(), found)
+    return load(params)
+
+
+def test_each_run_stands_beside_its_corpus_and_its_gain(four: Results) -> None:
+    found = [*rows(four)]
+    places = [(r["run"], r["task"], r["method"]) for r in found]
+    assert places == [*product(NAMES, METRICS, ("full", "linear_probe"))]
+    for row in found:
+        about = read_json(Path("data/likeness", row["corpus"], "unigram.json"))
+        assert row.keys() == set(COLUMNS)
+        assert row["corpus_tokens"] == about["tokens"]
+        assert row["epochs"] == pytest.approx(1000 * 32 * 128 / about["tokens"])
+        for measure in ("divergence", "unseen_words", "unseen_types", "bits_per_byte"):
+            assert row[measure] == pytest.approx(about["tasks"][row["task"]][measure])
+        assert row["gain"] == pytest.approx(GAINS[row["corpus"]], abs=0.005)
+
+
+def test_ranks_are_correlated_over_four_training_sets(four: Results) -> None:
+    found = section(four)
+    assert found is not None and len(found.correlations) == 3 * 2
+    for row in found.correlations:
+        assert row["training sets"] == f"4 ({', '.join(NAMES)})"
+        assert row["n-gram bits per byte"] == "+1.00 (p = 0.083)"  # 2 of 24 orders
+        assert row["word divergence"].startswith("+0.9")  # two amounts of one text tie
+        assert row["tokens of text"].startswith("\N{MINUS SIGN}0.2")
+    text = pages.markdown(four)
+    assert text.count("+1.00 (p = 0.083)") == 2 * 6 and "Too few" not in text  # unseen words, too
+
+
+def test_three_training_sets_are_too_few_for_a_correlation(results: Results) -> None:
+    found = section(results)
+    assert found is not None and found.correlations == []
+    assert any("at most 3" in note for note in found.notes)
+    assert [row["training set"] for row in found.amounts] == ["all", "scientific", "deep_learning"]
+    assert all(row["epochs"] == "4.1" for row in found.amounts)
+    assert len(found.likeness) == 3 * 5  # tasks and pretrained runs
+
+
+def test_a_run_that_has_no_counterpart_from_scratch_has_no_gain(results: Results) -> None:
+    found = {row["run"]: row for row in rows(results) if row["task"] == "tag"}
+    assert found["encoder_small"]["gain"] == found["encoder_small"]["low"] == ""
+    assert found["encoder_mlm"]["gain"] > 0.1
+
+
+def test_runs_that_read_a_training_set_unequally_often_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorter = run("encoder", "mlm")
+    shorter["training"]["num_steps"] = 500
+    raw = raw_params({"long": run("encoder", "mlm"), "short": shorter})
+    raw["budget"]["matched"] = "none"
+    monkeypatch.chdir(tmp_path)
+    found = section(load(write_study(tmp_path, raw)))
+    assert found is not None
+    assert [row["epochs"] for row in found.amounts] == ["4.1 (long), 2.05 (short)"]
+
+
+def test_texts_without_words_have_no_likeness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    params = write_study(tmp_path, raw_params({"encoder_mlm": RUNS["encoder_mlm"]}))
+    path = Path("data/likeness/all/unigram.json")
+    about = read_json(path)
+    nothing = dict.fromkeys(("divergence", "unseen_words", "unseen_types", "bits_per_byte"))
+    write_json(path, about | {"tasks": {task: nothing for task in params.tasks}})
+    results = load(params)
+    found = section(results)
+    assert found is not None and found.likeness[0]["word divergence"] == corpora.UNKNOWN
+    assert {row["divergence"] for row in rows(results)} == {""}
+
+
+def test_a_study_without_corpora_has_no_section(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = {"bert": public("bert"), "scratch": run("encoder", "none", "none")}
+    results = load(write_study(tmp_path, raw_params(runs)))
+    assert section(results) is None and [*rows(results)] == []
+    assert "Training sets" not in pages.markdown(results)
+
+
+@pytest.mark.parametrize("number", [4, 6])
+def test_the_p_value_is_the_share_of_all_orders_as_far_from_zero(number: int) -> None:
+    one, other = stream(0, "ranks", number).integers(0, 5, (2, number)).tolist()
+    rho, p_value = spearman(one, other)
+    assert rho is not None
+    orders = [correlation(one, [*order]) for order in permutations(other)]
+    assert rho == pytest.approx(orders[0])
+    assert p_value == pytest.approx(np.mean([abs(each) >= abs(rho) - 1e-9 for each in orders]))
+
+
+def correlation(one: list[int], other: list[int]) -> float:
+    """As pandas has it."""
+    return Series(one).corr(Series(other), method="spearman")
+
+
+def test_ties_on_one_side_have_no_correlation() -> None:
+    assert spearman([1, 1, 1, 1], [1, 2, 3, 4]) == (None, None)
+    assert all(sign in (-1, 1) for _, sign in MEASURES.values())
