@@ -82,7 +82,8 @@ def measure(
     """Train one system; the row of the table."""
     corpus = DATA / "encoded" / run.corpus / run.tokenizer
     # Adam's best rate falls as the width grows (Yang et al. 2022, table 3).
-    training = run.training.model_copy(update={"lr": run.training.lr * OWN_SIZE / d_model})
+    training = run.training
+    schedule = training.at(training.rates[0] * OWN_SIZE / d_model)
     tokenizer = Tokenizer(DATA / "tokenizers" / run.tokenizer / FILE)
     run = run.model_copy(update={"model": run.model | {"d_model": d_model}})
     backbone, objective = built(run, tokenizer, where=key)
@@ -108,7 +109,7 @@ def measure(
     losses: dict[int, float] = {}
     began = time.monotonic()
     for step in train(
-        model, objective, data, training, num_steps=num_steps, seed=run.seed, device=device
+        model, objective, data, schedule, num_steps=num_steps, seed=run.seed, device=device
     ):
         if step.step * POINTS % num_steps < POINTS:
             losses[step.step] = mean_loss(model, compared, validation, device)

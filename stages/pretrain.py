@@ -18,8 +18,9 @@ from stages.objectives._objective import Objective
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
 from stages.text.tokenizer import TaskTokenizer
+from stages.tracking.records import at_rate
 from stages.tracking.tracker import Tracker
-from stages.training.accounts import Account, account_of, timing, write_history
+from stages.training.accounts import Account, account_of, timing, write_history, write_tries
 from stages.training.checkpoint import (
     WEIGHTS,
     Resumable,
@@ -37,6 +38,7 @@ from stages.training.pretraining import (
     validation_batches,
 )
 from stages.training.samples import samples
+from stages.training.tries import Try, best, try_each
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,8 @@ def main(params: Params, key: str) -> None:
     device = resolve(params.compute, threads=params.compute.threads)
     meter = Meter(device)
     start = _start(key, run, device)
-    history = _train(start, params.study) if start.objective.trains else []
-    account = _write(start, history)
+    tries = _train(start, params.study) if start.objective.trains else []
+    account = _write(start, tries)
     with replacing(paths.TIMINGS / "pretrain" / f"{key}.json") as file:
         write_json(file, timing(start.resumable.wall_time_s(), meter, account, device))
     start.resumable.clear()
@@ -121,8 +123,9 @@ def _teacher(run: Run, vocab_size: int) -> Backbone:
 # Train -------------------------------------------------------------------------------------------
 
 
-def _train(start: Start, study: str) -> list[Step]:
-    """Train the model in place, validate it at the steps that are due, and show both in MLflow."""
+def _train(start: Start, study: str) -> list[Try]:
+    """Train the model in place at each learning rate, validate it at the steps that are due, and
+    show both in MLflow. The model is left with the weights of the best rate."""
     run, training, objective = start.run, start.run.training, start.objective
     data = PretrainingData(
         _packing(start, "train", seed=run.seed),
@@ -136,26 +139,30 @@ def _train(start: Start, study: str) -> list[Step]:
     validation = validation_batches(
         _packing(start, "validation", seed=0), compared, batch_rows=training.micro_batch_rows
     )
-    history: list[Step] = []
+    several = len(training.rates) > 1
     with _tracker(start, study) as tracker, below(f"pretrain.{start.key}.training"):
-        for step in train(
-            start.model,
-            objective,
-            data,
-            training,
-            num_steps=training.num_steps,
-            seed=run.seed,
-            device=start.device,
-            history=history,
-            resumable=start.resumable,
-            description=f"pretrain {start.key}",
-        ):
-            measured = {"loss": step.loss, "lr": step.lr}
-            if _validates(step.step, run):
-                step.validation_loss = mean_loss(start.model, compared, validation, start.device)
-                measured["validation_loss"] = step.validation_loss
-            tracker.log(step.step, measured)
-    return history
+
+        def attempt(rate: float, history: list[Step], resumable: Resumable) -> None:
+            for step in train(
+                start.model,
+                objective,
+                data,
+                training.at(rate),
+                num_steps=training.num_steps,
+                seed=run.seed,
+                device=start.device,
+                history=history,
+                resumable=resumable,
+                description=f"pretrain {start.key}" + (f" at {rate}" if several else ""),
+            ):
+                measured = {"loss": step.loss, "lr": step.lr}
+                if _validates(step.step, run):
+                    validated = mean_loss(start.model, compared, validation, start.device)
+                    measured["validation_loss"] = step.validation_loss = validated
+                # Which rate is kept is not known yet.
+                tracker.log(step.step, at_rate(measured, rate) if several else measured)
+
+        return try_each(start.model, training.rates, start.resumable, attempt)
 
 
 def _tracker(start: Start, study: str) -> Tracker:
@@ -184,15 +191,16 @@ def _validates(step: int, run: Run) -> bool:
 # Write -------------------------------------------------------------------------------------------
 
 
-def _write(start: Start, history: list[Step]) -> Account:
+def _write(start: Start, tries: list[Try]) -> Account:
     """Write the checkpoint, the history and the samples; returns the account of the run."""
+    history = best(tries).history if tries else []
     run, key = start.run, start.key
     backbone = start.model.backbone
     backbone.drop_pretraining_layers()
     parent = None
     if run.parent != NONE:
         parent = read_json(paths.PRETRAINED / run.parent / "metrics.json")
-    account = account_of(backbone, run, history, parent)
+    account = account_of(backbone, run, tries, parent)
     written: list[dict[str, str]] = []
     if history:
         corpus = EncodedCorpus.load(paths.ENCODED / run.corpus / run.tokenizer / "validation")
@@ -206,6 +214,8 @@ def _write(start: Start, history: list[Step]) -> Account:
         write_json(folder / "run.json", _record(start, backbone))
     with replacing(paths.PROGRESS / "history" / f"{key}.csv") as file:
         write_history(file, history, run)
+    with replacing(paths.PROGRESS / "rates" / f"{key}.csv") as file:
+        write_tries(file, tries, run)
     with replacing(paths.PROGRESS / "samples" / f"{key}.jsonl") as file:
         write_jsonl(file, written)
     return account

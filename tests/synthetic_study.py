@@ -5,6 +5,7 @@ five seeds and the baselines, on three tasks.
 """
 
 import json
+import math
 from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import asdict, replace
@@ -17,7 +18,7 @@ from stages.core.params import Params, Run
 from stages.core.seeding import stream
 from stages.evaluation.records import CostRecord, EpochRecord, ScoredTrial, SkippedMethod, write
 from stages.matching.budget import plans
-from stages.reporting.comparison.pretraining_progress import Step
+from stages.reporting.comparison.pretraining_progress import Step, TriedStep
 
 TRAINING = {
     "num_steps": 1000,
@@ -245,11 +246,27 @@ def write_progress(folder: Path, name: str, entry: Run) -> None:
         if trained
     ]
     write(folder / "history" / f"{name}.csv", Step, steps)
+    write(folder / "rates" / f"{name}.csv", TriedStep, _tries(entry, steps) if trained else [])
     text = {"passage": "a list & <i>more</i>", "prompt": "a list &", "written": "<b>of</b> …"}
     nothing = {"passage": "", "prompt": "", "written": "It begins"}
     samples = folder / "samples" / f"{name}.jsonl"
     samples.parent.mkdir(exist_ok=True)
     write_jsonl(samples, [nothing, text] if trained and decoder else [])
+
+
+def _tries(entry: Run, steps: list[Step]) -> list[TriedStep]:
+    """Of several learning rates the second one is kept; the third and further ones diverge."""
+    rates = entry.training.rates
+    if len(rates) == 1:
+        return []
+    kept = [TriedStep(rate=rates[1], kept=1, **asdict(step)) for step in steps]
+    worse = {
+        "loss": steps[-1].loss + 0.5,
+        "validation_loss": (steps[-1].validation_loss or 0) + 0.5,
+    }
+    found = [TriedStep(rate=rates[0], kept=0, **asdict(steps[-1]) | worse), *kept]
+    lost = asdict(steps[0]) | {"loss": math.nan, "validation_loss": None}
+    return found + [TriedStep(rate=rate, kept=0, **lost) for rate in rates[2:]]
 
 
 def overlapping(params: Params) -> dict[str, Any]:

@@ -412,6 +412,66 @@ def test_a_pretraining_that_diverges_says_so_and_leaves_nothing(params) -> None:
     assert not Path("data/pretrained/encoder_mlm").exists()
 
 
+RESULTS = (
+    *("pretrained/tuned/model.safetensors", "pretrained/tuned/metrics.json"),
+    *("progress/history/tuned.csv", "progress/rates/tuned.csv", "progress/samples/tuned.jsonl"),
+)
+
+
+class Killed(Exception):
+    pass
+
+
+def test_a_run_keeps_the_best_of_its_rates_and_may_be_killed_in_any(params, monkeypatch) -> None:
+    """Its history, weights and tokens are those of the rate alone, its costs those of all."""
+    monkeypatch.setattr("stages.training.loop.CHECKPOINT_SECONDS", 0.0)
+    rates = [1e-4, 1e-2, 1e30]
+    tuned = changed(params.pretrain["decoder_causal"], d_model=32, d_ff=64, num_steps=8, lr=rates)
+    alone = changed(tuned, lr=1e-2)
+    child = changed(alone, parent="tuned")
+    metrics = pretrained(params, {"tuned": tuned, "alone": alone, "child": child})
+    account, single = metrics["tuned"], metrics["alone"]
+    assert account["lr"] == single["lr"] == 1e-2
+    assert list(account["rates"]) == ["0.0001", "0.01", "1e+30"]
+    assert account["rates"]["0.0001"] > account["rates"]["0.01"] == single["validation_loss"]
+    assert account["rates"]["1e+30"] is None
+    one, other = (load_file(Path("data/pretrained", r, WEIGHTS)) for r in ("tuned", "alone"))
+    assert all(torch.equal(one[name], other[name]) for name in other)
+    histories = [Path(f"data/progress/history/{r}.csv").read_text() for r in ("tuned", "alone")]
+    assert histories[0] == histories[1]
+    assert account["pretrain_tokens"] == single["pretrain_tokens"] == 8 * 16 * MAX_TOKENS
+    assert account["flops_of_kept_rate"] == single["pretrain_flops"]
+    assert 2 < account["pretrain_flops"] / single["pretrain_flops"] < 3  # one diverged
+    assert account["lineage_flops"] == account["pretrain_flops"]
+    lineage = account["pretrain_flops"] + metrics["child"]["pretrain_flops"]
+    assert metrics["child"]["lineage_flops"] == lineage
+    with Path("data/progress/rates/tuned.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows if row["kept"] == "1"] == [str(n) for n in range(1, 9)]
+    assert {row["rate"] for row in rows if row["kept"] == "1"} == {"0.01"}
+    assert len(Path("data/progress/rates/alone.csv").read_text().splitlines()) == 1
+    whole = [Path("data", name).read_bytes() for name in RESULTS]
+    assert not Path(".scratch/pretrain/tuned").exists()
+
+    several = params.model_copy(update={"pretrain": {"tuned": tuned}})
+    validates = pretrain._validates
+    for rate, killed_at in ((1, 3), (2, 1)):
+        begun = []
+
+        def kill(step: int, run: Run, *, at=(rate, killed_at), begun=begun) -> bool:
+            begun.append(step)
+            if (begun.count(1) - 1, step) == at:
+                raise Killed
+            return validates(step, run)
+
+        monkeypatch.setattr(pretrain, "_validates", kill)
+        with pytest.raises(Killed):
+            pretrain.main(several, "tuned")
+        monkeypatch.setattr(pretrain, "_validates", validates)
+        pretrain.main(several, "tuned")
+        assert [Path("data", name).read_bytes() for name in RESULTS] == whole
+
+
 def test_a_corpus_smaller_than_asked_for_is_refused(params) -> None:
     train_tokenizer.main(params, "unigram")
     write_json(Path("data/corpora/prose/corpus.json"), {"max_tokens": 10**9})

@@ -52,7 +52,8 @@ def _rates(value: Any) -> Any:
         raise ValueError("must be a number greater than 0, or a list of such numbers")
     if len(set(rates)) < len(rates):
         raise ValueError("must not repeat a rate")
-    return [*map(float, rates)] if isinstance(value, list) else float(value)
+    found = [*map(float, rates)]
+    return found if len(found) > 1 else found[0]
 
 
 class Strict(BaseModel):
@@ -120,8 +121,27 @@ class Optimisation(Schedule):
     lr: Annotated[Real, Field(gt=0)]
 
 
-class Training(Optimisation):
-    """Of a run, on unlabelled rows."""
+class Tuned(Schedule):
+    """At one learning rate, or once at each of several: validation chooses."""
+
+    lr: Annotated[float | list[float], BeforeValidator(_rates)]
+
+    @property
+    def rates(self) -> list[float]:
+        return self.lr if isinstance(self.lr, list) else [self.lr]
+
+    def at(self, lr: float) -> Optimisation:
+        schedule = {name: getattr(self, name) for name in Schedule.model_fields}
+        return Optimisation(lr=lr, **schedule)
+
+
+class Training(Tuned):
+    """Of a run, on unlabelled rows.
+
+    With several learning rates the run is trained once at each, from the same start and for the
+    same number of steps, and keeps the one whose validation loss is lowest at the end; ties go to
+    the first in the list.
+    """
 
     num_steps: Positive
     batch_rows: Positive  # rows of max_tokens tokens in a step
@@ -185,24 +205,15 @@ class Task(Strict):
     seed: int  # of the samples
 
 
-class Adaptation(Schedule):
+class Adaptation(Tuned):
     """The training of a trial, on labelled examples.
 
     With several learning rates each trial is trained once at each, and keeps the rate whose best
     epoch is best on validation; ties go to the first in the list.
     """
 
-    lr: Annotated[float | list[float], BeforeValidator(_rates)]
     num_epochs: Positive
     batch_examples: Positive
-
-    @property
-    def rates(self) -> list[float]:
-        return self.lr if isinstance(self.lr, list) else [self.lr]
-
-    def at(self, lr: float) -> Optimisation:
-        schedule = {name: getattr(self, name) for name in Schedule.model_fields}
-        return Optimisation(lr=lr, **schedule)
 
 
 class Method(Strict):

@@ -62,8 +62,9 @@ def trains(run: Run) -> bool:
 
 
 def plans(params: Params) -> dict[str, RunPlan]:
-    """The plan of every run; the settings must be valid."""
-    cost = step_flops if params.budget.matched == "flops" else _step_tokens
+    """The plan of every run; the settings must be valid. Operations are those of all learning
+    rates that a run tries, tokens those that the kept model sees."""
+    cost = _step_flops_of_tries if params.budget.matched == "flops" else _step_tokens
     reference = params.pretrain[params.budget.reference]
     total = reference.training.num_steps * cost(params, reference)
 
@@ -105,6 +106,10 @@ def matched_model(run: Run, backbone: Backbone) -> Json:
 
 def _step_tokens(params: Params, run: Run) -> int:
     return run.training.batch_rows * run.training.max_tokens
+
+
+def _step_flops_of_tries(params: Params, run: Run) -> int:
+    return len(run.training.rates) * step_flops(params, run)
 
 
 def step_flops(params: Params, run: Run) -> int:

@@ -294,7 +294,7 @@ def _steps(
         model,
         criterion,
         _Ending(batches),
-        run.training,
+        run.training.at(run.training.rates[0]),
         num_steps=num_steps,
         seed=0,
         device=device,

@@ -19,8 +19,8 @@ from stages.training.pretraining import VALIDATION_ROWS
 
 @dataclass
 class Pretraining:
-    """One run; None is a number that is unknown (a public checkpoint before its download) or does
-    not apply."""
+    """One run at all of its learning rates; None is a number that is unknown (a public checkpoint
+    before its download) or does not apply."""
 
     run: str
     objective: str
@@ -52,11 +52,12 @@ def _pretraining(params: Params, key: str, run: Run) -> Pretraining:
     cost.disk_bytes = FLOAT32 * cost.num_params
     if trains(run):
         training = run.training
-        cost.num_steps = training.num_steps
-        cost.tokens = training.num_steps * training.batch_rows * training.max_tokens
+        tries = len(training.rates)
+        cost.num_steps = tries * training.num_steps
+        cost.tokens = cost.num_steps * training.batch_rows * training.max_tokens
         each = step_flops(params, run)
-        cost.flops = training.num_steps * each
-        validated = training.num_validations * VALIDATION_ROWS / training.batch_rows
+        cost.flops = cost.num_steps * each
+        validated = tries * training.num_validations * VALIDATION_ROWS / training.batch_rows
         cost.validation_flops = round(validated * each / 3)
         shape = {"rows": training.micro_batch_rows, "length": training.max_tokens}
         batch = random_batch(objective_of(params, run), **shape)

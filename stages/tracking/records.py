@@ -6,6 +6,7 @@ The fingerprint of a run's inputs identifies it, wherever its files were compute
 import csv
 import hashlib
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ AMOUNTS = (
     *("pretrain_tokens", "pretrain_flops", "lineage_tokens", "lineage_flops", "finetune_flops"),
 )
 CURVES = ("train_loss", "validation_metric")
+PRETRAINING_CURVES = ("loss", "lr", "validation_loss")
 COSTS = (
     *("wall_time_s", "peak_memory_bytes", "processor_time_s", "gpu_energy_j"),
     *("latency_s", "texts_per_s", "tokens_per_s"),
@@ -112,12 +114,18 @@ def _pretraining(run: str, study: str) -> RunRecord:
     about, summary = read_json(folder / "run.json"), read_json(folder / "metrics.json")
     timing = paths.TIMINGS / "pretrain" / f"{run}.json"
     curves = [
-        (key, float(row[key]), int(row["step"]))
+        (key, value, int(row["step"]))
         for row in _rows(paths.PROGRESS / "history" / f"{run}.csv")
-        for key in ("loss", "lr", "validation_loss")
-        if row[key]
+        for key, value in _measured(row).items()
     ]
     drawn = {key for key, *_ in curves}
+    curves += [
+        (key, value, int(row["step"]))
+        for row in _rows(paths.PROGRESS / "rates" / f"{run}.csv")
+        for key, value in at_rate(_measured(row), float(row["rate"])).items()
+    ]
+    if "lr" in summary:
+        summary["kept_lr"] = summary["lr"]  # the curve of that name falls and rises
     return RunRecord(
         run,
         "pretraining",
@@ -134,6 +142,17 @@ def _pretraining(run: str, study: str) -> RunRecord:
         points=curves + [(k, v, 0) for k, v in _numbers(summary).items() if k not in drawn],
         costs=_with_energy(_numbers(read_json(timing))) if timing.exists() else {},
     )
+
+
+def _measured(row: Row) -> dict[str, float]:
+    """What a row of a history holds; NaN of a step that diverged is left out."""
+    named = {key: float(row[key]) for key in PRETRAINING_CURVES if row[key]}
+    return {key: value for key, value in named.items() if math.isfinite(value)}
+
+
+def at_rate(measured: Mapping[str, float], rate: float) -> dict[str, float]:
+    """The names of curves of one of several learning rates that a run tries."""
+    return {f"{key}_at_{rate}": value for key, value in measured.items() if key != "lr"}
 
 
 def _baseline(run: str, entry: Settings, study: str) -> RunRecord:

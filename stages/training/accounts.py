@@ -9,23 +9,30 @@ from typing import Any
 from stages.core.artifacts import Json
 from stages.core.params import Run
 from stages.models._backbone import Backbone
+from stages.training.curve_end import last_quarter_share, slope_at_end
 from stages.training.device import Device
 from stages.training.loop import Step
 from stages.training.meter import Meter, hardware
+from stages.training.tries import Try, best
 
 HISTORY_ROWS = 1000  # about as many rows of history are kept at most
 COLUMNS: Sequence[str] = ("step", "tokens", "flops", "loss", "lr", "validation_loss")
+TRY_COLUMNS: Sequence[str] = ("rate", "kept", *COLUMNS)
 
 Account = dict[str, Any]  # numbers by name; None is an unknown one
 
 
 def account_of(
-    backbone: Backbone, run: Run, history: Sequence[Step], parent: Account | None
+    backbone: Backbone, run: Run, tries: Sequence[Try], parent: Account | None
 ) -> Account:
     """What ``metrics.json`` holds: parameters, the work of this run and that of its lineage (the
     run with its parent, a teacher too, and theirs). The pretraining of a public checkpoint by
-    others is unknown."""
-    account = _parameters(backbone) | _work(run, history)
+    others is unknown.
+
+    Tokens are those that the kept model has seen, FLOPs those of all learning rates that were
+    tried. There are no tries of a run that trains nothing.
+    """
+    account = _parameters(backbone) | _work(run, tries)
     if run.is_public:
         return account | {"lineage_tokens": None, "lineage_flops": None}
     earlier = parent or {"lineage_tokens": 0, "lineage_flops": 0}
@@ -42,16 +49,25 @@ def _parameters(backbone: Backbone) -> Account:
     }
 
 
-def _work(run: Run, history: Sequence[Step]) -> Account:
-    if not history:
+def _work(run: Run, tries: Sequence[Try]) -> Account:
+    if not tries:
         done = None if run.is_public else 0
         return {"pretrain_tokens": done, "pretrain_flops": done}
-    validated = [s.validation_loss for s in history if s.validation_loss is not None]
+    chosen = best(tries)
+    history = chosen.history
+    losses = {s.step: s.validation_loss for s in history if s.validation_loss is not None}
+    work = [step for each in tries for step in each.history]
     return {
         "pretrain_tokens": run.training.num_steps * _step_tokens(run),
-        "pretrain_flops": sum(step.flops for step in history),
+        "tokens_of_all_rates": len(work) * _step_tokens(run),
+        "pretrain_flops": sum(step.flops for step in work),
+        "flops_of_kept_rate": sum(step.flops for step in history),
         "train_loss": history[-1].loss,
-        "validation_loss": validated[-1],
+        "validation_loss": chosen.final_loss,
+        "lr": chosen.rate,
+        "rates": {str(t.rate): None if t.diverged else t.final_loss for t in tries},
+        "validation_loss_slope": slope_at_end(losses),
+        "last_quarter_share": last_quarter_share(history[0].loss, losses),
     }
 
 
@@ -67,12 +83,25 @@ def write_history(path: Path, history: Sequence[Step], run: Run) -> None:
         writer.writerows(_thinned(history, run))
 
 
+def write_tries(path: Path, tries: Sequence[Try], run: Run) -> None:
+    """A CSV file of TRY_COLUMNS: the history of each try, if there are several."""
+    chosen = best(tries) if tries else None
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, TRY_COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        for each in tries if len(tries) > 1 else ():
+            about = {"rate": each.rate, "kept": int(each is chosen)}
+            writer.writerows(about | row for row in _thinned(each.history, run))
+
+
 def _thinned(history: Sequence[Step], run: Run) -> Iterator[Json]:
-    """Every n-th step and those with a validation loss; tokens and FLOPs are cumulative."""
+    """The first and the last step, every n-th and those with a validation loss; tokens and FLOPs
+    are cumulative."""
     every = -(-len(history) // HISTORY_ROWS) or 1
     done = accumulate(step.flops for step in history)
     for step, flops in zip(history, done, strict=True):
-        if step.step % every == 0 or step.validation_loss is not None:
+        always = step is history[0] or step is history[-1] or step.validation_loss is not None
+        if always or step.step % every == 0:
             tokens = step.step * _step_tokens(run)
             yield vars(step) | {"tokens": tokens, "flops": flops}
 
@@ -88,7 +117,7 @@ def timing(seconds: float, meter: Meter, account: Account, device: Device) -> Js
         "peak_memory_bytes": usage.peak_memory_bytes,
         "processor_time_s": round(scale * usage.processor_time_s, 3),
         "gpu_energy_j": None if energy is None else round(scale * energy, 3),
-        "tokens_per_s": round((account["pretrain_tokens"] or 0) / seconds, 1),
+        "tokens_per_s": round(account.get("tokens_of_all_rates", 0) / seconds, 1),
         "device": device.device,
         "hardware": hardware(device),
         "threads": device.threads,

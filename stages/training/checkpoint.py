@@ -75,50 +75,124 @@ def _weights(model: nn.Module, *, trained_only: bool) -> dict[str, nn.Parameter]
     }
 
 
+class Clock:
+    """The time since the start, with that of interrupted processes up to their last state."""
+
+    def __init__(self) -> None:
+        self._began, self._earlier_s = time.monotonic(), 0.0
+
+    def seconds(self) -> float:
+        return self._earlier_s + time.monotonic() - self._began
+
+    def resume(self, seconds: float) -> None:
+        """Earlier processes took ``seconds``."""
+        self._earlier_s = seconds
+
+
 class Resumable:
     """The state of an unfinished run, under its fingerprint and outside DVC's outs.
 
-    The file is ``.scratch/<name>/<fingerprint>.safetensors``. A run with another fingerprint does
-    not load it. It removes it: the run that it belongs to will not go on.
+    The file is ``.scratch/<name>/<fingerprint>.safetensors``, and beside it one for each further
+    training of the same run (``another``). A run with another fingerprint does not load them. It
+    removes them: the run that they belong to will not go on.
     """
 
-    def __init__(self, name: str, fingerprint: str, *, scratch: Path = paths.SCRATCH) -> None:
-        self._folder = scratch / name
-        self._path = self._folder / f"{fingerprint}.safetensors"
-        self._began, self._earlier_s = time.monotonic(), 0.0
+    def __init__(
+        self,
+        name: str,
+        fingerprint: str,
+        *,
+        scratch: Path = paths.SCRATCH,
+        training: str = "",
+        clock: Clock | None = None,
+    ) -> None:
+        self._folder, self._fingerprint = scratch / name, fingerprint
+        self._path = self._folder / f"{fingerprint}{training}.safetensors"
+        self._clock = clock or Clock()
+
+    def another(self, training: str) -> "Resumable":
+        """The state of another training of the same run, on the same clock."""
+        name, scratch = self._folder.name, self._folder.parent
+        return Resumable(
+            name, self._fingerprint, scratch=scratch, training=f".{training}", clock=self._clock
+        )
 
     def wall_time_s(self) -> float:
-        """The time since the start, with that of interrupted processes up to their last state."""
-        return self._earlier_s + time.monotonic() - self._began
+        """The time of the run so far."""
+        return self._clock.seconds()
 
     def save(self, step: int, model: nn.Module, optimizer: AdamW, history: list[Row]) -> None:
         """``history`` is one row per step, of numbers that JSON can hold."""
-        tensors = {f"{MODEL}{name}": weight for name, weight in model.named_parameters()}
+        tensors = _named(model)
         for name, state in optimizer.state.items():
             tensors |= {f"{key}:{name}": value for key, value in state.items()}
-        record = json.dumps({"step": step, "history": history, "wall_time_s": self.wall_time_s()})
-        with replacing(self._path) as temporary:
-            cpu = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-            save_file(cpu, temporary, metadata={"record": record})
+        self._write({"step": step, "history": history}, tensors)
 
     def load(self, model: nn.Module, optimizer: AdamW) -> tuple[int, list[Row]]:
         """(number of steps done, history of them); (0, []) if there is nothing to resume."""
         if not self._path.exists():
-            self.clear()
+            self._clear_others()
             return 0, []
-        weights = dict(model.named_parameters())
         state: dict[str, dict[str, Tensor]] = {}
-        with safe_open(self._path, framework="pt") as file, torch.no_grad():
-            record = json.loads(file.metadata()["record"])
-            for key in file.keys():  # noqa: SIM118 (not a mapping)
+        with safe_open(self._path, framework="pt") as file:
+            for key in _restore(file, model):
                 kind, _, name = key.partition(":")
-                if f"{kind}:" == MODEL:
-                    weights[name].copy_(file.get_tensor(key))
-                else:
-                    state.setdefault(name, {})[kind] = file.get_tensor(key)
+                state.setdefault(name, {})[kind] = file.get_tensor(key)
         optimizer.load(state)
-        self._earlier_s = record["wall_time_s"]
+        record = self._record()
         return record["step"], record["history"]
+
+    def finish(self, model: nn.Module | None, history: list[Row]) -> None:
+        """Keep what a training that has ended leaves: its history and, with ``model``, its
+        weights."""
+        self._write({"ended": True, "history": history}, _named(model) if model else {})
+
+    def finished(self) -> list[Row] | None:
+        """The history of a training that has ended; None if there is no such training."""
+        if not self._path.exists():
+            return None
+        record = self._record()
+        return record["history"] if record.get("ended") else None
+
+    def restore(self, model: nn.Module) -> None:
+        """Put the weights that ``finish`` kept into ``model``."""
+        with safe_open(self._path, framework="pt") as file:
+            _restore(file, model)
 
     def clear(self) -> None:
         remove(self._folder)
+
+    def _write(self, record: Row, tensors: dict[str, Tensor]) -> None:
+        written = json.dumps(record | {"wall_time_s": self.wall_time_s()})
+        with replacing(self._path) as temporary:
+            cpu = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+            save_file(cpu, temporary, metadata={"record": written})
+
+    def _record(self) -> Row:
+        with safe_open(self._path, framework="pt") as file:
+            record = json.loads(file.metadata()["record"])
+        self._clock.resume(record["wall_time_s"])
+        return record
+
+    def _clear_others(self) -> None:
+        for path in sorted(self._folder.glob("*")):
+            if not path.name.startswith(self._fingerprint):
+                remove(path)
+
+
+def _named(model: nn.Module) -> dict[str, Tensor]:
+    return {f"{MODEL}{name}": weight for name, weight in model.named_parameters()}
+
+
+@torch.no_grad()
+def _restore(file: Any, model: nn.Module) -> list[str]:
+    """Put the weights of a file of safetensors into ``model``; returns the keys of what else is in
+    it."""
+    weights = dict(model.named_parameters())
+    others = []
+    for key in file.keys():  # noqa: SIM118 (not a mapping)
+        if key.startswith(MODEL):
+            weights[key.removeprefix(MODEL)].copy_(file.get_tensor(key))
+        else:
+            others.append(key)
+    return others

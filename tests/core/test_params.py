@@ -47,8 +47,8 @@ RUN, FULL = "pretrain.encoder_mlm.training", "finetune.methods.full.training"
         ({"finetune.keep_weights": DELETED}, "finetune.keep_weights", "missing"),
         ({f"{RUN}.num_steps": 0}, f"{RUN}.num_steps", "0"),
         ({f"{RUN}.num_steps": "forty"}, f"{RUN}.num_steps", "integer"),
-        ({f"{RUN}.lr": -1}, f"{RUN}.lr", "-1"),
-        ({f"{RUN}.lr": [3e-3]}, f"{RUN}.lr", "number"),
+        ({f"{RUN}.lr": -1}, f"{RUN}.lr", "number"),
+        ({f"{RUN}.lr": [3e-3, 3e-3]}, f"{RUN}.lr", "repeat"),
         ({f"{FULL}.lr": [1e-3, 0]}, f"{FULL}.lr", "number"),
         ({f"{FULL}.lr": "fast"}, f"{FULL}.lr", "number"),
         ({f"{FULL}.lr": [1, 1.0]}, f"{FULL}.lr", "repeat"),
@@ -116,6 +116,23 @@ def test_a_learning_rate_may_be_several(tmp_path) -> None:
     assert "--methods.full.training.lr 0.001 1 3e-05 --" in " ".join(flags(raw))
     single = load(with_values(tmp_path, {f"{FULL}.lr": 1})).finetune.methods["full"].training
     assert single is not None and single.rates == [1.0]
+
+
+def test_a_run_may_have_several_learning_rates(tmp_path) -> None:
+    path = with_values(tmp_path, {f"{RUN}.lr": [1e-3, 1]})
+    training = load(path).pretrain["encoder_mlm"].training
+    assert training.rates == [1e-3, 1.0] and training.at(1.0).lr == 1.0
+    raw = read_yaml(path)["pretrain"]["encoder_mlm"]
+    assert flags(raw) == to_str(raw, DVC).split()
+    assert "--training.lr 0.001 1 --" in " ".join(flags(raw))
+
+
+@pytest.mark.parametrize(
+    "lr", [0, -1e-3, [1e-3, 0], [1e-3, 1e-3], [1, 1.0], ["1e-3"], "fast", [], True]
+)
+def test_rates_that_are_none_are_refused_with_their_path(tmp_path, lr) -> None:
+    with pytest.raises(ValueError, match=r"^pretrain\.encoder_mlm\.training\.lr: "):
+        load(with_values(tmp_path, {f"{RUN}.lr": lr}))
 
 
 def test_a_missing_file_says_what_to_do(tmp_path) -> None:

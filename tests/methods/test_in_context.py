@@ -97,7 +97,7 @@ def trained() -> ModelWithHead:
     settings = small_schedule(rows=8, max_tokens=32, num_steps=100, lr=5e-3, weight_decay=0.0)
     model = headless(small_model("decoder"))
     objective = Causal(small_tokenizer(), 32)
-    list(train(model, objective, data, settings, num_steps=100, seed=1, device=CPU))
+    list(train(model, objective, data, settings.at(5e-3), num_steps=100, seed=1, device=CPU))
     return model
 
 

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.slow
 
 LENGTH = 48
 CPU = Device("cpu", "float32", compile=False, threads=1)
-SCHEDULE = small_schedule(rows=4, max_tokens=LENGTH, num_steps=5, lr=1e-2)
+SCHEDULE = small_schedule(rows=4, max_tokens=LENGTH, num_steps=5, lr=1e-2).at(1e-2)
 LEARNT = {
     "bert": "mlm",
     "roberta": "mlm",

@@ -1,6 +1,7 @@
 """What a pretraining writes about itself."""
 
 import csv
+import math
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,11 @@ import pytest
 
 from stages.core.params import Run
 from stages.training import accounts
-from stages.training.accounts import account_of, timing, write_history
+from stages.training.accounts import account_of, timing, write_history, write_tries
 from stages.training.device import Device
 from stages.training.loop import Step
 from stages.training.meter import Meter, Usage
+from stages.training.tries import Try
 from tests.small import small_model, small_schedule
 
 PARENT = {"lineage_tokens": 7, "lineage_flops": 70}
@@ -32,17 +34,59 @@ def history_of(num_steps: int, *, validated: tuple[int, ...]) -> list[Step]:
 
 def test_work_is_that_of_all_steps_and_a_lineage_adds_its_parent() -> None:
     model, history = small_model("encoder"), history_of(3, validated=(2, 3))
-    account = account_of(model, run_of(3), history, PARENT)
+    account = account_of(model, run_of(3), [Try(0.1, history)], PARENT)
     assert 0 < account["num_embedding_params"] < account["num_params"]
     work = {key: account[key] for key in list(account)[2:]}
     assert work == {
         "pretrain_tokens": 3 * STEP_TOKENS,
+        "tokens_of_all_rates": 3 * STEP_TOKENS,
         "pretrain_flops": 30,
+        "flops_of_kept_rate": 30,
         "train_loss": pytest.approx(1 / 3),
         "validation_loss": 4.0,
+        "lr": 0.1,
+        "rates": {"0.1": 4.0},
+        "validation_loss_slope": pytest.approx(1 / (math.log2(3) - 1)),
+        "last_quarter_share": None,  # the loss rose
         "lineage_tokens": 3 * STEP_TOKENS + 7,
         "lineage_flops": 100,
     }
+
+
+def test_the_work_of_a_run_is_that_of_all_its_rates_and_its_tokens_are_the_kept_ones() -> None:
+    """A rate that diverged took what it took until then."""
+    diverged = [Step(1, 9.0, 0.4, 10, None), Step(2, math.nan, 0.4, 10, None)]
+    tries = [
+        Try(0.4, diverged),
+        Try(0.1, history_of(3, validated=(2, 3))),
+        Try(0.2, history_of(3, validated=(3,))),
+    ]
+    account = account_of(small_model("encoder"), run_of(3), tries, PARENT)
+    assert account["lr"] == 0.1  # the first of two with one loss
+    assert account["rates"] == {"0.4": None, "0.1": 4.0, "0.2": 4.0}
+    assert account["pretrain_tokens"] == 3 * STEP_TOKENS
+    assert account["tokens_of_all_rates"] == 8 * STEP_TOKENS
+    assert (account["pretrain_flops"], account["flops_of_kept_rate"]) == (80, 30)
+    assert account["lineage_flops"] == 150 and account["lineage_tokens"] == 3 * STEP_TOKENS + 7
+
+
+def test_the_histories_of_all_rates_say_which_one_is_kept(tmp_path) -> None:
+    tries = [
+        Try(0.4, [Step(1, math.nan, 0.4, 10, None)]),
+        Try(0.1, history_of(3, validated=(3,))),
+    ]
+    for written, expected in ((tries, 4), (tries[1:], 0), ([], 0)):
+        write_tries(tmp_path / "rates.csv", written, run_of(3))
+        with Path(tmp_path / "rates.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == expected
+        if rows:
+            assert [(row["rate"], row["kept"]) for row in rows] == [
+                ("0.4", "0"),
+                *[("0.1", "1")] * 3,
+            ]
+            assert [row["validation_loss"] for row in rows] == ["", "", "", "4.0"]
+            assert [row["flops"] for row in rows] == ["10", "10", "20", "30"]
 
 
 def test_what_others_trained_is_unknown_and_what_nobody_trained_is_nothing() -> None:
@@ -51,7 +95,9 @@ def test_what_others_trained_is_unknown_and_what_nobody_trained_is_nothing() -> 
     for name, expected in (("hub", None), ("encoder", 0)):
         account = account_of(model, run_of(3, model=name), [], None)
         assert [account[key] for key in amounts] == [expected] * 4
-    further = account_of(model, run_of(3, model="hub"), history_of(3, validated=(3,)), None)
+    further = account_of(
+        model, run_of(3, model="hub"), [Try(0.1, history_of(3, validated=(3,)))], None
+    )
     assert [further[key] for key in amounts] == [3 * STEP_TOKENS, 30, None, None]
 
 
@@ -60,17 +106,17 @@ def test_a_long_history_keeps_some_rows_and_each_validation_loss(tmp_path, monke
     write_history(tmp_path / "history.csv", history_of(9, validated=(4, 9)), run_of(9))
     with Path(tmp_path / "history.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [int(row["step"]) for row in rows] == [3, 4, 6, 9]
-    assert [int(row["flops"]) for row in rows] == [30, 40, 60, 90]
-    assert [int(row["tokens"]) for row in rows] == [n * STEP_TOKENS for n in (3, 4, 6, 9)]
-    assert [row["validation_loss"] for row in rows] == ["", "5.0", "", "10.0"]
+    assert [int(row["step"]) for row in rows] == [1, 3, 4, 6, 9]
+    assert [int(row["flops"]) for row in rows] == [10, 30, 40, 60, 90]
+    assert [int(row["tokens"]) for row in rows] == [n * STEP_TOKENS for n in (1, 3, 4, 6, 9)]
+    assert [row["validation_loss"] for row in rows] == ["", "", "5.0", "", "10.0"]
 
 
 def test_usage_of_interrupted_processes_is_in_proportion(monkeypatch) -> None:
     device = Device("cpu", "float32", compile=False, threads=1)
     meter, usage = Meter(device), Usage(2.0, 1.5, peak_memory_bytes=5, gpu_energy_j=8.0)
     monkeypatch.setattr(meter, "read", lambda: usage)
-    found = timing(6.0, meter, {"pretrain_tokens": 90}, device)
+    found = timing(6.0, meter, {"pretrain_tokens": 30, "tokens_of_all_rates": 90}, device)
     assert (found["wall_time_s"], found["processor_time_s"]) == (6.0, 4.5)
     assert (found["gpu_energy_j"], found["tokens_per_s"]) == (24.0, 15.0)
     assert found["peak_memory_bytes"] == 5

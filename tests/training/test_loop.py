@@ -34,7 +34,7 @@ PAIRS = [
     ("decoder", "causal"),
     ("encoder_decoder", "span_corruption"),
 ]
-SCHEDULE = small_schedule(rows=8, max_tokens=32, num_steps=60, lr=5e-3, weight_decay=0.0)
+SCHEDULE = small_schedule(rows=8, max_tokens=32, num_steps=60, lr=5e-3, weight_decay=0.0).at(5e-3)
 
 
 def test_dropout_is_seeded_as_torch_does_and_nothing_is_kept() -> None:

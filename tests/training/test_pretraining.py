@@ -110,7 +110,7 @@ def test_an_encoder_keeps_its_tokens_apart() -> None:
             headed(objective, backbone),
             objective,
             data,
-            schedule,
+            schedule.at(3e-3),
             num_steps=schedule.num_steps,
             seed=1,
             device=CPU,

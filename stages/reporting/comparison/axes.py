@@ -4,7 +4,7 @@ Nothing is declared: the axes follow from the entries of params.yaml.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Literal, get_args
 
@@ -167,15 +167,29 @@ def _settings(one: Settings, other: Settings) -> list[str]:
 
 
 def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[str, ...]:
-    """The settings in params.yaml, other than the axis, in which two groups differ."""
+    """The settings in params.yaml, other than the axis, in which two groups differ, and how the
+    learning rates of their pretraining were chosen."""
     if axis in ("checkpoint", "tokenizer", "parent", "training"):
-        return ()
+        return tuple(_tuning(a, b))
     models = (a.entry.model, b.entry.model) if axis == "architecture" else ({}, {})
     return (
         *(amounts.unequal_amounts(a, b) if axis == "training set" else ()),
         *(f"{k}: {models[0][k]} v. {models[1][k]}" for k in differing(*models) if k != "name"),
         *(f"{k}: {a.settings[k]} v. {b.settings[k]}" for k in differing(a.settings, b.settings)),
+        *_tuning(a, b),
     )
+
+
+def _tuning(a: Group, b: Group) -> Iterator[str]:
+    """Where two pretrained groups tried other numbers of learning rates, or kept other ones."""
+    if not (a.kept_rates and b.kept_rates):
+        return
+    tried = [len(group.entry.training.rates) for group in (a, b)]
+    if tried[0] != tried[1]:
+        yield f"pretraining rates tried: {tried[0]} v. {tried[1]}"
+    if max(tried) > 1 and a.kept_rates != b.kept_rates:
+        kept = [", ".join(map(str, group.kept_rates)) for group in (a, b)]
+        yield f"kept pretraining rate: {kept[0]} v. {kept[1]}"
 
 
 def differing(a: Settings, b: Settings) -> list[str]:

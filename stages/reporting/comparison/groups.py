@@ -1,7 +1,7 @@
 """Groups: runs whose entries in params.yaml differ only in ``seed``."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,6 +21,7 @@ class Group:
     num_params: int
     corpus_tokens: int | None = None  # encoded of its training set; None without one of the study
     corpus_text: str | None = None  # what corpora share that differ in their amount of text alone
+    kept_rates: tuple[float, ...] = ()  # the learning rates that pretraining kept, sorted
 
     @property
     def epochs(self) -> float | None:
@@ -60,8 +61,11 @@ class Group:
         }
 
 
-def groups(params: Params, trials: Sequence[ScoredTrial]) -> list[Group]:
-    """The groups in the order of params.yaml."""
+def groups(
+    params: Params, trials: Sequence[ScoredTrial], rates: Mapping[str, float] | None = None
+) -> list[Group]:
+    """The groups in the order of params.yaml; ``rates`` are those that pretrained runs kept."""
+    rates = rates or {}
 
     def kind(name: str) -> str:
         """The entry of a run and those of its ancestors, without their seeds."""
@@ -85,6 +89,7 @@ def groups(params: Params, trials: Sequence[ScoredTrial]) -> list[Group]:
             entry=params.pretrain[names[0]],
             architecture=first[names[0]].architecture,
             num_params=first[names[0]].num_params,
+            kept_rates=tuple(sorted({rates[name] for name in names if name in rates})),
         )
         for names in members.values()
     ]

@@ -24,7 +24,7 @@ from stages.reporting.comparison.amounts import with_amounts
 from stages.reporting.comparison.cells import Cell, cells
 from stages.reporting.comparison.contrasts import Contrast, contrasts
 from stages.reporting.comparison.groups import Group, groups
-from stages.reporting.comparison.pretraining_progress import Progress, read_progress
+from stages.reporting.comparison.pretraining_progress import Progress, kept_rate, read_progress
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,13 @@ class Results:
 
     @cached_property
     def groups(self) -> list[Group]:
-        return [*with_amounts(groups(self.params, self.trials), self.likeness)]
+        rates = {
+            run: kept_rate(self.params.pretrain[run], progress)
+            for run, progress in self.progress.items()
+            if progress.history
+        }
+        found = groups(self.params, self.trials, rates)
+        return [*with_amounts(found, self.likeness)]
 
     @cached_property
     def baselines(self) -> list[str]:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Literal
 
-from stages.evaluation.records import ScoredTrial
+from stages.core.params import NONE
 from stages.reporting.comparison.groups import Group
 from stages.reporting.comparison.results import Results
 
@@ -13,7 +13,8 @@ Amount = Literal["tokens", "flops"]
 
 @dataclass(frozen=True)
 class LossPoint:
-    """A validation of a run; ``amount`` includes what its parents and teachers took."""
+    """A validation of a run; ``amount`` includes what its parents and teachers took. Of several
+    learning rates it is that of the kept one."""
 
     group: Group
     run: str
@@ -34,16 +35,25 @@ def comparable(results: Results) -> dict[str, list[Group]]:
 
 
 def loss_points(results: Results, group: Group, amount: Amount) -> list[LossPoint]:
-    earlier = {t.run: _of_parents(t, amount) for t in results.trials}
     return [
-        LossPoint(group, run, earlier[run] + getattr(step, amount), step.validation_loss)
+        LossPoint(
+            group,
+            run,
+            _of_parents(results, run, amount) + getattr(step, amount),
+            step.validation_loss,
+        )
         for run in group.runs
         for step in results.progress[run].history
         if step.validation_loss is not None
     ]
 
 
-def _of_parents(trial: ScoredTrial, amount: Amount) -> int:
-    """0 if unknown: the curve of a public checkpoint begins with its further pretraining."""
-    lineage, own = (getattr(trial, f"{whose}_{amount}") for whose in ("lineage", "pretrain"))
-    return 0 if lineage is None else lineage - (own or 0)
+def _of_parents(results: Results, run: str, amount: Amount) -> int:
+    """What others did is unknown: the curve of a public checkpoint begins with its further
+    pretraining."""
+    parent = results.params.pretrain[run].parent
+    if parent == NONE:
+        return 0
+    history = results.progress[parent].history
+    own = getattr(history[-1], amount) if history else 0
+    return own + _of_parents(results, parent, amount)

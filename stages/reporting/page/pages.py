@@ -16,6 +16,7 @@ from stages.reporting.comparison import (
     costs,
     gains,
     pretraining_costs,
+    pretraining_ends,
     tables,
 )
 from stages.reporting.comparison.contrasts import Contrast
@@ -44,6 +45,7 @@ def context(results: Results) -> Json:
         "weights": costs.weights_rows(results),
         "contamination": contamination.section(results),
         "corpora": corpora.section(results),
+        "pretraining_ends": pretraining_ends,
         "reproduction": reproduction,
     }
 

@@ -31,9 +31,9 @@ INTRODUCTIONS: dict[Axis, str] = {
 }
 COST = (
     "Mean score of each run and method against the FLOPs of a trial: pretraining, including its "
-    "parents and teachers, and fine-tuning at every learning rate that was tried. The line is the "
-    "Pareto front: nothing scores higher with the same or fewer FLOPs. Its corners are numbered, "
-    "cheapest first. Dotted: the best classical baseline."
+    "parents and teachers, and fine-tuning, both at every learning rate that was tried. The line "
+    "is the Pareto front: nothing scores higher with the same or fewer FLOPs. Its corners are "
+    "numbered, cheapest first. Dotted: the best classical baseline."
 )
 PARAMETERS = (
     "Mean score of each pretrained run against its number of parameters, with the best of the "

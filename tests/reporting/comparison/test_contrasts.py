@@ -205,6 +205,33 @@ def test_another_learning_rate_is_a_confound_unless_nothing_else_differs(
     assert "training.lr: 0.003 v. 0.001" in results.contrasts[0].confounds
 
 
+def test_how_the_learning_rate_of_pretraining_was_chosen_is_a_confound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another number of tries and another rate that was kept. Equal lists that kept one rate are
+    none, and what was kept is no setting: it makes no axis and takes none away."""
+    runs = {name: run("encoder", "mlm", name) for name in ("all", "scientific", "deep_learning")}
+    found = {}
+    for name, lr in {
+        "one": (0.003, 0.003, 0.003),
+        "equal": ([0.001, 0.003], [0.001, 0.003], [0.001, 0.003]),
+        "unequal": ([0.001, 0.003], 0.003, [0.003, 0.001]),
+    }.items():
+        for entry, rates in zip(runs.values(), lr, strict=True):
+            entry["training"]["lr"] = rates
+        (tmp_path / name).mkdir()
+        results = results_of(tmp_path / name, monkeypatch, runs)
+        assert {c.axis for c in results.contrasts} == {"training set", "method"}
+        found[name] = {
+            (c.a.group, c.b.group): [text for text in c.confounds if " rate" in text]
+            for c in results.contrasts
+            if c.axis == "training set"
+        }
+    assert not any(found["one"].values()) and not any(found["equal"].values())
+    assert found["unequal"]["all", "scientific"] == ["pretraining rates tried: 2 v. 1"]
+    assert found["unequal"]["all", "deep_learning"] == ["kept pretraining rate: 0.003 v. 0.001"]
+
+
 def test_a_public_checkpoint_is_compared_with_another_as_a_whole_and_with_no_run_of_the_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

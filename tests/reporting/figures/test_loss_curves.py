@@ -32,12 +32,9 @@ def test_a_line_is_each_validation_of_a_run(results: Results) -> None:
 
 
 def test_a_run_that_goes_on_begins_where_its_parent_ended(results: Results) -> None:
-    """What it came from is in its trials."""
-    trials = [
-        replace(t, lineage_tokens=2 * (t.lineage_tokens or 0)) if t.run == "encoder_small" else t
-        for t in results.trials
-    ]
-    continued = replace(results, trials=trials)
+    runs = dict(results.params.pretrain)
+    runs["encoder_small"] = runs["encoder_small"].model_copy(update={"parent": "encoder_mlm"})
+    continued = replace(results, params=results.params.model_copy(update={"pretrain": runs}))
     before, after = (lines(each, "tokens")["encoder_small"] for each in (results, continued))
     assert {b["x"] - a["x"] for a, b in zip(before, after, strict=True)} == {4_096_000}
     assert lines(continued, "tokens")["encoder_mlm"] == lines(results, "tokens")["encoder_mlm"]

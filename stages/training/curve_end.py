@@ -1,0 +1,35 @@
+"""Where on its curve a pretraining was stopped: how fast its validation loss still fell."""
+
+import math
+from collections.abc import Mapping
+from statistics import linear_regression
+
+import numpy as np
+
+
+def slope_at_end(losses: Mapping[int, float]) -> float | None:
+    """The slope of the validation loss, in nats per doubling of the steps; negative where it falls.
+
+    By least squares of the loss against log2(step), over the validations in the last half of the
+    steps; None if there is only one. ``losses`` are by step, the last one at the end. With a decay
+    the learning rate falls to 0 in this half, and the loss with it: the slope is no forecast of a
+    training of twice the steps (benchmarks/pretraining_rates.md).
+    """
+    last = max(losses)
+    points = {math.log2(step): loss for step, loss in losses.items() if 2 * step >= last}
+    if len(points) < 2:
+        return None
+    return linear_regression(list(points), list(points.values())).slope
+
+
+def last_quarter_share(first: float, losses: Mapping[int, float]) -> float | None:
+    """The share of the fall in loss, from ``first`` before the first step to the last validation,
+    that came in the last quarter of the steps; None if there is one validation, or no fall.
+
+    Between two validations the loss is interpolated.
+    """
+    last = max(losses)
+    if len(losses) < 2 or first <= losses[last]:
+        return None
+    before = np.interp(0.75 * last, [0, *losses], [first, *losses.values()])
+    return float((before - losses[last]) / (first - losses[last]))

@@ -1,0 +1,75 @@
+"""A training at each of several learning rates, of which validation keeps one."""
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from stages.models._heads import ModelWithHead
+from stages.training.checkpoint import Resumable
+from stages.training.loop import Diverged, Step
+
+# Trains at a rate, from a state if there is one; the list gets the history.
+Attempt = Callable[[float, list[Step], Resumable], None]
+
+
+@dataclass(frozen=True)
+class Try:
+    """A training at one learning rate."""
+
+    rate: float
+    history: Sequence[Step]
+
+    @property
+    def final_loss(self) -> float:
+        """The last validation loss; infinite if the training diverged."""
+        loss = self.history[-1].validation_loss
+        return loss if loss is not None and math.isfinite(loss) else math.inf
+
+    @property
+    def diverged(self) -> bool:
+        return math.isinf(self.final_loss)
+
+
+def best(tries: Sequence[Try]) -> Try:
+    """The one whose validation loss is lowest at the end; of equal ones the first."""
+    return min(tries, key=lambda each: each.final_loss)
+
+
+def try_each(
+    model: ModelWithHead, rates: Sequence[float], resumable: Resumable, attempt: Attempt
+) -> list[Try]:
+    """Train ``model`` in place at each rate, each time from the weights that it has now, and leave
+    it with those of the best.
+
+    A rate that diverges is a try that lost. What a try leaves is kept beside the states of
+    ``resumable``, so that an interrupted process goes on with the try that it was in.
+
+    Raises ValueError if the training diverges at every rate.
+    """
+    if len(rates) == 1:
+        history: list[Step] = []
+        attempt(rates[0], history, resumable)
+        return [Try(rates[0], history)]
+    initial = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    states = [resumable.another(str(number)) for number, _ in enumerate(rates)]
+    tries: list[Try] = []
+    for rate, state in zip(rates, states, strict=True):
+        earlier = state.finished()
+        history = [Step(**row) for row in earlier or []]
+        tries.append(Try(rate, history))
+        if earlier is not None:
+            continue
+        model.load_state_dict(initial, strict=False)  # buffers do not change
+        try:
+            attempt(rate, history, state)
+        except Diverged as error:
+            print(f"warning: {error}; it is a try that lost", file=sys.stderr)
+        keeps_weights = best(tries) is tries[-1]
+        state.finish(model if keeps_weights else None, [*map(vars, history)])
+    chosen = best(tries)
+    if chosen.diverged:
+        tried = ", ".join(f"{rate:g}" for rate in rates)
+        raise ValueError(f"lr: training diverged at each of {tried}; lower them, or max_grad_norm")
+    states[tries.index(chosen)].restore(model)
+    return tries

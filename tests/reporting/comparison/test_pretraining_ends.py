@@ -1,0 +1,77 @@
+"""What the report says of how each pretraining ended."""
+
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stages.reporting.comparison.pretraining_ends import ending_notes, ending_rows, endings
+from stages.reporting.comparison.results import Results, load
+from tests.synthetic_study import RUNS, raw_params, write_study
+
+
+def test_the_end_is_that_of_the_curve_and_from_scratch_has_none(results: Results) -> None:
+    found = {each.run: each for each in endings(results)}
+    assert set(found) == {name for name in RUNS if "scratch" not in name}
+    for name, ending in found.items():
+        steps = np.array([600, 800, 1000])  # validations in the last half
+        offset = results.progress[name].history[0].loss - 3 / 20**0.5 + 0.1
+        expected = np.polyfit(np.log2(steps), offset + 3 / steps**0.5, 1)[0]
+        assert ending.slope == pytest.approx(expected) and ending.slope < 0
+        assert ending.last_quarter is not None and 0 < ending.last_quarter < 0.1
+        assert ending.place == "one rate" and ending.next_best is None
+
+
+def test_a_steeper_end_is_a_warning_and_a_flat_one_is_none(results: Results) -> None:
+    """The fall is made five times as steep for one run."""
+    assert not any("were still falling" in note for note in ending_notes(results))
+    progress = results.progress["encoder_mlm"]
+    steep = [
+        replace(s, validation_loss=s.validation_loss and 5 * s.validation_loss)
+        for s in progress.history
+    ]
+    changed = replace(
+        results,
+        progress=results.progress | {"encoder_mlm": replace(progress, history=steep)},
+    )
+    (note,) = [note for note in ending_notes(changed) if "were still falling" in note]
+    assert "`encoder_mlm` 0." in note and "`encoder_small`" not in note
+    assert note.startswith("1 of 5 ")
+
+
+@pytest.mark.parametrize(
+    ("rates", "kept", "place", "tried"),
+    [
+        ([1e-3, 3e-3, 1e-2], 3e-3, "inside", 3),
+        ([3e-3, 1e-3, 1e-2], 1e-3, "lowest of 3", 3),
+        ([1e-3, 3e-3], 3e-3, "highest of 2", 2),
+    ],
+)
+def test_where_the_kept_rate_lies_among_those_tried(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rates: list[float],
+    kept: float,
+    place: str,
+    tried: int,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = {name: deepcopy(RUNS[name]) for name in ("encoder_mlm", "decoder_causal")}
+    runs["encoder_mlm"]["training"]["lr"] = rates
+    results = load(write_study(tmp_path, raw_params(runs)))
+    tuned, single = endings(results)
+    assert (tuned.kept, tuned.place, tuned.at_edge) == (kept, place, place != "inside")
+    assert tuned.next_best == pytest.approx(0.5)
+    assert list(tuned.rates) == rates
+    assert [rate for rate, loss in tuned.rates.items() if loss is None] == rates[2:]
+    assert (single.kept, single.place) == (3e-3, "one rate")
+    row, _ = ending_rows(results)
+    assert row["rates tried"].count(":") == tried and ("diverged" in row["rates tried"]) == (
+        tried > 2
+    )
+    notes = " ".join(ending_notes(results))
+    assert ("may lie beyond" in notes) == (place != "inside")
+    assert f"`encoder_mlm` {tried}, `decoder_causal` 1." in notes
+    assert ("Diverged: " in notes) == (tried > 2)
