@@ -14,20 +14,22 @@ pytestmark = pytest.mark.slow
 RESULTS = (
     "pretrained/decoder_causal/model.safetensors",
     "progress/history/decoder_causal.csv",
+    "progress/rates/decoder_causal.csv",
     "progress/samples/decoder_causal.jsonl",
 )
 
 
 def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(tmp_path) -> None:
-    """kill -9 of DVC alone takes its stage along; the weights, the history and the
-    samples are those of a run in one go."""
+    """kill -9 of DVC alone takes its stage along; the weights, the histories and the
+    samples are those of a run in one go. It is killed at the second of its learning rates."""
     project = clone_of_working_tree(tmp_path / "project")
     project.environment["CHECKPOINT_SECONDS"] = "0"
     text = "\n\n".join("\n".join(lines) for lines in documents())
     (project.folder / "topics.txt").write_text(text, encoding="utf-8")
     project.edit("corpora", "prose", "source", value={"name": "files", "path": "topics.txt"})
     project.edit("tokenizers", "unigram", "vocab_size", value=VOCAB_SIZE)
-    project.edit("pretrain", "decoder_causal", "training", "num_steps", value=100)
+    project.edit("pretrain", "decoder_causal", "training", "num_steps", value=50)
+    project.edit("pretrain", "decoder_causal", "training", "lr", value=[1e-3, 3e-3])
     stage = "pretrain@decoder_causal"
     files = [project.folder / "data" / name for name in RESULTS]
 
@@ -43,7 +45,7 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(tmp_path) -> None:
         stderr=subprocess.DEVNULL,
     )
     saved = project.folder / ".scratch/pretrain/decoder_causal"
-    while not (saved.is_dir() and any(saved.glob("[!.]*"))):
+    while not (saved.is_dir() and any(saved.glob("[!.]*.1.safetensors"))):
         assert running.poll() is None, "it ended before it could be killed"
         time.sleep(0.01)
     running.send_signal(signal.SIGKILL)

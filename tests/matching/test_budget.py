@@ -62,6 +62,17 @@ def test_flops_are_those_of_the_reference_to_half_a_step() -> None:
         assert steps != 40
 
 
+def test_every_learning_rate_that_is_tried_counts_in_flops_and_none_in_tokens() -> None:
+    """All tries together take the operations of the reference; the kept model sees its tokens."""
+    single, tuned = study("flops"), study("flops", lr=[1e-3, 2e-3, 3e-3, 4e-3])
+    steps = [plans(params)["decoder_causal"].num_steps for params in (single, tuned)]
+    assert abs(4 * steps[1] - steps[0]) <= 2
+    each = step_flops(tuned, tuned.pretrain["decoder_causal"])
+    assert each == step_flops(single, single.pretrain["decoder_causal"])
+    tokens = plans(study("tokens", lr=[1e-3, 2e-3]))["decoder_causal"]
+    assert tokens.num_steps == 40
+
+
 def test_a_step_of_a_student_has_a_forward_pass_of_its_teacher_besides() -> None:
     params = study("flops")
     teacher = params.pretrain["encoder_mlm"]

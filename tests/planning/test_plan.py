@@ -114,6 +114,20 @@ def test_what_a_public_checkpoint_took_is_nobodys_plan(fresh: Params) -> None:
     assert record["totals"]["all"]["unknown"] == 1 + len(params.tasks) * 2  # methods
 
 
+def test_a_run_takes_what_all_of_its_learning_rates_take(fresh: Params) -> None:
+    run = fresh.pretrain["encoder_mlm"]
+    training = run.training.model_copy(update={"lr": [1e-3, 3e-3, 1e-2]})
+    runs = fresh.pretrain | {"encoder_mlm": run.model_copy(update={"training": training})}
+    found = [
+        {cost.run: cost for cost in pretrainings(params)}["encoder_mlm"]
+        for params in (fresh, fresh.model_copy(update={"pretrain": runs}))
+    ]
+    one, three = ([c.num_steps, c.tokens, c.flops, c.validation_flops] for c in found)
+    assert three == [3 * number for number in one if number is not None]
+    assert found[0].memory_bytes == found[1].memory_bytes
+    assert found[0].disk_bytes == found[1].disk_bytes
+
+
 def test_matched_operations_are_alike(fresh: Params) -> None:
     budget = fresh.budget.model_copy(update={"matched": "flops"})
     found = rows(fresh.model_copy(update={"budget": budget}))

@@ -30,3 +30,36 @@ def test_costs_are_those_that_were_measured_and_an_estimate_of_energy(params: Pa
     assert trials["energy_j_estimate"] == 36
     assert trials["co2e_g_estimate"] == pytest.approx(36 / 3.6e6 * 473)
     assert found["decoder_causal"] == {}
+
+
+def test_the_curves_are_those_of_the_kept_rate_and_the_others_have_names_of_their_own(
+    params: Params,
+) -> None:
+    """As they are mirrored while it trains; a step that diverged has no loss to draw."""
+    rows = [
+        {"rate": 0.1, "kept": 0, "step": 1, "loss": 7.5, "lr": 0.1, "validation_loss": ""},
+        {"rate": 0.1, "kept": 0, "step": 2, "loss": "nan", "lr": 0.1, "validation_loss": ""},
+        {"rate": 0.003, "kept": 1, "step": 8, "loss": 6.0, "lr": 0.003, "validation_loss": 5.5},
+    ]
+    (paths.PROGRESS / "rates").mkdir(parents=True)
+    write_table(paths.PROGRESS / "rates/encoder_mlm.csv", rows)
+    found = {record.name: record for record in records.recorded(params)}
+    other = found["decoder_causal"].points
+    points = found["encoder_mlm"].points
+    mirrored = records.at_rate({"loss": 7.5, "lr": 0.1}, 0.1)
+    assert mirrored == {"loss_at_0.1": 7.5}
+    assert [p for p in points if "_at_" in p[0]] == [
+        ("loss_at_0.1", 7.5, 1),
+        ("loss_at_0.003", 6.0, 8),
+        ("validation_loss_at_0.003", 5.5, 8),
+    ]
+    assert [p for p in points if "_at_" not in p[0]] == other
+
+
+def test_the_rate_that_was_kept_has_a_number_beside_the_curve_of_rates(params: Params) -> None:
+    path = paths.PRETRAINED / "encoder_mlm/metrics.json"
+    account = json.loads(path.read_text())
+    path.write_text(json.dumps(account | {"lr": 0.003, "rates": {"0.003": 5.5, "0.1": None}}))
+    points = next(r.points for r in records.recorded(params) if r.name == "encoder_mlm")
+    assert ("kept_lr", 0.003, 0) in points
+    assert [p for p in points if p[0] == "lr"] == [("lr", 0.003, step) for step in range(1, 9)]

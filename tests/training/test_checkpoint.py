@@ -71,6 +71,37 @@ def test_time_of_an_interrupted_process_counts(tmp_path, monkeypatch) -> None:
     assert second.wall_time_s() == 30 + 7
 
 
+def test_trainings_of_one_run_share_its_clock_and_leave_one_another_alone(
+    tmp_path, monkeypatch
+) -> None:
+    """What has ended is found again, with its time; another fingerprint clears all of it."""
+    now = 100.0
+    monkeypatch.setattr("stages.training.checkpoint.time.monotonic", lambda: now)
+    model = small_model("encoder")
+    optimizer = AdamW(model, weight_decay=0.0)
+    first = Resumable("run", "a", scratch=tmp_path)
+    now = 130.0
+    first.another("0").finish(model, [{"loss": 1.0}])
+    assert first.another("1").load(model, optimizer) == (0, [])
+    now = 150.0
+    first.another("1").save(5, model, optimizer, [{"loss": 2.0}])
+
+    now = 200.0
+    second = Resumable("run", "a", scratch=tmp_path)
+    assert second.another("0").finished() == [{"loss": 1.0}]
+    assert second.another("1").finished() is None
+    assert second.another("1").load(model, optimizer) == (5, [{"loss": 2.0}])
+    assert second.another("2").finished() is None
+    now = 207.0
+    assert second.wall_time_s() == 50 + 7
+    other = small_model("encoder", seed=2)
+    second.another("0").restore(other)
+    for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    assert Resumable("run", "b", scratch=tmp_path).load(model, optimizer) == (0, [])
+    assert second.another("0").finished() is None
+
+
 def test_fingerprint_sees_settings_names_and_contents(tmp_path) -> None:
     folder = tmp_path / "input"
     folder.mkdir()
