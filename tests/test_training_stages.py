@@ -271,7 +271,7 @@ def changed(run: Run, **settings: Any) -> Run:
     return run.model_copy(update=settings)
 
 
-def pretrained(params: Params, runs: Mapping[str, Run]) -> dict[str, dict[str, float]]:
+def pretrained(params: Params, runs: Mapping[str, Run]) -> dict[str, dict[str, Any]]:
     """Pretrain these runs, on a corpus encoded for them; returns their metrics."""
     budget = Budget(matched="none", reference=next(iter(runs)))
     params = params.model_copy(update={"pretrain": dict(runs), "budget": budget})
