@@ -26,7 +26,7 @@ def last_quarter_share(first: float, losses: Mapping[int, float]) -> float | Non
     """The share of the fall in loss, from ``first`` before the first step to the last validation,
     that came in the last quarter of the steps; None if there is one validation, or no fall.
 
-    Between two validations the loss is interpolated.
+    Between two validations the loss is interpolated. More than 1 where it had first risen.
     """
     last = max(losses)
     if len(losses) < 2 or first <= losses[last]:
