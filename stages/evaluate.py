@@ -19,6 +19,7 @@ from stages.evaluation.metrics import score
 from stages.evaluation.records import (
     BaselinePredictionRecord,
     EpochRecord,
+    InputRecord,
     PredictionRecord,
     ScoredTrial,
     SkippedMethod,
@@ -67,6 +68,8 @@ def main(params: Params, task: str) -> None:
         write(folder / "history.csv", EpochRecord, _of_chosen_rates(curves, trials))
         skipped = [each for run in runs for each in read(run / "skipped.csv", SkippedMethod)]
         write(folder / "skipped.csv", SkippedMethod, skipped)
+        inputs = [each for run in runs for each in read(run / "inputs.csv", InputRecord)]
+        write(folder / "inputs.csv", InputRecord, inputs)
         write_json(folder / "task.json", about)
         shown = [] if kind.is_own_answer else examples(kind, rows, gold, predictions)
         write_jsonl(folder / "examples.jsonl", shown)

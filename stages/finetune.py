@@ -7,6 +7,7 @@ from stages.core.process import run_stage
 from stages.evaluation import records
 from stages.trials.compatibility import incompatibility
 from stages.trials.groups import run_groups, trial_groups
+from stages.trials.inputs import input_records
 from stages.trials.runner import method_of
 from stages.trials.setup import TrialSetup
 
@@ -28,6 +29,8 @@ def main(params: Params, run_key: str, task_key: str) -> None:
         records.write(folder / "trials.csv", records.TrialRecord, [o.trial for o in outcomes])
         epochs = [epoch for outcome in outcomes for epoch in outcome.epochs]
         records.write(folder / "history.csv", records.EpochRecord, epochs)
+        inputs = input_records(params, run_key, task_key, methods)
+        records.write(folder / "inputs.csv", records.InputRecord, inputs)
         predictions = [each for outcome in outcomes for each in outcome.predictions]
         records.write(folder / "predictions.csv.gz", records.PredictionRecord, predictions)
     for method in methods:

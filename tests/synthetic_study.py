@@ -16,7 +16,14 @@ from typing import Any
 from stages.core.artifacts import replacing, write_json, write_jsonl
 from stages.core.params import Params, Run
 from stages.core.seeding import stream
-from stages.evaluation.records import CostRecord, EpochRecord, ScoredTrial, SkippedMethod, write
+from stages.evaluation.records import (
+    CostRecord,
+    EpochRecord,
+    InputRecord,
+    ScoredTrial,
+    SkippedMethod,
+    write,
+)
 from stages.matching.budget import plans
 from stages.reporting.comparison.pretraining_progress import Step, TriedStep
 
@@ -198,6 +205,7 @@ def write_study(
         write(root / "data/evaluated" / task / "trials.csv", ScoredTrial, trials)
         write(root / "data/evaluated" / task / "history.csv", EpochRecord, curves)
         write(root / "data/evaluated" / task / "skipped.csv", SkippedMethod, skipped)
+        write(root / "data/evaluated" / task / "inputs.csv", InputRecord, read_of(task, params))
         write_json(root / "data/evaluated" / task / "task.json", about(task))
         write_jsonl(root / "data/evaluated" / task / "examples.jsonl", looked_at(task, params))
     for name in params.pretrain:
@@ -313,6 +321,30 @@ def looked_at(task: str, params: Params) -> list[dict[str, Any]]:
     ]
     row = {"id": f"{task} 1", "chosen": "any", "input": {"text": "a list & <i>more</i>"}}
     return [row | {"answer": "array", "predictions": votes}]
+
+
+def read_of(task: str, params: Params) -> list[InputRecord]:
+    """As evaluate leaves them: a decoder reads a word's label at its last subword."""
+
+    def read_at(run: Run) -> str:
+        decodes = run.model["name"] == "decoder"
+        if task == "tag":
+            return f"{'last' if decodes else 'first'} subword of a word"
+        return "last token" if decodes else "mean of tokens"
+
+    return [
+        InputRecord(
+            run=name,
+            split=split,
+            read_at=read_at(entry),
+            rows=200,
+            rows_cut=4,
+            tokens=6000,
+            tokens_cut=30,
+        )
+        for name, entry in params.pretrain.items()
+        for split in ("train", "validation", "test")
+    ]
 
 
 def about(task: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from stages.core.params import Params
 from stages.evaluation.records import (
     BaselinePredictionRecord,
     EpochRecord,
+    InputRecord,
     PredictionRecord,
     ScoredTrial,
     SkippedMethod,
@@ -93,6 +94,12 @@ def write_run(folder: Path, answers: list[str]) -> None:
     write(folder / "predictions.csv.gz", PredictionRecord, rows)
     write(folder / "history.csv", EpochRecord, epochs)
     write(folder / "skipped.csv", SkippedMethod, [])
+    write(folder / "inputs.csv", InputRecord, [what_was_read(folder.name)])
+
+
+def what_was_read(run: str) -> InputRecord:
+    counts = {"rows": 3, "rows_cut": 1, "tokens": 20, "tokens_cut": 2}
+    return InputRecord(run=run, split="test", read_at="first subword of a word", **counts)
 
 
 def test_scores_are_those_of_the_predictions_whatever_their_order(params: Params) -> None:
@@ -159,6 +166,12 @@ def test_what_was_left_out_is_said_of_all_runs(params: Params) -> None:
         write(Path("data/finetuned/tag", each.run, "skipped.csv"), SkippedMethod, [each])
     evaluate.main(params, "tag")
     assert read(Path("data/evaluated/tag/skipped.csv"), SkippedMethod) == skipped
+
+
+def test_what_was_cut_is_said_of_all_runs(params: Params) -> None:
+    evaluate.main(params, "tag")
+    found = read(Path("data/evaluated/tag/inputs.csv"), InputRecord)
+    assert found == [what_was_read(run) for run in RUN_NAMES]
 
 
 def test_labels_that_look_like_missing_values_are_labels(params: Params) -> None:

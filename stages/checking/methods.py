@@ -4,12 +4,13 @@ task or a method that is compatible with nothing is a fault."""
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from stages.checking.entries import name_of
+from stages.checking.entries import fault_of, name_of
 from stages.core.params import Finetune, NumberOrAll, Run
 from stages.core.params import Method as MethodEntry
 from stages.core.params import Task as TaskEntry
 from stages.methods._method import METHODS, Method
 from stages.models._backbone import Backbone
+from stages.objectives._objective import OBJECTIVES
 from stages.tasks._task import TASKS, Task
 from stages.trials.compatibility import incompatibility
 
@@ -54,6 +55,13 @@ def fit_faults(
     for (key, method), (run, backbone) in product(methods.items(), backbones.items()):
         if any(reasons[run, task, key] is None for task in kinds):
             yield from _added_tokens_faults(method, key, backbone, run, finetune.max_tokens)
+    headed = {
+        (run, task)
+        for (run, task, key), reason in reasons.items()
+        if reason is None and not (finetune.methods[key].text_to_text or methods[key].prompts)
+    }
+    for run, task in sorted(headed):
+        yield from _read_faults(runs[run], backbones[run], tasks[task], run=run, task=task)
     if len(methods) == len(finetune.methods) and len(kinds) == len(tasks):
         yield from _unused_faults(reasons, finetune.methods, runs, backbones)
 
@@ -76,6 +84,22 @@ def _unused_faults(
     for run in backbones:
         if why := _why_unused(reasons, run, place=0):
             yield f"pretrain.{run}.model: no method fits it: {why}"
+
+
+def _read_faults(
+    entry: Run, backbone: Backbone, task_entry: TaskEntry, *, run: str, task: str
+) -> Iterator[str]:
+    """Of a task that reads states which have not read what is labelled."""
+    where = f"tasks.{task}.task"
+    try:
+        settings = TASKS.settings(task_entry.task, where=where)
+        objective = OBJECTIVES.find(name_of(entry.objective), where="")
+    except ValueError:  # reported by task_faults and run_faults
+        return
+    kind = TASKS.find(name_of(task_entry.task), where=where)
+    is_causal = backbone.is_causal and not objective.has_prefix
+    for fault in fault_of(lambda: kind.check_read(is_causal=is_causal, **settings)):
+        yield f"{where}.{fault} (pretrain.{run}.model)"
 
 
 def _why_unused(reasons: Reasons, key: str, *, place: int) -> str:

@@ -103,6 +103,23 @@ class SkippedMethod:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InputRecord:
+    """What a run reads of the rows of a split, and which states its labels are predicted from.
+
+    Of ``train`` these are as many rows as the largest label budget. ``tokens`` are those of all
+    examples and those that were cut: ``tokens_cut`` is a part of it.
+    """
+
+    run: str
+    split: str
+    read_at: str  # as Task.read_at
+    rows: int
+    rows_cut: int
+    tokens: int
+    tokens_cut: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class CostRecord:
     """What a trial took on the machine that ran it, and how fast it predicts there, which is
     measured once for all seeds: with the first one."""

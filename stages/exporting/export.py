@@ -32,6 +32,7 @@ from stages.tasks._writing import Writing
 from stages.text.batch import PADDING, Batch
 from stages.text.tokenizer import BOS_ID, EOS_ID, FILE, NUM_SPECIAL, PAD_ID, Tokenizer
 from stages.training.checkpoint import WEIGHTS, load_weights
+from stages.trials.kept import read
 from stages.trials.lookup import KeptFile, opened
 
 RECORD = "export.json"  # marks a folder as an export, and says of what
@@ -47,6 +48,7 @@ def export(run: str, trial: KeptFile | None, out: Path, *, force: bool = False) 
     record = _record(run)
     model, labels = _trained(run, record, trial)
     goal = _goal(model)
+    read_at = None if trial is None else read(trial.path(run)).read_at
     max_tokens = record["settings"]["training"]["max_tokens"]
     found = _counterpart(model, max_tokens, goal)
     transformers.logging.set_verbosity_error()
@@ -60,10 +62,12 @@ def export(run: str, trial: KeptFile | None, out: Path, *, force: bool = False) 
             "fingerprint": record["fingerprint"],
             "trial": None if trial is None else vars(trial),
             "model_class": found.model_class,
+            "read_at": read_at,
         }
         write_json(folder / RECORD, about)
         _check(folder, found, model, goal)
-    return _how_to_load(out, run, trial, found)
+    told = _how_to_load(out, run, trial, found)
+    return f"{told}\nThe label of a word is read at: {read_at}." if goal == "tagging" else told
 
 
 def _trained(run: str, record: Settings, trial: KeptFile | None) -> tuple[ModelWithHead, list[str]]:

@@ -13,6 +13,7 @@ begins with its column's name.
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from stages.core.components import Settings
 from stages.kinds._cells import Row
@@ -67,9 +68,14 @@ class TextForm(ABC):
 
     def input(self, row: Row) -> str:
         """What is read."""
+        return " ".join(chain.from_iterable(self.parts(row)))
+
+    def parts(self, row: Row) -> list[tuple[str, str]]:
+        """The texts of what is read, each with what stands before it."""
         columns = [column for column in self.columns if column in row]
-        values = {c: row[c] if isinstance(row[c], str) else " ".join(row[c]) for c in columns}
-        return " ".join([self.key, *(f"{column}: {values[column]}" for column in columns)])
+        texts = [row[c] if isinstance(row[c], str) else " ".join(row[c]) for c in columns]
+        names = [f"{column}:" for column in columns]
+        return list(zip([f"{self.key} {names[0]}", *names[1:]], texts, strict=True))
 
     @abstractmethod
     def answer(self, row: Row) -> str | None:

@@ -13,10 +13,10 @@ from stages.core.artifacts import Json
 from stages.core.components import Components
 from stages.kinds._cells import Row
 from stages.kinds._kind import Kind
-from stages.models._backbone import Backbone
+from stages.models._backbone import Backbone, Pooling
 from stages.models._heads import ModelWithHead
 from stages.text.batch import PADDING, Batch, pad
-from stages.text.tokenizer import TaskTokenizer
+from stages.text.tokenizer import TaskTokenizer, Wrapped
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,11 @@ class Example:
     tokens: np.ndarray  # int64 [T]
     labels: np.ndarray  # int64: one for the text, one for each token, or the tokens to be written
     pair_start: int | None = None  # where the second text of a pair begins
-    word_starts: np.ndarray | None = None  # int64: where each word that was not cut begins
+    word_positions: np.ndarray | None = None  # int64: where each word that was not cut is read
     num_words: int = 0
     offsets: np.ndarray | None = None  # int64 [T, 2]: the context's characters of each token
     window: int = 0  # which of the row's, if a row is more than one example
+    num_cut: int = 0  # tokens of the row that are in no example
 
     @property
     def key(self) -> str:
@@ -54,12 +55,16 @@ class Predicted(NamedTuple):
 class Task(ABC):
     """Turns labelled rows into examples, examples into a batch and a batch into a loss.
 
-    To a model that was pretrained with a prefix (``has_prefix``) the whole input is one, unless the
-    input itself is what is predicted (``scores_text``).
+    A task is told which model reads its inputs (``read_by``) before it encodes: where the label of
+    a word stands depends on what a state has read. To a model that was pretrained with a prefix
+    (``has_prefix``) the whole input is one, unless the input itself is what is predicted
+    (``scores_text``).
     """
 
     kind: Kind  # of its rows; that of its own name if there is one
     has_prefix: bool = False
+    is_causal: bool = False  # a state has read its own and earlier tokens only
+    read_at: str = ""  # which states a label is predicted from, as the report names them
 
     architectures: ClassVar[tuple[str, ...]] = ()  # those it fits; all if it names none
     scores_text: ClassVar[bool] = False  # by the model's own likelihood: it adds no head
@@ -78,14 +83,35 @@ class Task(ABC):
         """Raises ValueError for settings of params.yaml that do not go together, or not with
         texts of ``max_tokens``; before there is a tokenizer."""
 
+    @classmethod  # noqa: B027 (most states have read what is labelled)
+    def check_read(cls, *, is_causal: bool, **settings: Any) -> None:
+        """Raises ValueError for settings with which the state that is read has not read what is
+        labelled, where states have read earlier tokens only (``is_causal``) or all."""
+
+    def read_by(self, backbone: Backbone, *, has_prefix: bool) -> None:
+        """Sets what depends on the model whose states are read; called before ``encode``."""
+        self.has_prefix = has_prefix
+        self.is_causal = backbone.is_causal and not (has_prefix and not self.scores_text)
+        self.read_at = self.states_read(backbone)
+
+    def states_read(self, backbone: Backbone) -> str:
+        """What ``read_at`` is for this model, in a few words; by default one state of a text."""
+        return pooled(backbone.pooling)
+
     @abstractmethod
     def head(self, backbone: Backbone) -> nn.Module:
-        """A head for the states of ``backbone``, its weights not yet drawn."""
+        """A head for the states of ``backbone``, its weights not yet drawn.
+
+        Raises ValueError as ``check_read``.
+        """
 
     @abstractmethod
     def encode(self, rows: Sequence[Row]) -> list[Example]:
         """Examples of rows, in their order; what is longer than ``max_tokens`` is cut, or is
-        more than one example (windows)."""
+        more than one example (windows).
+
+        Raises ValueError if ``max_tokens`` leaves no room for a text.
+        """
 
     @abstractmethod
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
@@ -143,6 +169,16 @@ class Task(ABC):
             example_ids=[example.key for example in examples],
         )
 
+    def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> Wrapped:
+        """A text, or a pair, between its special tokens, cut to ``max_tokens``, longest first.
+
+        Raises ValueError if there is no room for a token of each text.
+        """
+        try:
+            return self.tokenizer.wrap_within(self.max_tokens, text, pair)
+        except ValueError as error:
+            raise ValueError(f"finetune.max_tokens: {self.max_tokens} {error}") from None
+
     def longest_as_text(self, longest_class: int) -> int:
         """How many tokens an answer may take where it is written as text; the longest class takes
         ``longest_class``, 0 where answers are free text."""
@@ -151,6 +187,11 @@ class Task(ABC):
     @abstractmethod
     def targets(self, examples: list[Example]) -> Json:
         """The fields of the batch that say what is to be predicted."""
+
+
+def pooled(pooling: Pooling) -> str:
+    """The state that stands for a text, in words."""
+    return "mean of tokens" if pooling == "mean" else f"{pooling} token"
 
 
 TASKS = Components[Task]("tasks")

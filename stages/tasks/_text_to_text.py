@@ -8,13 +8,14 @@ from stages.kinds._cells import Row
 from stages.kinds._plain_text import plain_text
 from stages.tasks._task import Task
 from stages.tasks._writing import Writing
+from stages.text.tokenizer import longest_first
 
 
 class TextToText(Writing):
     """A task's rows in their text form (``Kind.as_text``), the answers decoded greedily.
 
-    ``max_target_tokens`` is ``Task.longest_as_text`` and the end. Inputs are truncated to
-    ``max_tokens``, question and context together: there are no windows.
+    ``max_target_tokens`` is ``Task.longest_as_text`` and the end. Inputs are cut to ``max_tokens``,
+    the longest of their texts first and no text's name: there are no windows.
 
     Raises ValueError for a class that the tokenizer cannot write.
     """
@@ -40,6 +41,19 @@ class TextToText(Writing):
 
     def text_of(self, row: Row) -> str:
         return self._form.input(row)
+
+    def shortened(self, row: Row, text: list[int], room: int) -> list[int]:
+        parts = self._form.parts(row)
+        found = self.tokenizer.encode_running([piece for part in parts for piece in part])
+        names, texts = found[::2], found[1::2]
+        try:
+            kept = longest_first([*map(len, texts)], room - sum(map(len, names)))
+        except ValueError as error:
+            raise ValueError(
+                f"finetune.max_tokens: {self.max_tokens} {error} beside their names in {row['id']}"
+            ) from None
+        pairs = zip(names, zip(texts, kept, strict=True), strict=True)
+        return [i for name, (ids, length) in pairs for i in (*name, *ids[:length])]
 
     def target_of(self, row: Row) -> str | None:
         return self._form.answer(row)

@@ -28,7 +28,7 @@ class Writing(Task):
     those of pretraining.
 
     Of a target ``max_target_tokens`` are learnt and written, <eos> one of them; one that is longer
-    is cut and has no <eos>, since it does not end there.
+    is cut and has no <eos>, since it does not end there. A text that is too long is cut at its end.
     """
 
     generates: ClassVar[bool] = True
@@ -56,6 +56,13 @@ class Writing(Task):
     def target_of(self, row: Row) -> str | None:
         """What is to be written; None where that is not known."""
 
+    def shortened(self, row: Row, text: list[int], room: int) -> list[int]:
+        """``room`` tokens of a text that has more."""
+        return text[:room]
+
+    def states_read(self, backbone: Backbone) -> str:
+        return "written as text"
+
     def head(self, backbone: Backbone) -> nn.Module:
         return nn.Identity()
 
@@ -63,19 +70,24 @@ class Writing(Task):
         texts = self.tokenizer.encode([self.text_of(row) for row in rows])
         known = [self.target_of(row) for row in rows]
         targets = self.tokenizer.encode([target or "" for target in known])
-        room = max(self.max_tokens - len(self.tokenizer.wrap([])), 0)
         return [
-            Example(
-                row["id"],
-                np.array(self.tokenizer.wrap(text[:room])[: self.max_tokens]),
-                np.array(
-                    [IGNORE_INDEX]
-                    if known_target is None
-                    else self.tokenizer.target(target)[: self.max_target_tokens]
-                ),
-            )
+            self._example(row, text, None if known_target is None else target)
             for row, text, target, known_target in zip(rows, texts, targets, known, strict=True)
         ]
+
+    def _example(self, row: Row, text: list[int], target: list[int] | None) -> Example:
+        whole, wrapped = self.tokenizer.wrap(text), self.wrap(text)
+        if wrapped.num_cut:
+            room = len(text) - wrapped.num_cut
+            wrapped = self.wrap(self.shortened(row, text, room))
+        answer = [IGNORE_INDEX] if target is None else self.tokenizer.target(target)
+        learnt = answer[: self.max_target_tokens]
+        return Example(
+            row["id"],
+            np.array(wrapped.ids),
+            np.array(learnt),
+            num_cut=len(whole) - len(wrapped.ids) + len(answer) - len(learnt),
+        )
 
     def targets(self, examples: list[Example]) -> Json:
         start = self.tokenizer.start_id

@@ -12,9 +12,9 @@ from stages.core.artifacts import Json
 from stages.kinds._cells import Row
 from stages.kinds._text_form import verbalised
 from stages.kinds.classification import LabelledText
-from stages.models._backbone import Backbone
+from stages.models._backbone import Backbone, Pooling
 from stages.models._heads import ModelWithHead, PooledHead
-from stages.tasks._task import Example, Predicted, Task
+from stages.tasks._task import Example, Predicted, Task, pooled
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.tokenizer import TaskTokenizer
 
@@ -23,8 +23,8 @@ class Classification(Task):
     """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or as the tokenizer wraps them, to
     one state to a label.
 
-    The state is the mean over tokens or, in a decoder, that of the last, which alone has seen all
-    of them; ``pooling`` overrides it.
+    The state is the mean over tokens or, in a decoder, that of the last, which alone has read all
+    of them; ``pooling`` overrides it. Of a pair that is too long the longer text is cut first.
 
     ``verbalisers`` are ``label=words``: what a label is called where it is text, in a prompt or as
     what is written. A label without one stands for itself, underscores as blanks.
@@ -51,26 +51,43 @@ class Classification(Task):
     def check(cls, max_tokens: int, *, verbalisers: Sequence[str], **others: object) -> None:
         verbalised(verbalisers)
 
+    @classmethod
+    def check_read(cls, *, is_causal: bool, pooling: str, **others: object) -> None:
+        if is_causal and pooling == "first":
+            raise ValueError(
+                "pooling: the first state of a causal model has read one token of the text; use "
+                "auto, last or mean"
+            )
+
+    def states_read(self, backbone: Backbone) -> str:
+        return pooled(self._pooling(backbone))
+
+    def _pooling(self, backbone: Backbone) -> Pooling:
+        return backbone.pooling if self.pooling == "auto" else self.pooling
+
     def head(self, backbone: Backbone) -> PooledHead:
-        pooling = backbone.pooling if self.pooling == "auto" else self.pooling
-        return PooledHead(backbone.d_model, len(self.labels), dropout=self.dropout, pooling=pooling)
+        self.check_read(is_causal=self.is_causal, pooling=self.pooling)
+        return PooledHead(
+            backbone.d_model,
+            len(self.labels),
+            dropout=self.dropout,
+            pooling=self._pooling(backbone),
+        )
 
     def encode(self, rows: Sequence[Row]) -> list[Example]:
         texts = self.tokenizer.encode([row["text"] for row in rows])
         pairs = self.tokenizer.encode([row.get("text_pair", "") for row in rows])
         examples = []
         for row, text, pair in zip(rows, texts, pairs, strict=True):
-            second = pair if "text_pair" in row else None
-            room = max(self.max_tokens - len(self.tokenizer.wrap([], second)), 0)
-            tokens = self.tokenizer.wrap(text[:room], second)[: self.max_tokens]
-            first = len(self.tokenizer.before) + len(text[:room]) + len(self.tokenizer.between)
+            found = self.wrap(text, pair if "text_pair" in row else None)
             label = self.index[row["label"]] if "label" in row else IGNORE_INDEX
             examples.append(
                 Example(
                     row["id"],
-                    np.array(tokens),
+                    np.array(found.ids),
                     np.array([label]),
-                    pair_start=None if second is None else first,
+                    pair_start=found.pair_start,
+                    num_cut=found.num_cut,
                 )
             )
         return examples

@@ -49,6 +49,9 @@ class LanguageModelling(Task):
         super().__init__(labels, tokenizer, max_tokens)
         self.start = list(tokenizer.before or tokenizer.after[-1:])
 
+    def states_read(self, backbone: Backbone) -> str:
+        return "every token"
+
     def head(self, backbone: Backbone) -> nn.Module:
         """None: a backbone gives the logits of the vocabulary itself."""
         return nn.Identity()

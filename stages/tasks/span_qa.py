@@ -31,6 +31,9 @@ class SpanQA(Task):
     is taught, and one of more than ``max_answer_tokens`` is not. ``head: start_end`` scores both
     ends by themselves, ``head: span`` each span, by a hidden layer of ``d_span``.
 
+    In a causal model the state of a span's last token has read question and span, that of its first
+    has not read what follows: it is their sum that has read the span.
+
     A span's score is what it is more than that of no answer in its window, since a window's softmax
     says nothing about the level of its logits; the best of all windows is the prediction (Alberti
     et al. 2019). If ``no_answer``, nothing is predicted where that is below a threshold, which each
@@ -84,6 +87,10 @@ class SpanQA(Task):
                 raise ValueError(f"{name} must be at least {least}, not {given}")
         _check_room(max_tokens, stride, max_question_tokens, FEWEST_MARKS)
 
+    def states_read(self, backbone: Backbone) -> str:
+        parts = {"start_end": "start and end of a span", "span": "start, end and mean of a span"}
+        return parts[self.head_name]
+
     def head(self, backbone: Backbone) -> StartEndHead | SpanHead:
         # BERT's first token; in a decoder the last, which alone has seen the question.
         no_answer = "last" if backbone.pooling == "last" else "first"
@@ -100,9 +107,7 @@ class SpanQA(Task):
         return [
             window
             for row, question in zip(rows, questions, strict=True)
-            for window in self._windows(
-                row, question[: self.max_question_tokens], *found[row["context"]]
-            )
+            for window in self._windows(row, question, *found[row["context"]])
         ]
 
     def _windows(
@@ -112,6 +117,8 @@ class SpanQA(Task):
         context: list[int],
         offsets: list[tuple[int, int]],
     ) -> list[Example]:
+        num_cut = max(len(question) - self.max_question_tokens, 0)
+        question = question[: self.max_question_tokens]
         characters = np.array(offsets, dtype=np.int64).reshape(-1, 2)
         answers = [
             covering(characters, one["answer_start"], one["answer_start"] + len(one["text"]))
@@ -136,6 +143,7 @@ class SpanQA(Task):
                     pair_start=pair_start,
                     offsets=inside,
                     window=len(windows),
+                    num_cut=0 if windows else num_cut,
                 )
             )
         return windows

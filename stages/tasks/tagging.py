@@ -19,10 +19,13 @@ from stages.text.tokenizer import TaskTokenizer
 
 
 class Tagging(Task):
-    """``<bos> words <eos>``, or as the tokenizer wraps them; a word's label is predicted at its
-    first subword.
+    """``<bos> words <eos>``, or as the tokenizer wraps them; a word's label is predicted at one of
+    its subwords.
 
-    ``label_subwords: all`` trains on all subwords of a word, ``first`` on the first alone (BERT).
+    ``label_subwords: auto`` is the first (BERT; Devlin et al. 2019, section 5.3), but the last in a
+    causal model, whose state at the first has not read the rest of the word. ``first`` and ``last``
+    override it; ``all`` trains on all subwords and predicts where ``auto`` does. A word whose
+    subword is cut off at ``max_tokens`` has no label and is predicted as ``O``.
     """
 
     kind = TaggedWords()
@@ -33,13 +36,34 @@ class Tagging(Task):
         tokenizer: TaskTokenizer,
         max_tokens: int,
         *,
-        label_subwords: Literal["first", "all"] = "first",
+        label_subwords: Literal["auto", "first", "last", "all"] = "auto",
         dropout: float = 0.1,
         metric: Literal["entity_f1", "word_accuracy"] = "entity_f1",
     ) -> None:
         super().__init__(labels, tokenizer, max_tokens)
         self.label_subwords = label_subwords
         self.dropout = dropout
+
+    @property
+    def _subword(self) -> Literal["first", "last"]:
+        """Which subword of a word is read.
+
+        A bidirectional LSTM's is the first: its backward half has read the whole word there and
+        what follows, its forward half what precedes. At the last it would be the other way round;
+        neither state has both halves read the whole word.
+        """
+        if self.label_subwords in ("first", "last"):
+            return self.label_subwords
+        return "last" if self.is_causal else "first"
+
+    def states_read(self, backbone: Backbone) -> str:
+        trained = ", trained on all" if self.label_subwords == "all" else ""
+        unread = ", the rest of which is not read" if self._misses_the_word else ""
+        return f"{self._subword} subword of a word{unread}{trained}"
+
+    @property
+    def _misses_the_word(self) -> bool:
+        return self.is_causal and self._subword == "first"
 
     def head(self, backbone: Backbone) -> LinearHead:
         return LinearHead(backbone.d_model, len(self.labels), dropout=self.dropout)
@@ -49,22 +73,28 @@ class Tagging(Task):
         return [self._example(row, ids) for row, ids in zip(rows, words, strict=True)]
 
     def _example(self, row: Row, words: list[list[int]]) -> Example:
-        before, after = self.tokenizer.before, self.tokenizer.after
         words = [ids or [self.tokenizer.unk_id] for ids in words]
+        text = self.wrap([i for ids in words for i in ids])
         lengths = np.array([len(ids) for ids in words])
-        starts = len(before) + np.cumsum(lengths) - lengths
-        room = self.max_tokens - len(after)
-        tokens = np.array([*before, *(i for ids in words for i in ids)][:room] + [*after])
-        starts = starts[starts < room]
-        labels = np.full(len(tokens), IGNORE_INDEX)
+        begin, end = len(self.tokenizer.before), len(text.ids) - len(self.tokenizer.after)
+        ends = begin + np.cumsum(lengths)
+        positions = ends - 1 if self._subword == "last" else ends - lengths
+        positions = positions[positions < end]
+        labels = np.full(len(text.ids), IGNORE_INDEX)
         if "tags" in row:
             tags = np.array([self.index[tag] for tag in row["tags"]])
             if self.label_subwords == "all":
-                inside = np.repeat(tags, lengths)[: room - len(before)]
-                labels[len(before) : len(before) + len(inside)] = inside
+                labels[begin:end] = np.repeat(tags, lengths)[: end - begin]
             else:
-                labels[starts] = tags[: len(starts)]
-        return Example(row["id"], tokens, labels, word_starts=starts, num_words=len(words))
+                labels[positions] = tags[: len(positions)]
+        return Example(
+            row["id"],
+            np.array(text.ids),
+            labels,
+            word_positions=positions,
+            num_words=len(words),
+            num_cut=text.num_cut,
+        )
 
     def targets(self, examples: list[Example]) -> Json:
         counted = sum(int((example.labels != IGNORE_INDEX).sum()) for example in examples)
@@ -88,7 +118,7 @@ class Tagging(Task):
         best = model.head(model.backbone(batch)).argmax(dim=-1).cpu().numpy()
         predictions = []
         for row, example in zip(best, examples, strict=True):
-            tags = [self.labels[i] for i in row[example.word_starts]]
+            tags = [self.labels[i] for i in row[example.word_positions]]
             predictions.append(" ".join(tags + [OUTSIDE] * (example.num_words - len(tags))))
         return predictions
 

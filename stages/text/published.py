@@ -94,7 +94,7 @@ class PublishedTokenizer(TaskTokenizer):
         return np.array([text[alone:][:1].isspace() for text in texts])
 
     def encode(self, texts: list[str]) -> list[list[int]]:
-        return self._encoded(self._texts, texts)["input_ids"]
+        return self._encoded(self._texts, texts)["input_ids"] if texts else []
 
     def encode_running(self, sentences: list[str]) -> list[list[int]]:
         first, rest = self.encode(sentences[:1]), sentences[1:]

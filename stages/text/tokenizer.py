@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import sentencepiece
@@ -115,9 +115,51 @@ class TaskTokenizer(Vocabulary, ABC):
         second = [] if pair is None else [*self.between, *pair]
         return [*self.before, *text, *second, *self.after]
 
+    def wrap_within(
+        self, max_tokens: int, text: Sequence[int], pair: Sequence[int] | None = None
+    ) -> "Wrapped":
+        """The same, of at most ``max_tokens``: the longer text is cut first, no special token is.
+
+        Raises ValueError if there is no room for a token of each text.
+        """
+        texts = [text] if pair is None else [text, pair]
+        room = max_tokens - len(self.wrap([], None if pair is None else []))
+        kept = longest_first([len(each) for each in texts], room)
+        cut = [each[:length] for each, length in zip(texts, kept, strict=True)]
+        second = len(self.before) + kept[0] + len(self.between)
+        return Wrapped(
+            self.wrap(*cut),
+            None if pair is None else second,
+            sum(map(len, texts)) - sum(kept),
+        )
+
     def target(self, text: Sequence[int]) -> list[int]:
         """The ids of a text that is to be written."""
         return [*self.before_target, *text, self.eos_id]
+
+
+class Wrapped(NamedTuple):
+    """A text or a pair of texts between special tokens."""
+
+    ids: list[int]
+    pair_start: int | None  # where the second text begins
+    num_cut: int  # tokens of the texts that were cut
+
+
+def longest_first(lengths: Sequence[int], room: int) -> list[int]:
+    """How many tokens of each text to keep, at most ``room`` in all: the longest is cut until
+    another is as long (``longest_first`` of the library tokenizers, which knows two texts).
+
+    Raises ValueError if there is no room for a token of each.
+    """
+    if room < len(lengths):
+        raise ValueError(f"has room for {max(room, 0)} tokens of {len(lengths)} texts")
+    kept = [0] * len(lengths)
+    by_length = sorted(range(len(lengths)), key=lambda text: lengths[text])
+    for shorter, text in enumerate(by_length):
+        kept[text] = min(lengths[text], room // (len(lengths) - shorter))
+        room -= kept[text]
+    return kept
 
 
 class Tokenizer(TaskTokenizer):

@@ -37,6 +37,7 @@ class KeptTrial:
     checkpoint: str  # settings, inputs and code of the pretraining
     checkpoint_weights: str
     examples: str  # the task, its labels, its code and the rows of train
+    read_at: str  # which states the labels are predicted from
 
     @property
     def file(self) -> str:
@@ -48,11 +49,12 @@ def file_name(method: str, label_budget: str, finetune_seed: int | str) -> str:
 
 
 def fingerprints(setup: TrialSetup) -> dict[str, str]:
-    """The fingerprints of the checkpoint and of the task, by the fields of KeptTrial."""
+    """What identifies the checkpoint, the task and how it reads, by the fields of KeptTrial."""
     return {
         "checkpoint": setup.run_record["fingerprint"],
         "checkpoint_weights": sha256(setup.pretrained / WEIGHTS),
         "examples": sha256(*(setup.examples / name for name in ("task.json", "train.jsonl"))),
+        "read_at": setup.task.read_at,
     }
 
 
@@ -101,12 +103,19 @@ def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
         "checkpoint_weights": setup.pretrained / WEIGHTS,
         "examples": setup.examples,
     }
-    for name, here in fingerprints(setup).items():
-        if here != (then := getattr(trial, name)):
+    now = fingerprints(setup)
+    for name in places:
+        here, then = now[name], getattr(trial, name)
+        if here != then:
             raise ValueError(
                 f"{path}: belongs to {places[name]} as of {then[:12]}, which is {here[:12]} now; "
                 "run `dvc repro`"
             )
+    if trial.read_at != now["read_at"]:
+        raise ValueError(
+            f"{path}: predicts from the {trial.read_at}, but labels are read at the "
+            f"{now['read_at']} now; run `dvc repro`"
+        )
     return setup
 
 

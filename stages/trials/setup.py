@@ -49,7 +49,7 @@ class TrialSetup:
             with self._below_task():
                 self.task = TextToText(task_key, self.task_record, self.task)
             self._shorten(self.task)
-        self.task.has_prefix = self.run_record["has_prefix"]
+        self.task.read_by(self.outline(), has_prefix=self.run_record["has_prefix"])
 
     def label_words(self) -> dict[str, str]:
         """The verbaliser of each label.
@@ -100,7 +100,8 @@ class TrialSetup:
                 raise ValueError(f"{task}.max_target_tokens: {reason} ({self._where})")
         elif not self.task.scores_text:
             backbone.drop_output_layers()
-        head = self.task.head(backbone)
+        with self._below_task():
+            head = self.task.head(backbone)
         initialise_head(head, generator=torch_stream(seed, "head"))
         return ModelWithHead(backbone, head)
 

@@ -166,3 +166,12 @@ def test_a_decoder_needs_positions_for_what_it_writes_too() -> None:
     reads_enough = small_model("decoder", positions="learned", max_positions=longest)
     [fault] = length_faults(reads_enough, longest, target, "pretrain.mine.model")
     assert fault.startswith("tasks.write.task.max_target_tokens: ")
+
+
+def test_a_causal_model_is_not_read_at_its_first_token() -> None:
+    """Which has read nothing of the text, unless the input is a prefix to the model."""
+    changes: dict[str, Any] = {"tasks.section.task": {"name": "classification", "pooling": "first"}}
+    [fault] = faults_of(smoke_with(changes))
+    assert fault.path == "tasks.section.task.pooling" and "decoder_causal" in fault.message
+    changes["pretrain.decoder_causal.objective"] = {"name": "prefix_lm"}
+    assert faults_of(smoke_with(changes)) == []

@@ -243,15 +243,15 @@ def test_a_tag_stands_at_the_first_subword_of_its_word(family, subwords) -> None
     words = ["Classes", "", "\u200b", "are", *["objects", "of", "their", "own"] * 3]
     tags = ["B", "O", "B", "O", *["B"] * 12]
     (example,) = task.encode([{"id": "1", "words": words, "tags": tags}])
-    assert example.word_starts is not None
+    assert example.word_positions is not None
     assert len(example.tokens) <= 24 and example.tokens[-1] == tokenizer.after[-1]
     ids = [i or [tokenizer.unk_id] for i in tokenizer.encode_words([words])[0]]
-    for start, word, tag in zip(example.word_starts, ids, tags, strict=False):
+    for start, word, tag in zip(example.word_positions, ids, tags, strict=False):
         kept = example.tokens[start : len(example.tokens) - len(tokenizer.after)][: len(word)]
         assert kept.tolist() == word[: len(kept)]
         assert example.labels[start] == ["B", "O"].index(tag)
     (whole,) = Tagging(["B", "O"], tokenizer, 99).encode([{"id": "1", "words": words}])
-    assert whole.word_starts is not None and len(whole.word_starts) == len(words)
+    assert whole.word_positions is not None and len(whole.word_positions) == len(words)
 
 
 def test_a_mark_in_a_text_is_text() -> None:

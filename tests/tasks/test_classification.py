@@ -1,14 +1,23 @@
 """Classification: what a model sees of a text or a pair."""
 
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
+import numpy as np
+import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
 
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.tasks.classification import Classification
 from stages.text.batch import IGNORE_INDEX
 from stages.text.tokenizer import BOS_ID, EOS_ID
+from tests.models.test_hub import OWN_MARKS, tokenizer_of
 from tests.small import ARCHITECTURES, small_model, small_tokenizer, without_output_layers
+from tests.small_hub import checkpoint
 
 LABELS = ["bad", "fine", "good"]
 
@@ -31,12 +40,62 @@ def test_a_text_stands_between_its_marks() -> None:
     assert example.labels.tolist() == [2]
 
 
-def test_of_a_pair_the_first_text_is_cut() -> None:
-    row = {"id": "1", "text": "a function " * 20, "text_pair": "a class", "label": "bad"}
-    (example,) = task().encode([row])
-    assert len(example.tokens) == 16
-    assert (example.tokens == EOS_ID).sum() == 2
-    assert small_tokenizer().decode(example.tokens).endswith("a class")
+def test_of_a_pair_the_longer_text_is_cut() -> None:
+    short, long = "a class", "a function " * 20
+    for row in ({"text": long, "text_pair": short}, {"text": short, "text_pair": long}):
+        (example,) = task().encode([{"id": "1", "label": "bad", **row}])
+        assert len(example.tokens) == 16 and example.pair_start is not None
+        assert example.tokens.tolist().count(EOS_ID) == 2 and example.tokens[-1] == EOS_ID
+        first, second = np.split(example.tokens, [example.pair_start])
+        for ids, text in ((first, row["text"]), (second, row["text_pair"])):
+            shown = small_tokenizer().decode(ids)
+            assert shown == text if text == short else text.startswith(shown) and shown
+        lengths = map(len, small_tokenizer().encode([short, long]))
+        assert example.num_cut == sum(lengths) + 3 - 16
+
+
+def test_two_questions_about_one_long_text_differ() -> None:
+    """A second text that fills the row leaves half of it to the first."""
+    rows = [
+        {"id": str(i), "text": question, "text_pair": "a function of others " * 20}
+        for i, question in enumerate(("what is a class", "where is a list"))
+    ]
+    one, other = task().encode(rows)
+    assert one.tokens.tolist() != other.tokens.tolist()
+
+
+WORDS = st.lists(
+    st.sampled_from(["a", "class", "function", "returns", "Objects", "of", "undefined"]), max_size=9
+)
+
+
+@pytest.mark.parametrize("family", OWN_MARKS)
+@given(first=WORDS, second=st.none() | WORDS, max_tokens=st.integers(6, 30))
+@settings(max_examples=60, deadline=None)
+def test_texts_are_cut_as_by_transformers(family, first, second, max_tokens) -> None:
+    tokenizer, theirs = tokenizer_of(checkpoint(family)), published_tokenizer(family)
+    texts = {"text": " ".join(["x", *first])}
+    if second is not None:
+        texts["text_pair"] = " ".join(["y", *second])
+    (example,) = Classification(LABELS, tokenizer, max_tokens).encode([{"id": "1", **texts}])
+    expected = theirs(*texts.values(), truncation="longest_first", max_length=max_tokens)
+    assert example.tokens.tolist() == expected["input_ids"]
+    whole = theirs(*texts.values())["input_ids"]
+    assert example.num_cut == len(whole) - len(expected["input_ids"])
+
+
+@cache
+def published_tokenizer(family: str) -> Any:
+    return AutoTokenizer.from_pretrained(checkpoint(family))
+
+
+@pytest.mark.parametrize("texts", [{"text": "a"}, {"text": "a", "text_pair": "a class"}])
+def test_marks_that_leave_no_room_for_a_text_are_refused(texts) -> None:
+    least = 3 if len(texts) == 1 else 5
+    (example,) = task(least).encode([{"id": "1", **texts}])
+    assert len(example.tokens) == least
+    with pytest.raises(ValueError, match=f"^finetune.max_tokens: {least - 1} "):
+        task(least - 1).encode([{"id": "1", **texts}])
 
 
 def test_the_texts_of_a_pair_are_told_apart_where_a_model_has_segments() -> None:

@@ -144,3 +144,29 @@ def test_a_prediction_that_is_no_label_is_wrong() -> None:
     ]
     assert score("accuracy", ["none", "none"], ["none", NO_LABEL]) == 0.5
     assert Counter(of.columns({}, "none")) == Counter({"label": "none"})
+
+
+@pytest.mark.parametrize("tokenizer", ["ours", "t5", "bart", "gpt2"])
+def test_of_a_pair_that_is_too_long_no_text_and_no_name_vanishes(tokenizer) -> None:
+    """The longer text is cut first."""
+    own = small_tokenizer() if tokenizer == "ours" else tokenizer_of(checkpoint(tokenizer))
+    short, long = "a value", "return the class of a value " * 20
+    for row in ({"text": short, "text_pair": long}, {"text": long, "text_pair": short}):
+        of = task("classification", ["none", "class"], tokenizer=own)
+        (example,) = of.encode([{"id": "1", **row}])
+        (whole,) = task("classification", ["none", "class"], tokenizer=own, max_tokens=999).encode(
+            [{"id": "1", **row}]
+        )
+        assert len(example.tokens) == 48 and whole.num_cut == 0
+        assert example.num_cut == len(whole.tokens) - 48
+        first, _, second = own.decode(example.tokens.tolist()).partition(" text_pair: ")
+        kept = {"text": first.removeprefix("films text: "), "text_pair": second}
+        for column, text in row.items():
+            assert kept[column] == text if text == short else text.startswith(kept[column])
+            assert kept[column]
+
+
+def test_no_room_beside_the_names_is_refused() -> None:
+    row = {"id": "1", "text": "a class", "text_pair": "a value"}
+    with pytest.raises(ValueError, match=r"^finetune\.max_tokens: 9 "):
+        task("classification", ["none", "class"], max_tokens=9).encode([row])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.statistics import AGREEING, FINETUNING, POWER, SINGLE
-from stages.reporting.comparison import contamination
+from stages.reporting.comparison import contamination, inputs
 from stages.reporting.comparison.cells import Cell, seeds
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.results import Results
@@ -147,6 +147,7 @@ def caveats(results: Results) -> list[str]:
             f"effect of the observed size in {percent(POWER)} of studies. It is a rough estimate."
         )
     found += contamination.caveats(results)
+    found += inputs.caveats(results)
     found.append(
         "All results hold for these labelled samples and test sets; the intervals do not cover the "
         "drawing of others. The highest mean of several runs is favoured by chance."

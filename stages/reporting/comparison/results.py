@@ -14,6 +14,7 @@ from stages.evaluation.records import (
     CLASSICAL,
     CostRecord,
     EpochRecord,
+    InputRecord,
     ScoredTrial,
     SkippedMethod,
     budget_order,
@@ -41,6 +42,7 @@ class Results:
     progress: dict[str, Progress]  # of each run's pretraining
     contamination: dict[tuple[str, str], Json]  # of each corpus and tokenizer trained on
     likeness: dict[tuple[str, str], Json]  # of the same
+    inputs: dict[str, list[InputRecord]]  # of each task
 
     @property
     def confidence(self) -> float:
@@ -163,6 +165,9 @@ def load(params: Params) -> Results:
         progress=read_progress(params.pretrain),
         contamination=contamination,
         likeness=likeness,
+        inputs={
+            task: read(paths.EVALUATED / task / "inputs.csv", InputRecord) for task in params.tasks
+        },
     )
     untimed = [t for t in trials if t.run in params.pretrain and trial_key(t) not in finetuning]
     if untimed:

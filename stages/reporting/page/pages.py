@@ -15,6 +15,7 @@ from stages.reporting.comparison import (
     corpora,
     costs,
     gains,
+    inputs,
     pretraining_costs,
     pretraining_ends,
     tables,
@@ -46,6 +47,7 @@ def context(results: Results) -> Json:
         "contamination": contamination.section(results),
         "corpora": corpora.section(results),
         "pretraining_ends": pretraining_ends,
+        "inputs": inputs.section(results),
         "reproduction": reproduction,
     }
 

@@ -1,0 +1,73 @@
+"""What runs read of the tasks' rows: how much was cut, and where labels are read."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from stages.evaluation.records import InputRecord
+from stages.kinds._kind import SPLITS
+from stages.reporting.comparison.results import Results
+
+NOTEWORTHY = 0.05  # of a split's rows
+
+COUNTED = (
+    "Which states of a model a label is predicted from, and how many rows are longer than "
+    "`finetune.max_tokens` and were cut; in parentheses the share of all tokens. Texts that are "
+    "read in windows are not cut. Of train, as many rows as the largest label budget are counted; "
+    "prompts of in-context learning are not."
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    rows: list[dict[str, str]]
+    notes: list[str]
+
+
+def section(results: Results) -> Section | None:
+    """None if no run has a task that is encoded."""
+    rows = [row for task in results.params.tasks for row in _rows(task, results.inputs[task])]
+    return Section(rows, [COUNTED, *caveats(results)]) if rows else None
+
+
+def _rows(task: str, records: list[InputRecord]) -> Iterator[dict[str, str]]:
+    """A row for all runs that read a task alike."""
+    runs: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (run, read_at), splits in _forms(records):
+        shares = tuple(_share(splits[split]) if split in splits else "" for split in SPLITS)
+        runs.setdefault((read_at, shares), []).append(run)
+    for (read_at, shares), names in runs.items():
+        yield {
+            "task": task,
+            "runs": ", ".join(names),
+            "labels read at": read_at,
+            **{f"{split} cut": share for split, share in zip(SPLITS, shares, strict=True)},
+        }
+
+
+def _forms(
+    records: list[InputRecord],
+) -> Iterator[tuple[tuple[str, str], dict[str, InputRecord]]]:
+    """The records of each run and form by their splits."""
+    for key, members in groupby(records, key=lambda record: (record.run, record.read_at)):
+        yield key, {record.split: record for record in members}
+
+
+def _share(record: InputRecord) -> str:
+    rows = record.rows_cut / max(record.rows, 1)
+    return f"{rows:.1%} ({record.tokens_cut / max(record.tokens, 1):.1%})"
+
+
+def caveats(results: Results) -> Iterator[str]:
+    """Rows that are cut in a share that is noteworthy."""
+    cut = {
+        task: max((r.rows_cut / max(r.rows, 1) for r in records), default=0.0)
+        for task, records in results.inputs.items()
+    }
+    high = [f"`{task}` {share:.1%}" for task, share in cut.items() if share > NOTEWORTHY]
+    if high:
+        yield (
+            f"Rows were cut at {results.params.finetune.max_tokens} tokens (up to "
+            f"{', '.join(high)} of a split's rows): what they say after that plays no part. A "
+            "larger `finetune.max_tokens` keeps it."
+        )

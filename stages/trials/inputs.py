@@ -1,0 +1,53 @@
+"""What a run reads of a task's rows: how much of them was cut, and where labels are read."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from stages.core.artifacts import read_jsonl
+from stages.core.params import Params
+from stages.evaluation.records import InputRecord
+from stages.kinds._kind import SPLITS, Split, rows_in_budget
+from stages.tasks._task import Example
+from stages.trials.runner import method_of
+from stages.trials.setup import TrialSetup
+
+
+def input_records(
+    params: Params, run_key: str, task_key: str, methods: Iterable[str]
+) -> list[InputRecord]:
+    """A row for each split and each form in which the methods of a run read its texts; a method
+    that prompts has forms of its own, which are left out."""
+    prompted = {key for key in methods if method_of(params, key).prompts}
+    entries = [params.finetune.methods[key] for key in methods if key not in prompted]
+    return [
+        record
+        for text_to_text in sorted({entry.text_to_text for entry in entries})
+        for record in _records(params, run_key, task_key, text_to_text=text_to_text)
+    ]
+
+
+def _records(
+    params: Params, run_key: str, task_key: str, *, text_to_text: bool
+) -> Iterator[InputRecord]:
+    setup = TrialSetup(
+        run_key, task_key, max_tokens=params.finetune.max_tokens, text_to_text=text_to_text
+    )
+    budgets = params.finetune.label_budgets
+    for split in SPLITS:
+        rows = read_jsonl(setup.examples / f"{split}.jsonl")
+        if split == "train":
+            rows = rows[: max(rows_in_budget(n, len(rows), task=task_key) for n in budgets)]
+        yield input_record(run_key, split, setup.task.read_at, setup.task.encode(rows))
+
+
+def input_record(run: str, split: Split, read_at: str, examples: Sequence[Example]) -> InputRecord:
+    """What of a split's rows was cut, from its examples."""
+    tokens_cut = sum(example.num_cut for example in examples)
+    return InputRecord(
+        run=run,
+        split=split,
+        read_at=read_at,
+        rows=len({example.id for example in examples}),
+        rows_cut=len({example.id for example in examples if example.num_cut}),
+        tokens=sum(len(example.tokens) for example in examples) + tokens_cut,
+        tokens_cut=tokens_cut,
+    )

@@ -1,0 +1,254 @@
+"""Where a label is read: in a state that has read all that is labelled.
+
+For every task, architecture and family of public checkpoints: a change of any input token inside
+the unit that is labelled changes the logits that its label is predicted from.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from stages.models._backbone import Backbone
+from stages.models._heads import ModelWithHead, initialise_head
+from stages.models._likelihood import log_likelihoods
+from stages.tasks._task import TASKS, Example, Task
+from stages.tasks._text_to_text import TextToText
+from stages.text.batch import Batch
+from stages.text.tokenizer import TaskTokenizer
+from tests.models.test_hub import published, tokenizer_of
+from tests.small import ARCHITECTURES, small_model, small_tokenizer
+from tests.small_hub import FAMILIES, checkpoint
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+PREFIX = "prefix"  # a decoder that was pretrained to read its input in both directions
+READERS = (*ARCHITECTURES, PREFIX, *FAMILIES)
+CAUSAL = ("decoder", "gpt2")
+WRITERS = ("decoder", PREFIX, "encoder_decoder", "gpt2", "t5", "bart")
+LEAST = 1e-6  # what a change of a token must change a logit by; without effect it is 0
+LABELS = ["B-X", "I-X", "O"]
+TEXT = {"id": "1", "text": "a class of their own", "label": "O"}
+PAIR = {**TEXT, "text_pair": "returns objects, and an antidisestablishmentarian one"}
+WORDS = {
+    "id": "1",
+    "words": ["The", "antidisestablishmentarian", "class", "x.y_z()", "漢字"],
+    "tags": ["O", "O", "B-X", "I-X", "O"],
+}
+QUESTION = {
+    "id": "1",
+    "question": "What is it?",
+    "context": "A class returns its objects.",
+    "answers": [{"text": "objects", "answer_start": 20}],
+}
+SPAN = {"stride": 2, "max_question_tokens": 24, "max_answer_tokens": 5, "d_span": 8}
+
+
+class Unit(NamedTuple):
+    """What is labelled: the positions of its tokens, and the logits that its label is read from."""
+
+    positions: list[int]
+    logits: Callable[[ModelWithHead, Batch], Tensor]
+
+
+@cache
+def reader(name: str) -> tuple[Backbone, TaskTokenizer]:
+    if name in FAMILIES:
+        return published(checkpoint(name)).eval(), tokenizer_of(checkpoint(name))
+    return small_model("decoder" if name == PREFIX else name).eval(), small_tokenizer()
+
+
+def task_of(name: str, settings: dict[str, Any], by: str, *, as_text: bool = False) -> Task:
+    backbone, tokenizer = reader(by)
+    entry = {"name": name, **settings}
+    labels = [] if name in ("span_qa", "language_modelling") else LABELS
+    of: Task = TASKS.build(entry, labels, tokenizer, 64, where="task")
+    if as_text:
+        of = TextToText("films", {"task": entry, "labels": labels}, of)
+    of.read_by(backbone, has_prefix=by == PREFIX)
+    return of
+
+
+def model_of(of: Task, by: str) -> ModelWithHead:
+    backbone, _ = reader(by)
+    head = of.head(backbone)
+    initialise_head(head, generator=torch.Generator().manual_seed(1), std=0.5)
+    return ModelWithHead(backbone, head).eval()
+
+
+@torch.no_grad()
+def unread(of: Task, by: str, example: Example, unit: Unit) -> list[int]:
+    """The positions of the unit that may change without a change of its logits."""
+    model, (_, tokenizer) = model_of(of, by), reader(by)
+
+    def logits(tokens: Any) -> Tensor:
+        return unit.logits(model, of.collate([replace(example, tokens=tokens)], rngs=[]))
+
+    before, found = logits(example.tokens), []
+    for position in unit.positions:
+        tokens = example.tokens.copy()
+        tokens[position] = next(i for i in tokenizer.regular_ids[40:] if i not in tokens)
+        if not (logits(tokens) - before).abs().max() > LEAST:
+            found.append(position)
+    return found
+
+
+def texts_of(by: str, example: Example) -> list[int]:
+    """The positions of all texts, without those of special tokens."""
+    regular = reader(by)[1].is_regular
+    return [at for at, token in enumerate(example.tokens) if regular[token]]
+
+
+def check(of: Task, by: str, row: dict[str, Any], units: Callable[..., Iterator[Unit]]) -> None:
+    (example,) = of.encode([row])
+    found = list(units(by, example))
+    assert found and not example.num_cut
+    for unit in found:
+        assert unit.positions
+        assert unread(of, by, example, unit) == []
+
+
+# Tasks ------------------------------------------------------------------------------------------
+
+
+def whole_text(by: str, example: Example) -> Iterator[Unit]:
+    def logits(model: ModelWithHead, batch: Batch) -> Tensor:
+        return model.head(model.backbone(batch), batch.document_ids)
+
+    yield Unit(texts_of(by, example), logits)
+
+
+def each_word(by: str, example: Example) -> Iterator[Unit]:
+    _, tokenizer = reader(by)
+    (words,) = tokenizer.encode_words([WORDS["words"]])
+    assert example.word_positions is not None
+    begin = len(tokenizer.before)
+    for ids, position in zip(words, example.word_positions, strict=True):
+        length = max(len(ids), 1)
+
+        def logits(model: ModelWithHead, batch: Batch, at: int = position) -> Tensor:
+            return model.head(model.backbone(batch))[0, at]
+
+        yield Unit([*range(begin, begin + length)], logits)
+        begin += length
+
+
+def each_span(by: str, example: Example) -> Iterator[Unit]:
+    """A span with its question, and no answer with all there is."""
+    assert example.pair_start is not None and example.offsets is not None
+    question = [at for at in texts_of(by, example) if at < example.pair_start]
+
+    def scores(model: ModelWithHead, batch: Batch) -> tuple[Tensor, Tensor]:
+        logits = model.head(model.backbone(batch), batch.document_ids, batch.candidates)
+        return model.head.scores(logits, batch.input_ids.shape[1])
+
+    inside = (example.offsets[:, 0] < example.offsets[:, 1]).nonzero()[0].tolist()
+    for first, more in [(inside[0], 0), (inside[1], 3), (inside[-3], 2)]:
+
+        def span(model: ModelWithHead, batch: Batch, first=first, more=more) -> Tensor:
+            return scores(model, batch)[1][0, first, more]
+
+        yield Unit([*question, *range(first, first + more + 1)], span)
+    yield Unit(texts_of(by, example), lambda model, batch: scores(model, batch)[0])
+
+
+def first_written(by: str, example: Example) -> Iterator[Unit]:
+    yield Unit(texts_of(by, example), lambda model, batch: model.backbone.logits(batch)[0, 0])
+
+
+def likelihood(by: str, example: Example) -> Iterator[Unit]:
+    yield Unit(
+        texts_of(by, example), lambda model, batch: log_likelihoods(model.backbone, batch)[0]
+    )
+
+
+@pytest.mark.parametrize("by", READERS)
+@pytest.mark.parametrize(
+    ("name", "settings", "row", "units"),
+    [
+        ("classification", {}, TEXT, whole_text),
+        ("classification", {}, PAIR, whole_text),
+        ("classification", {"pooling": "mean"}, PAIR, whole_text),
+        ("classification", {"pooling": "last"}, PAIR, whole_text),
+        ("classification", {"pooling": "first"}, PAIR, whole_text),
+        ("tagging", {}, WORDS, each_word),
+        ("tagging", {"label_subwords": "all"}, WORDS, each_word),
+        ("tagging", {"label_subwords": "last"}, WORDS, each_word),
+        ("tagging", {"label_subwords": "first"}, WORDS, each_word),
+        ("span_qa", {**SPAN, "head": "start_end", "no_answer": True}, QUESTION, each_span),
+        ("span_qa", {**SPAN, "head": "span", "no_answer": True}, QUESTION, each_span),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_what_is_labelled_has_been_read(name, settings, row, units, by) -> None:
+    of = task_of(name, settings, by)
+    if by in CAUSAL and settings.get("pooling") == "first":
+        with pytest.raises(ValueError, match="^pooling: "):
+            model_of(of, by)
+    elif by in CAUSAL and settings.get("label_subwords") == "first":
+        assert "not read" in of.read_at
+    else:
+        check(of, by, row, units)
+
+
+@pytest.mark.parametrize("by", WRITERS)
+@pytest.mark.parametrize(
+    ("name", "row"), [("classification", PAIR), ("tagging", WORDS), ("span_qa", QUESTION)]
+)
+def test_an_answer_is_written_after_all_is_read(name, row, by) -> None:
+    of = task_of(name, SPAN if name == "span_qa" else {}, by, as_text=True)
+    check(of, by, row, first_written)
+
+
+@pytest.mark.parametrize("by", CAUSAL)
+def test_the_likelihood_of_a_text_is_of_all_of_it(by) -> None:
+    of = task_of("language_modelling", {}, by)
+    check(of, by, TEXT, likelihood)
+
+
+# The test itself --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", CAUSAL)
+def test_a_causal_state_at_the_first_subword_has_not_read_the_rest(by) -> None:
+    of = task_of("tagging", {"label_subwords": "first"}, by)
+    (example,) = of.encode([WORDS])
+    units = [unit for unit in each_word(by, example) if len(unit.positions) > 1]
+    assert units
+    for unit in units:
+        assert unread(of, by, example, unit) == unit.positions[1:]
+
+
+@pytest.mark.parametrize("by", CAUSAL)
+def test_a_causal_start_has_not_read_its_span_but_its_end_has(by) -> None:
+    of = task_of("span_qa", {**SPAN, "head": "start_end"}, by)
+    (example,) = of.encode([QUESTION])
+    for unit in list(each_span(by, example))[1:3]:
+        first, *_, last = [at for at in unit.positions if at >= (example.pair_start or 0)]
+
+        def ends(model: ModelWithHead, batch: Batch) -> dict[str, Tensor]:
+            return model.head(model.backbone(batch), batch.document_ids, batch.candidates)
+
+        start = unit._replace(logits=lambda m, b, at=first: ends(m, b)["start"][0, 1 + at])
+        end = unit._replace(logits=lambda m, b, at=last: ends(m, b)["end"][0, 1 + at])
+        assert unread(of, by, example, end) == []
+        assert unread(of, by, example, start) == [at for at in unit.positions if at > first]
+
+
+def test_what_is_read_is_told() -> None:
+    def told(name: str, by: str, **settings: Any) -> str:
+        return task_of(name, settings, by).read_at
+
+    assert told("tagging", "encoder").startswith("first subword")
+    assert told("tagging", "decoder").startswith("last subword")
+    assert told("tagging", PREFIX).startswith("first subword")
+    assert told("tagging", "gpt2", label_subwords="all").startswith("last subword")
+    assert told("classification", "decoder") == "last token"
+    assert told("classification", "decoder", pooling="mean") == "mean of tokens"
+    assert told("span_qa", "encoder", **SPAN).startswith("start and end")
+    assert told("language_modelling", "decoder") == "every token"
+    assert task_of("tagging", {}, "decoder", as_text=True).read_at == "written as text"
