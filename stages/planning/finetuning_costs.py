@@ -49,6 +49,8 @@ class Finetuning:
     prediction_flops: int | None = None
     memory_bytes: int | None = None  # of one trial
     disk_bytes: int | None = None
+    rows_cut: float = 0.0  # share of some of the task's rows
+    tokens_cut: float = 0.0
     assumes_lengths: bool = False
     leaves_out_rows: bool = False  # rows to predict that are not counted yet
     pending: bool = False
@@ -106,6 +108,7 @@ def _finetuning(
     cost.leaves_out_rows = None in (of_task.validation, of_task.test)
     cost.assumes_lengths, cost.text_tokens = of_task.assumed, round(shape.tokens, 1)
     cost.longest_text = max(of_task.lengths)
+    cost.rows_cut, cost.tokens_cut = of_task.rows_cut, of_task.tokens_cut
     model = _adapted(params, run, method, writes=shape.uses_logits)
     _add_work(cost, params, shape, model)
     _add_room(cost, params, shape, model)

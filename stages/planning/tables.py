@@ -20,6 +20,7 @@ from stages.planning.finetuning_costs import Finetuning
 from stages.planning.speed import CALIBRATION
 
 UNKNOWN = "–"
+NOTEWORTHY = 0.01  # of a task's rows that are cut
 AT_LEAST = "≥ "  # before a sum that leaves unknown numbers out
 PARTS = {
     "pretrain": "pretraining",
@@ -35,7 +36,7 @@ def show(estimate: Estimate, console: Console) -> None:
         console.print(_finetuning_table(estimate))
     if estimate.stages:
         console.print(_totals_table(estimate))
-    for line in notes(estimate):
+    for line in (*notes(estimate), *cut_texts(estimate)):
         console.print(line, highlight=False, soft_wrap=False)
 
 
@@ -145,6 +146,19 @@ def notes(estimate: Estimate) -> Iterator[str]:
         f"sizes of weights and activations; {estimate.side_by_side} trials run side by side."
     )
     yield "Disk: weights that are kept, without heads; again in DVC's cache where it copies."
+
+
+def cut_texts(estimate: Estimate) -> Iterator[str]:
+    """Tasks with rows that are longer than ``finetune.max_tokens``, as far as they are prepared."""
+    longest = estimate.params.finetune.max_tokens
+    for task in estimate.params.tasks:
+        costs = [cost for cost in estimate.finetune if cost.task == task]
+        most = max(costs, key=lambda cost: cost.rows_cut, default=None)
+        if most is not None and most.rows_cut > NOTEWORTHY:
+            yield (
+                f"Cut at finetune.max_tokens {longest}: {most.rows_cut:.1%} of the rows of {task} "
+                f"and {most.tokens_cut:.1%} of their tokens ({most.run}; of rows of train)."
+            )
 
 
 def _left_out(estimate: Estimate) -> Iterator[str]:

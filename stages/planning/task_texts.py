@@ -13,6 +13,7 @@ from stages.tasks._task import TASKS
 from stages.tasks._task import Task as TaskComponent
 from stages.tasks._text_to_text import TextToText
 from stages.training.finetuning import BUCKET_BATCHES
+from stages.trials.inputs import input_record
 
 SAMPLED_ROWS = 300  # of a split, to measure text lengths
 
@@ -28,6 +29,8 @@ class Texts:
     written: float  # mean tokens of the text to write; 0 if none
     per_row: float  # examples per row: more than 1 where texts are cut into windows
     assumed: bool  # nothing is prepared yet: each has the maximum length
+    rows_cut: float = 0.0  # share of the rows of these examples
+    tokens_cut: float = 0.0  # share of their tokens
 
     def padded(self, batch_examples: int) -> float:
         """Mean tokens of an example with padding, in batches as fine-tuning makes them."""
@@ -71,12 +74,15 @@ def _prepared(params: Params, run_key: str, task_key: str, *, text_to_text: bool
     sampled = rows["train"][:SAMPLED_ROWS]
     encoded = task.encode(sampled)
     written = [len(e.labels) if task.generates else 0 for e in encoded]
+    read = input_record(run_key, "train", "", encoded)
     return Texts(
         *(len(rows[split]) for split in SPLITS),
         lengths=tuple(len(example.tokens) for example in encoded),
         written=float(np.mean(written)),
         per_row=len(encoded) / len(sampled),
         assumed=False,
+        rows_cut=read.rows_cut / len(sampled),
+        tokens_cut=read.tokens_cut / read.tokens,
     )
 
 

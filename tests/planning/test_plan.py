@@ -189,6 +189,26 @@ def test_texts_that_are_prepared_are_as_long_as_they_are(
         assert cost.text_tokens is not None and 3 < cost.text_tokens < 64
 
 
+def test_what_will_be_cut_of_prepared_texts_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    documentation_is_read(monkeypatch)
+    params = write_study(tmp_path, lr=1e-3)
+
+    def cut(max_tokens: int) -> list[str]:
+        finetune = params.finetune.model_copy(update={"max_tokens": max_tokens})
+        changed = params.model_copy(update={"finetune": finetune})
+        return [*tables.cut_texts(estimate.made(changed, []))]
+
+    assert cut(200) == []
+    lines = cut(6)
+    assert lines and all("finetune.max_tokens 6" in line for line in lines)
+    assert {task for task in params.tasks if any(f" {task} " in line for line in lines)} == {
+        *params.tasks
+    }
+
+
 def test_more_labels_than_were_prepared_are_counted_as_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
