@@ -14,6 +14,8 @@ class Seq2Seq(Writing):
 
     ``num_beams`` and ``length_penalty`` hold for validation as for the test
     (``stages.models._generation.Decoding``).
+
+    Raises ValueError for a prefix that leaves no room for a text.
     """
 
     kind = TextAndTarget()
@@ -47,6 +49,12 @@ class Seq2Seq(Writing):
             label_smoothing=label_smoothing,
         )
         self.prefix = "" if prefix == NO_PREFIX else prefix
+        (ids,) = tokenizer.encode([self.prefix])
+        if ids and len(ids) + len(tokenizer.wrap([])) >= max_tokens:
+            raise ValueError(
+                f"prefix: its {len(ids)} tokens leave no room for a text in "
+                f"finetune.max_tokens, {max_tokens}"
+            )
 
     @classmethod
     def check(

@@ -103,6 +103,27 @@ def test_long_texts_and_targets_are_cut_and_a_cut_target_has_no_end() -> None:
     assert len(example.labels) == 6 and EOS_ID not in example.labels
 
 
+def test_what_is_cut_of_texts_and_targets_is_counted() -> None:
+    of = task(10, max_target_tokens=6)
+    texts = {"text": "a class " * 30, "target": "a function " * 30}
+    lengths = [len(ids) for ids in small_tokenizer().encode([*texts.values()])]
+    (example,) = of.encode([{"id": "1", **texts}])
+    assert example.num_cut == (lengths[0] + 2 - 10) + (lengths[1] + 1 - 6)
+    (hidden_target,) = of.encode([{"id": "1", "text": texts["text"]}])
+    assert hidden_target.num_cut == lengths[0] + 2 - 10
+    (short,) = of.encode([{"id": "1", "text": "a class", "target": "a def"}])
+    assert short.num_cut == 0
+
+
+def test_a_prefix_without_room_for_a_text_is_refused() -> None:
+    prefix = "return the value: "
+    length = len(small_tokenizer().encode([prefix])[0]) + 2
+    (example,) = task(length + 1, prefix=prefix).encode([{"id": "1", "text": "a class"}])
+    assert len(example.tokens) == length + 1
+    with pytest.raises(ValueError, match="^prefix: "):
+        task(length, prefix=prefix)
+
+
 def test_a_test_row_has_no_target_and_counts_in_no_loss() -> None:
     of = task()
     rows = [{"id": "1", "text": "a class"}, {"id": "2", "text": "a def", "target": "a value"}]

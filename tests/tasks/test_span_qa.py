@@ -159,6 +159,15 @@ def test_what_a_window_is_taught() -> None:
     assert task(64, head="span").collate(examples, rngs=[]).num_targets == {"span": 2}
 
 
+def test_a_question_is_cut_and_a_context_read_in_windows_is_not() -> None:
+    of, long = task(), "what is the name of it and of all others? " * 2
+    windows = of.encode([row("name"), row("name", question=long, id="2")])
+    numbers = {id: [one.num_cut for one in windows if one.id == id] for id in ("1", "2")}
+    assert len(numbers["1"]) > 1 and not any(numbers["1"])
+    surplus = len(small_tokenizer().encode([long])[0]) - SMALL["max_question_tokens"]
+    assert surplus > 0 and numbers["2"] == [surplus] + [0] * (len(numbers["2"]) - 1)
+
+
 def test_an_answer_is_of_the_context_alone() -> None:
     of = task()
     batch = of.collate(of.encode([row("class")]), rngs=[])
