@@ -304,6 +304,8 @@ def test_a_tagging_trial_predicts_the_same_labels(name, method, write_run) -> No
         got = [theirs.config.id2label[int(best[row, at])] for _, at in sorted(places.items())]
         assert got == tags.split()
     assert len({tag for tags in expected for tag in tags.split()}) > 1
+    place = "last" if ours.backbone.is_causal else "first"
+    assert read_json(Path("out/export.json"))["read_at"] == f"{place} subword of a word"
 
 
 @pytest.mark.parametrize("name", ["gpt2", "neox"])

@@ -250,6 +250,12 @@ def test_a_tag_stands_at_the_first_subword_of_its_word(family, subwords) -> None
         kept = example.tokens[start : len(example.tokens) - len(tokenizer.after)][: len(word)]
         assert kept.tolist() == word[: len(kept)]
         assert example.labels[start] == ["B", "O"].index(tag)
+    last = Tagging(["B", "O"], tokenizer, 24, label_subwords="last")
+    (example,) = last.encode([{"id": "1", "words": words, "tags": tags}])
+    assert example.word_positions is not None
+    assert [example.tokens[at] for at in example.word_positions] == [
+        word[-1] for word, _ in zip(ids, example.word_positions, strict=False)
+    ]
     (whole,) = Tagging(["B", "O"], tokenizer, 99).encode([{"id": "1", "words": words}])
     assert whole.word_positions is not None and len(whole.word_positions) == len(words)
 
