@@ -143,6 +143,13 @@ def test_from_text_to_predictions(params) -> None:
     assert all(len(p.prediction.split()) == len(words[p.id]) for p in predictions)
     files = sorted(path.name for path in (folder / "weights").iterdir())
     assert files == ["full-50-1.safetensors", "linear_probe-50-1.safetensors"]
+    read = records.read(folder / "inputs.csv", records.InputRecord)
+    assert [(each.split, each.rows, each.rows_cut) for each in read] == [
+        ("train", 50, 0),
+        ("validation", 15, 0),
+        ("test", 15, 0),
+    ]
+    assert {each.read_at for each in read} == {"first subword of a word"}
 
 
 def add_questions() -> dict[str, str]:
