@@ -29,8 +29,8 @@ class Texts:
     written: float  # mean tokens of the text to write; 0 if none
     per_row: float  # examples per row: more than 1 where texts are cut into windows
     assumed: bool  # nothing is prepared yet: each has the maximum length
-    rows_cut: float = 0.0  # share of the rows of these examples
-    tokens_cut: float = 0.0  # share of their tokens
+    rows_cut: float  # share of the rows of these examples
+    tokens_cut: float  # share of their tokens
 
     def padded(self, batch_examples: int) -> float:
         """Mean tokens of an example with padding, in batches as fine-tuning makes them."""
@@ -94,7 +94,15 @@ def _assumed(task: Task, params: Params, *, text_to_text: bool) -> Texts:
     if kind.generates or text_to_text:
         written = int(task.task.get("max_target_tokens", longest))
     lengths = (longest,)
-    return Texts(**counts_of(task), lengths=lengths, written=written, per_row=1, assumed=True)
+    return Texts(
+        **counts_of(task),
+        lengths=lengths,
+        written=written,
+        per_row=1,
+        assumed=True,
+        rows_cut=0.0,
+        tokens_cut=0.0,
+    )
 
 
 def counts_of(task: Task) -> dict[str, int | None]:
