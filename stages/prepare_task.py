@@ -1,9 +1,7 @@
 """Read a task: labelled examples for training, validation and test, the test labels apart."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
-
-import numpy as np
 
 from stages.core import paths
 from stages.core.artifacts import replacing, write_json, write_jsonl
@@ -12,7 +10,7 @@ from stages.core.components import below
 from stages.core.params import Params, Task, entry
 from stages.core.process import run_stage
 from stages.core.seeding import stream
-from stages.kinds._kind import KINDS, SPLITS, Kind, Split
+from stages.kinds._kind import KINDS, SPLITS, Kind, Split, stratified_order
 from stages.sources._source import SOURCES, Labelled, Source
 
 
@@ -20,9 +18,9 @@ def main(params: Params, key: str) -> None:
     """Writes ``examples/{train,validation,test}.jsonl``, of which test has no labels,
     ``examples/task.json``, and ``test_labels.jsonl``.
 
-    The order of train is random, and every prefix of it is a sample: n labels are its first n
-    rows. Raises ValueError where examples do not fit the task, are fewer than asked for, or have a
-    label in validation or test that train lacks.
+    Train is a sample of ``num_train`` rows in random order; each trial draws its labelled rows from
+    all of them (``labelled_rows``). Raises ValueError where examples do not fit the task, are fewer
+    than asked for, or have a label in validation or test that train lacks.
     """
     task = entry(params.tasks, key, where="tasks")
     where = f"tasks.{key}"
@@ -149,22 +147,6 @@ def sampled(
             order = rng.permutation(len(there)).tolist()
         chosen[split] = [there[i] for i in order[: len(there) if asked == "all" else int(asked)]]
     return chosen
-
-
-def stratified_order(labels: list[str], rng: np.random.Generator) -> list[int]:
-    """A random order in which each class's share of every prefix is its share of the whole, to
-    within one example, and the first rows are one of each class.
-
-    The i-th of the n examples of a class stands at the position i / n; ties are broken at random.
-    """
-    seen: dict[str, int] = defaultdict(int)
-    totals = Counter(labels)
-    places = []
-    for tie, index in enumerate(rng.permutation(len(labels)).tolist()):
-        label = labels[index]
-        places.append((seen[label] / totals[label], tie, index))
-        seen[label] += 1
-    return [index for _, _, index in sorted(places)]
 
 
 def check_labels(examples: dict[Split, list[Labelled]], kind: Kind, *, where: str) -> None:

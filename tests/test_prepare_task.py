@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,8 @@ from stages import prepare_task
 from stages.core.artifacts import read_json, read_jsonl
 from stages.core.code import code_hash
 from stages.core.params import Params, Task
-from stages.core.seeding import stream
 from stages.kinds._kind import KINDS, SPLITS
-from stages.prepare_task import stratified_order, without_duplicates
+from stages.prepare_task import without_duplicates
 from stages.sources._source import SOURCES, Labelled
 from tests.published import DATASETS, needs_datasets
 from tests.smoke import ROOT, with_values
@@ -167,40 +165,6 @@ def test_no_held_out_text_is_in_train(examples: list[Labelled]) -> None:
     assert set.union(*inputs.values()) == {kind.same_input(e.row) for e in examples}
     assert len(kept["test"]) == sum(e.split == "test" for e in examples)
     assert sum(map(len, kept.values())) + sum(removed.values()) == len(examples)
-
-
-@given(st.lists(st.sampled_from(LABELS), min_size=1, max_size=60), st.integers(0, 3))
-def test_every_prefix_is_a_sample(labels: list[str], seed: int) -> None:
-    order = stratified_order(labels, stream(seed, "sample", "train"))
-    assert sorted(order) == list(range(len(labels)))
-    totals = Counter(labels)
-    assert {labels[i] for i in order[: len(totals)]} == set(totals)
-    for n in range(1, len(labels) + 1):
-        counts = Counter(labels[i] for i in order[:n])
-        for label, total in totals.items():
-            assert abs(counts[label] - n * total / len(labels)) <= len(totals)
-
-
-@given(
-    st.lists(st.integers(3, 40), min_size=2, max_size=4),
-    st.lists(st.integers(1, 60), min_size=2, max_size=4, unique=True),
-)
-def test_label_budgets_are_nested_and_stratified(sizes: list[int], budgets: list[int]) -> None:
-    """The first n rows of train are what a budget of n labels is."""
-    labels = [str(label) for label, number in enumerate(sizes) for _ in range(number)]
-    order = stratified_order(labels, stream(1, "sample", "train"))
-    chosen = [{order[i] for i in range(min(n, len(order)))} for n in sorted(budgets)]
-    assert all(less <= more for less, more in pairwise(chosen))
-    for rows in chosen:
-        counts = Counter(labels[i] for i in rows)
-        for label, number in enumerate(sizes):
-            assert abs(counts[str(label)] - len(rows) * number / sum(sizes)) <= len(sizes)
-
-
-def test_the_order_is_random() -> None:
-    order = stratified_order(["x"] * 1000, stream(1, "sample", "train"))
-    assert order != sorted(order)
-    assert abs(sum(order[:500]) / 500 - 499.5) < 60
 
 
 def test_removed_duplicates_are_counted() -> None:

@@ -6,12 +6,17 @@ torch: preparing, scoring and the classical baselines do without.
 """
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import product
 from typing import Any, ClassVar, Literal
+
+import numpy as np
 
 from stages.core.artifacts import Json
 from stages.core.components import Components, Settings
+from stages.core.seeding import stream
 from stages.kinds._cells import Row, list_of, text_of
 from stages.kinds._metric import Metric
 from stages.kinds._plain_text import folded
@@ -189,9 +194,72 @@ def settings_of(cls: type[Kind]) -> dict[str, inspect.Parameter]:
     return {k: p for k, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
+# Label budgets -----------------------------------------------------------------------------------
+
+
 def rows_in_budget(budget: int | str, rows: int, *, task: str) -> int:
     """How many of train's ``rows`` a label budget is; raises ValueError if there are fewer."""
     number = rows if budget == "all" else int(budget)
     if number > rows:
         raise ValueError(f"finetune.label_budgets: {number} labels, but tasks.{task} has {rows}")
     return number
+
+
+def labelled_rows(
+    rows: Sequence[Row],
+    budget: int | str,
+    kind: Kind,
+    *,
+    pretrain_seed: int,
+    finetune_seed: int,
+    task: str,
+) -> list[Row]:
+    """The ``rows`` of train that a trial learns from, in the order of ``rows``.
+
+    A fresh sample for each pair of seeds (Bouthillier et al. 2021: the draw of the data varies
+    results as much as initial weights do), stratified where the kind is. The pair decides alone:
+    all runs of one seed and all baselines have the same rows, and those of a smaller budget are
+    among those of a larger one. ``all`` is every row, for every pair.
+
+    Raises ValueError if the budget is more than the rows.
+    """
+    number = rows_in_budget(budget, len(rows), task=task)
+    rng = stream(pretrain_seed, "labelled rows", finetune_seed)
+    if kind.stratified:
+        order = stratified_order([kind.labels_of(row)[0] for row in rows], rng)
+    else:
+        order = rng.permutation(len(rows)).tolist()
+    return [rows[i] for i in sorted(order[:number])]
+
+
+def stratified_order(labels: list[str], rng: np.random.Generator) -> list[int]:
+    """A random order in which each class's share of every prefix is its share of the whole, to
+    within one example, and the first rows are one of each class.
+
+    The i-th of the n examples of a class stands at the position i / n; ties are broken at random.
+    """
+    seen: dict[str, int] = defaultdict(int)
+    totals = Counter(labels)
+    places = []
+    for tie, index in enumerate(rng.permutation(len(labels)).tolist()):
+        label = labels[index]
+        places.append((seen[label] / totals[label], tie, index))
+        seen[label] += 1
+    return [index for _, _, index in sorted(places)]
+
+
+def distinct_draws(
+    budget: int | str,
+    rows: int,
+    *,
+    pretrain_seeds: Sequence[int],
+    finetune_seeds: Sequence[int],
+    task: str,
+) -> list[tuple[int, int]]:
+    """The pairs (pretraining seed, fine-tuning seed) whose ``labelled_rows`` differ: all pairs, or
+    the first where the budget is every row of train.
+
+    Raises ValueError as ``labelled_rows`` does.
+    """
+    pairs = list(product(pretrain_seeds, finetune_seeds))
+    return pairs if rows_in_budget(budget, rows, task=task) < rows else pairs[:1]

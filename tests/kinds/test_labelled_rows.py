@@ -1,0 +1,121 @@
+"""Which rows of train a trial learns from."""
+
+import subprocess
+import sys
+from collections import Counter
+from itertools import combinations, pairwise, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.core.seeding import stream
+from stages.kinds._cells import Row
+from stages.kinds._kind import KINDS, distinct_draws, labelled_rows, stratified_order
+
+LABELS = ["a", "b", "c"]
+
+
+def classified(*sizes: int) -> list[Row]:
+    """So many rows of each class, in random order."""
+    labels = [str(label) for label, number in enumerate(sizes) for _ in range(number)]
+    order = np.random.default_rng(0).permutation(len(labels))
+    return [{"id": f"row {n}", "text": "", "label": labels[i]} for n, i in enumerate(order)]
+
+
+def tagged(number: int) -> list[Row]:
+    return [{"id": f"row {n}", "words": ["w"], "tags": ["O"]} for n in range(number)]
+
+
+def drawn(rows: list[Row], budget: int | str, *, pair: tuple[int, int] = (1, 1)) -> list[Row]:
+    kind = KINDS["classification" if "label" in rows[0] else "tagging"]
+    seeds = {"pretrain_seed": pair[0], "finetune_seed": pair[1]}
+    return labelled_rows(rows, budget, kind, **seeds, task="own")
+
+
+def ids(rows: list[Row]) -> set[str]:
+    return {row["id"] for row in rows}
+
+
+SIZES = st.lists(st.integers(3, 40), min_size=2, max_size=4)
+SEEDS = st.tuples(st.integers(0, 5), st.integers(0, 5))
+
+
+@given(SIZES, st.lists(st.integers(1, 60), min_size=2, max_size=4, unique=True), SEEDS)
+def test_the_rows_of_a_smaller_budget_are_among_those_of_a_larger_one(sizes, budgets, pair) -> None:
+    for rows in (classified(*sizes), tagged(sum(sizes))):
+        nested = [drawn(rows, min(n, len(rows)), pair=pair) for n in sorted(budgets)]
+        nested.append(drawn(rows, "all", pair=pair))
+        assert [len(part) for part in nested[:-1]] == [min(n, len(rows)) for n in sorted(budgets)]
+        assert all(ids(less) <= ids(more) for less, more in pairwise(nested))
+        assert nested[-1] == rows
+        for part in nested:
+            assert part == [row for row in rows if row["id"] in ids(part)], "in the order of train"
+
+
+@given(SIZES, st.integers(1, 120), SEEDS)
+def test_classes_have_their_share_of_every_budget_and_one_row_at_least(sizes, number, pair) -> None:
+    rows = classified(*sizes)
+    number = min(number, len(rows))
+    counts = Counter(row["label"] for row in drawn(rows, number, pair=pair))
+    assert len(counts) == min(number, len(sizes)) or number > len(sizes) == len(counts)
+    for label, size in enumerate(sizes):
+        assert abs(counts[str(label)] - number * size / sum(sizes)) <= len(sizes)
+
+
+@pytest.mark.parametrize("rows", [classified(100, 200, 300), tagged(600)], ids=["class", "tag"])
+def test_each_pair_of_seeds_has_a_sample_of_its_own(rows) -> None:
+    """As alike as independent samples are, and each row as likely as any other of its class."""
+    pairs = [*product(range(8), range(10))]
+    samples = {pair: ids(drawn(rows, 150, pair=pair)) for pair in pairs}
+    shared = [len(samples[p] & samples[q]) for p, q in combinations(pairs, 2)]
+    assert np.mean(shared) == pytest.approx(150 * 150 / 600, rel=0.02) and max(shared) < 75
+    turned = [len(samples[p, f] & samples[f, p]) for p, f in pairs if f < p < 8]
+    assert max(turned) < 75, "(1, 2) is another pair than (2, 1)"
+    times = Counter(id for sample in samples.values() for id in sample)
+    counts = np.array([times[row["id"]] for row in rows])
+    # Binomial, 80 draws of 1/4: a deviation of 3.9.
+    assert counts.mean() == 20 and 3.2 < counts.std() < 4.6
+
+
+def test_the_draw_is_the_same_in_another_process() -> None:
+    code = (
+        "from tests.kinds.test_labelled_rows import *\n"
+        "print(*sorted(ids(drawn(classified(9, 9), 6, pair=(3, 4)))), sep='|')"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip().split("|") == sorted(ids(drawn(classified(9, 9), 6, pair=(3, 4))))
+
+
+def test_more_labels_than_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"finetune\.label_budgets: 7 .*tasks\.own has 6"):
+        drawn(tagged(6), 7)
+
+
+@pytest.mark.parametrize(("budget", "number"), [(5, 6), ("5", 6), (6, 1), ("all", 1)])
+def test_draws_of_every_row_are_one(budget, number) -> None:
+    seeds = {"pretrain_seeds": [1, 2], "finetune_seeds": [1, 2, 3]}
+    pairs = distinct_draws(budget, 6, **seeds, task="own")
+    assert len(pairs) == number == len({*pairs}) and pairs[0] == (1, 1)
+    every = product(seeds["pretrain_seeds"], seeds["finetune_seeds"])
+    samples = {frozenset(ids(drawn(tagged(6), budget, pair=pair))) for pair in every}
+    assert (len(samples) > 1) == (number > 1)
+
+
+@given(st.lists(st.sampled_from(LABELS), min_size=1, max_size=60), st.integers(0, 3))
+def test_every_prefix_is_a_sample(labels: list[str], seed: int) -> None:
+    order = stratified_order(labels, stream(seed, "sample", "train"))
+    assert sorted(order) == list(range(len(labels)))
+    totals = Counter(labels)
+    assert {labels[i] for i in order[: len(totals)]} == set(totals)
+    for n in range(1, len(labels) + 1):
+        counts = Counter(labels[i] for i in order[:n])
+        for label, total in totals.items():
+            assert abs(counts[label] - n * total / len(labels)) <= len(totals)
+
+
+def test_the_order_is_random() -> None:
+    order = stratified_order(["x"] * 1000, stream(1, "sample", "train"))
+    assert order != sorted(order)
+    assert abs(sum(order[:500]) / 500 - 499.5) < 60
