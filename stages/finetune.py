@@ -21,7 +21,7 @@ def main(params: Params, run_key: str, task_key: str) -> None:
         print(f"{place} without {each.method}: {each.reason}")
     without = {each.method for each in skipped}
     methods = [key for key in params.finetune.methods if key not in without]
-    groups = trial_groups(params, methods)
+    groups = trial_groups(params, run_key, methods)
     with replacing(paths.FINETUNED / task_key / run_key) as folder:
         (folder / "weights").mkdir(parents=True)
         outcomes = run_groups(params, run_key, task_key, groups, folder / "weights")

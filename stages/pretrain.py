@@ -12,7 +12,7 @@ from stages.core.components import below
 from stages.core.params import NONE, Params, Run, entry
 from stages.core.process import run_stage
 from stages.core.seeding import torch_stream
-from stages.models._backbone import MODELS, Backbone
+from stages.models._backbone import MODELS, Backbone, draw_weights
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.objectives._objective import Objective
 from stages.text.corpus import EncodedCorpus
@@ -89,7 +89,7 @@ def _start(key: str, run: Run, device: Device) -> Start:
     backbone, objective = built(run, tokenizer, where=where)
     if run.parent == NONE or objective.has_teacher:
         with below(f"{where}.model"):
-            backbone.initialise(generator=torch_stream(run.seed, "weights"))
+            draw_weights(backbone, seed=run.seed)
     else:
         load_weights(backbone, paths.PRETRAINED / run.parent / WEIGHTS)
     if objective.has_teacher:
@@ -207,6 +207,8 @@ def _write(start: Start, tries: list[Try]) -> Account:
         written = samples(backbone, start.objective, corpus, start.tokenizer, start.device)
     with replacing(paths.PRETRAINED / key) as folder:
         folder.mkdir()
+        # Of a run from scratch too, as one draw of many: it can be exported, and be a parent. Its
+        # trials draw weights of their own.
         save_weights(backbone, folder / WEIGHTS)
         for file in start.tokenizer.files:
             shutil.copyfile(file, folder / file.name)

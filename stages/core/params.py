@@ -173,6 +173,11 @@ class Run(Strict):
         return self.is_public and self.objective.get("name") == NONE
 
     @property
+    def from_scratch(self) -> bool:
+        """Whether its weights are random: each of its trials draws weights of its own."""
+        return self.objective.get("name") == self.parent == NONE and not self.is_public
+
+    @property
     def learnt(self) -> tuple[str, str]:
         """By which objective and on which corpus, as tables say it; the last ones of several."""
         if self.as_published:
@@ -245,6 +250,11 @@ class Params(Strict):
     baselines: dict[Name, Component]
     finetune: Finetune
     evaluation: Evaluation
+
+    @property
+    def pretrain_seeds(self) -> list[int]:
+        """The seeds that runs have, each once."""
+        return sorted({run.seed for run in self.pretrain.values()})
 
 
 def load(path: Path = PATH) -> Params:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.core.components import Components, Settings
+from stages.core.seeding import torch_stream
 from stages.models._generation import Decoding
 from stages.text.batch import Batch
 from stages.text.tokenizer import FILE, TaskTokenizer, Tokenizer
@@ -231,6 +232,12 @@ def unsupported(architectures: tuple[str, ...], model: Backbone | type[Backbone]
     if not architectures or model.trained_like in architectures:
         return None
     return f"supports {', '.join(architectures)} only, not {model.architecture}"
+
+
+def draw_weights(backbone: Backbone, *key: int, seed: int) -> None:
+    """Initialise all weights from a run's ``seed`` and, for a trial of a run from scratch, a
+    ``key`` of its own."""
+    backbone.initialise(generator=torch_stream(seed, "weights", *key))
 
 
 def outline(entry: Settings, vocab_size: int, *, where: str) -> Backbone:

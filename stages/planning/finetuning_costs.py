@@ -110,7 +110,7 @@ def _finetuning(
     cost.longest_text = max(of_task.lengths)
     cost.rows_cut, cost.tokens_cut = of_task.rows_cut, of_task.tokens_cut
     model = _adapted(params, run, method, writes=shape.uses_logits)
-    _add_work(cost, params, shape, model)
+    _add_work(cost, params, run, shape, model)
     _add_room(cost, params, shape, model)
     return cost
 
@@ -191,7 +191,9 @@ def _adapted(params: Params, run: Run, method: str, *, writes: bool) -> ModelWit
         return made(MODELS.build(run.model, vocab_size, where="model"))
 
 
-def _add_work(cost: Finetuning, params: Params, shape: _Shape, model: ModelWithHead) -> None:
+def _add_work(
+    cost: Finetuning, params: Params, run: Run, shape: _Shape, model: ModelWithHead
+) -> None:
     texts, method, training = shape.texts, shape.method, shape.training
     forward = shape.flops(model.backbone.uncached)
     seeds, seen = len(params.finetune.seeds), []  # examples, by label budget
@@ -206,10 +208,14 @@ def _add_work(cost: Finetuning, params: Params, shape: _Shape, model: ModelWithH
     cost.num_steps = steps
     trained = 0 if training is None else seeds * sum(seen)
     cost.tokens = round(trained * (shape.tokens + texts.written))
-    if method.freezes_backbone:  # the states of each text are computed once, for all trials
+    if method.freezes_backbone:
+        # The states of each text are computed once, for all trials; from scratch for each seed,
+        # which has a backbone of its own.
+        backbones = seeds if run.from_scratch else 1
         cost.flops = round(trained * forward)
-        rows = (texts.test or 0) + (0 if training is None else texts.validation or 0)
-        cost.shares = [1.0]
+        each = (texts.test or 0) + (0 if training is None else texts.validation or 0)
+        rows = backbones * each
+        cost.shares = [1 / backbones] * backbones
     else:
         cost.flops = round(3 * trained * forward)
         each = validated + (texts.test or 0)

@@ -19,17 +19,23 @@ from stages.trials.runner import TrialRunner, method_of
 Group = list[TrialKey]  # of one method
 
 
-def trial_groups(params: Params, methods: Iterable[str]) -> list[Group]:
-    """The trials in the order of params.yaml. A group runs in one process, one trial after the
-    other: the trials that share the states of a frozen backbone, else one trial."""
+def trial_groups(params: Params, run_key: str, methods: Iterable[str]) -> list[Group]:
+    """The trials, by method in the order of params.yaml. A group runs in one process, one trial
+    after the other: the trials that share the states of a frozen backbone, else one trial. From
+    scratch each seed has a backbone of its own."""
     settings, result = params.finetune, list[Group]()
+    from_scratch = params.pretrain[run_key].from_scratch
     for name in methods:
         keys = [
             TrialKey(name, str(budget), seed)
             for budget, seed in product(settings.label_budgets, settings.seeds)
         ]
-        shared = method_of(params, name).freezes_backbone
-        result += [keys] if shared else [[key] for key in keys]
+        if not method_of(params, name).freezes_backbone:
+            result += [[key] for key in keys]
+        elif from_scratch:
+            result += [[key for key in keys if key.finetune_seed == s] for s in settings.seeds]
+        else:
+            result.append(keys)
     return result
 
 
@@ -82,6 +88,6 @@ def _run_group(
     device = resolve(params.compute, threads=params.compute.trial_threads)
     name = group[0].method
     text_to_text = params.finetune.methods[name].text_to_text
-    runner = TrialRunner(params, run_key, task_key, device, text_to_text=text_to_text)
+    runner = TrialRunner(params, run_key, task_key, device, keys=group, text_to_text=text_to_text)
     method = method_of(params, name)
     return [runner.run(key, method, weights) for key in group]

@@ -1,5 +1,6 @@
 """A kept trial: the weights that its method trained, if any, and what they belong to."""
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -9,7 +10,6 @@ from torch import nn
 
 from stages.core.artifacts import read_jsonl, sha256
 from stages.core.components import Settings
-from stages.kinds._kind import rows_in_budget
 from stages.methods._method import METHODS, Method, Predictor
 from stages.models._heads import ModelWithHead
 from stages.training.checkpoint import WEIGHTS, load_weights, save_weights
@@ -38,6 +38,7 @@ class KeptTrial:
     checkpoint_weights: str
     examples: str  # the task, its labels, its code and the rows of train
     read_at: str  # which states the labels are predicted from
+    drawn_weights: str  # from scratch: what the seed draws of what is not stored; else ""
 
     @property
     def file(self) -> str:
@@ -58,6 +59,21 @@ def fingerprints(setup: TrialSetup) -> dict[str, str]:
     }
 
 
+def drawn_weights(setup: TrialSetup, model: ModelWithHead, *, seed: int) -> str:
+    """The fingerprint of the weights that a trial of this seed draws, if not all of ``model`` is
+    stored. They are drawn again to use it, and another version of torch may draw others."""
+    if not setup.from_scratch or all(weight.requires_grad for weight in model.parameters()):
+        return ""
+    return _hash(setup.backbone(seed=seed))
+
+
+def _hash(backbone: nn.Module) -> str:
+    digest = hashlib.sha256()
+    for name, weight in backbone.named_parameters():
+        digest.update(name.encode() + weight.detach().numpy().tobytes())
+    return digest.hexdigest()
+
+
 def save(model: nn.Module, trial: KeptTrial, folder: Path) -> None:
     """Write the weights that require a gradient, with the record of the trial as metadata."""
     metadata = {KEY: json.dumps(asdict(trial), sort_keys=True)}
@@ -66,7 +82,7 @@ def save(model: nn.Module, trial: KeptTrial, folder: Path) -> None:
 
 def weights_bytes(model: ModelWithHead, checkpoint: Path) -> int:
     """The size of what is needed to use a trial: the weights that its method trained and, unless
-    these are all, the checkpoint that they belong to."""
+    these are all, the checkpoint that they belong to, or as many that its seed draws."""
     weights = [*model.parameters()]
     trained = sum(w.numel() * w.element_size() for w in weights if w.requires_grad)
     return trained if all(w.requires_grad for w in weights) else trained + checkpoint.stat().st_size
@@ -93,7 +109,7 @@ def read(path: Path) -> KeptTrial:
 def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
     """The run and the task that the weights in ``path`` belong to.
 
-    Raises ValueError if one of the two has changed since.
+    Raises ValueError if one of the two has changed since, or what the trial's seed draws.
     """
     setup = TrialSetup(
         trial.run, trial.task, max_tokens=trial.max_tokens, text_to_text=trial.text_to_text
@@ -116,6 +132,13 @@ def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
             f"{path}: predicts from the {trial.read_at}, but labels are read at the "
             f"{now['read_at']} now; run `dvc repro`"
         )
+    if trial.drawn_weights and trial.drawn_weights != _hash(
+        setup.backbone(seed=trial.finetune_seed)
+    ):
+        raise ValueError(
+            f"{path}: belongs to initial weights that this version of torch does not draw from the "
+            f"seed; run `dvc repro --force finetune@{trial.run}-{trial.task}`"
+        )
     return setup
 
 
@@ -135,8 +158,8 @@ def predictor(trial: KeptTrial, setup: TrialSetup) -> Predictor:
     if not method.prompts:
         return setup.task
     rows = read_jsonl(setup.examples / "train.jsonl")
-    budget = rows_in_budget(trial.label_budget, len(rows), task=trial.task)
-    return setup.predictor(method, rows[:budget], seed=trial.finetune_seed, where=_where(trial))
+    labelled = setup.labelled(rows, trial.label_budget, seed=trial.finetune_seed)
+    return setup.predictor(method, labelled, seed=trial.finetune_seed, where=_where(trial))
 
 
 def _method(trial: KeptTrial) -> Method:

@@ -3,14 +3,14 @@ validation, and predicts the test inputs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
 from stages.core.artifacts import read_json, read_jsonl
 from stages.core.params import Adaptation, Params
 from stages.evaluation import metrics, records
-from stages.kinds._kind import SPLITS, rows_in_budget
+from stages.kinds._cells import Row
+from stages.kinds._kind import SPLITS
 from stages.methods._method import METHODS, Method, Predictor, PromptMethod, TrainedMethod
 from stages.models._heads import ModelWithHead
 from stages.tasks._task import Example
@@ -42,7 +42,7 @@ def method_of(params: Params, name: str) -> Method:
 
 
 class TrialRunner:
-    """Runs trials of a pretrained run on the encoded examples of a task."""
+    """Runs the trials ``keys`` of a pretrained run on the encoded examples of a task."""
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class TrialRunner:
         task_key: str,
         device: Device,
         *,
+        keys: Sequence[TrialKey],
         text_to_text: bool = False,
     ) -> None:
         self.params, self.device = params, device
@@ -60,10 +61,12 @@ class TrialRunner:
         self.task, self.metric = self.setup.task, self.setup.task_record["metric"]
         self.account = read_json(self.setup.pretrained / "metrics.json")
         self.rows = {s: read_jsonl(self.setup.examples / f"{s}.jsonl") for s in SPLITS}
-        budgets = [self._num_labels(str(b)) for b in params.finetune.label_budgets]
-        self.train = self.task.encode(self.rows["train"][: max(budgets)])
+        # What any of the trials learns from: a frozen backbone computes its states once.
+        needed = {row["id"] for key in keys for row in self._labelled(key)}
+        self.train = self.task.encode([row for row in self.rows["train"] if row["id"] in needed])
         self.validation = self.task.encode(self.rows["validation"])
         self.test = self.task.encode(self.rows["test"])
+        self._as_pretrained = dict[int, tuple[ModelWithHead, list[str]]]()
 
     def run(self, key: TrialKey, method: Method, weights: Path) -> Outcome:
         """Run one trial; its trained weights go to the folder ``weights`` if they are kept.
@@ -193,7 +196,7 @@ class TrialRunner:
     def _untrained(self, key: TrialKey, method: Method) -> Adapted:
         """A method without training: prompts, or the pretrained model as it is."""
         if not isinstance(method, PromptMethod):
-            model, predictions = self._as_pretrained
+            model, predictions = self._unchanged(key)
             return Adapted(model, self.task, self.test, predictions)
         model, predictor = self._adapted(key, method), self._prompts(key, method)
         examples = predictor.encode(self.rows["test"])
@@ -202,18 +205,21 @@ class TrialRunner:
         unused = self._prompts(key, method_of(self.params, key.method))
         return Adapted(model, unused, examples, predictions)
 
-    @cached_property
-    def _as_pretrained(self) -> tuple[ModelWithHead, list[str]]:
-        """The pretrained model and its predictions, for a task without a head."""
-        model = self.setup.headed(seed=0)  # of a head that has no weights
-        model.requires_grad_(False).to(self.device.torch)
-        return model, self._predict(model, self.task, self.test)
+    def _unchanged(self, key: TrialKey) -> tuple[ModelWithHead, list[str]]:
+        """The pretrained model and its predictions, for a task without a head: computed once, or
+        for each draw of weights from scratch."""
+        seed = key.finetune_seed if self.setup.from_scratch else 0  # a head has no weights
+        if seed not in self._as_pretrained:
+            model = self.setup.headed(seed=seed)
+            model.requires_grad_(False).to(self.device.torch)
+            self._as_pretrained[seed] = model, self._predict(model, self.task, self.test)
+        return self._as_pretrained[seed]
 
     def _prompts(self, key: TrialKey, method: Method) -> Predictor:
         """The predictor of the method, from the labelled rows of the trial."""
-        rows = self.rows["train"][: self._num_labels(key.label_budget)]
         where = f"finetune.methods.{key.method}.method"
-        return self.setup.predictor(method, rows, seed=key.finetune_seed, where=where)
+        seed = key.finetune_seed
+        return self.setup.predictor(method, self._labelled(key), seed=seed, where=where)
 
     def _predict(
         self,
@@ -234,11 +240,12 @@ class TrialRunner:
         for part in in_order_of_length(list(examples), batch_examples=PREDICTED_AT_ONCE):
             yield self.task.collate(part, rngs=[]).to(self.device.torch)
 
-    def _num_labels(self, label_budget: str) -> int:
-        return rows_in_budget(label_budget, len(self.rows["train"]), task=self.setup.task_key)
+    def _labelled(self, key: TrialKey) -> list[Row]:
+        """The rows that a trial learns from."""
+        return self.setup.labelled(self.rows["train"], key.label_budget, seed=key.finetune_seed)
 
     def _examples_in_budget(self, key: TrialKey) -> list[Example]:
-        ids = {row["id"] for row in self.rows["train"][: self._num_labels(key.label_budget)]}
+        ids = {row["id"] for row in self._labelled(key)}
         return [example for example in self.train if example.id in ids]
 
     def _training_of(self, key: TrialKey) -> Adaptation:
@@ -267,5 +274,6 @@ class TrialRunner:
             precision=self.device.precision,
             lr=adapted.lr,
             threshold=adapted.threshold,
+            drawn_weights=kept.drawn_weights(self.setup, adapted.model, seed=key.finetune_seed),
             **kept.fingerprints(self.setup),
         )

@@ -8,10 +8,12 @@ from torch import nn
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json
+from stages.core.params import NONE
 from stages.core.seeding import stream, torch_stream
+from stages.kinds._kind import labelled_rows
 from stages.kinds._text_form import label_words
 from stages.methods._method import Method, Predictor, PromptMethod, Row
-from stages.models._backbone import MODELS, Backbone, outline
+from stages.models._backbone import MODELS, Backbone, draw_weights, outline
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.tasks._task import TASKS, Task
 from stages.tasks._text_to_text import TextToText
@@ -51,6 +53,15 @@ class TrialSetup:
             self._shorten(self.task)
         self.task.read_by(self.outline(), has_prefix=self.run_record["has_prefix"])
 
+    @property
+    def pretrain_seed(self) -> int:
+        return self.run_record["settings"]["seed"]
+
+    @property
+    def from_scratch(self) -> bool:
+        """As ``Run.from_scratch``."""
+        return self.run_record["objective"] == self.run_record["settings"]["parent"] == NONE
+
     def label_words(self) -> dict[str, str]:
         """The verbaliser of each label.
 
@@ -74,8 +85,23 @@ class TrialSetup:
         except ValueError as error:
             raise ValueError(f"tasks.{self.task_key}.task.{error}") from None
 
-    def backbone(self, *, num_added_tokens: int = 0) -> Backbone:
-        """The run's model with its weights.
+    def labelled(self, rows: Sequence[Row], budget: str, *, seed: int) -> list[Row]:
+        """Those of train's ``rows`` that a trial with this label budget and seed learns from.
+
+        Raises ValueError if there are fewer.
+        """
+        return labelled_rows(
+            rows,
+            budget,
+            self.task.kind,
+            pretrain_seed=self.pretrain_seed,
+            finetune_seed=seed,
+            task=self.task_key,
+        )
+
+    def backbone(self, *, seed: int, num_added_tokens: int = 0) -> Backbone:
+        """The run's model with the weights that a trial of this seed starts from: those of the
+        checkpoint or, from scratch, its own draw.
 
         Raises ValueError if it has no positions for ``max_tokens`` and the added tokens.
         """
@@ -83,7 +109,10 @@ class TrialSetup:
         backbone = MODELS.build(model, vocab_size, where=self._where)
         if reason := backbone.too_long(self.max_tokens, num_added_tokens=num_added_tokens):
             raise ValueError(f"finetune.max_tokens: {reason} ({self._where})")
-        load_weights(backbone, self.pretrained / WEIGHTS)
+        if self.from_scratch:
+            draw_weights(backbone, seed, seed=self.pretrain_seed)
+        else:
+            load_weights(backbone, self.pretrained / WEIGHTS)
         return backbone
 
     def outline(self) -> Backbone:
@@ -91,8 +120,8 @@ class TrialSetup:
         return outline(self.run_record["model"], self.tokenizer.vocab_size, where=self._where)
 
     def headed(self, *, seed: int, num_added_tokens: int = 0) -> ModelWithHead:
-        """The pretrained backbone with a newly initialised head."""
-        backbone = self.backbone(num_added_tokens=num_added_tokens)
+        """The backbone of a trial of this seed with a newly initialised head."""
+        backbone = self.backbone(seed=seed, num_added_tokens=num_added_tokens)
         if isinstance(self.task, Writing):
             target = self.task.max_target_tokens
             if reason := backbone.too_long(self.max_tokens, max_target_tokens=target):
@@ -126,7 +155,7 @@ class TrialSetup:
         """The model that a trial of this method and seed starts from, without a head for a prompt
         method."""
         if isinstance(method, PromptMethod):
-            model = ModelWithHead(self.backbone(), nn.Identity())
+            model = ModelWithHead(self.backbone(seed=seed), nn.Identity())
         else:
             model = self.headed(seed=seed, num_added_tokens=method.num_added_tokens)
         method.apply(model, generator=torch_stream(seed, "method"))

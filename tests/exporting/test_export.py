@@ -108,8 +108,9 @@ def write_run(tmp_path, monkeypatch, unigram) -> Callable[..., Any]:
         save_weights(model, folder / WEIGHTS)
         (folder / TOKENIZER).write_bytes(tokenizer.read_bytes())
         entry = {"name": architecture, **DIMENSIONS, **options}
-        settings = {"model": entry, "training": {"max_tokens": 64}}
+        settings = {"model": entry, "training": {"max_tokens": 64}, "seed": 1, "parent": "none"}
         about = {"architecture": architecture, "settings": settings, "fingerprint": "f"}
+        about["objective"] = "of its own"
         write_json(folder / "run.json", about | {"model": entry, "has_prefix": False})
         return model
 
@@ -264,6 +265,7 @@ def keep(model: nn.Module, method: str) -> Path:
         precision="float32",
         lr=0.001,
         threshold=0.0,
+        drawn_weights="",
         **kept.fingerprints(TrialSetup("run", "task", max_tokens=64)),
     )
     kept.save(model, trial, folder)
