@@ -42,6 +42,10 @@ def main(params: Params) -> None:
         folder.mkdir()
         for key, plan in plans(params).items():
             write_json(folder / f"{key}.json", asdict(plan))
+    # A baseline on the seeds of the runs, which decide with the fine-tuning seeds which rows are
+    # labelled, and on nothing else of them.
+    with replacing(paths.SEEDS) as file:
+        write_json(file, {"pretrain_seeds": params.pretrain_seeds})
     # And each stage on the code that it runs.
     with replacing(paths.CODE) as folder:
         for stage, modules in code_by_stage(params).items():

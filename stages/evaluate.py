@@ -17,6 +17,7 @@ from stages.core.process import run_stage
 from stages.evaluation.examples import examples, shown_trials
 from stages.evaluation.metrics import score
 from stages.evaluation.records import (
+    CLASSICAL,
     BaselinePredictionRecord,
     EpochRecord,
     InputRecord,
@@ -30,7 +31,8 @@ from stages.evaluation.records import (
 )
 from stages.kinds._kind import KINDS
 
-Key = tuple[str, str, str, int]  # run, method, label budget, fine-tuning seed
+# run, method, label budget, fine-tuning seed, and of a baseline the pretraining seed
+Key = tuple[str, str, str, int, int | None]
 
 
 def main(params: Params, task: str) -> None:
@@ -76,15 +78,17 @@ def main(params: Params, task: str) -> None:
 
 
 def _key(trial: TrialRecord) -> Key:
-    return trial.run, trial.method, trial.label_budget, trial.finetune_seed
+    pretrain_seed = trial.pretrain_seed if trial.method == CLASSICAL else None
+    return trial.run, trial.method, trial.label_budget, trial.finetune_seed, pretrain_seed
 
 
 def _answers(folder: Path, record: type[PredictionRecord]) -> Mapping[Key, dict[str, str]]:
     """trial -> id -> prediction."""
     answers: dict[Key, dict[str, str]] = defaultdict(dict)
     for row in read(folder / "predictions.csv.gz", record):
-        run = row.run if isinstance(row, BaselinePredictionRecord) else folder.name
-        answers[run, row.method, row.label_budget, row.finetune_seed][row.id] = row.prediction
+        of_baseline = isinstance(row, BaselinePredictionRecord)
+        run, seed = (row.run, row.pretrain_seed) if of_baseline else (folder.name, None)
+        answers[run, row.method, row.label_budget, row.finetune_seed, seed][row.id] = row.prediction
     return answers
 
 

@@ -1,7 +1,12 @@
 """Fit the classical baselines to a task: data/baselines/TASK.
 
-Each baseline learns from as many labels as the fine-tuned runs and predicts the same test rows.
+Each baseline learns from the labelled rows of each trial of a fine-tuned run: for each pair of a
+run's seed and a fine-tuning seed from another sample. It predicts the same test rows.
 """
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
 
 from tqdm import tqdm
 
@@ -11,10 +16,22 @@ from stages.core.artifacts import read_json, read_jsonl, replacing
 from stages.core.params import Params, entry
 from stages.core.process import run_stage
 from stages.evaluation.records import CLASSICAL, BaselinePredictionRecord, TrialRecord, write
-from stages.kinds._kind import KINDS, SPLITS, rows_in_budget
+from stages.kinds._kind import KINDS, SPLITS, distinct_draws, labelled_rows
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One trial of a baseline."""
+
+    name: str
+    label_budget: int | str
+    pretrain_seed: int  # with finetune_seed it says which rows are labelled, and nothing else
+    finetune_seed: int
 
 
 def main(params: Params, task: str) -> None:
+    """Writes ``trials.csv`` and ``predictions.csv.gz``. Where a budget is all rows of train, no
+    seed plays a part, and there is one trial."""
     entry(params.tasks, task, where="tasks")
     examples = paths.examples(task)
     about = read_json(examples / "task.json")
@@ -22,23 +39,29 @@ def main(params: Params, task: str) -> None:
     kind = KINDS[about["kind"]]
     trials: list[TrialRecord] = []
     predictions: list[BaselinePredictionRecord] = []
-    cells = [(name, n) for name in params.baselines for n in params.finetune.label_budgets]
-    for name, budget in tqdm(cells, desc=f"baselines on {task}", disable=None):
-        component = params.baselines[name]
-        baseline = BASELINES.build(component, where=f"baselines.{name}")
-        if kind.name not in baseline.fits:
-            continue
-        rows = train[: rows_in_budget(budget, len(train), task=task)]
+    fits = [*_fits(params, kind.name, len(train), task)]
+    for fit in tqdm(fits, desc=f"baselines on {task}", disable=None):
+        component = params.baselines[fit.name]
+        baseline = BASELINES.build(component, where=f"baselines.{fit.name}")
+        rows = labelled_rows(
+            train,
+            fit.label_budget,
+            kind,
+            pretrain_seed=fit.pretrain_seed,
+            finetune_seed=fit.finetune_seed,
+            task=task,
+        )
         baseline.fit(rows, validation, Score(kind, about["metric"]))
-        trials.append(_trial(name, str(component["name"]), task, str(budget)))
+        trials.append(_trial(fit, str(component["name"]), task))
         predictions += [
             BaselinePredictionRecord(
-                run=name,
+                run=fit.name,
                 method=CLASSICAL,
-                label_budget=str(budget),
-                finetune_seed=0,
+                label_budget=str(fit.label_budget),
+                finetune_seed=fit.finetune_seed,
                 id=row["id"],
                 prediction=predicted,
+                pretrain_seed=fit.pretrain_seed,
             )
             for row, predicted in zip(test, baseline.predict(test), strict=True)
         ]
@@ -47,17 +70,34 @@ def main(params: Params, task: str) -> None:
         write(folder / "predictions.csv.gz", BaselinePredictionRecord, predictions)
 
 
-def _trial(run: str, architecture: str, task: str, label_budget: str) -> TrialRecord:
+def _fits(params: Params, kind: str, num_train: int, task: str) -> Iterator[Fit]:
+    """All of the task, in the order of params.yaml."""
+    seeds = read_json(paths.SEEDS)["pretrain_seeds"]
+    for name, budget in product(params.baselines, params.finetune.label_budgets):
+        baseline = BASELINES.build(params.baselines[name], where=f"baselines.{name}")
+        if kind not in baseline.fits:
+            continue
+        for pair in distinct_draws(
+            budget,
+            num_train,
+            pretrain_seeds=seeds,
+            finetune_seeds=params.finetune.seeds,
+            task=task,
+        ):
+            yield Fit(name, budget, *pair)
+
+
+def _trial(fit: Fit, architecture: str, task: str) -> TrialRecord:
     return TrialRecord(
-        run=run,
+        run=fit.name,
         architecture=architecture,
         objective="none",
         method=CLASSICAL,
         task=task,
         corpus="none",
-        pretrain_seed=0,
-        finetune_seed=0,
-        label_budget=label_budget,
+        pretrain_seed=fit.pretrain_seed,
+        finetune_seed=fit.finetune_seed,
+        label_budget=str(fit.label_budget),
         num_params=0,
         num_trained_params=0,
         pretrain_tokens=0,

@@ -24,6 +24,7 @@ from stages.evaluation.records import (
     SkippedMethod,
     write,
 )
+from stages.kinds._kind import distinct_draws
 from stages.matching.budget import plans
 from stages.reporting.comparison.pretraining_progress import Step, TriedStep
 
@@ -201,7 +202,7 @@ def write_study(
             write(root / "data/timings/finetune" / task / f"{name}.csv", CostRecord, costs)
         for name, budget in product(params.baselines, params.finetune.label_budgets):
             if name != ("tfidf" if task == "tag" else "window"):
-                trials.append(_baseline(task, name, str(budget)))
+                trials += _baselines(params, task, name, budget)
         write(root / "data/evaluated" / task / "trials.csv", ScoredTrial, trials)
         write(root / "data/evaluated" / task / "history.csv", EpochRecord, curves)
         write(root / "data/evaluated" / task / "skipped.csv", SkippedMethod, skipped)
@@ -417,8 +418,28 @@ def _curve(trial: ScoredTrial) -> list[EpochRecord]:
     ]
 
 
-def _baseline(task: str, name: str, budget: str) -> ScoredTrial:
-    value = {"majority": 0.04, "tfidf": 0.57, "window": 0.53}[name]
+def _baselines(params: Params, task: str, name: str, budget: int | str) -> list[ScoredTrial]:
+    """One for each draw of labelled rows; their mean is the same with any number of seeds."""
+    draws = distinct_draws(
+        budget,
+        about(task)["num_examples"]["train"],
+        pretrain_seeds=params.pretrain_seeds,
+        finetune_seeds=params.finetune.seeds,
+        task=task,
+    )
+    seeds = [seed for _, seed in draws]
+    spread = 0.0 if name == "majority" else 0.004
+    offsets = [spread * (seed - sum(seeds) / len(seeds)) for seed in seeds]
+    return [
+        _baseline(task, name, str(budget), *draw, offset)
+        for draw, offset in zip(draws, offsets, strict=True)
+    ]
+
+
+def _baseline(
+    task: str, name: str, budget: str, pretrain_seed: int, finetune_seed: int, offset: float
+) -> ScoredTrial:
+    value = {"majority": 0.04, "tfidf": 0.57, "window": 0.53}[name] + offset
     return ScoredTrial(
         run=name,
         architecture=name,
@@ -426,8 +447,8 @@ def _baseline(task: str, name: str, budget: str) -> ScoredTrial:
         method="classical",
         task=task,
         corpus="none",
-        pretrain_seed=0,
-        finetune_seed=0,
+        pretrain_seed=pretrain_seed,
+        finetune_seed=finetune_seed,
         label_budget=budget,
         num_params=0,
         num_trained_params=0,

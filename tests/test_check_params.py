@@ -130,6 +130,7 @@ def test_what_it_writes_is_the_same_whatever_is_valid(tmp_path, monkeypatch) -> 
         "likeness/none",
         "corpora/none/train.jsonl",
         "pretrained/none",
+        "seeds.json",
         "tokenizers/none",
         "encoded/none/unigram",
         "encoded/none/none",

@@ -63,15 +63,23 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     write_jsonl(task / "test_labels.jsonl", gold)
     for name, answers in zip(RUN_NAMES, (GOLD, ["O O O", "B-Y O", "B-X"]), strict=True):
         write_run(Path("data/finetuned/tag", name), answers)
-    key = {"method": "classical", "label_budget": "200", "finetune_seed": 0}
-    baseline = TrialRecord(**(TRIAL | key), run="window")
-    rows = [
-        BaselinePredictionRecord(**key, run="window", id=f"id{i}", prediction=p)
-        for i, p in enumerate(["B-X I-X O", "O O", "O"])
-    ]
-    write(Path("data/baselines/tag/trials.csv"), TrialRecord, [baseline])
-    write(Path("data/baselines/tag/predictions.csv.gz"), BaselinePredictionRecord, rows)
+    write_baseline({1: ["B-X I-X O", "O O", "O"]})
     return Params(**raw)
+
+
+def write_baseline(answers: dict[int, list[str]]) -> None:
+    """One trial for each pretraining seed."""
+    trials, rows = [], []
+    for seed, given in answers.items():
+        key = {"method": "classical", "label_budget": "200", "finetune_seed": 1}
+        key |= {"pretrain_seed": seed}
+        trials.append(TrialRecord(**(TRIAL | key), run="window"))
+        rows += [
+            BaselinePredictionRecord(**key, run="window", id=f"id{i}", prediction=p)
+            for i, p in enumerate(given)
+        ]
+    write(Path("data/baselines/tag/trials.csv"), TrialRecord, trials)
+    write(Path("data/baselines/tag/predictions.csv.gz"), BaselinePredictionRecord, rows)
 
 
 def write_run(folder: Path, answers: list[str]) -> None:
@@ -111,6 +119,14 @@ def test_scores_are_those_of_the_predictions_whatever_their_order(params: Params
         ("window", pytest.approx(2 / 3), pytest.approx(5 / 6)),
     ]
     assert {trial.metric for trial in trials} == {"entity_f1"}
+
+
+def test_trials_of_a_baseline_that_differ_in_the_pretraining_seed_alone_are_two(params) -> None:
+    write_baseline({1: GOLD, 2: ["O O O", "O O", "O"]})
+    evaluate.main(params, "tag")
+    trials = read(Path("data/evaluated/tag/trials.csv"), ScoredTrial)
+    found = [(t.pretrain_seed, t.value) for t in trials if t.run == "window"]
+    assert found == [(1, 1.0), (2, 0.0)]
 
 
 def test_what_was_trained_is_copied_as_it_was(params: Params) -> None:
@@ -186,11 +202,7 @@ def test_labels_that_look_like_missing_values_are_labels(params: Params) -> None
     write_jsonl(task / "test_labels.jsonl", rows)
     for run in RUN_NAMES:
         write_run(Path("data/finetuned/tag", run), labels)
-    shutil.copy("data/finetuned/tag/encoder_mlm/trials.csv", "data/baselines/tag/trials.csv")
-    predictions = Path("data/baselines/tag/predictions.csv.gz")
-    found = read(Path("data/finetuned/tag/encoder_mlm/predictions.csv.gz"), PredictionRecord)
-    named = [BaselinePredictionRecord(**asdict(row), run="encoder_mlm") for row in found]
-    write(predictions, BaselinePredictionRecord, named)
+    write_baseline({1: labels})
     evaluate.main(params, "tag")
     assert {trial.value for trial in read(Path("data/evaluated/tag/trials.csv"), ScoredTrial)} == {
         1.0

@@ -1,15 +1,24 @@
 import csv
 import gzip
 import json
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from stages import fit_baseline
-from stages.core.artifacts import write_json, write_jsonl
+from stages.baselines._baseline import BASELINES, Baseline, Score
+from stages.core import paths
+from stages.core.artifacts import read_jsonl, write_json, write_jsonl
 from stages.core.params import Params
+from stages.evaluation.records import TrialRecord, read
+from stages.kinds._cells import Row
+from stages.kinds._kind import KINDS, labelled_rows
 from tests.synthetic_study import raw_params
 
+SEEDS = {"pretrain": [1, 7], "finetune": [1, 2, 3]}
+DRAWS = [*product(*SEEDS.values())]
 WORDS = {"fruit": ["apple", "pear"], "tool": ["hammer", "saw"]}
 
 
@@ -18,7 +27,9 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     """A study with 24 classified sentences and as many tagged ones."""
     monkeypatch.chdir(tmp_path)
     raw = raw_params()
-    raw["finetune"]["label_budgets"] = [4, "all"]
+    raw["finetune"] |= {"label_budgets": [4, "all"], "seeds": SEEDS["finetune"]}
+    Path("data").mkdir()
+    write_json(paths.SEEDS, {"pretrain_seeds": SEEDS["pretrain"]})
     for task, kind, metric in (
         ("type", "classification", "macro_f1"),
         ("tag", "tagging", "entity_f1"),
@@ -49,34 +60,78 @@ def predictions(task: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_each_fitting_baseline_predicts_every_test_row_once_per_budget(params: Params) -> None:
+def of_trials(task: str) -> list[tuple[str, str, int, int]]:
+    found = read(Path("data/baselines", task, "trials.csv"), TrialRecord)
+    return [(t.run, t.label_budget, t.pretrain_seed, t.finetune_seed) for t in found]
+
+
+def test_each_fitting_baseline_predicts_every_test_row_once_per_draw(params: Params) -> None:
+    """And where all rows are labelled there is one draw."""
     for task, fitting in (("type", ["majority", "tfidf"]), ("tag", ["majority", "window"])):
         fit_baseline.main(params, task)
-        with Path("data/baselines", task, "trials.csv").open(newline="") as file:
-            trials = [(row["run"], row["label_budget"]) for row in csv.DictReader(file)]
-        assert trials == [(name, n) for name in fitting for n in ("4", "all")]
-        found = [(row["run"], row["label_budget"], row["id"]) for row in predictions(task)]
+        draws = [("4", *draw) for draw in DRAWS] + [("all", *DRAWS[0])]
+        trials = [(name, *draw) for name in fitting for draw in draws]
+        assert of_trials(task) == trials
+        found = [
+            (r["run"], r["label_budget"], int(r["pretrain_seed"]), int(r["finetune_seed"]), r["id"])
+            for r in predictions(task)
+        ]
         assert found == [(*trial, str(i)) for trial in trials for i in range(8)]
 
 
 def test_what_is_learnt_is_predicted(params: Params) -> None:
     fit_baseline.main(params, "type")
     right = [list(WORDS)[i % 2] for i in range(8)]
-    assert [r["prediction"] for r in predictions("type") if r["run"] == "tfidf"] == right * 2
+    found = [r for r in predictions("type") if (r["run"], r["label_budget"]) == ("tfidf", "all")]
+    assert [r["prediction"] for r in found] == right
     fit_baseline.main(params, "tag")
     tags = {r["prediction"] for r in predictions("tag") if r["run"] == "window"}
     assert tags == {"O O", "O B-TOOL"}
 
 
-def test_a_budget_of_n_sees_the_first_n_labels_alone(params: Params) -> None:
+@pytest.fixture
+def learnt(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The ids of the rows that each fit learns from."""
+    found = list[list[str]]()
+
+    class Recorder(Baseline):
+        fits = ("classification",)
+
+        def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
+            found.append([row["id"] for row in train])
+
+        def predict(self, rows: Sequence[Row]) -> list[str]:
+            return ["fruit" for _ in rows]
+
+    monkeypatch.setattr(BASELINES, "build", lambda component, where: Recorder())
+    return found
+
+
+def test_it_learns_from_the_rows_that_trials_of_the_same_seeds_learn_from(params, learnt) -> None:
+    fit_baseline.main(params.model_copy(update={"baselines": {"own": {"name": "own"}}}), "type")
+    train = read_jsonl(Path("data/tasks/type/examples/train.jsonl"))
+    assert learnt == [
+        [
+            row["id"]
+            for row in labelled_rows(
+                train,
+                budget,
+                KINDS["classification"],
+                pretrain_seed=pretrain_seed,
+                finetune_seed=finetune_seed,
+                task="type",
+            )
+        ]
+        for _, budget, pretrain_seed, finetune_seed in of_trials("type")
+    ]
+    assert len({*map(tuple, learnt[:-1])}) > 3 and learnt[-1] == [row["id"] for row in train]
+
+
+def test_which_runs_there_are_is_read_from_the_record_of_their_seeds(params: Params) -> None:
+    """On which the stage depends, and not on params.yaml."""
+    write_json(paths.SEEDS, {"pretrain_seeds": [5]})
     fit_baseline.main(params, "type")
-    before = [row for row in predictions("type") if row["label_budget"] == "4"]
-    train = Path("data/tasks/type/examples/train.jsonl")
-    lines = train.read_text().splitlines()
-    train.write_text("\n".join([*lines[:4], *(line.replace("tool", "new") for line in lines[4:])]))
-    fit_baseline.main(params, "type")
-    assert [row for row in predictions("type") if row["label_budget"] == "4"] == before
-    assert "new" in {row["prediction"] for row in predictions("type")}
+    assert {trial[2] for trial in of_trials("type")} == {5}
 
 
 def test_twice_gives_the_same_bytes(params: Params) -> None:

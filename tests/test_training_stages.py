@@ -22,6 +22,7 @@ from stages import (
     train_tokenizer,
 )
 from stages.checking.faults import find_faults
+from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.core.params import Budget, Method, Params, PublishedTokenizer, Run, load
 from stages.core.seeding import torch_stream
@@ -98,6 +99,7 @@ def write_plans(params: Params) -> None:
     """As check_params does."""
     for key, plan in plans(params).items():
         write_json(Path(f"data/plans/{key}.json"), asdict(plan))
+    write_json(paths.SEEDS, {"pretrain_seeds": params.pretrain_seeds})
 
 
 def test_from_text_to_predictions(params) -> None:

@@ -1,4 +1,4 @@
-"""What a classical model offers: no pretraining, nothing random, one trial per label budget."""
+"""What a classical model offers: no pretraining, and nothing random but which rows are labelled."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -4,6 +4,7 @@ from pathlib import Path
 
 DATA = Path("data")
 CODE = DATA / "code"  # of check_params: which code each stage runs
+SEEDS = DATA / "seeds.json"  # of check_params: the seeds of the runs, for baselines
 PLANS = DATA / "plans"  # of check_params: steps and sizes that the matched budget gives each run
 CORPORA = DATA / "corpora"
 TOKENIZERS = DATA / "tokenizers"

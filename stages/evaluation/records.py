@@ -25,9 +25,10 @@ CLASSICAL = "classical"  # the method of every baseline
 @dataclass(frozen=True, kw_only=True)
 class TrialRecord:
     """What was trained. A baseline has the architecture of its name, method CLASSICAL, corpus
-    and objective "none", and zeros. A public checkpoint has objective "hub" and as corpus its path,
-    or what it was pretrained on further; what its own pretraining took is not known. A lineage is a
-    run with all that it came from: its parents and teachers."""
+    and objective "none", the seeds whose labelled rows it learnt from, and zeros. A public
+    checkpoint has objective "hub" and as corpus its path, or what it was pretrained on further;
+    what its own pretraining took is not known. A lineage is a run with all that it came from: its
+    parents and teachers."""
 
     run: str
     architecture: str
@@ -73,9 +74,10 @@ class PredictionRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class BaselinePredictionRecord(PredictionRecord):
-    """All baselines of a task share one file."""
+    """All baselines of a task share one file. The seeds say which rows were labelled."""
 
     run: str
+    pretrain_seed: int
 
 
 @dataclass(frozen=True, kw_only=True)

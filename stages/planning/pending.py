@@ -83,7 +83,8 @@ def _is_changed(entries: list[Any], written: set[str]) -> bool:
 
 
 def _has_other_records(stage: Any, records: Mapping[str, str]) -> bool:
-    """Whether a stage was run with other records of code or of a plan than it would be now."""
+    """Whether a stage was run with other records of code, of a plan or of seeds than it would be
+    now."""
     for dep in stage.deps:
         now = records.get(dep.def_path)
         if now is not None and (dep.hash_info is None or dep.hash_info.value != now):
@@ -99,6 +100,7 @@ def _records(params: Params) -> dict[str, str]:
     }
     for key, plan in plans(params).items():
         contents[f"data/plans/{key}.json"] = asdict(plan)
+    contents["data/seeds.json"] = {"pretrain_seeds": params.pretrain_seeds}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "record"
         return {path: _md5(file, content) for path, content in contents.items()}

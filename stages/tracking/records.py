@@ -163,7 +163,7 @@ def _baseline(run: str, entry: Settings, study: str) -> RunRecord:
 
 @dataclass(frozen=True)
 class TrialGroup:
-    """The trials of a run that differ only in the fine-tuning seed."""
+    """The trials of a run or a baseline that differ only in seeds."""
 
     run: str
     task: str
@@ -187,8 +187,9 @@ def _trials(group: TrialGroup, parent: RunRecord, task: list[Data], params: Para
     values = [float(trial["value"]) for trial in trials]
     points = [(metric, fmean(values), 0)]
     points += [(f"{metric}_std", stdev(values), 0)] if len(values) > 1 else []
-    points += [(f"{metric}_by_seed", float(t["value"]), int(t["finetune_seed"])) for t in trials]
-    points += [("lr_by_seed", float(t["lr"]), int(t["finetune_seed"])) for t in trials]
+    for (seed,), rows in _grouped(trials, "finetune_seed").items():
+        points.append((f"{metric}_by_seed", _mean(rows, "value"), int(seed)))
+        points.append(("lr_by_seed", _mean(rows, "lr"), int(seed)))
     points += [(trials[0]["other_metric"], _mean(trials, "other_value"), 0)]
     known = [key for key in AMOUNTS if all(trial[key] for trial in trials)]
     points += [(key, _mean(trials, key), 0) for key in known]

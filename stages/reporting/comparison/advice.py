@@ -84,7 +84,7 @@ def _sentence(contrast: Contrast, leader: Cell) -> str:
 
 
 def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, list[str]]]:
-    """The strongest classical baseline, which has no seeds, against the best run."""
+    """The mean of the strongest classical baseline against the best run."""
     fitted = [
         cell
         for name in results.baselines
@@ -149,8 +149,9 @@ def caveats(results: Results) -> list[str]:
     found += contamination.caveats(results)
     found += inputs.caveats(results)
     found.append(
-        "All results hold for these labelled samples and test sets; the intervals do not cover the "
-        "drawing of others. The highest mean of several runs is favoured by chance."
+        "Each seed draws its labelled rows from the train split of the task, unless the label "
+        "budget is all of it. That split and the test set are the same for every seed. The highest "
+        "mean of several runs is favoured by chance."
     )
     return found
 

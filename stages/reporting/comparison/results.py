@@ -1,7 +1,7 @@
 """All results of a study, read from the files that params.yaml lists."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -21,6 +21,7 @@ from stages.evaluation.records import (
     discard_unlisted,
     read,
 )
+from stages.kinds._kind import distinct_draws
 from stages.reporting.comparison.amounts import with_amounts
 from stages.reporting.comparison.cells import Cell, cells
 from stages.reporting.comparison.contrasts import Contrast, contrasts
@@ -90,6 +91,10 @@ class Results:
         available = self.tasks[task]["num_examples"]["train"]
         return {n: available if n == "all" else int(n) for n in self.label_budgets}
 
+    def validation_labels(self, task: str) -> str:
+        """What a label budget leaves out: the labels that choose epochs, rates and settings."""
+        return f"+{self.tasks[task]['num_examples']['validation']:,} labels for validation"
+
     @cached_property
     def metrics(self) -> dict[str, str]:
         """The metric of each task."""
@@ -131,16 +136,13 @@ def load(params: Params) -> Results:
     pretraining = {
         run: _json(paths.TIMINGS / "pretrain" / f"{run}.json") for run in params.pretrain
     }
+    tasks = {task: _json(paths.EVALUATED / task / "task.json") for task in params.tasks}
     for task in params.tasks:
-        skipped = read(paths.EVALUATED / task / "skipped.csv", SkippedMethod)
-        trials += _complete(
-            params, task, read(paths.EVALUATED / task / "trials.csv", ScoredTrial), skipped
-        )
+        trials += _complete(params, task, tasks[task]["num_examples"]["train"])
         curves += read(paths.EVALUATED / task / "history.csv", EpochRecord)
         for run in params.pretrain:
             for cost in read(paths.TIMINGS / "finetune" / task / f"{run}.csv", CostRecord):
                 finetuning[task, run, cost.method, cost.label_budget, cost.finetune_seed] = cost
-    tasks = {task: _json(paths.EVALUATED / task / "task.json") for task in params.tasks}
     examples = {
         task: read_jsonl(_present(paths.EVALUATED / task / "examples.jsonl"))
         for task in params.tasks
@@ -172,56 +174,76 @@ def load(params: Params) -> Results:
     untimed = [t for t in trials if t.run in params.pretrain and trial_key(t) not in finetuning]
     if untimed:
         raise ValueError(
-            f"{paths.TIMINGS}: no cost of {_words(trial_key(untimed[0]))}; run `dvc repro`"
+            f"{paths.TIMINGS}: no cost of {_words(*trial_key(untimed[0]))}; run `dvc repro`"
         )
     return results
 
 
 def trial_key(trial: ScoredTrial) -> tuple[str, str, str, str, int]:
+    """Of a trial of a run, which has one pretraining seed."""
     return trial.task, trial.run, trial.method, trial.label_budget, trial.finetune_seed
 
 
-def _complete(
-    params: Params, task: str, trials: list[ScoredTrial], skipped: list[SkippedMethod]
-) -> list[ScoredTrial]:
+Key = tuple[str, str, str, int, int]  # run or baseline, method, label budget, both seeds
+
+
+def _complete(params: Params, task: str, num_train: int) -> list[ScoredTrial]:
     """The trials of a task in the order of params.yaml; ValueError unless they are exactly those
     listed. A method that is incompatible with a run has no trials with it."""
     where = paths.EVALUATED / task / "trials.csv"
-    found = {trial_key(trial): trial for trial in trials}
-    tuning = params.finetune
-    budgets = [str(budget) for budget in tuning.label_budgets]
-    incompatible = {(each.run, each.method) for each in skipped}
+    found = {
+        (t.run, t.method, t.label_budget, t.pretrain_seed, t.finetune_seed): t
+        for t in read(where, ScoredTrial)
+    }
+    fitted = {run for run, *_ in found}
     listed = [
-        (task, *key)
-        for key in product(params.pretrain, tuning.methods, budgets, tuning.seeds)
-        if key[:2] not in incompatible
-    ]
-    fitted = {trial.run for trial in trials} - set(params.pretrain)
-    listed += [
-        (task, name, CLASSICAL, n, 0)
-        for name in params.baselines
-        if name in fitted
-        for n in budgets
+        *_listed_of_runs(params, task),
+        *_listed_of_baselines(params, task, fitted, num_train),
     ]
     if missing := [key for key in listed if key not in found]:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise ValueError(f"{where}: no trial of {_words(missing[0])}{more}; run `dvc repro`")
+        raise ValueError(f"{where}: no trial of {_words(task, *missing[0])}{more}; run `dvc repro`")
     if surplus := sorted(found.keys() - set(listed)):
         raise ValueError(
-            f"{where}: params.yaml does not list {_words(surplus[0])}; run `dvc repro`"
+            f"{where}: params.yaml does not list {_words(task, *surplus[0])}; run `dvc repro`"
         )
     if lost := [key for key in listed if not math.isfinite(found[key].value)]:
         trial = found[lost[0]]
         raise ValueError(
-            f"{where}: the {trial.metric} of {_words(lost[0])} is {trial.value} and cannot be "
-            f"compared: the model did not learn; lower the learning rate (now {trial.lr:g})"
+            f"{where}: the {trial.metric} of {_words(task, *lost[0])} is {trial.value} and cannot "
+            f"be compared: the model did not learn; lower the learning rate (now {trial.lr:g})"
         )
     return [found[key] for key in listed]
 
 
-def _words(key: tuple[str, str, str, str, int]) -> str:
-    task, run, method, budget, seed = key
-    return f"{run} on {task} ({method}, {budget} labels, seed {seed})"
+def _listed_of_runs(params: Params, task: str) -> Iterator[Key]:
+    skipped = read(paths.EVALUATED / task / "skipped.csv", SkippedMethod)
+    incompatible = {(each.run, each.method) for each in skipped}
+    tuning = params.finetune
+    for run, method in product(params.pretrain, tuning.methods):
+        if (run, method) not in incompatible:
+            for budget, seed in product(map(str, tuning.label_budgets), tuning.seeds):
+                yield run, method, budget, params.pretrain[run].seed, seed
+
+
+def _listed_of_baselines(
+    params: Params, task: str, fitted: Collection[str], num_train: int
+) -> Iterator[Key]:
+    """Of those that were ``fitted``: others do not support the task."""
+    names = [name for name in params.baselines if name in fitted]
+    for name, budget in product(names, params.finetune.label_budgets):
+        for pair in distinct_draws(
+            budget,
+            num_train,
+            pretrain_seeds=params.pretrain_seeds,
+            finetune_seeds=params.finetune.seeds,
+            task=task,
+        ):
+            yield name, CLASSICAL, str(budget), *pair
+
+
+def _words(task: str, run: str, method: str, budget: str, *seeds: int) -> str:
+    return f"{run} on {task} ({method}, {budget} labels, seed {seeds[-1]})"
 
 
 def _discard_leftovers(params: Params) -> None:
