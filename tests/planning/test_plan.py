@@ -287,6 +287,16 @@ def test_a_stage_takes_as_long_as_its_last_process(fresh: Params) -> None:
     assert sum(cost.seconds or 0 for cost in costs) == pytest.approx(6.0)
 
 
+def test_from_scratch_each_seed_is_a_group_with_states_of_its_own(fresh: Params) -> None:
+    settings = fresh.finetune.model_copy(update={"seeds": [1, 2, 3]})
+    costs = finetunings(fresh.model_copy(update={"finetune": settings}))
+    probes = {c.run: c for c in costs if (c.task, c.method) == ("tag", "linear_probe")}
+    pretrained, scratch = probes["encoder_mlm"], probes["encoder_scratch"]
+    assert scratch.shares == pytest.approx([1 / 3] * 3) and pretrained.shares == [1.0]
+    assert scratch.flops == pretrained.flops
+    assert scratch.prediction_flops == pytest.approx(3 * (pretrained.prediction_flops or 0))
+
+
 def test_a_slow_source_says_how_long_it_takes(
     fresh: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
