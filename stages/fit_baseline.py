@@ -110,6 +110,10 @@ def _trial(fit: Fit, architecture: str, task: str) -> TrialRecord:
         num_layers=0,
         best_epoch=0,
         weights_bytes=None,
+        num_pretrained_params=0,
+        used_architecture=architecture,
+        design=None,
+        lineage_bytes=0,
     )
 
 

@@ -200,7 +200,9 @@ def _write(start: Start, tries: list[Try]) -> Account:
     parent = None
     if run.parent != NONE:
         parent = read_json(paths.PRETRAINED / run.parent / "metrics.json")
-    account = account_of(backbone, run, tries, parent)
+    account = account_of(
+        backbone, run, tries, parent, bytes_per_token=_bytes_per_token(run) if history else 0.0
+    )
     written: list[dict[str, str]] = []
     if history:
         corpus = EncodedCorpus.load(paths.ENCODED / run.corpus / run.tokenizer / "validation")
@@ -221,6 +223,12 @@ def _write(start: Start, tries: list[Try]) -> Account:
     with replacing(paths.PROGRESS / "samples" / f"{key}.jsonl") as file:
         write_jsonl(file, written)
     return account
+
+
+def _bytes_per_token(run: Run) -> float:
+    """The mean over the text that was encoded for training."""
+    encoded = read_json(paths.ENCODED / run.corpus / run.tokenizer / "encoded.json")
+    return encoded["train_bytes"] / encoded["train_tokens"]
 
 
 def _record(start: Start, backbone: Backbone) -> Json:

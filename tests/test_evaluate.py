@@ -41,6 +41,10 @@ TRIAL = {
     "num_layers": 1,
     "best_epoch": 1,
     "weights_bytes": 40,
+    "num_pretrained_params": 10,
+    "used_architecture": "encoder",
+    "design": None,
+    "lineage_bytes": 40,
 }
 
 

@@ -51,6 +51,10 @@ class TrialRecord:
     num_layers: int
     best_epoch: int
     weights_bytes: int | None  # what is kept to use it; a baseline's are not stored
+    num_pretrained_params: int  # of the checkpoint; num_params are those that the trial uses
+    used_architecture: str  # "encoder" where the decoder of an encoder_decoder is not used
+    design: str | None  # equal where two models compute states alike, but for their weights
+    lineage_bytes: int | None  # of the text that lineage_tokens are
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,6 +70,18 @@ class Backbone(nn.Module, ABC):
         return self.trained_like == "decoder"
 
     @property
+    def used_architecture(self) -> str:
+        """The architecture of what is left after ``drop_output_layers``: an encoder-decoder whose
+        decoder is dropped is an encoder."""
+        return self.architecture
+
+    @property
+    def design(self) -> str | None:
+        """Equal for models that compute the states of input tokens alike, but for their weights;
+        None if that is not known."""
+        return None
+
+    @property
     def sizes(self) -> dict[str, int]:
         """The settings whose defaults follow from d_model, with their values."""
         return {}

@@ -1,6 +1,7 @@
 """What our own transformers share, and what their blocks cost."""
 
 from abc import abstractmethod
+from dataclasses import asdict
 
 import torch
 import torch.nn.functional as F
@@ -16,10 +17,13 @@ from stages.models._embedding import Embedding
 from stages.models._norm import make_norm
 from stages.text.batch import Batch
 
+OUTPUT_SETTINGS = ("tied", "output_bias", "output_transform")  # of Dimensions: of unembed alone
+
 
 class TransformerBackbone(Backbone):
-    """What transformers share. A subclass defines ``forward`` and ``block_flops``, and makes its
-    ``Stack``s in the constructor."""
+    """What transformers share. A subclass defines ``block_flops``, makes its ``Stack``s in the
+    constructor, and says by ``reader`` which of them computes the states of input tokens, or
+    defines ``forward``."""
 
     schema = Dimensions
     is_transformer = True
@@ -37,6 +41,24 @@ class TransformerBackbone(Backbone):
     @property
     def d_model(self) -> int:
         return self.dims.d_model
+
+    @property
+    def reader(self) -> Stack:
+        """The stack that computes the states of input tokens."""
+        raise NotImplementedError
+
+    def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
+        x = self.embedding(batch.input_ids, batch.document_ids, batch.segment_ids)
+        return self.reader(x, batch.document_ids, visible=batch.visible)
+
+    @property
+    def design(self) -> str | None:
+        """Vocabulary, attention and all dimensions but those of the output layers, for models that
+        share ``forward``: an encoder and the encoder of an encoder-decoder are designed alike."""
+        if type(self).forward is not TransformerBackbone.forward:
+            return None
+        dims = {k: v for k, v in asdict(self.dims).items() if k not in OUTPUT_SETTINGS}
+        return f"{self.vocab_size} tokens, causal={self.reader.causal}, {dims}"
 
     @property
     def sizes(self) -> dict[str, int]:

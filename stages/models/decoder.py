@@ -25,9 +25,9 @@ class Decoder(TransformerBackbone):
         super().__init__(vocab_size, dims)
         self.stack = Stack(dims, causal=True)
 
-    def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
-        x = self.embedding(batch.input_ids, batch.document_ids, batch.segment_ids)
-        return self.stack(x, batch.document_ids, visible=batch.visible)
+    @property
+    def reader(self) -> Stack:
+        return self.stack
 
     @property
     def can_generate(self) -> bool:

@@ -1,8 +1,5 @@
 """The encoder: every token attends to every token of its document (BERT; Devlin et al. 2019)."""
 
-from jaxtyping import Float
-from torch import Tensor
-
 from stages.models._blocks import Stack
 from stages.models._dimensions import Dimensions
 from stages.models._transformer import TransformerBackbone, stack_flops
@@ -17,9 +14,9 @@ class Encoder(TransformerBackbone):
         super().__init__(vocab_size, dims)
         self.stack = Stack(dims, causal=False)
 
-    def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
-        x = self.embedding(batch.input_ids, batch.document_ids, batch.segment_ids)
-        return self.stack(x, batch.document_ids)
+    @property
+    def reader(self) -> Stack:
+        return self.stack
 
     def block_flops(self, batch: Batch) -> int:
         return stack_flops(self.dims, *batch.input_ids.shape)

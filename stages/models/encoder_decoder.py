@@ -45,10 +45,9 @@ class EncoderDecoder(TransformerBackbone):
 
         return {"num_layers": min(range(1, dims.num_layers + 1), key=excess)}
 
-    def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
-        """The encoder's states."""
-        x = self.embedding(batch.input_ids, batch.document_ids, batch.segment_ids)
-        return self.encoder(x, batch.document_ids)
+    @property
+    def reader(self) -> Stack:
+        return self.encoder
 
     def decode(self, batch: Batch) -> Float[Tensor, "B U D"]:
         """The decoder's states, from the encoder's of the same document."""
@@ -60,6 +59,10 @@ class EncoderDecoder(TransformerBackbone):
             memory=self(batch),
             memory_document_ids=batch.document_ids,
         )
+
+    @property
+    def used_architecture(self) -> str:
+        return self.architecture if self.can_generate else "encoder"
 
     @property
     def can_generate(self) -> bool:

@@ -70,7 +70,7 @@ class Hub(Backbone):
         self.config.use_cache = False  # of attention, for text that is written token by token
         self.architecture = self.trained_like = architecture_of(self.config)
         self.pooling = "last" if self.architecture == "decoder" else "mean"
-        self.vocab_size = vocab_size
+        self.vocab_size, self._has_decoder = vocab_size, True  # until it is dropped
         self.num_layers = self.config.num_hidden_layers
         self._class = class_of(self.config)
         self.model: PublishedModel = uninitialised(self._class, self.config)
@@ -205,6 +205,12 @@ class Hub(Backbone):
     def drop_output_layers(self) -> None:
         """Keep the model without its head; of an encoder-decoder the encoder alone."""
         self.model = self._reader
+        self._has_decoder = False
+
+    @property
+    def used_architecture(self) -> str:
+        dropped = self.architecture == "encoder_decoder" and not self._has_decoder
+        return "encoder" if dropped else self.architecture
 
     @property
     def can_generate(self) -> bool:

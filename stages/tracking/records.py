@@ -26,6 +26,7 @@ Row = dict[str, str]
 AMOUNTS = (
     *("best_epoch", "num_params", "num_trained_params", "weights_bytes"),
     *("pretrain_tokens", "pretrain_flops", "lineage_tokens", "lineage_flops", "finetune_flops"),
+    "lineage_bytes",
 )
 CURVES = ("train_loss", "validation_metric")
 PRETRAINING_CURVES = ("loss", "lr", "validation_loss")

@@ -22,23 +22,34 @@ TRY_COLUMNS: Sequence[str] = ("rate", "kept", *COLUMNS)
 Account = dict[str, Any]  # numbers by name; None is an unknown one
 
 
+LINEAGE = ("tokens", "flops", "bytes")  # what parents and teachers add to
+
+
 def account_of(
-    backbone: Backbone, run: Run, tries: Sequence[Try], parent: Account | None
+    backbone: Backbone,
+    run: Run,
+    tries: Sequence[Try],
+    parent: Account | None,
+    *,
+    bytes_per_token: float,
 ) -> Account:
     """What ``metrics.json`` holds: parameters, the work of this run and that of its lineage (the
     run with its parent, a teacher too, and theirs). The pretraining of a public checkpoint by
     others is unknown.
 
     Tokens are those that the kept model has seen, FLOPs those of all learning rates that were
-    tried. There are no tries of a run that trains nothing.
+    tried. There are no tries of a run that trains nothing. The bytes of text that were read are an
+    estimate: the tokens, at the mean ``bytes_per_token`` of the encoded corpus.
     """
     account = _parameters(backbone) | _work(run, tries)
+    tokens = account["pretrain_tokens"]
+    account["pretrain_bytes"] = None if tokens is None else round(tokens * bytes_per_token)
     if run.is_public:
-        return account | {"lineage_tokens": None, "lineage_flops": None}
-    earlier = parent or {"lineage_tokens": 0, "lineage_flops": 0}
+        return account | {f"lineage_{amount}": None for amount in LINEAGE}
+    earlier = parent or {f"lineage_{amount}": 0 for amount in LINEAGE}
     return account | {
         f"lineage_{amount}": account[f"pretrain_{amount}"] + earlier[f"lineage_{amount}"]
-        for amount in ("tokens", "flops")
+        for amount in LINEAGE
     }
 
 

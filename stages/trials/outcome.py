@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 
 from stages.core.components import Settings
 from stages.core.params import Compute
@@ -64,7 +65,7 @@ def trial_record(
     key: TrialKey, adapted: Adapted, setup: TrialSetup, account: Settings
 ) -> records.TrialRecord:
     """The row of ``trials.csv``; ``account`` is that of the pretraining."""
-    run = setup.run_record
+    run, backbone = setup.run_record, adapted.model.backbone.uncached
     return records.TrialRecord(
         run=setup.run_key,
         architecture=run["architecture"],
@@ -73,7 +74,7 @@ def trial_record(
         corpus=run["corpus"],
         pretrain_seed=run["settings"]["seed"],
         **asdict(key),
-        num_params=account["num_params"],
+        num_params=sum(weight.numel() for weight in adapted.model.parameters()),
         num_trained_params=adapted.num_trained_params,
         pretrain_tokens=account["pretrain_tokens"],
         pretrain_flops=account["pretrain_flops"],
@@ -85,7 +86,15 @@ def trial_record(
         num_layers=run["num_layers"],
         best_epoch=adapted.epoch,
         weights_bytes=kept.weights_bytes(adapted.model, setup.pretrained / WEIGHTS),
+        num_pretrained_params=account["num_params"],
+        used_architecture=backbone.used_architecture,
+        design=None if backbone.design is None else _short_hash(backbone.design),
+        lineage_bytes=account["lineage_bytes"],
     )
+
+
+def _short_hash(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:12]
 
 
 def prediction_records(

@@ -16,7 +16,7 @@ from stages.training.meter import Meter, Usage
 from stages.training.tries import Try
 from tests.small import small_model, small_schedule
 
-PARENT = {"lineage_tokens": 7, "lineage_flops": 70}
+PARENT = {"lineage_tokens": 7, "lineage_flops": 70, "lineage_bytes": 21}
 STEP_TOKENS = 4 * 8
 
 
@@ -34,7 +34,7 @@ def history_of(num_steps: int, *, validated: tuple[int, ...]) -> list[Step]:
 
 def test_work_is_that_of_all_steps_and_a_lineage_adds_its_parent() -> None:
     model, history = small_model("encoder"), history_of(3, validated=(2, 3))
-    account = account_of(model, run_of(3), [Try(0.1, history)], PARENT)
+    account = account_of(model, run_of(3), [Try(0.1, history)], PARENT, bytes_per_token=3.5)
     assert 0 < account["num_embedding_params"] < account["num_params"]
     work = {key: account[key] for key in list(account)[2:]}
     assert work == {
@@ -48,8 +48,10 @@ def test_work_is_that_of_all_steps_and_a_lineage_adds_its_parent() -> None:
         "rates": {"0.1": 4.0},
         "validation_loss_slope": pytest.approx(1 / (math.log2(3) - 1)),
         "last_quarter_share": None,  # the loss rose
+        "pretrain_bytes": 3.5 * 3 * STEP_TOKENS,
         "lineage_tokens": 3 * STEP_TOKENS + 7,
         "lineage_flops": 100,
+        "lineage_bytes": 3.5 * 3 * STEP_TOKENS + 21,
     }
 
 
@@ -61,7 +63,7 @@ def test_the_work_of_a_run_is_that_of_all_its_rates_and_its_tokens_are_the_kept_
         Try(0.1, history_of(3, validated=(2, 3))),
         Try(0.2, history_of(3, validated=(3,))),
     ]
-    account = account_of(small_model("encoder"), run_of(3), tries, PARENT)
+    account = account_of(small_model("encoder"), run_of(3), tries, PARENT, bytes_per_token=1.0)
     assert account["lr"] == 0.1  # the first of two with one loss
     assert account["rates"] == {"0.4": None, "0.1": 4.0, "0.2": 4.0}
     assert account["pretrain_tokens"] == 3 * STEP_TOKENS
@@ -91,14 +93,14 @@ def test_the_histories_of_all_rates_say_which_one_is_kept(tmp_path) -> None:
 
 def test_what_others_trained_is_unknown_and_what_nobody_trained_is_nothing() -> None:
     model = small_model("encoder")
-    amounts = ("pretrain_tokens", "pretrain_flops", "lineage_tokens", "lineage_flops")
+    amounts = [f"{of}_{each}" for of in ("pretrain", "lineage") for each in accounts.LINEAGE]
     for name, expected in (("hub", None), ("encoder", 0)):
-        account = account_of(model, run_of(3, model=name), [], None)
-        assert [account[key] for key in amounts] == [expected] * 4
-    further = account_of(
-        model, run_of(3, model="hub"), [Try(0.1, history_of(3, validated=(3,)))], None
-    )
-    assert [further[key] for key in amounts] == [3 * STEP_TOKENS, 30, None, None]
+        account = account_of(model, run_of(3, model=name), [], None, bytes_per_token=0.0)
+        assert [account[key] for key in amounts] == [expected] * 6
+    tries = [Try(0.1, history_of(3, validated=(3,)))]
+    further = account_of(model, run_of(3, model="hub"), tries, None, bytes_per_token=2.0)
+    seen = [3 * STEP_TOKENS, 30, 6 * STEP_TOKENS]
+    assert [further[key] for key in amounts] == [*seen, None, None, None]
 
 
 def test_a_long_history_keeps_some_rows_and_each_validation_loss(tmp_path, monkeypatch) -> None:

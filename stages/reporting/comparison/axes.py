@@ -5,12 +5,14 @@ Nothing is declared: the axes follow from the entries of params.yaml.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal, get_args
 
 from stages.core.components import Settings
+from stages.core.params import NONE
 from stages.reporting.comparison import amounts
-from stages.reporting.comparison.groups import Group
+from stages.reporting.comparison.groups import Group, Used
 
 Axis = Literal[
     "architecture",
@@ -27,13 +29,14 @@ Axis = Literal[
     "label budget",
 ]
 AXES: tuple[Axis, ...] = get_args(Axis)
-MAX_SIZE_RATIO = 2.0  # two architectures within this ratio of parameters count as one size
+MAX_SIZE_RATIO = 2.0  # architectures within this ratio of used parameters count as one size
 
 
 def axis_between(a: Group, b: Group) -> Axis | None:
     """The one axis in which two groups differ; None if there is none or more than one.
 
-    Two architectures may have different dimensions here: ``pairs`` matches their sizes. How public
+    Two architectures may have different dimensions here: ``pairs`` matches the sizes of what a task
+    uses of them. How public
     checkpoints differ is unknown, so they are compared with each other as whole checkpoints, and
     with no run of the study. A checkpoint that was pretrained further differs from the published
     one in its training set, as a run differs from its parent.
@@ -71,56 +74,142 @@ def _trained_alike(a: Group, b: Group) -> bool:
     return same and a.settings == b.settings
 
 
-def pairs(candidates: Sequence[Group]) -> list[tuple[Axis, Group, Group]]:
-    """The pairs of groups that make a contrast. Along "size", "amount of text" and "pretrained"
-    the larger or the pretrained group comes first.
+Pair = tuple[Axis, Group, Group]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Two groups that differ in one axis and are not compared, and why."""
+
+    axis: Axis
+    a: Group
+    b: Group
+    reason: str
+
+
+def pairs(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Pair]:
+    """The pairs of groups that make a contrast on a task; ``used`` says what each group uses there,
+    and a group that is not in it has no trials. Along "size", "amount of text" and "pretrained" the
+    larger or the pretrained group comes first.
 
     Where several groups share a level of an axis (say, three learning rates of one architecture
     against one of another), those nearest to each other in size, then in settings, are paired. A
     group is not compared with one that another group matches better. Two amounts of one text are
     compared at equal steps and at equal epochs, two texts at the nearest amounts.
     """
-    level: Mapping[str, Callable[[Group], Any]] = {
-        "architecture": lambda g: (g.architecture, g.entry.objective),
-        "objective": lambda g: g.entry.objective,
-        "size": lambda g: g.entry.model,
-        "training set": amounts.text_of,
-        amounts.AMOUNT: lambda g: g.corpus,
-        "pretrained": lambda g: (g.corpus, g.entry.objective),
+    return [pair for pair in _judged(candidates, used) if not isinstance(pair, LeftOut)]
+
+
+def left_out(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[LeftOut]:
+    """The pairs that make none, where that leaves one of the two without any contrast with the
+    other's level: why is said once for each group and level, of the nearest group there."""
+    judged = list(_judged(candidates, used))
+    compared = {
+        (group.name, axis, repr(_level(other, axis)))
+        for axis, a, b in (pair for pair in judged if not isinstance(pair, LeftOut))
+        for group, other in ((a, b), (b, a))
     }
+    found: dict[tuple[Axis, frozenset[str]], LeftOut] = {}
+    for alone in candidates:
+        nearest: dict[tuple[Axis, str], LeftOut] = {}
+        for pair in judged:
+            if not isinstance(pair, LeftOut) or alone not in (pair.a, pair.b):
+                continue
+            other = pair.b if pair.a is alone else pair.a
+            place = pair.axis, repr(_level(other, pair.axis))
+            if (alone.name, *place) not in compared:
+                nearest[place] = min(
+                    filter(None, (nearest.get(place), pair)),
+                    key=lambda each: _distance(each.a, each.b, each.axis, used),
+                )
+        for pair in nearest.values():
+            found.setdefault((pair.axis, frozenset((pair.a.name, pair.b.name))), pair)
+    return list(found.values())
 
-    def nearest(group: Group, other: Group, axis: Axis) -> bool:
-        """Whether no group at the level of ``other`` is nearer to ``group``."""
-        if axis not in level:
-            return True
-        return _distance(group, other, axis) == min(
-            _distance(group, rival, axis)
-            for rival in candidates
-            if axis_between(group, rival) == axis and level[axis](rival) == level[axis](other)
+
+def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[Pair | LeftOut]:
+    """Every pair of groups with trials that differs in one axis."""
+    there = [group for group in candidates if group.name in used]
+    axes = {
+        (a.name, b.name): axis
+        for a, b in combinations(there, 2)
+        if (axis := axis_between(a, b)) is not None
+    }
+    axes |= {(b, a): axis for (a, b), axis in axes.items()}
+
+    def nearer(group: Group, other: Group, axis: Axis) -> Group | None:
+        """A group at the level of ``other`` that is nearer to ``group``, the nearest."""
+        if axis not in LEVELS:
+            return None
+        nearest = min(
+            (
+                rival
+                for rival in there
+                if axes.get((group.name, rival.name)) == axis
+                and _level(rival, axis) == _level(other, axis)
+            ),
+            key=lambda rival: _distance(group, rival, axis, used),
         )
+        distances = [_distance(group, each, axis, used) for each in (nearest, other)]
+        return nearest if distances[0] < distances[1] else None
 
-    found: list[tuple[Axis, Group, Group]] = []
-    for a, b in combinations(candidates, 2):
-        axis = axis_between(a, b)
-        if axis is None or not (nearest(a, b, axis) and nearest(b, a, axis)):
+    for a, b in combinations(there, 2):
+        axis = axes.get((a.name, b.name))
+        if axis is None:
             continue
-        if axis == "architecture" and _size_ratio(a, b) > MAX_SIZE_RATIO:
-            continue
-        swap = (axis == "size" and b.num_params > a.num_params) or (
-            axis == "pretrained" and b.pretrained
-        )
-        swap = swap or (axis == amounts.AMOUNT and (b.corpus_tokens or 0) > (a.corpus_tokens or 0))
-        found.append((axis, b, a) if swap else (axis, a, b))
-    return found
+        if (
+            (axis == "size" and used[b.name].num_params > used[a.name].num_params)
+            or (axis == "pretrained" and b.pretrained)
+            or (axis == amounts.AMOUNT and (b.corpus_tokens or 0) > (a.corpus_tokens or 0))
+        ):
+            a, b = b, a  # noqa: PLW2901
+        reason = _same_model(axis, a, b, used) or _unlike_sizes(axis, a, b, used)
+        for group, other in ((a, b), (b, a)):
+            if rival := nearer(group, other, axis):
+                reason = reason or f"{rival.name} is nearer to {group.name} in size and settings"
+        yield LeftOut(axis, a, b, reason) if reason else (axis, a, b)
 
 
-def _size_ratio(a: Group, b: Group) -> float:
+LEVELS: Mapping[Axis, Callable[[Group], Any]] = {
+    "architecture": lambda g: (g.architecture, g.entry.objective),
+    "objective": lambda g: g.entry.objective,
+    "size": lambda g: g.entry.model,
+    "training set": amounts.text_of,
+    amounts.AMOUNT: lambda g: g.corpus,
+    "pretrained": lambda g: (g.corpus, g.entry.objective),
+}
+
+
+def _level(group: Group, axis: Axis) -> Any:
+    """What groups that are compared along an axis differ in; the name where each is a level."""
+    return LEVELS[axis](group) if axis in LEVELS else group.name
+
+
+def _same_model(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> str | None:
+    """Why two runs from scratch are one model, where they are: what tasks use of them is designed
+    alike."""
+    one, other = used[a.name], used[b.name]
+    if axis not in ("architecture", "size") or a.pretrained or b.pretrained:
+        return None
+    if one.design is None or one.design != other.design or a.settings != b.settings:
+        return None
+    return f"the same model: what is used of both is one {one.architecture} without pretraining"
+
+
+def _unlike_sizes(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> str | None:
+    ratio = _size_ratio(used[a.name], used[b.name])
+    if axis != "architecture" or ratio <= MAX_SIZE_RATIO:
+        return None
+    return f"sizes too far apart: one uses {ratio:.1f} times the parameters of the other"
+
+
+def _size_ratio(a: Used, b: Used) -> float:
     small, large = sorted((max(a.num_params, 1), max(b.num_params, 1)))
     return large / small
 
 
-def _distance(a: Group, b: Group, axis: Axis) -> tuple[float, int]:
-    size = math.log(_size_ratio(a, b)) if axis == "architecture" else 0.0
+def _distance(a: Group, b: Group, axis: Axis, used: Mapping[str, Used]) -> tuple[float, int]:
+    size = math.log(_size_ratio(used[a.name], used[b.name])) if axis == "architecture" else 0.0
     settings = set(differing(a.settings, b.settings))
     if axis == "training set":
         size = math.log(amounts.unlike_amount(a, b))
@@ -129,13 +218,14 @@ def _distance(a: Group, b: Group, axis: Axis) -> tuple[float, int]:
     return size, len(settings)
 
 
-def levels_of(axis: Axis, a: Group, b: Group) -> tuple[str, str]:
+def levels_of(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> tuple[str, str]:
     """The level of each side on the axis, in words."""
 
     def words(g: Group, other: Group) -> str:
         match axis:
             case "architecture":
-                return f"{g.architecture} ({g.objective})" if g.pretrained else g.architecture
+                name = used_part(g, used[g.name])
+                return f"{name} ({g.objective})" if g.pretrained else name
             case "objective":
                 return " ".join([g.objective, *_settings(g.entry.objective, other.entry.objective)])
             case "size":
@@ -155,6 +245,13 @@ def levels_of(axis: Axis, a: Group, b: Group) -> tuple[str, str]:
     return words(a, b), words(b, a)
 
 
+def used_part(group: Group, used: Used) -> str:
+    """The architecture, or the part of it that a task uses."""
+    if used.architecture == group.architecture:
+        return group.architecture
+    return f"{used.architecture} of an {group.architecture}"
+
+
 def _checkpoint(group: Group, other: Group) -> str:
     path = group.entry.model["path"]
     same_path = path == other.entry.model["path"]
@@ -168,11 +265,16 @@ def _settings(one: Settings, other: Settings) -> list[str]:
 
 def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[str, ...]:
     """The settings in params.yaml, other than the axis, in which two groups differ, and how the
-    learning rates of their pretraining were chosen."""
+    learning rates of their pretraining were chosen; of two training sets also whether the tokenizer
+    that both use was trained on one of them."""
     if axis in ("checkpoint", "tokenizer", "parent", "training"):
         return tuple(_tuning(a, b))
     models = (a.entry.model, b.entry.model) if axis == "architecture" else ({}, {})
+    trained_on = a.tokenizer_corpus
+    shared = axis == "training set" and trained_on == b.tokenizer_corpus
+    on_one_side = shared and trained_on != NONE and trained_on in (a.corpus, b.corpus)
     return (
+        *([f"tokenizer trained on: {trained_on}"] if on_one_side else []),
         *(amounts.unequal_amounts(a, b) if axis == "training set" else ()),
         *(f"{k}: {models[0][k]} v. {models[1][k]}" for k in differing(*models) if k != "name"),
         *(f"{k}: {a.settings[k]} v. {b.settings[k]}" for k in differing(a.settings, b.settings)),

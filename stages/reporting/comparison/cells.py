@@ -17,6 +17,7 @@ AMOUNTS = {
     "num_trained_params": "trained parameters",
     "lineage_tokens": "tokens seen",
     "lineage_flops": "pretraining FLOPs",
+    "lineage_bytes": "bytes read",
     "finetune_flops": "fine-tuning FLOPs",
 }
 

@@ -22,7 +22,7 @@ from stages.reporting.comparison.axes import (
     pairs,
 )
 from stages.reporting.comparison.cells import AMOUNTS, Cell, seeds
-from stages.reporting.comparison.groups import Group
+from stages.reporting.comparison.groups import Group, Used
 from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, NOT_SIGNIFICANT, SIGNIFICANT
 from stages.reporting.number_format import compact, six_decimals, three_digits
 
@@ -168,7 +168,10 @@ def contrasts(
     # A method that is incompatible with a run has no trials with it.
     found = [
         candidate
-        for candidate in (*_of_runs(params, all_groups), *_of_finetuning(params, all_groups))
+        for candidate in (
+            *_of_runs(params, all_groups, all_cells),
+            *_of_finetuning(params, all_groups),
+        )
         if candidate.a in cell and candidate.b in cell
     ]
     confidence = params.evaluation.confidence
@@ -193,13 +196,19 @@ def contrasts(
     return sorted(unsorted, key=lambda c: (AXES.index(c.axis), tasks.index(c.task)))
 
 
-def _of_runs(params: Params, all_groups: Sequence[Group]) -> Iterator[_Candidate]:
-    """Two groups of runs, fine-tuned with the same method and label budget."""
-    for axis, a, b in pairs(all_groups):
-        levels, settings = levels_of(axis, a, b), confounded_settings(axis, a, b)
-        for task, method, n in product(params.tasks, params.finetune.methods, _budgets(params)):
-            keys = (a.name, task, method, n), (b.name, task, method, n)
-            yield _Candidate(axis, *keys, levels, settings)
+def _of_runs(
+    params: Params, all_groups: Sequence[Group], all_cells: Sequence[Cell]
+) -> Iterator[_Candidate]:
+    """Two groups of runs, fine-tuned with the same method and label budget, paired by what the task
+    uses of them."""
+    trials = [trial for cell in all_cells for trial in cell.trials]
+    for task, method in product(params.tasks, params.finetune.methods):
+        used = Used.by_group(all_groups, trials, task=task, method=method)
+        for axis, a, b in pairs(all_groups, used):
+            levels, settings = levels_of(axis, a, b, used), confounded_settings(axis, a, b)
+            for n in _budgets(params):
+                keys = (a.name, task, method, n), (b.name, task, method, n)
+                yield _Candidate(axis, *keys, levels, settings)
 
 
 def _of_finetuning(params: Params, all_groups: Sequence[Group]) -> Iterator[_Candidate]:

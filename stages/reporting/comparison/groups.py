@@ -1,12 +1,12 @@
 """Groups: runs whose entries in params.yaml differ only in ``seed``."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from stages.core.artifacts import Json
-from stages.core.params import NONE, Params, Run
+from stages.core.params import NONE, Params, Run, Tokenizer
 from stages.evaluation.records import ScoredTrial
 
 
@@ -18,7 +18,8 @@ class Group:
     runs: tuple[str, ...]
     entry: Run
     architecture: str
-    num_params: int
+    num_params: int  # of the checkpoint; what trials use of it is ``Used``
+    tokenizer_corpus: str  # that the tokenizer was trained on; "none" of a public checkpoint's
     corpus_tokens: int | None = None  # encoded of its training set; None without one of the study
     corpus_text: str | None = None  # what corpora share that differ in their amount of text alone
     kept_rates: tuple[float, ...] = ()  # the learning rates that pretraining kept, sorted
@@ -88,8 +89,38 @@ def groups(
             runs=tuple(names),
             entry=params.pretrain[names[0]],
             architecture=first[names[0]].architecture,
-            num_params=first[names[0]].num_params,
+            num_params=first[names[0]].num_pretrained_params,
+            tokenizer_corpus=_tokenizer_corpus(params, params.pretrain[names[0]]),
             kept_rates=tuple(sorted({rates[name] for name in names if name in rates})),
         )
         for names in members.values()
     ]
+
+
+def _tokenizer_corpus(params: Params, run: Run) -> str:
+    entry = params.tokenizers.get(run.tokenizer)
+    return entry.corpus if isinstance(entry, Tokenizer) else NONE
+
+
+@dataclass(frozen=True)
+class Used:
+    """What the trials of a group on one task with one method use of its model: on a task with a
+    head no decoder beside an encoder, and no layers that only the vocabulary's logits need."""
+
+    num_params: int
+    architecture: str
+    design: str | None  # equal where two models compute states alike, but for their weights
+
+    @staticmethod
+    def by_group(
+        all_groups: Sequence[Group], trials: Iterable[ScoredTrial], *, task: str, method: str
+    ) -> dict[str, "Used"]:
+        """Of each group that has trials there, in the order of the groups."""
+        first = {
+            trial.run: trial for trial in trials if (trial.task, trial.method) == (task, method)
+        }
+        return {
+            group.name: Used(trial.num_params, trial.used_architecture, trial.design)
+            for group in all_groups
+            if (trial := first.get(group.runs[0]))
+        }

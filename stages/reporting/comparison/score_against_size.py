@@ -12,21 +12,28 @@ from stages.reporting.comparison.results import Results
 
 
 def cells_with_sizes(results: Results, task: str, label_budget: str) -> list[tuple[Cell, int]]:
-    """Each pretrained group and its parameters: the best of the methods that train most of its
-    weights or, if none does, of all methods."""
+    """Each pretrained group and the parameters that its trials use: the best of the methods that
+    train most of these or, if none does, of all methods."""
     cells = results.run_cells(task, label_budget)
     found = []
     for group in results.groups:
         own = [cell for cell in cells if cell.group == group.name]
         if own and group.pretrained:
-            best = max(own, key=lambda cell: (_trains_most(group, cell), cell.merit))
-            found.append((best, group.num_params))
+            best = max(own, key=lambda cell: (_trains_most(cell), cell.merit))
+            found.append((best, cell_size(best)))
     return found
 
 
-def _trains_most(group: Group, cell: Cell) -> bool:
+def cell_size(cell: Cell) -> int:
+    """The parameters that its trials use, which are always known."""
+    size = cell.amounts["num_params"]
+    assert size is not None
+    return size
+
+
+def _trains_most(cell: Cell) -> bool:
     trained = cell.amounts["num_trained_params"]
-    return trained is not None and 2 * trained > group.num_params
+    return trained is not None and 2 * trained > cell_size(cell)
 
 
 def power_laws(

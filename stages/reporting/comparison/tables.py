@@ -8,6 +8,7 @@ from stages.core.components import Settings
 from stages.reporting.comparison.axes import Axis
 from stages.reporting.comparison.cells import AMOUNTS, Cell, seeds
 from stages.reporting.comparison.contrasts import Contrast
+from stages.reporting.comparison.groups import Group
 from stages.reporting.comparison.results import Results
 from stages.reporting.number_format import compact, six_decimals
 
@@ -19,6 +20,7 @@ TRIALS = [
     *KEYS,
     *("num_params", "num_trained_params", "pretrain_tokens", "pretrain_flops"),
     *("lineage_tokens", "lineage_flops", "finetune_flops", "lr"),
+    *("num_pretrained_params", "used_architecture", "lineage_bytes"),
     *("metric", "value"),
 ]
 CONTRASTS = [
@@ -152,11 +154,26 @@ def run_rows(results: Results) -> list[dict[str, str]]:
             "objective": group.objective if group.pretrained else "from scratch",
             "training set": group.corpus,
             "model": _settings(group.entry.model),
-            "parameters": compact(group.num_params),
+            "parameters": _sizes(results, group),
             "pretraining seeds": str(len(group.runs)),
         }
         for group in results.groups
     ]
+
+
+def _sizes(results: Results, group: Group) -> str:
+    """The parameters of the checkpoint and, where tasks use a part of it alone, those of the part
+    (with the largest of the tasks' heads)."""
+    parts: dict[str, dict[str, int]] = {}
+    for trial in results.trials:
+        if trial.run == group.runs[0] and trial.used_architecture != group.architecture:
+            largest = parts.setdefault(trial.used_architecture, {})
+            largest[trial.task] = max(largest.get(trial.task, 0), trial.num_params)
+    used = [
+        f"; its {part} on {', '.join(sizes)}: {compact(max(sizes.values()))}"
+        for part, sizes in parts.items()
+    ]
+    return compact(group.num_params) + "".join(used)
 
 
 def task_rows(results: Results) -> list[dict[str, str]]:

@@ -21,6 +21,7 @@ from stages.reporting.comparison import (
     tables,
 )
 from stages.reporting.comparison.contrasts import Contrast
+from stages.reporting.comparison.not_compared import not_compared_rows
 from stages.reporting.comparison.pretraining_progress import passages
 from stages.reporting.comparison.results import Results
 from stages.reporting.figures import style
@@ -42,6 +43,7 @@ def context(results: Results) -> Json:
         "scores": {task: tables.by_task(results, task) for task in results.params.tasks},
         "sections": sections(results),
         "runs": tables.run_rows(results),
+        "not_compared": not_compared_rows(results),
         "tasks": tables.task_rows(results),
         "weights": costs.weights_rows(results),
         "contamination": contamination.section(results),

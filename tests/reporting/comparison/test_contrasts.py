@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from stages.reporting.comparison.axes import Axis, pairs
-from stages.reporting.comparison.groups import Group, groups
+from stages.reporting.comparison.groups import Group, Used, groups
 from stages.reporting.comparison.results import Results, load
 from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, NOT_SIGNIFICANT, SIGNIFICANT
 from tests.synthetic_study import RUNS, TRAINING, further, public, raw_params, run, write_study
@@ -14,6 +14,12 @@ def results_of(root: Path, monkeypatch: pytest.MonkeyPatch, runs: dict) -> Resul
     return load(write_study(root, raw_params(runs)))
 
 
+def pairs_of(results: Results) -> list[tuple[Axis, Group, Group]]:
+    """Those on a task, with full fine-tuning."""
+    used = Used.by_group(results.groups, results.trials, task="type", method="full")
+    return pairs(results.groups, used)
+
+
 def named(found: list[tuple[Axis, Group, Group]]) -> set[tuple[Axis, str, str]]:
     return {(axis, a.name, b.name) for axis, a, b in found}
 
@@ -21,7 +27,7 @@ def named(found: list[tuple[Axis, Group, Group]]) -> set[tuple[Axis, str, str]]:
 def test_exactly_the_pairs_that_differ_in_one_axis(results: Results) -> None:
     """The smaller encoder is compared neither with the decoder nor with the larger one that has
     no pretraining; nor is a run on other texts with the decoder."""
-    assert named(pairs(results.groups)) == {
+    assert named(pairs_of(results)) == {
         ("architecture", "encoder_mlm", "decoder_causal"),
         ("architecture", "encoder_scratch", "decoder_scratch"),
         ("size", "encoder_mlm", "encoder_small"),
@@ -47,7 +53,7 @@ def test_pairs_do_not_depend_on_the_order_of_runs(
     results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unordered(found: Results) -> set:
-        return {(axis, frozenset((a.name, b.name))) for axis, a, b in pairs(found.groups)}
+        return {(axis, frozenset((a.name, b.name))) for axis, a, b in pairs_of(found)}
 
     backwards = results_of(tmp_path, monkeypatch, dict(reversed(RUNS.items())))
     assert unordered(backwards) == unordered(results)
@@ -82,7 +88,7 @@ def test_what_the_budget_made_of_a_run_is_compared_and_not_its_entry(
     results = results_of(tmp_path, monkeypatch, runs)
     steps = [group.entry.training.num_steps for group in results.groups]
     assert steps == [TRAINING["num_steps"]] * 2
-    assert pairs(results.groups) == []
+    assert pairs_of(results) == []
 
 
 def test_seeds_of_a_parent_are_seeds_of_its_children(
@@ -110,7 +116,7 @@ def test_the_same_run_under_two_names_is_no_second_seed(
     runs = {"one": RUNS["encoder_mlm"], "copy": RUNS["encoder_mlm"]}
     results = results_of(tmp_path, monkeypatch, runs)
     assert [group.runs for group in results.groups] == [("one",), ("copy",)]
-    assert pairs(results.groups) == []
+    assert pairs_of(results) == []
 
 
 def test_architectures_meet_at_the_nearest_size(
@@ -122,7 +128,7 @@ def test_architectures_meet_at_the_nearest_size(
         for model, objective in (("encoder", "mlm"), ("decoder", "causal"))
         for d_model in (192, 96)
     }
-    assert named(pairs(results_of(tmp_path, monkeypatch, runs).groups)) == {
+    assert named(pairs_of(results_of(tmp_path, monkeypatch, runs))) == {
         ("architecture", "encoder_192", "decoder_192"),
         ("architecture", "encoder_96", "decoder_96"),
         ("size", "encoder_192", "encoder_96"),
@@ -134,7 +140,7 @@ def test_sizes_too_far_apart_are_no_architecture_contrast(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = {"large": run("encoder", "mlm"), "small": run("decoder", "causal", d_model=96)}
-    assert pairs(results_of(tmp_path, monkeypatch, runs).groups) == []
+    assert pairs_of(results_of(tmp_path, monkeypatch, runs)) == []
 
 
 def of_steps(corpus: str, num_steps: int) -> dict:
@@ -196,12 +202,12 @@ def test_another_learning_rate_is_a_confound_unless_nothing_else_differs(
     )
     slow["training"]["lr"] = other["training"]["lr"] = 0.001
     results = results_of(tmp_path, monkeypatch, {"fast": fast, "slow": slow, "other": other})
-    assert named(pairs(results.groups)) == {
+    assert named(pairs_of(results)) == {
         ("training", "fast", "slow"),
         ("training set", "slow", "other"),
     }
     results = results_of(tmp_path, monkeypatch, {"fast": fast, "other": other})
-    assert named(pairs(results.groups)) == {("training set", "fast", "other")}
+    assert named(pairs_of(results)) == {("training set", "fast", "other")}
     assert "training.lr: 0.003 v. 0.001" in results.contrasts[0].confounds
 
 
@@ -249,7 +255,7 @@ def test_a_public_checkpoint_is_compared_with_another_as_a_whole_and_with_no_run
     assert {g.name: (g.pretrained, g.objective, g.corpus) for g in results.groups}["bert"] == (
         (True, "hub", "google-bert/bert-base-uncased")
     )
-    assert named(pairs(results.groups)) == {
+    assert named(pairs_of(results)) == {
         ("pretrained", "encoder_mlm", "encoder_scratch"),
         ("checkpoint", "bert", "bert_later"),
         ("checkpoint", "bert_again", "bert_later"),
@@ -284,7 +290,7 @@ def test_a_public_checkpoint_that_is_pretrained_further_differs_in_its_training_
         ("bert",),
         ("adapted", "adapted_again"),
     ]
-    assert named(pairs(results.groups)) == {
+    assert named(pairs_of(results)) == {
         ("training set", "bert", "adapted"),
         ("training set", "bert", "span"),
         ("training set", "roberta", "roberta_adapted"),
@@ -299,6 +305,7 @@ def test_a_public_checkpoint_that_is_pretrained_further_differs_in_its_training_
     assert contrast.confounds == [
         "tokens seen: unknown v. unknown",
         "pretraining FLOPs: unknown v. unknown",
+        "bytes read: unknown v. unknown",
     ]
 
 
