@@ -63,6 +63,6 @@ def _budget_faults(params: Params, outlines: Mapping[str, RunOutline]) -> Iterat
             )
         if matched == "parameters" and backbone is not None:
             try:
-                matched_model(run, backbone)
+                matched_model(params, run, backbone)
             except ValueError as error:
                 yield f"{outlined.where}.model: cannot be matched in parameters: {error}"

@@ -2,10 +2,13 @@
 
 Which budget is matched decides comparisons between architectures: at equal dimensions an
 encoder-decoder has about twice the parameters of an encoder and about its operations per token
-(Raffel et al. 2020, section 3.2.2).
+(Raffel et al. 2020, section 3.2.2). On a task with a head its decoder is not used, and it has as
+many parameters as the encoder.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +20,11 @@ from stages.core.components import Settings, below
 from stages.core.params import HUB, Params, PublishedTokenizer, Run
 from stages.core.params import Tokenizer as TokenizerEntry
 from stages.core.seeding import stream
+from stages.methods._method import METHODS
 from stages.models._backbone import MODELS, Backbone, outline
 from stages.models._heads import ModelWithHead
 from stages.objectives._objective import OBJECTIVES
+from stages.tasks._task import TASKS
 from stages.text.packing import Row
 from stages.text.tokenizer import Tokenizer, Vocabulary
 from stages.training.pretraining import objective_for
@@ -83,7 +88,7 @@ def _model(params: Params, run: Run) -> Json:
         return run.model
     backbone = _outline(params, run)
     if params.budget.matched == "parameters":
-        return matched_model(run, backbone)
+        return matched_model(params, run, backbone)
     return with_sizes(run.model, backbone)
 
 
@@ -92,16 +97,43 @@ def with_sizes(model: Settings, backbone: Backbone) -> Json:
     return {key: value for key, value in model.items() if key != "aspect_ratio"} | backbone.sizes
 
 
-def matched_model(run: Run, backbone: Backbone) -> Json:
-    """The same, with the sizes that matched parameters give in place of its own.
+def matched_model(params: Params, run: Run, backbone: Backbone) -> Json:
+    """The same, with the sizes that matched parameters give in place of its own: those with which
+    the study's tasks use as many parameters as of an encoder.
 
-    Raises ValueError if no sizes match.
+    Raises ValueError if no sizes match, and if they would differ between tasks with a head and
+    tasks whose answers are texts.
     """
     if run.is_public:
         return run.model
     model = with_sizes(run.model, backbone)
     settings = {key: value for key, value in model.items() if key != "name"}
-    return model | backbone.matched_to_encoder(settings, backbone.vocab_size)
+    uses = dict(_uses(params))
+    sizes = [
+        backbone.matched_to_encoder(settings, backbone.vocab_size, with_head=with_head)
+        for with_head in uses or (True,)
+    ]
+    if any(model | each != model | sizes[0] for each in sizes):
+        raise ValueError(
+            f"budget.matched: parameters has two meanings for {run.model['name']}: "
+            f"{uses[True]} has a head, for which the model is used without its output layers and "
+            f"without a decoder, and {uses[False]} has answers that are texts; match tokens or "
+            "flops, or study the two apart"
+        )
+    return model | sizes[0]
+
+
+def _uses(params: Params) -> Iterator[tuple[bool, str]]:
+    """Whether a task has a head with some method, and the task; both cases may occur. Entries with
+    unknown names are left out, since they are refused elsewhere."""
+    for (key, task), method in product(params.tasks.items(), params.finetune.methods.values()):
+        name, adapts = str(task.task.get("name")), str(method.method.get("name"))
+        if name not in TASKS.names() or adapts not in METHODS.names():
+            continue
+        kind = TASKS.find(name, where="")
+        writes = kind.generates or kind.scores_text or method.text_to_text
+        if writes or METHODS.find(adapts, where="").trains:
+            yield not writes, f"tasks.{key}"
 
 
 def _step_tokens(params: Params, run: Run) -> int:

@@ -1,6 +1,7 @@
 """Attention: masks, positions, and the cache of keys and values."""
 
 import math
+from collections.abc import Iterator
 from contextlib import nullcontext
 
 import torch
@@ -8,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from stages.models._backward import Layer, Part, layers_of
 from stages.models._dimensions import Dimensions
 from stages.models._embedding import embedding_table, sinusoids
 
@@ -209,6 +211,16 @@ class Attention(nn.Module):
         width = self.query.bias.numel() // self.num_heads
         self.query.bias.normal_(0, (locality / width**0.5) ** 0.5, generator=generator)
         self.key_value.bias[: self.query.bias.numel()] = self.query.bias
+
+    def parts(
+        self, rows: int, length: int, memory_length: int, *, cross: bool = False
+    ) -> Iterator[Part]:
+        """Its matrix products on ``rows`` rows."""
+        memory = layers_of(self.key_value, rows * memory_length, reads_memory=cross)
+        prefix = [] if self.prefix is None else [Layer([*self.prefix.parameters()], 0)]
+        mixed = 4 * rows * length * memory_length * self.query.out_features
+        yield Part([*layers_of(self.query, rows * length), *memory, *prefix], mixed)
+        yield Part(layers_of(self.output, rows * length))
 
     def _heads(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T d"]:
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

@@ -1,7 +1,8 @@
 """What every architecture offers to objectives, tasks and methods."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from stages.core.components import Components, Settings
 from stages.core.seeding import torch_stream
+from stages.models._backward import Part, backward_flops, parts_by_weight, trains
 from stages.models._generation import Decoding
 from stages.text.batch import Batch
 from stages.text.tokenizer import FILE, TaskTokenizer, Tokenizer
@@ -87,9 +89,12 @@ class Backbone(nn.Module, ABC):
         return {}
 
     @classmethod
-    def matched_to_encoder(cls, settings: Settings, vocab_size: int) -> dict[str, int]:
-        """The sizes to change so that the model has as many parameters as an encoder of the same
+    def matched_to_encoder(
+        cls, settings: Settings, vocab_size: int, *, with_head: bool
+    ) -> dict[str, int]:
+        """The sizes to change so that as many parameters are used as of an encoder of the same
         d_model (``budget.matched: parameters``); by default none. ``settings`` have all ``sizes``.
+        On tasks with a head (``with_head``) that is without what ``drop_output_layers`` removes.
 
         Raises ValueError if no sizes match.
         """
@@ -145,6 +150,31 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def forward_flops(self, batch: Batch) -> int:
         """``flops`` of a batch that has its prompt, if there is one."""
+
+    def backward_flops(self, batch: Batch) -> int:
+        """Floating-point operations of the backward pass through ``forward``, for the weights that
+        train as is set now (``_backward.py``)."""
+        prompted = batch if self.with_prompt is None else self.with_prompt(batch)
+        return backward_flops(self.parts(prompted), depends=trains(self.input_weights()))
+
+    def parts(self, batch: Batch) -> Iterable[Part]:
+        """The matrix products of ``forward_flops`` in their order; by default the matrices of all
+        blocks share them by their sizes."""
+        return parts_by_weight(self.blocks, self.forward_flops(batch))
+
+    def input_weights(self) -> Iterator[nn.Parameter]:
+        """The weights before the blocks: by default those that are registered before them."""
+        of_blocks = {weight for block in self.blocks for weight in block.parameters()}
+        return takewhile(lambda weight: weight not in of_blocks, self.parameters())
+
+    def output_weights(self) -> Iterator[nn.Parameter]:
+        """The weights that ``unembed`` multiplies states with, where this class knows them."""
+        for name in self.output_layers:
+            part = getattr(self, name, None)
+            if isinstance(part, nn.Module):
+                yield from part.parameters()
+        if getattr(self, "output", None) is None:  # tied
+            yield from self.token_embedding.parameters()
 
     @abstractmethod
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:

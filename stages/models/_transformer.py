@@ -1,6 +1,7 @@
 """What our own transformers share, and what their blocks cost."""
 
 from abc import abstractmethod
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from stages.models._addition import Addition
 from stages.models._attention import Attention
 from stages.models._backbone import Backbone
+from stages.models._backward import Layer, Part
 from stages.models._blocks import Stack
 from stages.models._dimensions import Dimensions
 from stages.models._embedding import Embedding
@@ -100,6 +102,23 @@ class TransformerBackbone(Backbone):
             num_inputs += num_targets - 1
         per_batch = sum(m.flops_per_batch for _, m in added)
         return per_batch + rows * (per_input * num_inputs + per_target * num_targets)
+
+    def parts(self, batch: Batch) -> Iterable[Part]:
+        if self.design is None:  # it has a forward pass of its own
+            return super().parts(batch)
+        added = [m for m in self.modules() if isinstance(m, Addition)]
+        weights = [weight for module in added for weight in module.parameters()]
+        return [*self.stack_parts(batch), Part([Layer(weights, self._added_flops(batch))])]
+
+    def stack_parts(self, batch: Batch) -> Iterator[Part]:
+        """The matrix products of ``block_flops`` in their order."""
+        rows, length = batch.input_ids.shape
+        if self.is_causal and batch.decoder_input_ids is not None:
+            length += batch.decoder_input_ids.shape[1] - 1
+        yield from self.reader.parts(rows, length)
+
+    def input_weights(self) -> Iterator[nn.Parameter]:
+        return self.embedding.parameters()
 
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         weight = self.embedding.tokens.weight if self.output is None else self.output.weight

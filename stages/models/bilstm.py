@@ -4,6 +4,7 @@ Two stacks share a token embedding: one reads each document forwards and one bac
 has access to the other's states.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from stages.models._backbone import Backbone, ScalarMix, Settings
+from stages.models._backward import Layer, Part
 from stages.models._costs import num_params
 from stages.models._dimensions import ASPECT_RATIO, MAX_LAYERS, Dimensions
 from stages.models._embedding import embedding_table
@@ -71,7 +73,9 @@ class BiLSTM(Backbone):
         self.dropout = nn.Dropout(dropout)
 
     @classmethod
-    def matched_to_encoder(cls, settings: Settings, vocab_size: int) -> dict[str, int]:
+    def matched_to_encoder(
+        cls, settings: Settings, vocab_size: int, *, with_head: bool
+    ) -> dict[str, int]:
         """The width of a cell with which the model has as many parameters as an encoder of its
         d_model in the default shape, as nearly as whole cells allow."""
         d_model = settings["d_model"]
@@ -82,11 +86,14 @@ class BiLSTM(Backbone):
             )
         shared = ("d_model", "tied", "output_bias")
         dims = Dimensions.from_settings(**{key: settings[key] for key in shared if key in settings})
-        wanted = num_params("encoder", vocab_size, dims).total
+        encoder = num_params("encoder", vocab_size, dims)
+        wanted = encoder.total - (encoder.head if with_head else 0)
 
         def count(d_cell: int) -> int:
             with torch.device("meta"):
                 changed = cls(vocab_size, **{**settings, "d_cell": d_cell})
+            if with_head:
+                changed.drop_output_layers()
             return sum(weight.numel() for weight in changed.parameters())
 
         # All cells with a projection add equally many parameters each; the smallest has none.
@@ -153,6 +160,19 @@ class BiLSTM(Backbone):
         tokens = int((batch.document_ids != PADDING).sum())
         weights = [*self.forward_lm.parameters(), *self.backward_lm.parameters()]
         return 2 * tokens * sum(weight.numel() for weight in weights if weight.dim() == 2)
+
+    def parts(self, batch: Batch) -> Iterator[Part]:
+        """A state depends on the one before it, so that the recurrent products depend on what their
+        own layer trains."""
+        tokens = int((batch.document_ids != PADDING).sum())
+        for pair in zip(self.forward_lm, self.backward_lm, strict=True):
+            inputs, recurrent = list[nn.Parameter](), list[nn.Parameter]()
+            for name, weight in nn.ModuleList(pair).named_parameters():
+                reads_input = name.partition(".")[2].startswith(("weight_ih", "bias"))
+                (inputs if reads_input else recurrent).append(weight)
+            for weights in (inputs, recurrent):
+                numel = sum(weight.numel() for weight in weights if weight.dim() == 2)
+                yield Part([Layer(weights, 2 * tokens * numel)])
 
     def unembed(self, states: Float[Tensor, "*N d"]) -> Float[Tensor, "*N V"]:
         """For states of one direction; both share the weights."""

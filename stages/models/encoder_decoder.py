@@ -6,6 +6,7 @@ the parameters of ``encoder`` or ``decoder`` and about as many operations per to
 passes through one of the two.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from stages.models._attention import Cache
 from stages.models._backbone import Settings
+from stages.models._backward import Part
 from stages.models._blocks import Stack
 from stages.models._costs import num_params
 from stages.models._dimensions import Dimensions
@@ -33,9 +35,14 @@ class EncoderDecoder(TransformerBackbone):
         self.decoder: nn.Module = Stack(dims, causal=True, cross=True)
 
     @classmethod
-    def matched_to_encoder(cls, settings: Settings, vocab_size: int) -> dict[str, int]:
+    def matched_to_encoder(
+        cls, settings: Settings, vocab_size: int, *, with_head: bool
+    ) -> dict[str, int]:
         """The number of layers with which encoder and decoder together have as many parameters as
-        an encoder of these dimensions, as nearly as whole layers allow."""
+        an encoder of these dimensions, as nearly as whole layers allow. With a head the encoder
+        alone is used, which has as many."""
+        if with_head:
+            return {}
         dims = Dimensions(**settings)
         wanted = num_params("encoder", vocab_size, dims).total
 
@@ -97,6 +104,14 @@ class EncoderDecoder(TransformerBackbone):
             decoded = batch.decoder_input_ids.shape[1]
             total += stack_flops(self.dims, rows, decoded, memory_length=length)
         return total
+
+    def stack_parts(self, batch: Batch) -> Iterator[Part]:
+        rows, length = batch.input_ids.shape
+        yield from self.encoder.parts(rows, length)
+        if batch.decoder_input_ids is not None:
+            assert isinstance(self.decoder, Stack)
+            yield Part(begins_decoder=True)
+            yield from self.decoder.parts(rows, batch.decoder_input_ids.shape[1], length)
 
     def drop_output_layers(self) -> None:
         """Keep the encoder alone, as in encoders taken from T5 (Ni et al. 2022): a decoder that was

@@ -22,6 +22,7 @@ from transformers import AutoModelForMaskedLM
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
 from stages.models._backbone import Backbone, Settings
+from stages.models._backward import Part, parts_by_weight
 from stages.models._documents import Documents, documents_of, pairs_of
 from stages.models._generation import Decoding, continued, prompts
 from stages.models._published_checkpoint import (
@@ -246,6 +247,29 @@ class Hub(Backbone):
     def forward_flops(self, batch: Batch) -> int:
         """Extrapolated from torch's counts for short rows: a constant for each token and one for
         each pair of tokens. Packed documents are padded to the longest."""
+        rows, length, written = self._lengths(batch)
+        total = np.dot(self._flops, [length, length**2])
+        if written:
+            total += np.dot(self._decoder_flops, [written, written**2, length, written * length])
+        return round(rows * float(total))
+
+    def parts(self, batch: Batch) -> Iterator[Part]:
+        """Products of states are those that grow with the square of a length."""
+        rows, length, written = self._lengths(batch)
+        inside = {*self._reader.modules()}
+        linear, states = (rows * self._flops * [length, length**2]).tolist()
+        reading = [block for block in self.blocks if block in inside]
+        yield from parts_by_weight(reading, linear, state_flops=states)
+        if written:
+            of_text, own, of_memory, crossed = (
+                rows * self._decoder_flops * [written, written**2, length, written * length]
+            ).tolist()
+            writing = [block for block in self.blocks if block not in inside]
+            yield Part(begins_decoder=True)
+            yield from parts_by_weight(writing, of_text + of_memory, state_flops=own + crossed)
+
+    def _lengths(self, batch: Batch) -> tuple[int, int, int]:
+        """Rows, tokens of a row, and tokens that a decoder beside the encoder reads."""
         rows, length = batch.input_ids.shape
         written = 0 if batch.decoder_input_ids is None else batch.decoder_input_ids.shape[1]
         if written and self.architecture == "decoder":
@@ -256,10 +280,7 @@ class Hub(Backbone):
         elif batch.document_ids.max() > 1:
             documents = documents_of(batch.document_ids)
             rows, length = documents.number, documents.length
-        total = np.dot(self._flops, [length, length**2])
-        if written:
-            total += np.dot(self._decoder_flops, [written, written**2, length, written * length])
-        return round(rows * float(total))
+        return rows, length, written
 
     @cached_property
     def _flops(self) -> np.ndarray:

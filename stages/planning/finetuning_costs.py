@@ -12,6 +12,7 @@ from stages.core.params import Adaptation, Params, Run
 from stages.kinds._kind import rows_in_budget
 from stages.methods._method import Method
 from stages.models._backbone import MODELS, Backbone
+from stages.models._backward import trains
 from stages.models._costs import FLOAT32
 from stages.models._heads import ModelWithHead
 from stages.planning.run_sizes import (
@@ -153,10 +154,18 @@ class _Shape:
 
     def flops(self, backbone: Any) -> float:
         """Of a text, forward; without those of a head, which are few."""
-        total = backbone.flops(self.one_text())
+        return backbone.flops(self.one_text()) + self._unembed_flops(backbone)
+
+    def step_flops(self, backbone: Any) -> float:
+        """The same, forward and backward, for the weights that train in the end."""
+        gradients = trains(backbone.output_weights()) + trains(backbone.parameters())
+        backward = backbone.backward_flops(self.one_text())
+        return self.flops(backbone) + backward + gradients * self._unembed_flops(backbone)
+
+    def _unembed_flops(self, backbone: Any) -> float:
         logits = self.texts.written or (self.tokens if self.uses_logits else 0)
         unembed = getattr(backbone, "unembed_flops", None)
-        return total + (unembed(round(logits)) if logits and unembed else 0)
+        return unembed(round(logits)) if logits and unembed else 0
 
     def one_text(self) -> Batch:
         """Of the mean length."""
@@ -217,10 +226,15 @@ def _add_work(
         rows = backbones * each
         cost.shares = [1 / backbones] * backbones
     else:
-        cost.flops = round(3 * trained * forward)
+        step = shape.step_flops(model.backbone)
+        cost.flops = round(trained * step)
         each = validated + (texts.test or 0)
         rows = seeds * len(seen) * each
-        works = [3 * examples + each * texts.per_row for examples in seen for _ in range(seeds)]
+        works = [
+            step / forward * examples + each * texts.per_row
+            for examples in seen
+            for _ in range(seeds)
+        ]
         cost.shares = [work / (sum(works) or 1) for work in works]
     cost.prediction_flops = round(rows * texts.per_row * forward)
 

@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from stages.core.params import Optimisation
 from stages.core.seeding import derive
+from stages.models._backward import trains
 from stages.models._heads import ModelWithHead
 from stages.text.batch import Batch
 from stages.training.checkpoint import Resumable
@@ -117,10 +118,11 @@ def train(
             )
             with _without_gradients(frozen):
                 loss = accumulate(model, criterion, micro_batches, device)
+                flops = sum(step_flops(model, criterion, batch) for batch in micro_batches)
             nn.utils.clip_grad_norm_(weights, schedule.max_grad_norm)
             optimizer.step(lr=lr)
 
-            step = Step(index + 1, loss, lr, _flops(model, criterion, micro_batches))
+            step = Step(index + 1, loss, lr, flops)
             history.append(step)
             _refuse_divergence(step, schedule.lr, num_steps)
             yield step
@@ -140,12 +142,21 @@ def _refuse_divergence(step: Step, lr: float, num_steps: int) -> None:
             raise Diverged(what, value, lr=lr, step=step.step, num_steps=num_steps)
 
 
-def _flops(model: ModelWithHead, criterion: Criterion, micro_batches: list[Batch]) -> int:
-    """Those of a step. A backward pass takes twice the operations of the forward pass where all
-    weights train, and less where some are frozen: what is counted then is the most it can be."""
-    return sum(
-        3 * criterion.flops(model, batch) + criterion.frozen_flops(batch) for batch in micro_batches
-    )
+def step_flops(model: ModelWithHead, criterion: Criterion, batch: Batch) -> int:
+    """Of the forward and the backward pass, for the weights that train as is set now.
+
+    A backward pass takes twice the operations of the forward pass where all weights train; else
+    ``Backbone.backward_flops``, and of what reads the backbone's states the gradient of its weights
+    if they train, and that of the states if they depend on a trained weight.
+    """
+    forward, besides = criterion.flops(model, batch), criterion.frozen_flops(batch)
+    if all(weight.requires_grad for weight in model.parameters()):
+        return 3 * forward + besides
+    backbone = model.backbone
+    reads_states = forward - backbone.flops(batch)
+    weights = [*model.head.parameters()] or backbone.output_weights()
+    gradients = trains(weights) + trains(backbone.parameters())
+    return forward + backbone.backward_flops(batch) + gradients * reads_states + besides
 
 
 def _seed(seed: int, device: Device) -> None:

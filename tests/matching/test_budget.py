@@ -14,6 +14,7 @@ from stages.text.tokenizer import Vocabulary
 from tests.small import with_encoder_decoder
 
 SMOKE = read_yaml(Path(__file__).parents[2] / "studies/smoke.yaml")
+TASK = {key: value for key, value in SMOKE["tasks"]["section"].items() if key != "task"}
 
 
 def study(matched: str, **training: Any) -> Params:
@@ -25,9 +26,14 @@ def study(matched: str, **training: Any) -> Params:
     return with_encoder_decoder(Params(**SMOKE | {"pretrain": changed, "budget": budget}))
 
 
-def planned(matched: str, model: dict[str, Any]) -> RunPlan:
-    """Of a run with this model."""
+TEXT = {"task": {"name": "seq2seq", "max_target_tokens": 8}, **TASK}
+
+
+def planned(matched: str, model: dict[str, Any], **tasks: Any) -> RunPlan:
+    """Of a run with this model, in a study of these tasks or of two with a head."""
     params = study(matched)
+    if tasks:
+        params = Params(**params.model_dump() | {"tasks": tasks})
     run = params.pretrain["encoder_decoder_span"].model_copy(update={"model": model})
     # It trains nothing: not every model goes together with one objective.
     run = run.model_copy(update={"objective": {"name": "none"}})
@@ -35,9 +41,11 @@ def planned(matched: str, model: dict[str, Any]) -> RunPlan:
     return plans(params.model_copy(update={"pretrain": runs}))["run"]
 
 
-def count(model: dict[str, Any]) -> int:
-    """The number of weights."""
+def count(model: dict[str, Any], *, with_head: bool = False) -> int:
+    """The number of weights, or of those that a task with a head uses."""
     found = outline(model, Vocabulary(2048).vocab_size, where="model")
+    if with_head:
+        found.drop_output_layers()
     return sum(weight.numel() for weight in found.parameters())
 
 
@@ -108,20 +116,39 @@ def test_tasks_at_once_are_counted_as_the_architecture_has_them() -> None:
 def test_parameters_of_both_halves_are_those_of_one_encoder() -> None:
     """Of 8 layers 3 in each half: a decoder's block has cross-attention besides."""
     model = study("parameters").pretrain["encoder_decoder_span"].model | {"num_layers": 8}
-    plan = planned("parameters", model)
+    plan = planned("parameters", model, text=TEXT)
     encoder = count(model | {"name": "encoder"})
     nearest = abs(count(plan.model) - encoder)
     assert plan.model == model | {"num_layers": 3}
     assert all(nearest <= abs(count(model | {"num_layers": n}) - encoder) for n in range(1, 9))
 
 
+def test_tasks_with_a_head_use_as_much_of_an_encoder_decoder_as_of_an_encoder() -> None:
+    """So that its layers stay."""
+    model = study("parameters").pretrain["encoder_decoder_span"].model | {"num_layers": 8}
+    plan = planned("parameters", model)
+    assert plan.model == model
+    assert count(plan.model, with_head=True) == count(model | {"name": "encoder"}, with_head=True)
+
+
+def test_parameters_have_two_meanings_where_some_tasks_have_a_head_and_others_write() -> None:
+    model = study("parameters").pretrain["encoder_decoder_span"].model | {"num_layers": 8}
+    head = {"task": {"name": "classification"}, **TASK}
+    with pytest.raises(ValueError, match=r"budget\.matched") as error:
+        planned("parameters", model, text=TEXT, head=head)
+    assert {"tasks.text", "tasks.head"} <= {*str(error.value).replace(",", " ").split()}
+    assert planned("tokens", model, text=TEXT, head=head).model == model
+
+
 @pytest.mark.parametrize("options", [{}, {"tied": False, "output_bias": False}], ids=str)
 def test_parameters_of_a_bilstm_are_those_of_an_encoder_of_its_width(options) -> None:
     plan = planned("parameters", {"name": "bilstm", "d_model": 128, "d_cell": 64} | options)
-    encoder = count({"name": "encoder", "d_model": 128} | options)
-    more, fewer = (count(plan.model | {"d_cell": plan.model["d_cell"] + n}) for n in (1, -1))
+    encoder = count({"name": "encoder", "d_model": 128} | options, with_head=True)
+    more, fewer = (
+        count(plan.model | {"d_cell": plan.model["d_cell"] + n}, with_head=True) for n in (1, -1)
+    )
     assert fewer < encoder < more
-    assert abs(count(plan.model) - encoder) <= (more - fewer) / 4
+    assert abs(count(plan.model, with_head=True) - encoder) <= (more - fewer) / 4
 
 
 def test_a_bilstm_that_is_too_deep_for_its_parameters_has_the_least_cells() -> None:
