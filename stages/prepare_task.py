@@ -16,7 +16,8 @@ from stages.sources._source import SOURCES, Labelled, Source
 
 def main(params: Params, key: str) -> None:
     """Writes ``examples/{train,validation,test}.jsonl``, of which test has no labels,
-    ``examples/task.json``, and ``test_labels.jsonl``.
+    ``examples/task.json``, ``test_labels.jsonl``, and ``test_originals.jsonl``: the inputs of test
+    rows that the source changed, which are searched for in corpora.
 
     Train is a sample of ``num_train`` rows in random order; each trial draws its labelled rows from
     all of them (``labelled_rows``). Raises ValueError where examples do not fit the task, are fewer
@@ -57,11 +58,13 @@ def main(params: Params, key: str) -> None:
         "num_labels": {split: count_labels(examples[split], kind) for split in SPLITS},
         "duplicates_removed": removed,
         "duplicates_within_train": repeated,
+        "share_a_text": sharing(examples, kind),
         "versions": source.versions(),
     }
     with (
         replacing(paths.examples(key)) as folder,
         replacing(paths.test_labels(key)) as test_labels,
+        replacing(paths.test_originals(key)) as originals,
     ):
         folder.mkdir()
         for split in SPLITS:
@@ -73,6 +76,9 @@ def main(params: Params, key: str) -> None:
             write_jsonl(folder / f"{split}.jsonl", rows)
         write_json(folder / "task.json", about)
         write_jsonl(test_labels, ({"id": e.id, target: e.row[target]} for e in examples["test"]))
+        found = ((e.id, e.row, e.original or {}) for e in examples["test"])
+        changed = ({"id": id, **was} for id, row, was in found if {**row, **was} != row)
+        write_jsonl(originals, changed)
 
 
 def kind_of(task: str, *, where: str) -> Kind:
@@ -126,6 +132,18 @@ def without_duplicates(
         removed[split] = len(by_split[split]) - len(kept)
         by_split[split] = kept
     return by_split, {split: removed[split] for split in SPLITS if split != "test"}
+
+
+def sharing(examples: dict[Split, list[Labelled]], kind: Kind) -> dict[str, int]:
+    """How many rows of train and of validation have a text in common with one of a later split
+    (``Kind.group_key``), another input beside it: where the source has splits, they are kept."""
+    later: set[str] = set()
+    found = {}
+    for split in reversed(SPLITS):  # test, validation, train
+        keys = [kind.group_key(e.row) for e in examples[split]]
+        found[split] = sum(key in later for key in keys)
+        later.update(keys)
+    return {split: found[split] for split in SPLITS if split != "test"}
 
 
 def sampled(

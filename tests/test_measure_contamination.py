@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from stages import encode_corpus, measure_contamination
+from stages.core import paths
 from stages.core.artifacts import read_json, write_json, write_jsonl
 from stages.core.params import Corpus, Params, Tokenizer
 from stages.text.corpus import EncodedCorpus
@@ -40,7 +41,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         examples.mkdir(parents=True)
         kind = "tagging" if "words" in of_task[0] else "classification"
         write_json(examples / "task.json", {"kind": kind})
-        write_jsonl(examples / "test.jsonl", [{"id": task, **row} for row in of_task])
+        numbered = [{"id": str(i), **row} for i, row in enumerate(of_task)]
+        write_jsonl(examples / "test.jsonl", numbered)
+        write_jsonl(paths.test_originals(task), [])
     (model,) = small_tokenizer().files
     Path("data/tokenizers/unigram").mkdir(parents=True)
     Path("data/tokenizers/unigram", model.name).write_bytes(model.read_bytes())
@@ -88,7 +91,8 @@ def test_those_searched_are_those_encoded() -> None:
     texts = [small_tokenizer().decode(document.tolist()) for document in whole]
     folder = Path("data/tasks/some/examples")
     write_json(folder / "task.json", {"kind": "classification"})
-    write_jsonl(folder / "test.jsonl", ({"text": text} for text in texts))
+    rows = ({"id": str(i), "text": text} for i, text in enumerate(texts))
+    write_jsonl(folder / "test.jsonl", rows)
     found = measured(90)["tasks"]["some"]
     assert found["exact"] == found["num_test"] == len(texts) > 1
 
@@ -96,3 +100,13 @@ def test_those_searched_are_those_encoded() -> None:
 def test_what_was_removed_is_passed_on() -> None:
     removed = {"train": {"documents": 1, "sentences": 2, "characters": 30}}
     assert measured("all", removed=removed)["removed"] == removed
+
+
+def test_rows_with_masked_words_are_searched_as_they_stand_in_the_source() -> None:
+    """The masked text stands nowhere; of a row that is not changed there is no original."""
+    masked = [{"id": str(i), "text": f"value {i} of the value"} for i in range(len(SENTENCES))]
+    write_jsonl(paths.examples("every") / "test.jsonl", masked)
+    assert measured("all")["tasks"]["every"]["ngram"] == 0
+    originals = [{"id": str(i), "text": SENTENCES[i]} for i in (0, 2, 7)]
+    write_jsonl(paths.test_originals("every"), originals)
+    assert measured("all")["tasks"]["every"] == {"num_test": 10, "exact": 3, "ngram": 3}

@@ -43,6 +43,7 @@ def write_tests(*of_tasks: list[str]) -> dict[str, list[list[str]]]:
         folder = Path("data/tasks", task, "examples")
         folder.mkdir(parents=True)
         write_jsonl(folder / "test.jsonl", of_task)
+        write_jsonl(folder.parent / "test_originals.jsonl", [])
         write_json(folder / "task.json", {"kind": "classification"})
     return {task: [[row["text"]] for row in of_task] for task, of_task in rows.items()}
 

@@ -17,7 +17,7 @@ from stages.core.artifacts import read_json, read_jsonl
 from stages.core.code import code_hash
 from stages.core.params import Params, Task
 from stages.kinds._kind import KINDS, SPLITS
-from stages.prepare_task import without_duplicates
+from stages.prepare_task import sharing, without_duplicates
 from stages.sources._source import SOURCES, Labelled
 from tests.published import DATASETS, needs_datasets
 from tests.smoke import ROOT, with_values
@@ -381,3 +381,64 @@ def test_a_question_may_have_no_answer_if_the_task_says_so(no_answer) -> None:
     else:
         with pytest.raises(ValueError, match=r"tasks\.own\.task\.no_answer: .*q\d+"):
             prepare_task.main(task, "own")
+
+
+NLI = KINDS["classification"]
+
+
+def test_pairs_with_one_premise_are_drawn_into_one_split() -> None:
+    lines = [
+        f"Premise {i}.,Hypothesis {j}.,{LABELS[(i + j) % 3]}" for i in range(90) for j in (1, 2)
+    ]
+    Path("reviews.csv").write_text("\n".join(["text,text_pair,label", *lines]))
+    source = {"name": "files", "path": "reviews.csv"}
+    found = [*SOURCES.build(source, where="source").examples(NLI)]
+    splits: dict[str, set[str]] = {}
+    for example in found:
+        splits.setdefault(example.row["text"], set()).add(example.split)
+    assert all(len(of_premise) == 1 for of_premise in splits.values())
+    assert set.union(*splits.values()) == {*SPLITS}
+
+
+def test_premises_that_given_splits_share_are_counted_and_their_rows_kept() -> None:
+    """A row with both texts of a test row is removed; one with its premise alone is counted."""
+
+    def example(split: Any, premise: str, hypothesis: str) -> Labelled:
+        row = {"text": premise, "text_pair": hypothesis, "label": "good"}
+        return Labelled(f"{split} {premise} {hypothesis}", split, row)
+
+    examples = [
+        example("train", "A", "one"),
+        example("train", "A", "two"),
+        example("train", "B", "one"),
+        example("validation", "C", "one"),
+        example("validation", "a", "three"),
+        example("test", "A", "one"),
+    ]
+    kept, removed = without_duplicates(examples, NLI)
+    assert removed == {"train": 1, "validation": 0}
+    assert sharing(kept, NLI) == {"train": 1, "validation": 1}
+
+
+def test_test_rows_that_the_source_changed_are_written_as_they_were_apart_from_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_csv()
+    source = SOURCES.find("files", where="source")
+    examples = source.examples
+
+    def masked(self: Any, kind: Any) -> Any:
+        for number, each in enumerate(examples(self, kind)):
+            was = {"text": each.row["text"]}
+            row = each.row if number % 2 else each.row | {"text": f"masked {number}"}
+            yield each._replace(row=row, original=was)
+
+    monkeypatch.setattr(source, "examples", masked)
+    prepare_task.main(params(), "own")
+    test = {row["id"]: row for row in read_jsonl(EXAMPLES / "test.jsonl")}
+    was = {row["id"]: row for row in read_jsonl(FOLDER / "test_originals.jsonl")}
+    assert {*was} == {id for id, row in test.items() if row["text"].startswith("masked")}
+    assert 0 < len(was) < len(test)
+    assert all(row["text"].startswith("Review") for row in was.values())
+    seen = b"".join(path.read_bytes() for path in EXAMPLES.iterdir())
+    assert not any(row["text"].encode() in seen for row in was.values())

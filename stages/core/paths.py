@@ -29,3 +29,8 @@ def examples(task: str) -> Path:
 
 def test_labels(task: str) -> Path:
     return TASKS / task / "test_labels.jsonl"
+
+
+def test_originals(task: str) -> Path:
+    """The texts of test rows as they stand in the source, where a task changed them."""
+    return TASKS / task / "test_originals.jsonl"

@@ -47,12 +47,14 @@ def gram_length(num_words: int) -> int:
 
 
 def searched_texts(tasks: Iterable[str]) -> dict[str, list[list[str]]]:
-    """task -> the inputs of each of its test rows, as texts. Answers are not searched for:
-    ``evaluate`` alone reads them."""
+    """task -> the inputs of each of its test rows, as texts: as they stand in the source, before a
+    task masked words of them. Answers are not searched for: ``evaluate`` alone reads them."""
     found = {}
     for task in tasks:
         kind = KINDS[read_json(paths.examples(task) / "task.json")["kind"]]
-        found[task] = [kind.texts(row) for row in read_jsonl(paths.examples(task) / "test.jsonl")]
+        originals = {row["id"]: row for row in read_jsonl(paths.test_originals(task))}
+        rows = read_jsonl(paths.examples(task) / "test.jsonl")
+        found[task] = [kind.texts(row | originals.get(row["id"], {})) for row in rows]
     return found
 
 

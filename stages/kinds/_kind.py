@@ -122,6 +122,11 @@ class Kind:
         """Equal for rows that must be in the same split."""
         return self.same_input(row)
 
+    def group_key(self, row: Row) -> str:
+        """Equal for rows that are drawn into the same split, where a source has no splits: they
+        have a text in common, by which one tells the answer of the other."""
+        return self.split_key(row)
+
     # What a prediction is made from and compared with -------------------------------------------
 
     def inputs_of(self, row: Row) -> Json:

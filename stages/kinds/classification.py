@@ -5,7 +5,7 @@ from typing import Any
 
 from stages.core.components import Settings
 from stages.kinds._kind import Kind, Row
-from stages.kinds._plain_text import plain_text
+from stages.kinds._plain_text import folded, plain_text
 from stages.kinds._text_form import NO_LABEL, TextForm, label_words
 
 
@@ -40,6 +40,10 @@ class LabelledText(Kind):
     def check_labels(self, labels: list[str], settings: Settings) -> None:
         if verbalisers := settings.get("verbalisers"):
             label_words(labels, verbalisers)
+
+    def group_key(self, row: Row) -> str:
+        """Pairs with the same first text (the hypotheses about one premise)."""
+        return folded(row["text"]) if "text_pair" in row else self.split_key(row)
 
     def labels_of(self, row: Row) -> list[str]:
         return [row["label"]]

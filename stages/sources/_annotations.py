@@ -1,6 +1,6 @@
 """Labelled examples out of documentation: what its authors marked up is the label.
 
-Each annotation is a function from the prose of files to ``(key, row)``; ``key`` is unique.
+Each annotation is a function from the prose of files to ``Annotated`` rows with unique keys.
 """
 
 import re
@@ -20,7 +20,15 @@ class File(NamedTuple):
     docs: list[Prose]
 
 
-def code_spans(files: Iterable[File], packages: list[str]) -> Iterator[tuple[str, Row]]:
+class Annotated(NamedTuple):
+    """A row; ``original`` has the inputs as they stand in the file, if words of them are masked."""
+
+    key: str
+    row: Row
+    original: Row | None = None
+
+
+def code_spans(files: Iterable[File], packages: list[str]) -> Iterator[Annotated]:
     """Which words stood in code markup: BIO tags of one type, CODE.
 
     Of sentences of 5 to 40 words with at least one span and more than half their words outside.
@@ -28,21 +36,22 @@ def code_spans(files: Iterable[File], packages: list[str]) -> Iterator[tuple[str
     for file in files:
         for number, sentence in enumerate(_sentences(file)):
             if sentence.spans and (row := tagged(sentence)):
-                yield f"{file.path}:{number}", row
+                yield Annotated(f"{file.path}:{number}", row)
 
 
-def parameter_types(files: Iterable[File], packages: list[str]) -> Iterator[tuple[str, Row]]:
+def parameter_types(files: Iterable[File], packages: list[str]) -> Iterator[Annotated]:
     """The type of a parameter from its description, in which words for types are masked."""
     for file in files:
         parameters = [p for doc in file.docs for p in doc.parameters]
         for number, parameter in enumerate(parameters):
             label = type_label(parameter.type)
             if label and len(parameter.description.split()) >= 3:
-                text = mask_types(parameter.description)
-                yield f"{file.path}:{number}", {"text": text, "label": label}
+                row = {"text": mask_types(parameter.description), "label": label}
+                original = {"text": parameter.description}
+                yield Annotated(f"{file.path}:{number}", row, original)
 
 
-def sections(files: Iterable[File], packages: list[str]) -> Iterator[tuple[str, Row]]:
+def sections(files: Iterable[File], packages: list[str]) -> Iterator[Annotated]:
     """The section of a docstring that a sentence stands in.
 
     Of sentences of at least five words in docstrings with sections, since elsewhere the body
@@ -57,21 +66,21 @@ def sections(files: Iterable[File], packages: list[str]) -> Iterator[tuple[str, 
                 long = len(sentence.text.split()) >= 5
                 if structured and long and sentence.section in SECTIONS:
                     row = {"text": sentence.text, "label": sentence.section}
-                    yield f"{file.path}:{number}", row
+                    yield Annotated(f"{file.path}:{number}", row)
 
 
-def libraries(files: Iterable[File], packages: list[str]) -> Iterator[tuple[str, Row]]:
+def libraries(files: Iterable[File], packages: list[str]) -> Iterator[Annotated]:
     """The package that a docstring's first sentence is from; names of packages are masked."""
     names = _package_names(packages)
     for file in files:
         for number, doc in enumerate(file.docs):
             first = doc.sentences[0] if doc.sentences else None
             if first and first.section == "summary" and len(first.text.split()) >= 4:
-                text = names.sub("library", first.text)
-                yield f"{file.path}:{number}", {"text": text, "label": file.package}
+                row = {"text": names.sub("library", first.text), "label": file.package}
+                yield Annotated(f"{file.path}:{number}", row, {"text": first.text})
 
 
-ANNOTATIONS: dict[str, Callable[[Iterable[File], list[str]], Iterator[tuple[str, Row]]]] = {
+ANNOTATIONS: dict[str, Callable[[Iterable[File], list[str]], Iterator[Annotated]]] = {
     "code_spans": code_spans,
     "parameter_types": parameter_types,
     "sections": sections,

@@ -21,11 +21,16 @@ class Document(NamedTuple):
 
 
 class Labelled(NamedTuple):
-    """An example: its row has the columns of its kind."""
+    """An example: its row has the columns of its kind.
+
+    Where the source changed inputs (words that would give the answer away are masked), ``original``
+    has them as they stand there: what a model that has read the source knows. No model sees it.
+    """
 
     id: str
     split: Split
     row: Json
+    original: Json | None = None
 
 
 class Source(ABC):

@@ -120,7 +120,7 @@ class Files(Source):
         for record in self._records(file):
             row = self._row(file, columns, record, kind)
             if row is not None:
-                split = drawn_from_train(self.files[file], kind.split_key(row), self.splits)
+                split = drawn_from_train(self.files[file], kind.group_key(row), self.splits)
                 yield Labelled(f"{name}:{record.key}", split, row)
 
     def _row(self, file: Path, columns: Columns, record: Record, kind: Kind) -> Json | None:

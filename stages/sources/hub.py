@@ -115,7 +115,7 @@ class Hub(Source):
             place = f"{self.title} {name} row {number}"
             row = self._read.row(_named(cells, table.features, columns, place), kind, place)
             if row is not None:
-                drawn = drawn_from_train(split, kind.split_key(row), self.splits)
+                drawn = drawn_from_train(split, kind.group_key(row), self.splits)
                 yield Labelled(f"{name}:{number}", drawn, row)
 
     @cached_property

@@ -109,7 +109,10 @@ class InstalledDocs(Source):
         """Of the annotation, whatever kind was asked for."""
         self.check(kind)
         found = ANNOTATIONS[self.annotation](self._files(), self.packages)
-        examples = [Labelled(key, split_of(key.rsplit(":", 1)[0]), row) for key, row in found]
+        examples = [
+            Labelled(key, split_of(key.rsplit(":", 1)[0]), row, original)
+            for key, row, original in found
+        ]
         seen: set[tuple[str, str]] = set()
         distinct = [e for e in examples if _is_new((e.split, kind.same_input(e.row)), seen)]
         return iter(distinct if self.annotation == "code_spans" else _balanced(distinct))

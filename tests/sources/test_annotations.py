@@ -145,26 +145,41 @@ DOC = """Sort the books of numpy and sklearn by title.
 def test_rows_of_a_docstring() -> None:
     files = [File("shelf/a.py", "shelf", [prose(DOC), prose("Just some text, without sections.")])]
     packages = ["shelf", "numpy", "scikit-learn"]
-    assert [row for _, row in parameter_types(files, packages)] == [
+    assert [row for _, row, _ in parameter_types(files, packages)] == [
         {"text": "A value: whether the last title comes first.", "label": "bool"},
         {"text": "The books that are to be sorted.", "label": "list"},
     ]
-    assert [(row["label"], row["text"]) for _, row in sections(files, packages)] == [
+    assert [(row["label"], row["text"]) for _, row, _ in sections(files, packages)] == [
         ("summary", "Sort the books of numpy and sklearn by title."),
         ("params", "A boolean: whether the last title comes first."),
         ("params", "The books that are to be sorted."),
         ("returns", "The books in the order of their titles."),
     ]
-    assert [row for _, row in libraries(files, packages)] == [
+    assert [row for _, row, _ in libraries(files, packages)] == [
         {"text": "Sort the books of library and library by title.", "label": "shelf"},
         {"text": "Just some text, without sections.", "label": "shelf"},
     ]
 
 
+def test_masked_texts_come_with_what_stood_there() -> None:
+    """And with nothing where nothing is masked."""
+    files = [File("shelf/a.py", "shelf", [prose(DOC)])]
+    packages = ["shelf", "numpy", "scikit-learn"]
+    was = [original for _, _, original in parameter_types(files, packages)]
+    assert was == [
+        {"text": "A boolean: whether the last title comes first."},
+        {"text": "The books that are to be sorted."},
+    ]
+    assert [original for *_, original in libraries(files, packages)] == [
+        {"text": "Sort the books of numpy and sklearn by title."}
+    ]
+    assert {original for *_, original in sections(files, packages)} == {None}
+
+
 def test_keys_are_unique() -> None:
     files = [File("shelf/a.py", "shelf", [prose(DOC), prose(DOC)])]
     for annotation in (code_spans, parameter_types, sections, libraries):
-        keys = [key for key, _ in annotation(files, ["shelf"])]
+        keys = [key for key, *_ in annotation(files, ["shelf"])]
         assert len(set(keys)) == len(keys)
 
 

@@ -178,7 +178,10 @@ def _sizes(results: Results, group: Group) -> str:
 
 def task_rows(results: Results) -> list[dict[str, str]]:
     """The size of each task. The duplicates are rows that were removed because validation or test
-    has the same input."""
+    has the same input; where rows are left that have one text of a pair in common with a row of
+    these, they are counted."""
+    shared = {key: task.get("share_a_text", {}) for key, task in results.tasks.items()}
+    counted = any(any(numbers.values()) for numbers in shared.values())
     return [
         {
             "task": key,
@@ -189,6 +192,15 @@ def task_rows(results: Results) -> list[dict[str, str]]:
                 f"{split} {number:,}" for split, number in task["duplicates_removed"].items()
             ),
         }
+        | (
+            {
+                "rows that share a text": ", ".join(
+                    f"{split} {number:,}" for split, number in shared[key].items()
+                )
+            }
+            if counted
+            else {}
+        )
         for key, task in results.tasks.items()
     ]
 
