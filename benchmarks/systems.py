@@ -8,6 +8,7 @@ that has learnt nothing but how often each token is. Run by hand on the corpus o
 import argparse
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def main() -> None:
     device = resolve(params.compute, threads=params.compute.threads)
     rows = []
     for d_model in options.sizes:
-        trained: dict[str, Backbone] = {}  # teachers
+        trained: dict[str, Trained] = {}  # teachers
         for key, run in params.pretrain.items():
             if trains(run):
                 rows.append(measure(key, run, d_model, num_steps, device, trained))
@@ -66,9 +67,20 @@ def main() -> None:
         f"The study's learning rates are those of d_model {OWN_SIZE}; a wider model's are as much "
         "lower as it is wider.\n"
         "`entropy` is that of the frequencies of the system's own targets, `below` how far the "
-        "last loss\nlies below it.\n"
+        "last loss\nlies below it. A lineage is a system with its teacher: distilbert has seen the "
+        "tokens of its own\ntraining and begins from a bert that has been trained on as many; its "
+        "FLOPs are those of both and of\nthe teacher's forward passes beside its own.\n"
     )
     print(pd.DataFrame(rows).to_markdown(index=False))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A system after training; tokens and FLOPs are those of its lineage."""
+
+    backbone: Backbone
+    tokens: int
+    flops: int
 
 
 def measure(
@@ -77,7 +89,7 @@ def measure(
     d_model: int,
     num_steps: int,
     device: Device,
-    trained: dict[str, Backbone],
+    trained: dict[str, Trained],
 ) -> dict[str, Any]:
     """Train one system; the row of the table."""
     corpus = DATA / "encoded" / run.corpus / run.tokenizer
@@ -89,7 +101,7 @@ def measure(
     backbone, objective = built(run, tokenizer, where=key)
     backbone.initialise(generator=torch_stream(run.seed, "weights"))
     if objective.has_teacher:
-        objective.learn_from(trained[run.parent], backbone)
+        objective.learn_from(trained[run.parent].backbone, backbone)
     model = ModelWithHead(backbone, objective.head(backbone))
     initialise_head(model.head, generator=torch_stream(run.seed, "head"))
     data = PretrainingData(
@@ -107,15 +119,20 @@ def measure(
         batch_rows=training.micro_batch_rows,
     )
     losses: dict[int, float] = {}
+    flops = 0
     began = time.monotonic()
     for step in train(
         model, objective, data, schedule, num_steps=num_steps, seed=run.seed, device=device
     ):
+        flops += step.flops
         if step.step * POINTS % num_steps < POINTS:
             losses[step.step] = mean_loss(model, compared, validation, device)
     seconds = time.monotonic() - began
-    trained[key] = backbone.requires_grad_(False).eval()
     step_tokens = training.batch_rows * training.max_tokens
+    backbone.requires_grad_(False).eval()
+    parent = trained.get(run.parent, Trained(backbone, 0, 0))
+    tokens = num_steps * step_tokens + parent.tokens
+    trained[key] = Trained(backbone, tokens, flops + parent.flops)
     entropy = entropy_of_targets(validation)
     return {
         "size": SIZES[d_model],
@@ -123,6 +140,8 @@ def measure(
         "parameters": f"{sum(p.numel() for p in backbone.parameters()) / 1e6:.2f}M",
         "entropy": f"{entropy:.2f}",
         **{f"{n * step_tokens / 1e6:.2f}M tokens": f"{loss:.2f}" for n, loss in losses.items()},
+        "lineage tokens": f"{trained[key].tokens / 1e6:.2f}M",
+        "lineage FLOPs": f"{trained[key].flops:.2e}",
         "below": f"{entropy - losses[max(losses)]:.2f}",
         "tokens/s": round(num_steps * step_tokens / seconds),
     }

@@ -24,6 +24,12 @@ from stages.exporting.correspondence import (
 )
 from stages.models._dimensions import Dimensions
 
+CAUSAL_ONLY = (
+    "It was pretrained to read a prefix in both directions. The decoders of transformers are "
+    "causal: the exported model reads a prompt from left to right, computes other states and "
+    "logits of it than the run does here, and was not trained for that."
+)
+
 
 def without_output_bias(weights: Mapping[str, Tensor]) -> Weights:
     """The same logits from an output embedding of its own and no bias, as decoders of transformers

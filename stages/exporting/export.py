@@ -24,6 +24,7 @@ from stages.exporting.counterparts import (
     counterpart,
     without_head_bias,
 )
+from stages.exporting.decoder_families import CAUSAL_ONLY
 from stages.models._backbone import MODELS
 from stages.models._dimensions import Dimensions
 from stages.models._heads import LinearHead, ModelWithHead, PooledHead
@@ -51,6 +52,7 @@ def export(run: str, trial: KeptFile | None, out: Path, *, force: bool = False) 
     read_at = None if trial is None else read(trial.path(run)).read_at
     max_tokens = record["settings"]["training"]["max_tokens"]
     found = _counterpart(model, max_tokens, goal)
+    note = found.note or (CAUSAL_ONLY if record["has_prefix"] else "")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     with replacing(out) as folder:
@@ -63,10 +65,11 @@ def export(run: str, trial: KeptFile | None, out: Path, *, force: bool = False) 
             "trial": None if trial is None else vars(trial),
             "model_class": found.model_class,
             "read_at": read_at,
+            "note": note,
         }
         write_json(folder / RECORD, about)
         _check(folder, found, model, goal)
-    told = _how_to_load(out, run, trial, found)
+    told = _how_to_load(out, run, trial, found, note)
     return f"{told}\nThe label of a word is read at: {read_at}." if goal == "tagging" else told
 
 
@@ -288,7 +291,7 @@ def their_outputs(model: transformers.PreTrainedModel, batch: Batch) -> Tensor:
     return found.logits if "logits" in found else found.last_hidden_state
 
 
-def _how_to_load(out: Path, run: str, trial: KeptFile | None, found: Counterpart) -> str:
+def _how_to_load(out: Path, run: str, trial: KeptFile | None, found: Counterpart, note: str) -> str:
     what = run if trial is None else f"{run}, fine-tuned on {trial.task},"
     options = "".join(f", {name}={value}" for name, value in found.load_options.items())
     lines = [
@@ -298,4 +301,4 @@ def _how_to_load(out: Path, run: str, trial: KeptFile | None, found: Counterpart
     ]
     if trial is not None and found.auto_class == "AutoModelForCausalLM":
         lines.append("What it writes stands behind a text and tokenizer.eos_token.")
-    return "\n".join([*lines, found.note] if found.note else lines)
+    return "\n".join([*lines, note] if note else lines)

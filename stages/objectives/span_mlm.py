@@ -35,6 +35,9 @@ class SpanMLM(MaskedObjective):
     until ceil(mask_prob * maskable tokens) of a row are chosen; where the paper's code cuts the
     last word, we leave out words that do not fit. Two spans never touch, so that a boundary is
     never masked, and a word whose neighbour in its document lies outside the row is not chosen.
+    What is left of a row's budget shortens its last spans, so that short rows have shorter spans
+    than the law, whose mean is 3.80 words: in rows of 128 tokens 3.4 words where every token is a
+    word, and 3.0 in the default study's documentation; from 4,000 tokens on 3.8.
     The spans are the same with and without ``boundary_objective``.
     """
 

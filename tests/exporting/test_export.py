@@ -432,6 +432,17 @@ def test_a_model_of_no_family_is_refused(name, message, write_run) -> None:
     assert not Path("out").exists()
 
 
+def test_a_prefix_language_model_is_exported_with_what_it_cannot_do(write_run) -> None:
+    write_run("decoder", {})
+    without = export.export("run", None, Path("out"))
+    record = Path("data/pretrained/run/run.json")
+    write_json(record, read_json(record) | {"has_prefix": True})
+    said = export.export("run", None, Path("prefix"))
+    assert "causal" in said and "causal" not in without
+    assert read_json(Path("prefix/export.json"))["note"] in said
+    assert read_json(Path("out/export.json"))["note"] == ""
+
+
 def test_methods_that_add_weights_are_refused(write_run) -> None:
     finetuned(write_run("encoder", {}), "tagging")
     keep(nn.ParameterDict({"down": nn.Parameter(torch.zeros(2, 32))}), "lora")

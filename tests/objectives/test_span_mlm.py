@@ -153,6 +153,16 @@ def test_with_p_of_1_single_words_are_masked_whole() -> None:
             assert TOKENIZER.starts_word[row.tokens[positions]].sum() == 1
 
 
+@pytest.mark.parametrize(("max_tokens", "expected"), [(64, 3.09), (128, 3.38), (512, 3.65)])
+def test_spans_of_short_rows_are_shorter_than_their_law(max_tokens, expected) -> None:
+    """The budget of a row cuts its last span; the docstring says by how much."""
+    number = 50_000 // max_tokens
+    rows = [row_of_words(max_tokens - 2, seed=i) for i in range(number)]
+    batch = collated(SpanMLM(TOKENIZER, max_tokens), rows)
+    lengths = [len(span) for i in range(number) for span in spans_of(batch, i).values()]
+    assert np.mean(lengths) == pytest.approx(expected, abs=0.15)
+
+
 def test_a_span_has_one_fate() -> None:
     """All masked, all kept or all random; 80 and 10 percent of spans within 4 deviations."""
     rows = [row_of_words(400, seed=i) for i in range(60)]
