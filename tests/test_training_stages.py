@@ -622,7 +622,8 @@ def test_a_public_checkpoint_from_its_folder_to_scores(
     account = read_json(Path("data/pretrained/public/metrics.json"))
     assert account["num_params"] > account["num_embedding_params"] > 0
     unknown = {key for key, value in account.items() if value is None}
-    assert unknown == {"pretrain_tokens", "pretrain_flops", "lineage_tokens", "lineage_flops"}
+    amounts = ("tokens", "flops", "bytes")
+    assert unknown == {f"{of}_{each}" for of in ("pretrain", "lineage") for each in amounts}
     assert len(Path("data/progress/history/public.csv").read_text().splitlines()) == 1
 
     shutil.rmtree(origin)  # all that fine-tuning needs stands in data/pretrained/public
@@ -638,7 +639,9 @@ def test_a_public_checkpoint_from_its_folder_to_scores(
             str(origin),
         )
         assert (full.pretrain_tokens, full.d_model, full.num_layers) == (None, 32, 2)
-        assert full.num_trained_params > full.num_params > probe.num_trained_params
+        assert full.num_trained_params == full.num_params > probe.num_trained_params
+        used = full.num_params - probe.num_trained_params  # without the head
+        assert (used < full.num_pretrained_params) == (architecture == "encoder_decoder")
         assert 0 < probe.finetune_flops < full.finetune_flops
 
 

@@ -19,7 +19,7 @@ from stages.models._embedding import Embedding
 from stages.models._norm import make_norm
 from stages.text.batch import Batch
 
-OUTPUT_SETTINGS = ("tied", "output_bias", "output_transform")  # of Dimensions: of unembed alone
+OUTPUT_SETTINGS = ("tied", "output_bias", "output_transform")  # of Dimensions, for unembed alone
 
 
 class TransformerBackbone(Backbone):
@@ -55,12 +55,15 @@ class TransformerBackbone(Backbone):
 
     @property
     def design(self) -> str | None:
-        """Vocabulary, attention and all dimensions but those of the output layers, for models that
-        share ``forward``: an encoder and the encoder of an encoder-decoder are designed alike."""
+        """Of models that share ``forward``: vocabulary, attention, dimensions, and what is left of
+        the output layers. After ``drop_output_layers`` an encoder and the encoder of an
+        encoder-decoder are designed alike."""
         if type(self).forward is not TransformerBackbone.forward:
             return None
         dims = {k: v for k, v in asdict(self.dims).items() if k not in OUTPUT_SETTINGS}
-        return f"{self.vocab_size} tokens, causal={self.reader.causal}, {dims}"
+        left = [name for name in self.output_layers if getattr(self, name) is not None]
+        attention = f"causal={self.reader.causal}"
+        return f"{self.used_architecture}, {self.vocab_size}, {attention}, {left}, {dims}"
 
     @property
     def sizes(self) -> dict[str, int]:

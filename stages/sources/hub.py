@@ -98,7 +98,7 @@ class Hub(Source):
         return chain.from_iterable(self._examples(split, kind) for split in self.splits)
 
     def _documents(self, split: Split) -> Iterator[Document]:
-        for id, drawn, row in self._examples(split, TEXT):
+        for id, drawn, row, _ in self._examples(split, TEXT):
             yield Document(id, drawn, sentences_of(*TEXT.texts(row)))
 
     def _examples(self, split: Split, kind: Kind) -> Iterator[Labelled]:

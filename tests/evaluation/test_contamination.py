@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from stages.core.artifacts import write_json, write_jsonl
 from stages.core.paths import examples
+from stages.core.paths import test_originals as originals_of
 from stages.evaluation.contamination import TaskTexts, gram_length, searched_texts, words
 
 WORDS = ("a", "b", "c")  # few, so that runs of them repeat
@@ -156,6 +157,7 @@ def test_any_text_of_a_row_counts_and_its_answers_do_not(tmp_path, monkeypatch) 
         examples(kind).mkdir(parents=True)
         write_json(examples(kind) / "task.json", {"kind": kind})
         write_jsonl(examples(kind) / "test.jsonl", [one])
+        write_jsonl(originals_of(kind), [])
     assert searched_texts(["classification", "tagging"]) == {
         "classification": [["first of two", "second of two"]],
         "tagging": [["Tagged words ."]],

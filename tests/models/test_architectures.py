@@ -1,6 +1,7 @@
 """What each architecture may see, and that it is what its dimensions say."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -204,3 +205,36 @@ def test_only_the_encoder_half_is_fine_tuned() -> None:
     model.drop_output_layers()
     names = [name for name, _ in model.named_parameters()]
     assert names and not any(name.startswith("decoder.") for name in names)
+
+
+def used_with_head(architecture: str, **settings: Any) -> Any:
+    model = small_model(architecture, **settings)
+    model.drop_output_layers()
+    return model.eval()
+
+
+def test_models_of_one_design_compute_the_same_from_the_same_weights() -> None:
+    """The encoder of an encoder-decoder is an encoder; its output layers make no other of it."""
+    encoder = used_with_head("encoder")
+    half = used_with_head("encoder_decoder", seed=2, output_bias=False)
+    assert encoder.design == half.design is not None
+    assert (half.architecture, half.used_architecture) == ("encoder_decoder", "encoder")
+    with torch.no_grad():
+        for ours, theirs in zip(encoder.parameters(), half.parameters(), strict=True):
+            ours.copy_(theirs)
+    ids = torch.randint(20, VOCAB_SIZE, (2, 9), generator=torch.Generator().manual_seed(0))
+    batch = Batch(input_ids=ids, document_ids=torch.ones_like(ids), num_targets={})
+    assert torch.equal(encoder(batch), half(batch))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"num_layers": 1}, {"num_heads": 1}, {"activation": "relu"}, {"dropout": 0.1}],
+)
+def test_other_dimensions_are_another_design(settings: dict[str, Any]) -> None:
+    assert used_with_head("encoder").design != used_with_head("encoder", **settings).design
+
+
+def test_a_decoder_is_designed_unlike_an_encoder_of_its_dimensions() -> None:
+    assert used_with_head("encoder").design != used_with_head("decoder").design
+    assert used_with_head("bilstm").design is None  # which is not known, so never equal

@@ -130,7 +130,7 @@ def left_out(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Left
 def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[Pair | LeftOut]:
     """Every pair of groups with trials that differs in one axis."""
     there = [group for group in candidates if group.name in used]
-    axes = {
+    axes: dict[tuple[str, str], Axis] = {
         (a.name, b.name): axis
         for a, b in combinations(there, 2)
         if (axis := axis_between(a, b)) is not None

@@ -165,7 +165,7 @@ def test_amounts_of_one_text_are_compared_at_equal_steps_and_at_equal_epochs(
     raw["budget"]["matched"] = "none"
     monkeypatch.chdir(tmp_path)
     results = load(write_study(tmp_path, raw))
-    assert named(pairs(results.groups)) == {
+    assert named(pairs_of(results)) == {
         ("training", "few", "few_shorter"),
         ("amount of text", "much", "few"),
         ("amount of text", "much", "few_shorter"),
@@ -188,7 +188,7 @@ def test_unequal_amounts_of_two_texts_are_a_confound(
     raw["corpora"]["all_half"] = raw["corpora"]["all"]
     monkeypatch.chdir(tmp_path)
     results = load(write_study(tmp_path, raw))
-    assert named(pairs(results.groups)) == {("training set", "few", "other")}
+    assert named(pairs_of(results)) == {("training set", "few", "other")}
     assert results.contrasts[0].confounds == ["tokens of text: 500,000 v. 1,000,000"]
 
 
