@@ -106,6 +106,7 @@ def test_a_kept_trial_that_reads_elsewhere_is_refused(params: Params) -> None:
         precision="float32",
         lr=0.001,
         threshold=0.0,
+        drawn_weights="",
         **kept.fingerprints(setup) | {"read_at": "first subword of a word"},
     )
     with pytest.raises(ValueError, match=r"trial\.safetensors: predicts from the first subword"):
