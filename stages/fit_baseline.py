@@ -52,7 +52,7 @@ def main(params: Params, task: str) -> None:
             task=task,
         )
         baseline.fit(rows, validation, Score(kind, about["metric"]))
-        trials.append(_trial(fit, str(component["name"]), task))
+        trials.append(_trial(fit, str(component["name"]), task, num_tries=baseline.num_tries))
         predictions += [
             BaselinePredictionRecord(
                 run=fit.name,
@@ -87,7 +87,7 @@ def _fits(params: Params, kind: str, num_train: int, task: str) -> Iterator[Fit]
             yield Fit(name, budget, *pair)
 
 
-def _trial(fit: Fit, architecture: str, task: str) -> TrialRecord:
+def _trial(fit: Fit, architecture: str, task: str, *, num_tries: int) -> TrialRecord:
     return TrialRecord(
         run=fit.name,
         architecture=architecture,
@@ -114,6 +114,15 @@ def _trial(fit: Fit, architecture: str, task: str) -> TrialRecord:
         used_architecture=architecture,
         design=None,
         lineage_bytes=0,
+        num_epochs=0,
+        num_steps=0,
+        last_train_loss=None,
+        best_is_last=0,
+        chosen_in_warmup=0,
+        still_improving=0,
+        converged=None,
+        C=None,
+        num_tries=num_tries,
     )
 
 

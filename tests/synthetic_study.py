@@ -42,6 +42,8 @@ TRAINING = {
 }
 ADAPTATION = {
     "num_epochs": 6,
+    "min_steps": 0,
+    "patience": "none",
     "batch_examples": 16,
     "lr": 0.001,
     "warmup_fraction": 0.1,
@@ -138,10 +140,7 @@ def raw_params(runs: Mapping[str, Any] = RUNS) -> dict[str, Any]:
         "finetune": {
             "methods": {
                 "full": {"method": {"name": "full"}, "training": dict(ADAPTATION)},
-                "linear_probe": {
-                    "method": {"name": "linear_probe"},
-                    "training": {**ADAPTATION, "lr": 0.01},
-                },
+                "linear_probe": {"method": {"name": "linear_probe"}},
             },
             "label_budgets": [200],
             "seeds": [1, 2, 3, 4, 5],
@@ -392,12 +391,21 @@ def _trial(
         lr=settings.rates[0] if settings else 0.0,
         d_model=d_model,
         num_layers=4,
-        best_epoch=5,
+        best_epoch=5 if settings else 0,
         weights_bytes=4 * num_params + (0 if method == "full" else 4 * 1544),
         num_pretrained_params=num_params,
         used_architecture="encoder" if entry.is_public else entry.model["name"],
         design=f"{entry.model['name']} of {d_model}",
         lineage_bytes=None if entry.is_public else 16_384_000 if pretrained else 0,
+        num_epochs=6 if settings else 0,
+        num_steps=78,
+        last_train_loss=0.1,
+        best_is_last=0,
+        chosen_in_warmup=0,
+        still_improving=0,
+        converged=None if settings else 1,
+        C=None if settings else 0.1,
+        num_tries=len(settings.rates) if settings else 6,
         metric=METRICS[task],
         value=value,
         other_metric="accuracy",
@@ -417,6 +425,7 @@ def _curve(trial: ScoredTrial) -> list[EpochRecord]:
             epoch=epoch,
             train_loss=2.0 / epoch,
             validation_metric=trial.value * (1 - 0.5 / epoch**1.5),
+            validation_loss=1.0 + 0.1 * abs(epoch - 3),
         )
         for epoch in range(1, 7)
     ]
@@ -470,6 +479,15 @@ def _baseline(
         used_architecture=name,
         design=None,
         lineage_bytes=0,
+        num_epochs=0,
+        num_steps=0,
+        last_train_loss=None,
+        best_is_last=0,
+        chosen_in_warmup=0,
+        still_improving=0,
+        converged=None,
+        C=None,
+        num_tries=4,
         metric=METRICS[task],
         value=value,
         other_metric="accuracy",

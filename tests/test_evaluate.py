@@ -45,6 +45,15 @@ TRIAL = {
     "used_architecture": "encoder",
     "design": None,
     "lineage_bytes": 40,
+    "num_epochs": 2,
+    "num_steps": 20,
+    "last_train_loss": 0.5,
+    "best_is_last": 0,
+    "chosen_in_warmup": 0,
+    "still_improving": 0,
+    "converged": None,
+    "C": None,
+    "num_tries": 1,
 }
 
 

@@ -29,6 +29,7 @@ class Baseline(ABC):
     """A classical model. ``fits`` names the kinds of rows that it can be fitted to."""
 
     fits: ClassVar[tuple[str, ...]]
+    num_tries: int = 1  # settings that validation chooses from
 
     @abstractmethod
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:

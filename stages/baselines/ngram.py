@@ -23,7 +23,7 @@ class Ngram(Baseline):
     def __init__(self, *, orders: Sequence[int] = (3, 4, 5, 6)) -> None:
         if not orders or min(orders) < 1:
             raise ValueError("orders must be at least 1")
-        self.orders = orders
+        self.orders, self.num_tries = orders, len(orders)
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         self.counts: dict[bytes, dict[int, int]] = defaultdict(dict)

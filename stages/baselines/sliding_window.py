@@ -43,6 +43,7 @@ class SlidingWindow(Baseline):
                 "max_words and every value of windows must be at least 1, and weights above 0"
             )
         self.max_words, self.windows, self.weights = max_words, windows, weights
+        self.num_tries = len(windows) * len(weights)
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         contexts = {row["context"] for row in train}

@@ -28,6 +28,7 @@ class Window(Baseline):
         if window < 0 or affix_length < 0 or not C or min(C) <= 0:
             raise ValueError("window and affix_length must be at least 0 and every C above 0")
         self.window, self.affix_length, self.C = window, affix_length, C
+        self.num_tries = len(C)
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         from sklearn.feature_extraction.text import CountVectorizer

@@ -8,7 +8,7 @@ from stages.checking.entries import fault_of, name_of
 from stages.core.params import Finetune, NumberOrAll, Run
 from stages.core.params import Method as MethodEntry
 from stages.core.params import Task as TaskEntry
-from stages.methods._method import METHODS, Method
+from stages.methods._method import METHODS, Method, SolvedMethod, TrainedMethod
 from stages.models._backbone import Backbone
 from stages.objectives._objective import OBJECTIVES
 from stages.tasks._task import TASKS, Task
@@ -115,10 +115,12 @@ def _training_faults(
     method: Method, entry: MethodEntry, label_budgets: list[NumberOrAll], where: str
 ) -> Iterator[str]:
     name = name_of(entry.method)
-    if method.trains and entry.training is None:
+    is_trained = isinstance(method, TrainedMethod)
+    if is_trained and entry.training is None:
         yield f"{where}.training: missing; {name} trains"
-    if not method.trains and entry.training is not None:
-        yield f"{where}.training: {name} trains nothing; leave it out"
+    if not is_trained and entry.training is not None:
+        why = "is solved, not trained" if isinstance(method, SolvedMethod) else "trains nothing"
+        yield f"{where}.training: {name} {why}; leave it out"
     for budget in label_budgets:
         if budget != "all" and method.num_shots > int(budget):
             yield (

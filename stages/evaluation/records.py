@@ -55,6 +55,15 @@ class TrialRecord:
     used_architecture: str  # "encoder" where the decoder of an encoder_decoder is not used
     design: str | None  # equal where two models compute states alike, but for their weights
     lineage_bytes: int | None  # of the text that lineage_tokens are
+    num_epochs: int  # trained at the rate that was kept; 0 if nothing was trained by steps
+    num_steps: int  # of these epochs; the iterations of all tries if it was solved
+    last_train_loss: float | None  # the mean of the last epoch; at the minimum if it was solved
+    best_is_last: int  # 1 if the best epoch is the last that was trained
+    chosen_in_warmup: int  # 1 if the best epoch ended before the learning rate was at its highest
+    still_improving: int  # 1 if training ended too early (``trials/best_epoch.py``)
+    converged: int | None  # 1 if every try of a solved probe came to a minimum
+    C: float | None  # the inverse strength of a solved probe's penalty
+    num_tries: int  # learning rates, values of C or other settings that validation chose from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +106,7 @@ class EpochRecord:
     epoch: int
     train_loss: float
     validation_metric: float
+    validation_loss: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,12 +46,13 @@ class Method(ABC):
     run. A run, a task or a method that is incompatible with all others is refused before anything
     runs.
 
-    A method is a ``TrainedMethod``, an ``UntrainedMethod`` or a ``PromptMethod``.
+    A method is a ``TrainedMethod``, a ``SolvedMethod``, an ``UntrainedMethod`` or a
+    ``PromptMethod``.
     """
 
-    trains: ClassVar[bool]  # else its entry has no ``training:``
-    freezes_backbone: ClassVar[bool]  # then trials of one method share the states it computes
+    freezes_backbone: ClassVar[bool] = True  # then its trials share the states it computes
     prompts: ClassVar[bool] = False  # then it has a predictor of its own, in the task's place
+    requires_head: ClassVar[bool] = False  # what it trains has no effect on generated text
     fits: ClassVar[tuple[str, ...]] = ()  # the kinds of task that it supports; all if it lists none
     num_added_tokens: int = 0  # by which each input grows inside the backbone
     num_shots: int = 0  # labelled examples that each prompt shows
@@ -67,16 +68,10 @@ class Method(ABC):
 
 
 class TrainedMethod(Method):
-    """Trains weights of the model, or weights that it adds."""
+    """Trains weights of the model, or weights that it adds, as ``training:`` in its entry says; no
+    other method has such an entry."""
 
-    trains = True
     freezes_backbone = False
-    requires_head: ClassVar[bool] = False  # what it trains has no effect on generated text
-
-    def before_training(  # noqa: B027 (most methods have nothing to do)
-        self, model: ModelWithHead, batches: Iterable[Batch]
-    ) -> None:
-        """See every batch that will be trained on or predicted, once, in a fixed order."""
 
     def frozen(self, model: ModelWithHead, epoch: int) -> Iterable[nn.Parameter]:
         """Which of the weights that ``apply`` lets train are frozen in this epoch, counted from 0;
@@ -84,18 +79,22 @@ class TrainedMethod(Method):
         return ()
 
 
-class FeatureMethod(TrainedMethod):
-    """Trains a head on states that a frozen backbone computes once, for all trials."""
+class SolvedMethod(Method):
+    """Fits a head to states that a frozen backbone computes once, for all trials: to the minimum of
+    loss and L2 penalty (``training/solver.py``), once for each of ``C``. The one that is best on
+    validation is kept."""
 
-    freezes_backbone = True
     requires_head = True
+    C: Sequence[float]  # inverse strengths of the penalty
+
+    @abstractmethod
+    def remember(self, model: ModelWithHead, batches: Iterable[Batch]) -> None:
+        """Compute the states of every batch that will be fitted to or predicted, in a fixed order;
+        later they are looked up."""
 
 
 class UntrainedMethod(Method):
     """Uses the model as it was pretrained."""
-
-    trains = False
-    freezes_backbone = True
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         model.requires_grad_(False)

@@ -1,6 +1,7 @@
-"""The linear probe: the head alone trains, on frozen features (Alain and Bengio 2017)."""
+"""The linear probe: the head alone is fitted, to frozen features (Alain and Bengio 2017)."""
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import torch
@@ -9,37 +10,67 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.methods._additions import freeze_backbone
-from stages.methods._method import FeatureMethod
+from stages.methods._method import SolvedMethod
 from stages.models._backbone import Backbone, ScalarMix
 from stages.models._heads import ModelWithHead
 from stages.text.batch import PADDING, Batch
 
+WIDE = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
-class LinearProbe(FeatureMethod):
-    """The backbone's states are computed once and looked up by example in every epoch and trial.
 
-    With ``layers: last`` they are the states that the backbone returns; with ``mix`` a weighted
-    mean of the inputs of all blocks and the output of the last, whose weights are learnt with the
+class LinearProbe(SolvedMethod):
+    """The task's own loss with an L2 penalty is minimised over the head's weights, on standardised
+    states. ``C`` are the inverse strengths of the penalty that are tried, as in scikit-learn: the
+    sum of the losses plus ``|W|^2 / (2 C)``. The one with the best metric on validation is kept, of
+    equal ones that with the lowest loss. (The loss alone would choose penalties so strong that rare
+    labels are never predicted.)
+
+    With ``layers: last`` the states are those that the backbone returns; with ``mix`` a weighted
+    mean of the inputs of all blocks and the output of the last, whose weights are fitted with the
     head (Peters et al. 2018, eq. 1). Each layer is normalised first (section 3.2), since the layers
     of a transformer differ in scale. The states of an ELMo are always such a mean, not normalised,
-    and its weights are learnt here as well.
+    and its weights are fitted here as well.
+
+    A linear head on states without a mix has one minimum, which is found. With a mix or a head with
+    a hidden layer (``span``) the loss is not convex: what is found is a stationary point.
+
+    Raises ValueError for no ``C``, or one that is not above 0.
     """
 
-    def __init__(self, *, layers: Literal["last", "mix"] = "last") -> None:
-        self.layers = layers
+    def __init__(
+        self, *, layers: Literal["last", "mix"] = "last", C: Sequence[float] = WIDE
+    ) -> None:
+        if not C or min(C) <= 0 or len(set(C)) < len(C):
+            raise ValueError("C must be one or more different numbers above 0")
+        self.layers, self.C = layers, C
         self._states: dict[str, Tensor] = {}
+        self._states_of = ""  # the fingerprint of the backbone that computed them
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)
         backbone = model.backbone
         adds_mix = self.layers == "mix" and backbone.mix is None
-        mix = ScalarMix(backbone.num_layers + 1) if adds_mix else None
-        model.backbone = _Remembered(backbone, mix, self._states)
+        mix = ScalarMix(backbone.num_layers + 1) if adds_mix else backbone.mix
+        if mix is not None:
+            mix.gamma.requires_grad_(False)  # the head has a scale of its own
+        model.backbone = _Remembered(backbone, mix if adds_mix else None, self._states)
 
-    def before_training(self, model: ModelWithHead, batches: Iterable[Batch]) -> None:
+    def remember(self, model: ModelWithHead, batches: Iterable[Batch]) -> None:
         assert isinstance(model.backbone, _Remembered)
+        if (weights := _fingerprint(model.backbone.uncached)) != self._states_of:
+            self._states.clear()
+            self._states_of = weights
         for batch in batches:
             model.backbone.remember(batch)
+
+
+def _fingerprint(backbone: Backbone) -> str:
+    """Of what computes the states: a mix, which is fitted, comes after it."""
+    found = hashlib.blake2b()
+    for name, weight in backbone.named_parameters():
+        if not weight.requires_grad:
+            found.update(name.encode() + weight.detach().cpu().numpy().tobytes())
+    return found.hexdigest()
 
 
 class _Remembered(Backbone):

@@ -33,6 +33,11 @@ def initialise_head(head: nn.Module, *, generator: torch.Generator, std: float =
             weight.fill_(1.0 if name.endswith("weight") else 0.0)
 
 
+def at_least_float32(logits: Float[Tensor, "*N"]) -> Float[Tensor, "*N"]:
+    """In the precision of a loss: bfloat16 has too few digits; a probe is solved in float64."""
+    return logits if logits.dtype == torch.float64 else logits.float()
+
+
 class LinearHead(nn.Module):
     """Dropout and one linear layer (BERT's head for classification and for tagging)."""
 
@@ -43,6 +48,17 @@ class LinearHead(nn.Module):
 
     def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N C"]:
         return self.linear(self.dropout(states))
+
+    @property
+    def reader(self) -> nn.Linear:
+        """A layer that is given every state that the head reads."""
+        return self.linear
+
+    @torch.no_grad()
+    def absorb(self, mean: Float[Tensor, " D"], std: Float[Tensor, " D"]) -> None:
+        """Give for states what it has given for (states - mean) / std."""
+        self.linear.weight /= std
+        self.linear.bias -= self.linear.weight @ mean
 
     def flops(self, num_states: int) -> int:
         return 2 * num_states * self.linear.in_features * self.linear.out_features
@@ -82,7 +98,7 @@ class StartEndHead(LinearHead):
         document_ids: Int[Tensor, "B T"],
         candidates: Bool[Tensor, "B T"],
     ) -> dict[str, Float[Tensor, "B 1+T"]]:
-        logits = super().forward(states).float()
+        logits = at_least_float32(super().forward(states))
         no_answer = pool(logits, document_ids, self.no_answer).unsqueeze(1)
         tokens = logits.masked_fill(~candidates.unsqueeze(-1), -torch.inf)
         start, end = torch.cat([no_answer, tokens], dim=1).unbind(dim=-1)
@@ -138,16 +154,29 @@ class SpanHead(nn.Module):
         states = self.dropout(states)
         longest = min(self.max_length, states.shape[1])
         lengths = torch.arange(1, longest + 1, device=states.device)[:, None]
-        before = F.pad(self.mean(states).float().cumsum(dim=1), (0, 0, 1, 0))
+        before = F.pad(at_least_float32(self.mean(states)).cumsum(dim=1), (0, 0, 1, 0))
         sums = following(before[:, 1:], longest) - before[:, :-1, None]
         ends = following(self.end(states), longest)
         hidden = F.relu(self.start(states).unsqueeze(2) + ends + sums / lengths)
         inside = candidates.unsqueeze(2) & following(candidates, longest)
-        spans = self.score(hidden).squeeze(-1).float().masked_fill(~inside, -torch.inf)
+        spans = at_least_float32(self.score(hidden)).squeeze(-1).masked_fill(~inside, -torch.inf)
         # A span of one token, which is its start, its end and its mean.
         one = pool(states, document_ids, self.no_answer)
-        no_answer = self.score(F.relu(self.start(one) + self.end(one) + self.mean(one))).float()
+        no_answer = self.score(F.relu(self.start(one) + self.end(one) + self.mean(one)))
+        no_answer = at_least_float32(no_answer)
         return {"span": torch.cat([no_answer, spans.flatten(1)], dim=1)}
+
+    @property
+    def reader(self) -> nn.Linear:
+        """A layer that is given every state that the head reads."""
+        return self.start
+
+    @torch.no_grad()
+    def absorb(self, mean: Float[Tensor, " D"], std: Float[Tensor, " D"]) -> None:
+        """Give for states what it has given for (states - mean) / std."""
+        for layer in (self.start, self.end, self.mean):
+            layer.weight /= std
+            self.start.bias -= layer.weight @ mean
 
     def classes(self, ends: Int[Tensor, "B 2"], length: int) -> dict[str, Int[Tensor, " B"]]:
         """The correct class, from the classes of a ``StartEndHead`` for the first and the last

@@ -13,7 +13,7 @@ from stages.kinds._cells import Row
 from stages.kinds._text_form import verbalised
 from stages.kinds.classification import LabelledText
 from stages.models._backbone import Backbone, Pooling
-from stages.models._heads import ModelWithHead, PooledHead
+from stages.models._heads import ModelWithHead, PooledHead, at_least_float32
 from stages.tasks._task import Example, Predicted, Task, pooled
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.tokenizer import TaskTokenizer
@@ -101,7 +101,7 @@ class Classification(Task):
 
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         assert batch.labels is not None
-        logits = model.head(model.backbone(batch), batch.document_ids).float()
+        logits = at_least_float32(model.head(model.backbone(batch), batch.document_ids))
         loss = F.cross_entropy(logits, batch.labels, ignore_index=IGNORE_INDEX, reduction="sum")
         return {"classification": (1.0, loss)}
 

@@ -12,7 +12,7 @@ from stages.kinds._cells import Row
 from stages.kinds._tags import OUTSIDE
 from stages.kinds.tagging import TaggedWords
 from stages.models._backbone import Backbone
-from stages.models._heads import LinearHead, ModelWithHead
+from stages.models._heads import LinearHead, ModelWithHead, at_least_float32
 from stages.tasks._task import Example, Task
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.tokenizer import TaskTokenizer
@@ -105,7 +105,7 @@ class Tagging(Task):
 
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         assert batch.labels is not None
-        logits = model.head(model.backbone(batch)).float()
+        logits = at_least_float32(model.head(model.backbone(batch)))
         loss = F.cross_entropy(
             logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORE_INDEX, reduction="sum"
         )

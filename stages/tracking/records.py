@@ -24,11 +24,20 @@ Point = tuple[str, float, int]  # key, value, step
 Row = dict[str, str]
 
 AMOUNTS = (
-    *("best_epoch", "num_params", "num_trained_params", "weights_bytes"),
+    *(
+        "best_epoch",
+        "num_epochs",
+        "num_steps",
+        "last_train_loss",
+        "num_tries",
+        "num_params",
+        "num_trained_params",
+        "weights_bytes",
+    ),
     *("pretrain_tokens", "pretrain_flops", "lineage_tokens", "lineage_flops", "finetune_flops"),
     "lineage_bytes",
 )
-CURVES = ("train_loss", "validation_metric")
+CURVES = ("train_loss", "validation_metric", "validation_loss")
 PRETRAINING_CURVES = ("loss", "lr", "validation_loss")
 COSTS = (
     *("wall_time_s", "peak_memory_bytes", "processor_time_s", "gpu_energy_j"),

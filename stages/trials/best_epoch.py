@@ -1,32 +1,80 @@
 """The epoch of a trial that is best on validation, with its weights."""
 
 import math
+from collections.abc import Sequence
 
 from torch import Tensor
 
+from stages.core.params import Adaptation
 from stages.evaluation import metrics
+from stages.evaluation.records import EpochRecord
 from stages.models._heads import ModelWithHead
+
+LATE = 0.25  # of the epochs, the last ones
+LOWER = 0.01  # of a validation loss: a fall that is no noise
+UNFITTED = 0.05  # of the whole fall of a training loss: what is left when it has fitted
 
 
 class BestEpoch:
     """The epoch with the best validation metric, of all learning rates of a trial; of equal ones
-    the first."""
+    that with the lowest validation loss, then the first.
+
+    Not that with the lowest loss: on few labels it rises, as the model grows sure of itself, long
+    before the metric is at its best.
+    """
 
     def __init__(self, metric: str) -> None:
         self._metric = metric
-        self._merit, self._weights = -math.inf, dict[str, Tensor]()
+        self._merit, self._weights = (-math.inf, -math.inf), dict[str, Tensor]()
         self.lr, self.epoch, self.threshold = 0.0, 0, 0.0
 
-    def update(
-        self, model: ModelWithHead, value: float, *, lr: float, epoch: int, threshold: float
-    ) -> None:
-        """Keep the trained weights of ``model`` if ``value`` is the best so far."""
-        merit = metrics.merit(self._metric, value)
+    def update(self, model: ModelWithHead, epoch: EpochRecord, *, threshold: float) -> None:
+        """Keep the trained weights of ``model`` if ``epoch`` is the best so far."""
+        merit = metrics.merit(self._metric, epoch.validation_metric), -epoch.validation_loss
         if merit > self._merit:
-            self._merit, self.lr, self.epoch, self.threshold = merit, lr, epoch, threshold
+            self._merit, self.threshold = merit, threshold
+            self.lr, self.epoch = epoch.lr, epoch.epoch
             named = model.named_parameters()
             self._weights = {name: w.detach().clone() for name, w in named if w.requires_grad}
 
     def restore(self, model: ModelWithHead) -> None:
         """Put the kept weights into ``model``."""
         model.load_state_dict(self._weights, strict=False)
+
+
+class Patience:
+    """Says when training at one learning rate has waited long enough."""
+
+    def __init__(self, settings: Adaptation, metric: str, *, num_examples: int) -> None:
+        self._metric, self._patience = metric, settings.patience
+        self._warmup = settings.warmup_epochs(num_examples)
+        self._merit, self._loss, self._improved = -math.inf, math.inf, 0
+
+    def is_over(self, epoch: EpochRecord) -> bool:
+        """Whether that was the last of ``patience`` epochs in which neither metric nor loss has
+        improved, all of them after the warm-up."""
+        merit = metrics.merit(self._metric, epoch.validation_metric)
+        if merit > self._merit or epoch.validation_loss < self._loss or epoch.epoch < self._warmup:
+            self._improved = epoch.epoch
+        self._merit = max(merit, self._merit)
+        self._loss = min(epoch.validation_loss, self._loss)
+        return self._patience != "none" and epoch.epoch - self._improved >= self._patience
+
+
+def still_improving(curve: Sequence[EpochRecord], best: int) -> bool:
+    """Whether a training, of which ``best`` is the best epoch, has ended too early.
+
+    It has if, in the last quarter of its epochs, the validation loss fell below its lowest before;
+    or if the best epoch is one of them, and the training loss fell by a noteworthy part of its
+    whole fall. That the last epoch is the best is no sign by itself: on a plateau any may be.
+    """
+    late = math.ceil(LATE * len(curve))
+    before, after = curve[:-late], curve[-late:]
+    if not before:
+        return True  # a single epoch
+    lowest = min(epoch.validation_loss for epoch in before)
+    if min(epoch.validation_loss for epoch in after) < (1 - LOWER) * lowest:
+        return True
+    fall = curve[0].train_loss - curve[-1].train_loss
+    late_fall = before[-1].train_loss - curve[-1].train_loss
+    return best >= after[0].epoch and late_fall > UNFITTED * abs(fall)

@@ -1,6 +1,6 @@
 """Which method, run and task go together."""
 
-from stages.methods._method import Method, PromptMethod, TrainedMethod, UntrainedMethod
+from stages.methods._method import Method, PromptMethod, UntrainedMethod
 from stages.models._backbone import Backbone, unsupported
 from stages.tasks._task import Task
 
@@ -33,7 +33,7 @@ def incompatibility(
     if generates and not backbone.can_generate:
         return f"needs a generative model; {backbone.architecture} is not"
     has_head = not (task.scores_text or generates)
-    if isinstance(method, TrainedMethod) and method.requires_head and not has_head:
+    if method.requires_head and not has_head:
         return "requires a task head"
     if isinstance(method, UntrainedMethod) and not isinstance(method, PromptMethod) and has_head:
         return f"trains nothing, and {kind} has a head to train; with text_to_text it has none"

@@ -29,6 +29,24 @@ class TrialKey:
 
 
 @dataclass(frozen=True)
+class Fit:
+    """How a model was fitted, by the fields of TrialRecord; of a method without training as it
+    stands here."""
+
+    lr: float = 0.0
+    best_epoch: int = 0
+    num_epochs: int = 0
+    num_steps: int = 0
+    last_train_loss: float | None = None
+    best_is_last: int = 0
+    chosen_in_warmup: int = 0
+    still_improving: int = 0
+    converged: int | None = None
+    C: float | None = None
+    num_tries: int = 1
+
+
+@dataclass(frozen=True)
 class Adapted:
     """A model that a method adapted, how it was trained, and what it predicts.
 
@@ -40,9 +58,8 @@ class Adapted:
     examples: Sequence[Encoded]  # of the test rows, as the predictor encodes them
     predictions: list[str]  # of the test rows
     num_trained_params: int = 0
-    flops: int = 0  # of training at all learning rates
-    lr: float = 0.0
-    epoch: int = 0
+    flops: int = 0  # of training at all learning rates, or of solving at every C
+    fit: Fit = Fit()  # noqa: RUF009 (it is frozen)
     threshold: float = 0.0  # the margin below which there is no answer
     epochs: list[records.EpochRecord] = field(default_factory=list)
 
@@ -81,15 +98,14 @@ def trial_record(
         lineage_tokens=account["lineage_tokens"],
         lineage_flops=account["lineage_flops"],
         finetune_flops=adapted.flops,
-        lr=adapted.lr,
         d_model=run["d_model"],
         num_layers=run["num_layers"],
-        best_epoch=adapted.epoch,
         weights_bytes=kept.weights_bytes(adapted.model, setup.pretrained / WEIGHTS),
         num_pretrained_params=account["num_params"],
         used_architecture=backbone.used_architecture,
         design=None if backbone.design is None else _short_hash(backbone.design),
         lineage_bytes=account["lineage_bytes"],
+        **asdict(adapted.fit),
     )
 
 

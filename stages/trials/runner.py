@@ -1,5 +1,5 @@
-"""Trials of a pretrained run on a task: each trains with a method, keeps the epoch that is best on
-validation, and predicts the test inputs."""
+"""Trials of a pretrained run on a task: each trains with a method, or solves a probe, keeps
+what is best on validation, and predicts the test inputs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -8,23 +8,31 @@ from pathlib import Path
 
 from stages.core.artifacts import read_json, read_jsonl
 from stages.core.params import Adaptation, Params
-from stages.evaluation import metrics, records
+from stages.evaluation import metrics
 from stages.kinds._cells import Row
 from stages.kinds._kind import SPLITS
-from stages.methods._method import METHODS, Method, Predictor, PromptMethod, TrainedMethod
+from stages.methods._method import (
+    METHODS,
+    Method,
+    Predictor,
+    PromptMethod,
+    SolvedMethod,
+    TrainedMethod,
+)
 from stages.models._heads import ModelWithHead
 from stages.tasks._task import Example
 from stages.text.batch import Batch
 from stages.training.device import Device
-from stages.training.finetuning import Encoded, FinetuningData, in_order_of_length
-from stages.training.loop import Diverged, Step, train
+from stages.training.finetuning import Encoded, in_order_of_length
+from stages.training.loop import mean_loss
 from stages.training.meter import Meter
+from stages.training.solver import solve
 from stages.trials import kept
-from stages.trials.best_epoch import BestEpoch
 from stages.trials.inference_speed import measure_speed
 from stages.trials.no_answer import best_threshold
 from stages.trials.outcome import (
     Adapted,
+    Fit,
     Outcome,
     TrialKey,
     cost_record,
@@ -32,6 +40,7 @@ from stages.trials.outcome import (
     trial_record,
 )
 from stages.trials.prediction import PREDICTED_AT_ONCE, predict
+from stages.trials.search import Validated, search
 from stages.trials.setup import TrialSetup
 
 
@@ -74,10 +83,10 @@ class TrialRunner:
         Raises ValueError if training diverges at every learning rate.
         """
         meter = Meter(self.device)
-        is_trained = isinstance(method, TrainedMethod)
-        adapted = self._trained(key, method) if is_trained else self._untrained(key, method)
+        adapted = self._adapted_by(key, method)
+        is_fitted = bool(adapted.num_trained_params)
         # Without trained weights the file says which trial it is.
-        if self._keeps(key) or not is_trained:
+        if self._keeps(key) or not is_fitted:
             kept.save(adapted.model, self._kept_trial(key, adapted), weights)
         trial = trial_record(key, adapted, self.setup, self.account)
         usage, speed = meter.read(), None
@@ -92,106 +101,97 @@ class TrialRunner:
             cost=cost_record(key, usage, speed, self.device, self.params.compute),
         )
 
+    def _adapted_by(self, key: TrialKey, method: Method) -> Adapted:
+        match method:
+            case TrainedMethod():
+                return self._trained(key, method)
+            case SolvedMethod():
+                return self._solved(key, method)
+            case _:
+                return self._untrained(key, method)
+
     def _trained(self, key: TrialKey, method: TrainedMethod) -> Adapted:
         """Train, restore the weights that are best on validation, predict the test inputs."""
-        examples = self._examples_in_budget(key)
-        model, best, epochs, flops = self._search(key, method, examples)
+        found = search(
+            lambda: self._start(key, method),
+            self._validate,
+            method,
+            self.task,
+            self._examples_in_budget(key),
+            settings=self._training_of(key),
+            metric=self.metric,
+            trial={"run": self.setup.run_key, "task": self.setup.task_key, **asdict(key)},
+            device=self.device,
+        )
         # In the last epoch a method may still have frozen weights: fewer epochs than layers.
-        frozen = method.frozen(model, self._training_of(key).num_epochs - 1)
-        num_trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        frozen = method.frozen(found.model, found.fit.num_epochs - 1)
+        num_trained = sum(p.numel() for p in found.model.parameters() if p.requires_grad)
         num_trained -= sum(weight.numel() for weight in frozen)
-        predictions = self._predict(model, self.task, self.test, threshold=best.threshold)
-        if method.freezes_backbone:
-            flops += sum(model.backbone.uncached.flops(batch) for batch in self._batches(examples))
+        return Adapted(
+            found.model,
+            self.task,
+            self.test,
+            self._predict(found.model, self.task, self.test, threshold=found.threshold),
+            num_trained_params=num_trained,
+            flops=found.flops,
+            fit=found.fit,
+            threshold=found.threshold,
+            epochs=found.epochs,
+        )
+
+    def _solved(self, key: TrialKey, method: SolvedMethod) -> Adapted:
+        """Solve, predict the test inputs."""
+        examples, model = self._examples_in_budget(key), self._start(key, method)
+        batches = [*self._batches(examples)]
+        solution = solve(
+            model,
+            self.task,
+            batches,
+            [*self._batches(self.validation)],
+            inverse_strengths=method.C,
+            merit=lambda: metrics.merit(self.metric, self._validate(model).value),
+            device=self.device,
+        )
+        threshold = self._validate(model).threshold
+        predictions = self._predict(model, self.task, self.test, threshold=threshold)
+        weights = [weight for weight in model.parameters() if weight.requires_grad]
+        states = sum(model.backbone.uncached.flops(batch) for batch in batches)
         return Adapted(
             model,
             self.task,
             self.test,
             predictions,
-            num_trained_params=num_trained,
-            flops=flops,
-            lr=best.lr,
-            epoch=best.epoch,
-            threshold=best.threshold,
-            epochs=epochs,
+            num_trained_params=sum(weight.numel() for weight in weights),
+            flops=states + solution.flops,
+            fit=Fit(
+                num_steps=solution.num_iterations,
+                last_train_loss=solution.train_loss,
+                converged=int(solution.converged),
+                C=solution.C,
+                num_tries=len(method.C),
+            ),
+            threshold=threshold,
         )
 
-    def _search(
-        self, key: TrialKey, method: TrainedMethod, examples: list[Example]
-    ) -> tuple[ModelWithHead, BestEpoch, list[records.EpochRecord], int]:
-        """Train from the same start at each learning rate: the model with the weights that are best
-        on validation, the epochs of all rates, their FLOPs.
-
-        Raises ValueError if training diverges at every rate before the end of an epoch.
-        """
-        settings = self._training_of(key)
-        data = FinetuningData(
-            examples, self.task, batch_examples=settings.batch_examples, seed=key.finetune_seed
-        )
-        best, epochs, flops = BestEpoch(self.metric), list[records.EpochRecord](), 0
-        model = None
-        for lr in settings.rates:
-            model = self._start(key, method)
-            history, frozen = list[Step](), [*method.frozen(model, 0)]
-            try:
-                for step in train(
-                    model,
-                    self.task,
-                    data,
-                    settings.at(lr),
-                    num_steps=settings.num_epochs * data.steps_per_epoch,
-                    seed=key.finetune_seed,
-                    device=self.device,
-                    history=history,
-                    frozen=frozen,
-                ):
-                    epoch, rest = divmod(step.step, data.steps_per_epoch)
-                    if rest:
-                        continue
-                    value, threshold = self._validate(model)
-                    steps = history[-data.steps_per_epoch :]
-                    epochs.append(self._epoch(key, lr, epoch, steps, value))
-                    best.update(model, value, lr=lr, epoch=epoch, threshold=threshold)
-                    frozen[:] = method.frozen(model, epoch)
-            except Diverged as error:
-                if not epochs and lr == settings.rates[-1]:
-                    raise ValueError(f"finetune.methods.{key.method}.training.{error}") from None
-            flops += sum(step.flops for step in history)
-        assert model is not None, "there is at least one rate"
-        best.restore(model)  # the models of the rates differ only in trained weights
-        return model, best, epochs, flops
-
-    def _start(self, key: TrialKey, method: TrainedMethod) -> ModelWithHead:
+    def _start(self, key: TrialKey, method: TrainedMethod | SolvedMethod) -> ModelWithHead:
         """The adapted model before training."""
         model = self._adapted(key, method)
-        # Test inputs apart: their lengths would change the padding of the others, and with it the
-        # last bit of the states that a method remembers.
-        seen = (self.train + self.validation, self.test)
-        method.before_training(model, chain.from_iterable(map(self._batches, seen)))
+        if isinstance(method, SolvedMethod):
+            # Test inputs apart: their lengths would change the padding of the others, and with it
+            # the last bit of the states that a method remembers.
+            seen = (self.train + self.validation, self.test)
+            method.remember(model, chain.from_iterable(map(self._batches, seen)))
         return model
 
-    def _validate(self, model: ModelWithHead) -> tuple[float, float]:
-        """The metric of the task on the validation rows, at the threshold that is best for it."""
+    def _validate(self, model: ModelWithHead) -> Validated:
+        """On all validation rows, the metric at the threshold that is best for it."""
         rows = self.rows["validation"]
         predicted = predict(self.task, model, rows, self.validation, self.device)
         gold = [*map(self.task.kind.answer, rows)]
         threshold = best_threshold(self.metric, gold, predicted)
         value = metrics.score(self.metric, gold, [each.at(threshold) for each in predicted])
-        return value, threshold
-
-    def _epoch(
-        self, key: TrialKey, lr: float, epoch: int, steps: list[Step], value: float
-    ) -> records.EpochRecord:
-        """The row of an epoch with these steps and this validation metric."""
-        return records.EpochRecord(
-            run=self.setup.run_key,
-            task=self.setup.task_key,
-            **asdict(key),
-            lr=lr,
-            epoch=epoch,
-            train_loss=sum(step.loss for step in steps) / len(steps),
-            validation_metric=value,
-        )
+        loss = mean_loss(model, self.task, [*self._batches(self.validation)], self.device)
+        return Validated(value, loss, threshold)
 
     def _untrained(self, key: TrialKey, method: Method) -> Adapted:
         """A method without training: prompts, or the pretrained model as it is."""
@@ -272,7 +272,7 @@ class TrialRunner:
             text_to_text=entry.text_to_text,
             max_tokens=self.setup.max_tokens,
             precision=self.device.precision,
-            lr=adapted.lr,
+            lr=adapted.fit.lr,
             threshold=adapted.threshold,
             drawn_weights=kept.drawn_weights(self.setup, adapted.model, seed=key.finetune_seed),
             **kept.fingerprints(self.setup),

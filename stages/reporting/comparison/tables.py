@@ -21,6 +21,8 @@ TRIALS = [
     *("num_params", "num_trained_params", "pretrain_tokens", "pretrain_flops"),
     *("lineage_tokens", "lineage_flops", "finetune_flops", "lr"),
     *("num_pretrained_params", "used_architecture", "lineage_bytes"),
+    *("best_epoch", "num_epochs", "num_steps", "last_train_loss", "best_is_last"),
+    *("chosen_in_warmup", "still_improving", "converged", "C", "num_tries"),
     *("metric", "value"),
 ]
 CONTRASTS = [
