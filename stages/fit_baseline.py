@@ -123,6 +123,7 @@ def _trial(fit: Fit, architecture: str, task: str, *, num_tries: int) -> TrialRe
         converged=None,
         C=None,
         num_tries=num_tries,
+        at_edge=None,
     )
 
 

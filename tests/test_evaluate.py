@@ -54,6 +54,7 @@ TRIAL = {
     "converged": None,
     "C": None,
     "num_tries": 1,
+    "at_edge": None,
 }
 
 

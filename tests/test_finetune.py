@@ -21,28 +21,28 @@ Rates = float | list[float]
 
 
 @pytest.fixture
-def finetuned(tmp_path, monkeypatch) -> Callable[[Rates], dict[str, bytes]]:
+def finetuned(tmp_path, monkeypatch) -> Callable[..., dict[str, bytes]]:
     """Fine-tunes in full at these rates, and by a probe; gives the content of every file."""
     monkeypatch.chdir(tmp_path)
     params = write_study(tmp_path, lr=1e-3)
     pretrain.main(params, SCRATCH)
 
-    def run(lr: Rates) -> dict[str, bytes]:
-        finetune.main(at(params, lr), SCRATCH, "section")
+    def run(lr: Rates, **training: Any) -> dict[str, bytes]:
+        finetune.main(at(params, lr, **training), SCRATCH, "section")
         files = sorted(path for path in FOLDER.rglob("*") if path.is_file())
         return {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in files}
 
     return run
 
 
-def at(params: Params, lr: Rates) -> Params:
-    """At these rates, in two epochs and with one seed."""
+def at(params: Params, lr: Rates, **changes: Any) -> Params:
+    """At these rates, in two epochs unless told otherwise and with one seed."""
 
     def changed(method: Method) -> Method:
         if method.training is None:
             return method
         settings = method.training.model_dump() | {"lr": lr, "num_epochs": 2}
-        training = type(method.training)(**settings)
+        training = type(method.training)(**(settings | changes))
         return method.model_copy(update={"training": training})
 
     methods = {name: changed(method) for name, method in params.finetune.methods.items()}
@@ -97,6 +97,25 @@ def test_of_several_rates_the_best_on_validation_is_kept(finetuned) -> None:
         assert kept.read(FOLDER / "weights/full-64-1.safetensors").lr == 0.01
         assert trial.finetune_flops == 2 * single["full"].finetune_flops
         assert found["linear_probe"] == single["linear_probe"]
+
+
+def test_a_trial_that_ends_too_early_is_told_from_one_that_has_fitted(finetuned) -> None:
+    """From scratch: two epochs are four steps each, of which the loss still falls in the last."""
+    finetuned(1e-3)
+    short = read_trials()["full"]
+    assert (short.num_epochs, short.num_steps, short.still_improving) == (2, 8, 1)
+    assert short.last_train_loss is not None and short.last_train_loss > 0.3
+    finetuned(0.01, min_steps=120)
+    long = read_trials()["full"]
+    assert (long.num_epochs, long.num_steps, long.still_improving) == (30, 120, 0)
+    assert long.last_train_loss is not None and long.last_train_loss < 0.05
+    finetuned(0.01, min_steps=120, patience=3)
+    stopped = read_trials()["full"]
+    assert 4 < stopped.num_epochs < 30 and stopped.finetune_flops < long.finetune_flops
+    assert stopped.still_improving == stopped.best_is_last == 0
+    # It stops in the middle of the same training.
+    curves = records.read(FOLDER / "history.csv", records.EpochRecord)
+    assert [epoch.epoch for epoch in curves] == [*range(1, stopped.num_epochs + 1)]
 
 
 def test_of_equal_rates_the_first_is_kept(finetuned) -> None:

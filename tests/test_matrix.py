@@ -10,7 +10,7 @@ import torch
 from stages.commands.fits import AS_TEXT, Combination, cells
 from stages.core.seeding import stream, torch_stream
 from stages.kinds._text_form import label_words
-from stages.methods._method import Predictor
+from stages.methods._method import Predictor, SolvedMethod
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.tasks._task import TASKS, Task
 from stages.tasks._text_to_text import TextToText
@@ -74,7 +74,8 @@ def test_it_fits_a_small_set_and_changes_what_it_says_alone(cell) -> None:
     task, model = built(cell)
     method.apply(model, generator=torch_stream(2, "method"))
     examples = task.encode([*rows_of(cell.kind)])
-    method.before_training(model, [task.collate(examples, rngs=[])])
+    if isinstance(method, SolvedMethod):
+        method.remember(model, [task.collate(examples, rngs=[])])
     check_fit(task, model, examples, method, **SLOW.get(cell.method, {}))
     if cell.task == "classification":
         check_predictions(task, model, examples)

@@ -64,6 +64,7 @@ class TrialRecord:
     converged: int | None  # 1 if every try of a solved probe came to a minimum
     C: float | None  # the inverse strength of a solved probe's penalty
     num_tries: int  # learning rates, values of C or other settings that validation chose from
+    at_edge: int | None  # 1 if the rate or C that was kept is the smallest or largest of several
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from stages.core.params import Params, Run, read_yaml
 from stages.core.process import die_with_parent
 from stages.core.seeding import stream, torch_stream
 from stages.matching.budget import vocabulary_of
-from stages.methods._method import METHODS, Method, TrainedMethod
+from stages.methods._method import METHODS, Method, SolvedMethod, TrainedMethod
 from stages.models._backbone import MODELS
 from stages.models._heads import ModelWithHead
 from stages.objectives._objective import OBJECTIVES, Objective
@@ -37,6 +37,7 @@ from stages.tracking.view import View
 from stages.training.device import Device, resolve, side_by_side
 from stages.training.loop import mean_loss, train
 from stages.training.meter import Meter, peak_memory_bytes
+from stages.training.solver import solve
 from stages.trials.prediction import PREDICTED_AT_ONCE, predict
 
 T = TypeVar("T")
@@ -122,7 +123,7 @@ class Calibration:
         work = cost.flops + cost.prediction_flops
         memory = self._memory(cost.run, own or full)
         if own is not None and self._freezes(cost.method) and cost.num_steps is not None:
-            # A step looks states up: it has its price, but no operations to speak of.
+            # A pass looks states up: it has its price, but no operations to speak of.
             steps = cost.num_steps * own.seconds / own.num_steps
             return TimeAndMemory(steps + work / full.speed, memory)
         return TimeAndMemory(work / (own or full).speed, memory)
@@ -218,7 +219,8 @@ def _finetuning_pace(params: Params, run: Run, key: str, length: int, longest: i
     method: Method = METHODS.build(_entry(params, key), where="")
     model = _model(run, vocabulary.vocab_size)
     model.backbone.drop_output_layers()
-    if not isinstance(method, TrainedMethod) or method.incompatibility(model.backbone):
+    fits = isinstance(method, TrainedMethod | SolvedMethod)
+    if not fits or method.incompatibility(model.backbone):
         return None
     task = Classification(["0", "1"], vocabulary, longest)
     model.head = task.head(model.backbone)
@@ -232,11 +234,37 @@ def _finetuning_pace(params: Params, run: Run, key: str, length: int, longest: i
         return [Example(f"{i} of {tokens}", row, np.array([i % 2])) for i, row in enumerate(drawn)]
 
     batches = [task.collate(texts(count, n), rngs=[]) for n in (longest, length)]
-    method.before_training(model, batches)
-    timed = _timed(model, task, batches, run, device)
+    if isinstance(method, SolvedMethod):
+        model.to(device.torch)
+        timed = _solved(model, task, method, texts(PREDICTED_AT_ONCE, length), device)
+    else:
+        timed = _timed(model, task, batches, run, device)
     many = texts(PREDICTED_AT_ONCE, longest)
     predict(task, model, [{"id": each.id} for each in many], many, device)
     return Pace(*timed, meter.read().peak_memory_bytes)
+
+
+def _solved(
+    model: ModelWithHead,
+    task: Classification,
+    method: SolvedMethod,
+    examples: Sequence[Example],
+    device: Device,
+) -> tuple[float, float, int]:
+    """The operations, the seconds and the number of passes over one batch of states."""
+    batches = [task.collate([*examples], rngs=[]).to(device.torch)]
+    method.remember(model, batches)
+    began = time.monotonic()
+    found = solve(
+        model,
+        task,
+        batches,
+        batches,
+        inverse_strengths=[1.0],
+        merit=lambda: 0.0,
+        device=device,
+    )
+    return found.flops, time.monotonic() - began, max(found.num_iterations, 1)
 
 
 def _entry(params: Params, key: str) -> Json:

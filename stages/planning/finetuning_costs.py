@@ -10,7 +10,7 @@ from torch import nn
 
 from stages.core.params import Adaptation, Params, Run
 from stages.kinds._kind import rows_in_budget
-from stages.methods._method import Method
+from stages.methods._method import Method, SolvedMethod
 from stages.models._backbone import MODELS, Backbone
 from stages.models._backward import trains
 from stages.models._costs import FLOAT32
@@ -30,6 +30,8 @@ from stages.trials.compatibility import incompatibility
 from stages.trials.prediction import PREDICTED_AT_ONCE
 from stages.trials.runner import method_of
 
+ITERATIONS = 50  # about as many as a probe takes for each C
+
 
 @dataclass
 class Finetuning:
@@ -44,7 +46,7 @@ class Finetuning:
     shares: list[float] = field(default_factory=list)  # of the work, by group of trials
     text_tokens: float | None = None  # of a text
     longest_text: int | None = None  # its tokens
-    num_steps: int | None = None
+    num_steps: int | None = None  # of a solved probe: passes over a batch of states
     tokens: int | None = None
     flops: int | None = None
     prediction_flops: int | None = None
@@ -205,44 +207,43 @@ def _add_work(
 ) -> None:
     texts, method, training = shape.texts, shape.method, shape.training
     forward = shape.flops(model.backbone.uncached)
-    seeds, seen = len(params.finetune.seeds), []  # examples, by label budget
-    validated, steps, passes = 0.0, 0, 0
-    for budget in shape.label_budgets:
-        examples = round(budget * texts.per_row)
-        if training is not None:
-            passes = training.num_epochs * len(training.rates)
-            steps += seeds * passes * -(-examples // training.batch_examples)
-            validated = passes * (texts.validation or 0)
-        seen.append(examples * (1 if method.freezes_backbone else passes))
-    cost.num_steps = steps
-    trained = 0 if training is None else seeds * sum(seen)
-    cost.tokens = round(trained * (shape.tokens + texts.written))
-    if method.freezes_backbone:
-        # The states of each text are computed once, for all trials; from scratch for each seed,
-        # which has a backbone of its own.
-        backbones = seeds if run.from_scratch else 1
-        cost.flops = round(trained * forward)
-        each = (texts.test or 0) + (0 if training is None else texts.validation or 0)
-        rows = backbones * each
-        cost.shares = [1 / backbones] * backbones
-    else:
+    seeds, test = len(params.finetune.seeds), texts.test or 0
+    examples = [round(budget * texts.per_row) for budget in shape.label_budgets]
+    if training is not None:  # without patience: the most that it can take
         step = shape.step_flops(model.backbone)
-        cost.flops = round(trained * step)
-        each = validated + (texts.test or 0)
-        rows = seeds * len(seen) * each
+        passes = [training.max_epochs(n) * len(training.rates) for n in examples]
+        seen = sum(n * p for n, p in zip(examples, passes, strict=True))
+        steps = sum(training.steps_per_epoch(n) * p for n, p in zip(examples, passes, strict=True))
+        # Each pass is validated, for the metric and for the loss.
+        rows = [2 * p * (texts.validation or 0) + test for p in passes]
         works = [
-            step / forward * examples + each * texts.per_row
-            for examples in seen
+            step / forward * n * p + r * texts.per_row
+            for n, p, r in zip(examples, passes, rows, strict=True)
             for _ in range(seeds)
         ]
         cost.shares = [work / (sum(works) or 1) for work in works]
-    cost.prediction_flops = round(rows * texts.per_row * forward)
+        cost.num_steps, cost.flops = seeds * steps, round(seeds * seen * step)
+        predicted = seeds * sum(rows)
+    else:
+        # The states of each text are computed once, for all trials; from scratch for each seed,
+        # which has a backbone of its own.
+        backbones = seeds if run.from_scratch else 1
+        solved = isinstance(method, SolvedMethod)
+        seen = sum(examples) if solved else 0
+        batches = sum(-(-n // PREDICTED_AT_ONCE) for n in examples)
+        tries = len(method.C) if solved else 0
+        cost.num_steps = seeds * tries * ITERATIONS * batches
+        cost.shares = [1 / backbones] * backbones
+        cost.flops = round(seeds * seen * forward)
+        predicted = backbones * (test + (texts.validation or 0) * solved)
+    cost.tokens = round(seeds * seen * (shape.tokens + texts.written))
+    cost.prediction_flops = round(predicted * texts.per_row * forward)
 
 
 def _add_room(cost: Finetuning, params: Params, shape: _Shape, model: ModelWithHead) -> None:
     trained, settings = num_weights(model, trained_only=True), params.finetune
     kept = {"none": 0, "first_seed": 1, "all": len(settings.seeds)}[settings.keep_weights]
-    trains_any = shape.training is not None
+    trains_any = shape.training is not None or isinstance(shape.method, SolvedMethod)
     cost.disk_bytes = FLOAT32 * trained * kept * len(shape.label_budgets) if trains_any else 0
     weights = FLOAT32 * (num_weights(model) + (COPIES - 1) * trained)
     if not trains_any or shape.method.freezes_backbone:

@@ -44,6 +44,12 @@ class Fit:
     converged: int | None = None
     C: float | None = None
     num_tries: int = 1
+    at_edge: int | None = None
+
+
+def at_edge(chosen: float, tried: Sequence[float]) -> int | None:
+    """Whether a better value may lie beyond those that were tried; None if there was no choice."""
+    return int(chosen in (min(tried), max(tried))) if len(tried) > 1 else None
 
 
 @dataclass(frozen=True)

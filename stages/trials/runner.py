@@ -35,6 +35,7 @@ from stages.trials.outcome import (
     Fit,
     Outcome,
     TrialKey,
+    at_edge,
     cost_record,
     prediction_records,
     trial_record,
@@ -169,6 +170,7 @@ class TrialRunner:
                 converged=int(solution.converged),
                 C=solution.C,
                 num_tries=len(method.C),
+                at_edge=at_edge(solution.C, method.C),
             ),
             threshold=threshold,
         )

@@ -15,7 +15,7 @@ from stages.training.device import Device
 from stages.training.finetuning import FinetuningData
 from stages.training.loop import Diverged, Step, train
 from stages.trials.best_epoch import BestEpoch, Patience, still_improving
-from stages.trials.outcome import Fit
+from stages.trials.outcome import Fit, at_edge
 
 
 class Validated(NamedTuple):
@@ -124,4 +124,5 @@ def _fit(
         chosen_in_warmup=int(best.epoch <= settings.warmup_epochs(num_examples)),
         still_improving=int(still_improving(curve, best.epoch)),
         num_tries=len(settings.rates),
+        at_edge=at_edge(best.lr, settings.rates),
     )

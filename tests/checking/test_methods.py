@@ -84,6 +84,10 @@ def test_a_method_has_training_settings_exactly_if_it_trains() -> None:
     training = SMOKE.finetune.methods["full"].training
     assert faults_of(with_prompts(method={"num_shots": 4})) == []
     assert paths_of(with_prompts(training=training)) == ["finetune.methods.prompted.training"]
+    probed = {"full": Method(method={"name": "linear_probe"}, training=training)}
+    finetune = SMOKE.finetune.model_copy(update={"methods": probed})
+    [fault] = faults_of(SMOKE.model_copy(update={"finetune": finetune}))
+    assert fault.path == "finetune.methods.full.training" and "solved" in fault.message
     full = {"full": Method(method={"name": "full"})}
     finetune = SMOKE.finetune.model_copy(update={"methods": full})
     untrained = SMOKE.model_copy(update={"finetune": finetune})

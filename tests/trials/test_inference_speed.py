@@ -109,7 +109,7 @@ def test_a_probe_computes_its_states_anew_and_keeps_none_of_them(
     model = ModelWithHead(backbone, task.head(backbone))
     probe = LinearProbe()
     probe.apply(model, generator=torch_stream(1, "method"))
-    probe.before_training(model, [task.collate(examples, rngs=[])])
+    probe.remember(model, [task.collate(examples, rngs=[])])
     known = set(probe._states)
     computed: list[int] = []
     forward = type(backbone).forward

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.statistics import AGREEING, FINETUNING, POWER, SINGLE
-from stages.reporting.comparison import contamination, inputs
+from stages.reporting.comparison import contamination, convergence, inputs
 from stages.reporting.comparison.cells import Cell, seeds
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.results import Results
@@ -148,6 +148,7 @@ def caveats(results: Results) -> list[str]:
         )
     found += contamination.caveats(results)
     found += inputs.caveats(results)
+    found += convergence.caveats(results.cells)
     found.append(
         "Each seed draws its labelled rows from the train split of the task, unless the label "
         "budget is all of it. That split and the test set are the same for every seed. The highest "

@@ -13,6 +13,7 @@ from stages.core.artifacts import Json
 from stages.core.params import Params
 from stages.evaluation.records import budget_order
 from stages.evaluation.statistics import Interval, difference, holm
+from stages.reporting.comparison import convergence
 from stages.reporting.comparison.axes import (
     AXES,
     Axis,
@@ -103,7 +104,7 @@ class Contrast:
             for key in AMOUNTS
             if not self._agree(one[key], other[key])
         ]
-        return [*amounts, *self.settings]
+        return [*amounts, *self.settings, *convergence.confounds(self.a, self.b)]
 
     def _agree(self, one: int | None, other: int | None) -> bool:
         """Unknown amounts count as different, unless both sides are the same checkpoint."""

@@ -22,7 +22,7 @@ TRIALS = [
     *("lineage_tokens", "lineage_flops", "finetune_flops", "lr"),
     *("num_pretrained_params", "used_architecture", "lineage_bytes"),
     *("best_epoch", "num_epochs", "num_steps", "last_train_loss", "best_is_last"),
-    *("chosen_in_warmup", "still_improving", "converged", "C", "num_tries"),
+    *("chosen_in_warmup", "still_improving", "converged", "C", "num_tries", "at_edge"),
     *("metric", "value"),
 ]
 CONTRASTS = [

@@ -12,6 +12,7 @@ from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison import (
     advice,
     contamination,
+    convergence,
     corpora,
     costs,
     gains,
@@ -50,6 +51,7 @@ def context(results: Results) -> Json:
         "corpora": corpora.section(results),
         "pretraining_ends": pretraining_ends,
         "inputs": inputs.section(results),
+        "convergence": convergence.rows(results.cells),
         "reproduction": reproduction,
     }
 

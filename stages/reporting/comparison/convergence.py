@@ -1,0 +1,106 @@
+"""Whether each cell's trials were fitted long enough, and whether the values that validation chose
+lie inside the range that was tried: warnings, a table and caveats."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from stages.evaluation.records import ScoredTrial
+from stages.reporting.comparison.cells import Cell
+
+MAJORITY = 0.5
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What speaks against the fit of a trial, by a column of trials.csv."""
+
+    words: str
+    column: str
+    value: int  # of the column, where the fault is
+    share: float  # of the cell's trials: at more than that it is a warning
+
+
+FAULTS = (
+    Fault("still improving", "still_improving", 1, MAJORITY),
+    Fault("chosen in the warm-up", "chosen_in_warmup", 1, MAJORITY),
+    Fault("no minimum found", "converged", 0, 0.0),
+)
+
+
+def warnings(cell: Cell) -> list[str]:
+    """Why the cell's trials may have been fitted for too short a time: ``still improving (best
+    epoch last in 3 of 5)``. Empty if nothing speaks for it."""
+    found = []
+    for fault in FAULTS:
+        number = sum(getattr(trial, fault.column) == fault.value for trial in cell.trials)
+        if number > fault.share * len(cell.trials):
+            found.append(f"{fault.words} in {number} of {len(cell.trials)}")
+    last = sum(trial.best_is_last for trial in cell.trials)
+    if found and last:
+        found.append(f"best epoch last in {last} of {len(cell.trials)}")
+    return found
+
+
+def confounds(*sides: Cell) -> list[str]:
+    """The warnings of the sides of a contrast, each as ``not converged: encoder_scratch (...)``."""
+    return [
+        f"not converged: {cell.group} ({', '.join(warned)})"
+        for cell in dict.fromkeys(sides)
+        if (warned := warnings(cell))
+    ]
+
+
+def caveats(all_cells: Sequence[Cell]) -> Iterator[str]:
+    """For the head of the report; nothing if every cell has converged."""
+    warned = [(cell, words) for cell in all_cells if (words := warnings(cell))]
+    if warned:
+        listed = "; ".join(
+            f"`{c.group}` on {c.task} with `{c.method}` and {c.label_budget} labels: "
+            + ", ".join(words)
+            for c, words in warned
+        )
+        yield (
+            f"Not converged: {len(warned)} of {len(all_cells)} cells ({listed}). More epochs may "
+            "change their scores; their contrasts are marked."
+        )
+
+
+def rows(all_cells: Sequence[Cell]) -> list[dict[str, str]]:
+    """A row for each run or baseline, method and label budget: how long it was fitted, how many
+    values of a setting were tried, and the share of its trials that chose one at an edge."""
+    by_key: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in all_cells:
+        by_key.setdefault((cell.group, cell.method, cell.label_budget), []).append(cell)
+    return [
+        {
+            "run": group,
+            "method": method,
+            "labels": budget,
+            **_fitted([trial for cell in found for trial in cell.trials]),
+            **_chosen([trial for cell in found for trial in cell.trials]),
+            "not converged": ", ".join(c.task for c in found if warnings(c)) or "\N{EN DASH}",
+        }
+        for (group, method, budget), found in by_key.items()
+    ]
+
+
+def _fitted(trials: Sequence[ScoredTrial]) -> dict[str, str]:
+    losses = [trial.last_train_loss for trial in trials if trial.last_train_loss is not None]
+    trained = [trial for trial in trials if trial.num_epochs]
+    best = (
+        f"{fmean(t.best_epoch for t in trained):.1f} of {fmean(t.num_epochs for t in trained):.1f}"
+    )
+    return {
+        "steps": f"{fmean(trial.num_steps for trial in trials):,.0f}" if losses else "\N{EN DASH}",
+        "best epoch": best if trained else "\N{EN DASH}",
+        "training loss": f"{fmean(losses):.3f}" if losses else "\N{EN DASH}",
+    }
+
+
+def _chosen(trials: Sequence[ScoredTrial]) -> dict[str, str]:
+    edges = [trial.at_edge for trial in trials if trial.at_edge is not None]
+    return {
+        "tried": str(max(trial.num_tries for trial in trials)),
+        "at an edge of those tried": f"{fmean(edges):.0%}" if edges else "\N{EN DASH}",
+    }

@@ -1,0 +1,84 @@
+"""The report warns of cells that were fitted for too short a time, and marks their contrasts."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stages.reporting.comparison import advice, convergence
+from stages.reporting.comparison.cells import Cell
+from stages.reporting.comparison.results import Results
+
+
+def with_faults(results: Results, run: str, number: int, **faults: Any) -> Results:
+    """The first seeds of a run's full fine-tuning on ``type`` have these values in their rows."""
+    trials = [
+        replace(trial, **faults)
+        if (trial.run, trial.task, trial.method) == (run, "type", "full")
+        and trial.finetune_seed <= number
+        else trial
+        for trial in results.trials
+    ]
+    return replace(results, trials=trials)
+
+
+def cell(results: Results, run: str) -> Cell:
+    found = results.cell(run, "type", "full", "200")
+    assert found is not None
+    return found
+
+
+def test_nothing_is_said_of_what_has_converged(results) -> None:
+    assert not any(convergence.warnings(cell) for cell in results.cells)
+    assert not [*convergence.caveats(results.cells)]
+    assert not any("converged" in text for c in results.contrasts for text in c.confounds)
+    last = with_faults(results, "encoder_scratch", 5, best_is_last=1)
+    assert convergence.warnings(cell(last, "encoder_scratch")) == []  # by itself no sign
+
+
+@pytest.mark.parametrize("column", ["still_improving", "chosen_in_warmup"])
+def test_a_cell_most_of_whose_trials_ended_too_early_is_named_and_its_contrasts_marked(
+    results, column
+) -> None:
+    run = "encoder_scratch"
+    fault: dict[str, Any] = {column: 1, "best_is_last": 1}
+    assert not convergence.warnings(cell(with_faults(results, run, 2, **fault), run))
+    short = with_faults(results, run, 3, **fault)
+    words = convergence.warnings(cell(short, run))
+    assert len(words) == 2 and all("3 of 5" in each for each in words)
+    [caveat] = convergence.caveats(short.cells)
+    assert f"`{run}` on type" in caveat and caveat in advice.caveats(short)
+    for contrast in short.contrasts:
+        of_it = contrast.task == "type" and any(
+            (side.group, side.method) == (run, "full") for side in (contrast.a, contrast.b)
+        )
+        marks = [text for text in contrast.confounds if text.startswith("not converged")]
+        assert len(marks) == of_it and all(run in mark for mark in marks)
+
+
+def test_one_probe_without_a_minimum_is_enough(results) -> None:
+    trials = [
+        replace(trial, converged=0)
+        if (trial.run, trial.task, trial.method) == ("encoder_mlm", "tag", "linear_probe")
+        and trial.finetune_seed == 1
+        else trial
+        for trial in results.trials
+    ]
+    found = replace(results, trials=trials).cell("encoder_mlm", "tag", "linear_probe", "200")
+    assert found is not None
+    [warning] = convergence.warnings(found)
+    assert "1 of 5" in warning
+
+
+def test_the_table_shows_how_far_inside_the_range_a_choice_lies(results) -> None:
+    edged = with_faults(results, "encoder_mlm", 3, num_tries=3, at_edge=1)
+    edged = replace(edged, trials=[replace(t, at_edge=t.at_edge or 0) for t in edged.trials])
+    rows = {(row["run"], row["method"]): row for row in convergence.rows(edged.cells)}
+    one = rows["encoder_mlm", "full"]
+    assert one["tried"] == "3" and one["at an edge of those tried"] == "20%"  # 3 of 15 trials
+    assert one["best epoch"] == "5.0 of 6.0"
+    plain = {(row["run"], row["method"]): row for row in convergence.rows(results.cells)}
+    assert plain["encoder_mlm", "full"]["at an edge of those tried"] == "\N{EN DASH}"
+    assert plain["encoder_mlm", "linear_probe"]["best epoch"] == "\N{EN DASH}"
+    assert plain["tfidf", "classical"]["tried"] == "4"
+    assert all(row.keys() == one.keys() for row in plain.values())

@@ -1,0 +1,206 @@
+"""A probe that is solved is what scikit-learn finds by another algorithm, and stays so when its
+standardisation is put into its weights."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.preprocessing import StandardScaler
+
+from stages.core.seeding import stream, torch_stream
+from stages.methods.linear_probe import LinearProbe
+from stages.models._heads import ModelWithHead, initialise_head
+from stages.tasks.classification import Classification
+from stages.tasks.span_qa import SpanQA
+from stages.tasks.tagging import Tagging
+from stages.text.batch import IGNORE_INDEX, Batch
+from stages.training.device import Device
+from stages.training.finetuning import in_order_of_length
+from stages.training.loop import mean_loss
+from stages.training.solver import Solution, solve
+from tests.small import documents, small_model, small_tokenizer
+
+CPU = Device("cpu", "float32", compile=False, threads=1)
+LINES = [line.split()[:12] for document in documents()[:8] for line in document if " " in line]
+TAGS = ("B-X", "I-X", "O")
+
+
+def rows() -> list[dict[str, Any]]:
+    """Labels that some of the words tell, and some of nothing."""
+    rng = stream(1, "rows")
+    found = []
+    for i, words in enumerate(LINES[:120]):
+        tags = ["B-X" if len(w) > 6 else "I-X" if rng.random() < 0.2 else "O" for w in words]
+        label = "ab"[int(rng.random() < 0.2) ^ (len(words) > 6)]
+        answer = {"text": words[1], "answer_start": len(words[0]) + 1}
+        found.append(
+            {
+                "id": str(i),
+                "words": words,
+                "tags": tags,
+                "text": " ".join(words),
+                "label": label,
+                "question": words[-1],
+                "context": " ".join(words),
+                "answers": [answer],
+            }
+        )
+    return found
+
+
+def probed(task: Any, architecture: str, *, layers: Any = "last") -> tuple[ModelWithHead, Any]:
+    """A model of larger random weights, whose states differ in scale and are correlated, and the
+    batches of its first and of its other rows."""
+    backbone = small_model(architecture)
+    backbone.drop_output_layers()
+    with torch.no_grad():
+        for weight in backbone.parameters():
+            if weight.dim() >= 2:
+                weight.mul_(4)
+    head = task.head(backbone)
+    initialise_head(head, generator=torch_stream(1, "head"))
+    model = ModelWithHead(backbone, head)
+    method = LinearProbe(layers=layers)
+    method.apply(model, generator=torch_stream(1, "method"))
+    examples = task.encode(rows())
+    batches = [
+        [task.collate(part, rngs=[]) for part in in_order_of_length(some, batch_examples=16)]
+        for some in (examples[:80], examples[80:])
+    ]
+    for some in batches:
+        method.remember(model, some)
+    return model, batches
+
+
+def solved(model: ModelWithHead, task: Any, batches: Any, *C: float) -> Solution:
+    return solve(model, task, *batches, inverse_strengths=C, merit=lambda: 0.0, device=CPU)
+
+
+def read(task: Any, model: ModelWithHead, batches: list[Batch]) -> tuple[np.ndarray, np.ndarray]:
+    """The states that have a label, and the labels: with nothing of the solver."""
+    states, labels = [], []
+    for batch in batches:
+        assert batch.labels is not None
+        found = model.backbone(batch).detach().double()
+        if isinstance(task, Classification):
+            real = (batch.document_ids > 0).double().unsqueeze(-1)
+            last = (real.sum(dim=1).long() - 1).flatten()
+            mean = (found * real).sum(dim=1) / real.sum(dim=1)
+            is_last = model.backbone.pooling == "last"
+            states.append(found[torch.arange(len(found)), last] if is_last else mean)
+            labels.append(batch.labels)
+        else:
+            known = batch.labels != IGNORE_INDEX
+            states.append(found[known])
+            labels.append(batch.labels[known])
+    return torch.cat(states).numpy(), torch.cat(labels).numpy()
+
+
+@pytest.mark.parametrize("architecture", ["encoder", "decoder"])
+@pytest.mark.parametrize("kind", ["classification", "tagging"])
+@pytest.mark.parametrize("C", [0.01, 1.0])
+def test_it_is_the_minimum_that_scikit_learn_finds(architecture, kind, C) -> None:
+    tokenizer = small_tokenizer()
+    task: Any = (
+        Classification(["a", "b"], tokenizer, 32)
+        if kind == "classification"
+        else Tagging([*TAGS], tokenizer, 32)
+    )
+    model, batches = probed(task, architecture)
+    (train, gold), (held_out, held_out_gold) = (read(task, model, some) for some in batches)
+    scaler = StandardScaler().fit(train)
+    # With two classes scikit-learn has one vector where a softmax has two of opposite sign.
+    strength = 2 * C if kind == "classification" else C
+    theirs = LogisticRegression(C=strength, solver="newton-cg", tol=1e-10, max_iter=10_000)
+    theirs.fit(scaler.transform(train), gold)
+
+    found = solved(model, task, batches, C)
+    assert found.converged
+    for states, labels, loss in (
+        (train, gold, found.train_loss),
+        (held_out, held_out_gold, found.validation_loss),
+    ):
+        expected = theirs.predict_proba(scaler.transform(states))
+        assert loss == pytest.approx(log_loss(labels, expected), rel=1e-5)
+        linear = model.head.linear
+        logits = states @ linear.weight.detach().numpy().T + linear.bias.detach().numpy()
+        ours = torch.from_numpy(logits).softmax(dim=-1).numpy()
+        assert np.abs(ours - expected).max() < 1e-3
+        assert (ours.argmax(axis=1) == expected.argmax(axis=1)).mean() > 0.995
+    assert mean_loss(model, task, batches[1], CPU) == pytest.approx(found.validation_loss, rel=1e-4)
+
+
+def test_each_task_with_a_head_can_be_solved_and_its_head_reads_states_as_they_are() -> None:
+    """A span head has a hidden layer, so that its scale cannot be put into one matrix."""
+    for head in ("start_end", "span"):
+        task = SpanQA([], small_tokenizer(), 32, head=head, stride=4, max_question_tokens=8)
+        model, batches = probed(task, "encoder")
+        before = mean_loss(model, task, batches[0], CPU)
+        found = solved(model, task, batches, 0.1)
+        assert found.converged and found.train_loss < 0.9 * before
+        assert mean_loss(model, task, batches[0], CPU) == pytest.approx(found.train_loss, rel=1e-4)
+        assert all(weight.dtype == torch.float32 for weight in model.parameters())
+
+
+def test_a_mix_of_layers_is_fitted_with_the_head_and_never_worse_than_their_mean() -> None:
+    task = Tagging([*TAGS], small_tokenizer(), 32)
+    model, batches = probed(task, "encoder", layers="mix")
+    backbone: Any = model.backbone
+    found = solved(model, task, batches, 1.0)
+    assert found.converged and float(backbone.mix.s.detach().abs().max()) > 0.01
+    again, batches = probed(task, "encoder", layers="mix")
+    fixed: Any = again.backbone
+    fixed.mix.s.requires_grad_(False)
+    alone = solved(again, task, batches, 1.0)
+    penalised = [
+        each.train_loss * len(read(task, one, batches[0])[1]) + _penalty(one) / 2
+        for each, one in ((found, model), (alone, again))
+    ]
+    assert penalised[0] < penalised[1]
+
+
+def _penalty(model: ModelWithHead) -> float:
+    """Of the weights for standardised states: by the scale of those of the mean of layers."""
+    task = Tagging([*TAGS], small_tokenizer(), 32)
+    start, batches = probed(task, "encoder", layers="mix")
+    std = torch.from_numpy(read(task, start, batches[0])[0].std(axis=0))
+    return float((model.head.linear.weight.detach().double() * std).square().sum())
+
+
+def test_the_penalty_that_is_best_on_validation_is_kept() -> None:
+    task = Tagging([*TAGS], small_tokenizer(), 32)
+    model, batches = probed(task, "encoder")
+    each = {C: solved(probed(task, "encoder")[0], task, batches, C) for C in (1e-4, 0.01, 100.0)}
+    lowest = min(each, key=lambda C: each[C].validation_loss)
+    found = solved(model, task, batches, *each)
+    assert found.C in each and each[found.C] is each[lowest]
+    # Found from another start, at the end of a path.
+    assert found.validation_loss == pytest.approx(each[lowest].validation_loss, rel=1e-4)
+    merits = iter([1.0, 3.0, 2.0])
+    best = solve(
+        model,
+        task,
+        *batches,
+        inverse_strengths=[*each],
+        merit=lambda: next(merits),
+        device=CPU,
+    )
+    assert best.C == 0.01
+
+
+def test_other_weights_have_states_of_their_own() -> None:
+    """Runs from scratch may begin with other weights for each seed; one method sees them all."""
+    task = Classification(["a", "b"], small_tokenizer(), 32)
+    method, seen = LinearProbe(), []
+    for seed in (1, 2, 1):
+        backbone = small_model("encoder", seed=seed)
+        model = ModelWithHead(backbone, task.head(backbone))
+        method.apply(model, generator=torch_stream(1, "method"))
+        batch = task.collate(task.encode(rows()[:4]), rngs=[])
+        method.remember(model, [batch])
+        seen.append(model.backbone(batch))
+        torch.testing.assert_close(seen[-1], backbone.eval()(batch) * (seen[-1] != 0))
+    assert torch.equal(seen[0], seen[2]) and not torch.equal(seen[0], seen[1])

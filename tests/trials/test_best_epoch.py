@@ -1,0 +1,110 @@
+"""Which epoch is kept, when training stops, and whether it has ended too early."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from stages.core.params import Adaptation
+from stages.evaluation.records import EpochRecord
+from stages.models._heads import ModelWithHead
+from stages.trials.best_epoch import BestEpoch, Patience, still_improving
+from tests.small import headless, small_model
+from tests.synthetic_study import ADAPTATION
+
+
+def curve(
+    metric: Sequence[float], loss: Sequence[float], train: Sequence[float] = ()
+) -> list[EpochRecord]:
+    return [
+        EpochRecord(
+            run="run",
+            method="full",
+            task="tag",
+            label_budget="200",
+            finetune_seed=1,
+            lr=0.1,
+            epoch=i + 1,
+            train_loss=train[i] if train else 1.0,
+            validation_metric=metric[i],
+            validation_loss=loss[i],
+        )
+        for i in range(len(metric))
+    ]
+
+
+def kept(metric: str, epochs: Sequence[EpochRecord]) -> tuple[int, float]:
+    """The epoch, and the weight that the model had in it."""
+    model: ModelWithHead = headless(small_model("encoder"))
+    weight = next(model.parameters())
+    best = BestEpoch(metric)
+    for epoch in epochs:
+        torch.nn.init.constant_(weight, epoch.epoch)
+        best.update(model, epoch, threshold=0.0)
+    best.restore(model)
+    return best.epoch, float(weight.flatten()[0])
+
+
+def test_the_best_metric_is_kept_and_of_equal_ones_the_lowest_loss() -> None:
+    """In either direction of the metric; of equal ones in both the first."""
+    assert kept("entity_f1", curve([0.1, 0.5, 0.5, 0.4], [0.2, 0.9, 0.8, 0.1])) == (3, 3.0)
+    assert kept("entity_f1", curve([0.5, 0.5, 0.5], [0.8, 0.8, 0.9])) == (1, 1.0)
+    assert kept("bits_per_byte", curve([3.0, 2.0, 2.0], [0.1, 0.8, 0.7])) == (3, 3.0)
+
+
+def settings(**changes: float | str) -> Adaptation:
+    return Adaptation(**(ADAPTATION | {"batch_examples": 10} | changes))
+
+
+def test_a_trial_has_at_least_so_many_steps_and_epochs() -> None:
+    few = settings(num_epochs=4, min_steps=500)
+    assert (few.max_epochs(200), few.max_epochs(10_000)) == (25, 4)
+    assert few.max_epochs(195) * few.steps_per_epoch(195) >= 500
+    assert settings(num_epochs=4, min_steps=0).max_epochs(200) == 4
+    assert few.warmup_epochs(200) == pytest.approx(2.5)
+
+
+def stops(patience: int | str, epochs: Sequence[EpochRecord], **changes: float) -> int | None:
+    """After which epoch."""
+    waiting = Patience(settings(patience=patience, **changes), "entity_f1", num_examples=100)
+    return next((epoch.epoch for epoch in epochs if waiting.is_over(epoch)), None)
+
+
+def test_training_stops_after_so_many_epochs_without_a_better_metric_or_loss() -> None:
+    worse = curve([0.1, 0.5, 0.4, 0.4, 0.4, 0.4], [1.0, 1.2, 0.9, 1.1, 1.2, 1.3])
+    assert stops(2, worse, warmup_fraction=0.0) == 5  # the loss was lowest in the third
+    assert stops(3, worse, warmup_fraction=0.0) == 6
+    assert stops("none", worse, warmup_fraction=0.0) is None
+    rising = curve([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], [1.0, 1.1, 1.2, 1.3, 1.4, 1.5])
+    assert stops(1, rising, warmup_fraction=0.0) is None
+
+
+def test_no_epoch_of_the_warm_up_counts_as_waiting() -> None:
+    flat = curve([0.0] * 10, [1.0] * 10)
+    assert stops(2, flat, warmup_fraction=0.0) == 3
+    # 3 of 6 epochs of warm-up: the third is the first at the highest rate.
+    assert stops(2, flat, warmup_fraction=0.5) == 5
+
+
+# Curves of 200 labels from scratch: 4 epochs of a schedule of 4, and 13 of one of 20.
+SHORT = curve([0.10, 0.20, 0.23, 0.26], [2.03, 1.88, 1.79, 1.74], [2.11, 1.76, 1.45, 1.25])
+LONG = curve(
+    [0.12, 0.22, 0.29, 0.35, 0.32, 0.36, 0.35, 0.43, 0.34, 0.34, 0.34, 0.33, 0.32],
+    [2.02, 1.80, 1.68, 1.66, 1.96, 2.07, 2.23, 2.28, 2.51, 2.52, 2.54, 2.64, 2.71],
+    [2.05, 1.68, 1.02, 0.66, 0.35, 0.19, 0.17, 0.08, 0.06, 0.02, 0.01, 0.00, 0.00],
+)
+
+
+def test_what_ended_too_early_is_told_from_what_has_fitted() -> None:
+    assert still_improving(SHORT, 4)
+    assert not still_improving(LONG, 8)
+    assert not still_improving(LONG, 13)  # on a plateau any epoch may be best, the last too
+    assert still_improving(curve([0.5], [1.0]), 1)  # a single epoch tells of no end
+
+
+def test_a_loss_that_still_falls_by_its_noise_alone_has_ended() -> None:
+    loss = [1 + math.exp(-epoch) for epoch in range(12)]
+    assert not still_improving(curve([0.5] * 12, loss, loss), 1)
+    slow = [1 + math.exp(-epoch / 12) for epoch in range(12)]
+    assert still_improving(curve([0.5] * 12, slow, slow), 1)
