@@ -56,9 +56,11 @@ class LinearHead(nn.Module):
 
     @torch.no_grad()
     def absorb(self, mean: Float[Tensor, " D"], std: Float[Tensor, " D"]) -> None:
-        """Give for states what it has given for (states - mean) / std."""
+        """Give for states what it has given for (states - mean) / std. Without a bias it gives as
+        much less to every state, of which nothing may depend."""
         self.linear.weight /= std
-        self.linear.bias -= self.linear.weight @ mean
+        if self.linear.bias is not None:
+            self.linear.bias -= self.linear.weight @ mean
 
     def flops(self, num_states: int) -> int:
         return 2 * num_states * self.linear.in_features * self.linear.out_features

@@ -17,7 +17,7 @@ from stages.training.device import Device
 from stages.training.loop import Criterion, accumulate, count_targets, mean_loss
 
 TOLERANCE = 1e-5  # of the largest gradient of the mean loss with its penalty, preconditioned
-MAX_ITERATIONS = 2000  # for each C
+MAX_ITERATIONS = 500  # for each C
 MEMORY = 20  # pairs of steps and gradients that L-BFGS keeps
 CURVATURE = 0.1  # of a logistic loss that is fitted, per unit of a feature's variance
 MAX_REMEMBERED = 2**30  # bytes of states

@@ -54,7 +54,7 @@ class Patience:
         """Whether that was the last of ``patience`` epochs in which neither metric nor loss has
         improved, all of them after the warm-up."""
         merit = metrics.merit(self._metric, epoch.validation_metric)
-        if merit > self._merit or epoch.validation_loss < self._loss or epoch.epoch < self._warmup:
+        if merit > self._merit or epoch.validation_loss < self._loss or epoch.epoch <= self._warmup:
             self._improved = epoch.epoch
         self._merit = max(merit, self._merit)
         self._loss = min(epoch.validation_loss, self._loss)

@@ -43,7 +43,7 @@ def kept(metric: str, epochs: Sequence[EpochRecord]) -> tuple[int, float]:
         torch.nn.init.constant_(weight, epoch.epoch)
         best.update(model, epoch, threshold=0.0)
     best.restore(model)
-    return best.epoch, float(weight.flatten()[0])
+    return best.epoch, weight.flatten()[0].item()
 
 
 def test_the_best_metric_is_kept_and_of_equal_ones_the_lowest_loss() -> None:
@@ -83,7 +83,7 @@ def test_training_stops_after_so_many_epochs_without_a_better_metric_or_loss() -
 def test_no_epoch_of_the_warm_up_counts_as_waiting() -> None:
     flat = curve([0.0] * 10, [1.0] * 10)
     assert stops(2, flat, warmup_fraction=0.0) == 3
-    # 3 of 6 epochs of warm-up: the third is the first at the highest rate.
+    # The rate rises in 3 of 6 epochs.
     assert stops(2, flat, warmup_fraction=0.5) == 5
 
 
