@@ -109,6 +109,7 @@ def write_run(folder: Path, answers: list[str]) -> None:
             epoch=1,
             train_loss=1.5,
             validation_metric=0.5,
+            validation_loss=1.2,
         )
         for lr in (TRIAL["lr"], 0.1)
     ]

@@ -32,7 +32,11 @@ def test_a_method_that_fits_no_run_and_a_run_that_no_method_fits_are_refused() -
     changes: dict[str, Any] = {f"pretrain.{run}.model.bias": False for run in SMOKE.pretrain}
     changes[FULL] = {"name": "bitfit"}
     assert paths_of(smoke_with(changes)) == [FULL]
-    changes["finetune.methods.linear_probe.method"] = {"name": "bitfit"}
+    training = smoke_with({})["finetune"]["methods"]["full"]["training"]
+    changes["finetune.methods.linear_probe"] = {
+        "method": {"name": "bitfit"},
+        "training": training,
+    }
     assert sorted(paths_of(smoke_with(changes))) == sorted(
         [FULL, "finetune.methods.linear_probe.method"]
         + [f"pretrain.{run}.model" for run in SMOKE.pretrain]

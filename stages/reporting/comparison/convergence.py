@@ -88,12 +88,10 @@ def rows(all_cells: Sequence[Cell]) -> list[dict[str, str]]:
 def _fitted(trials: Sequence[ScoredTrial]) -> dict[str, str]:
     losses = [trial.last_train_loss for trial in trials if trial.last_train_loss is not None]
     trained = [trial for trial in trials if trial.num_epochs]
-    best = (
-        f"{fmean(t.best_epoch for t in trained):.1f} of {fmean(t.num_epochs for t in trained):.1f}"
-    )
+    best, last = ([getattr(t, key) for t in trained] for key in ("best_epoch", "num_epochs"))
     return {
         "steps": f"{fmean(trial.num_steps for trial in trials):,.0f}" if losses else "\N{EN DASH}",
-        "best epoch": best if trained else "\N{EN DASH}",
+        "best epoch": f"{fmean(best):.1f} of {fmean(last):.1f}" if trained else "\N{EN DASH}",
         "training loss": f"{fmean(losses):.3f}" if losses else "\N{EN DASH}",
     }
 

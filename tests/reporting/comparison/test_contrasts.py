@@ -314,7 +314,19 @@ def test_confounds_are_what_differs_and_not_the_axis(results: Results) -> None:
     assert by_axis["training set"].confounds == []
     assert any(c.startswith("parameters: 2.56M v. 813k") for c in by_axis["size"].confounds)
     assert any(c.startswith("tokens seen: 4.1M v. 0") for c in by_axis["pretrained"].confounds)
-    assert "training.lr: 0.001 v. 0.01" in by_axis["method"].confounds
+    assert any(c.startswith("trained parameters: ") for c in by_axis["method"].confounds)
+
+
+def test_the_training_of_two_methods_is_a_confound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    raw = raw_params({"encoder_mlm": RUNS["encoder_mlm"]})
+    full = raw["finetune"]["methods"]["full"]
+    faster = {**full, "training": full["training"] | {"lr": 0.01}}
+    raw["finetune"]["methods"] = {"full": full, "faster": faster}
+    found = [c for c in load(write_study(tmp_path, raw)).contrasts if c.axis == "method"]
+    assert found and all("training.lr: 0.001 v. 0.01" in c.confounds for c in found)
 
 
 def test_effects_are_differences_of_means(results: Results) -> None:
