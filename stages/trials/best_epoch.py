@@ -11,7 +11,7 @@ from stages.evaluation.records import EpochRecord
 from stages.models._heads import ModelWithHead
 
 LATE = 0.25  # of the epochs, the last ones
-LOWER = 0.01  # of a validation loss: a fall that is no noise
+LOWER = 0.01  # of the first epoch's validation loss: a fall that is no noise
 UNFITTED = 0.05  # of the whole fall of a training loss: what is left when it has fitted
 
 
@@ -73,7 +73,8 @@ def still_improving(curve: Sequence[EpochRecord], best: int) -> bool:
     if not before:
         return True  # a single epoch
     lowest = min(epoch.validation_loss for epoch in before)
-    if min(epoch.validation_loss for epoch in after) < (1 - LOWER) * lowest:
+    new = min(epoch.validation_loss for epoch in after)
+    if lowest - new > LOWER * abs(curve[0].validation_loss):
         return True
     fall = curve[0].train_loss - curve[-1].train_loss
     late_fall = before[-1].train_loss - curve[-1].train_loss
