@@ -186,7 +186,9 @@ def test_texts_that_are_prepared_are_as_long_as_they_are(
     assert prepared
     for cost in prepared:
         assert not cost.assumes_lengths
-        assert cost.text_tokens is not None and 3 < cost.text_tokens < 64
+        assert cost.text_tokens is not None
+        # A probe reads them in larger batches, padded to the longest.
+        assert 3 < cost.text_tokens < (64 if cost.method == "full" else 65)
 
 
 def test_what_will_be_cut_of_prepared_texts_is_said(
