@@ -122,6 +122,7 @@ class TrialRunner:
             settings=self._training_of(key),
             metric=self.metric,
             trial={"run": self.setup.run_key, "task": self.setup.task_key, **asdict(key)},
+            seed=self.setup.seed_of(key.finetune_seed),
             device=self.device,
         )
         # In the last epoch a method may still have frozen weights: fewer epochs than layers.

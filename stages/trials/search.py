@@ -47,13 +47,13 @@ def search(
     settings: Adaptation,
     metric: str,
     trial: dict[str, Any],  # the columns of a record that say which trial it is
+    seed: int,  # of the order of examples and of dropout
     device: Device,
 ) -> Found:
     """Train from the same start at each learning rate; keep the best epoch of all.
 
     Raises ValueError if training diverges at every rate before the end of an epoch.
     """
-    seed = trial["finetune_seed"]
     data = FinetuningData(examples, task, batch_examples=settings.batch_examples, seed=seed)
     best, epochs, flops = BestEpoch(metric), list[EpochRecord](), 0
     model = None

@@ -9,7 +9,7 @@ from torch import nn
 from stages.core import paths
 from stages.core.artifacts import Json, read_json
 from stages.core.params import NONE
-from stages.core.seeding import stream, torch_stream
+from stages.core.seeding import derive, stream, torch_stream
 from stages.kinds._kind import labelled_rows
 from stages.kinds._text_form import label_words
 from stages.methods._method import Method, Predictor, PromptMethod, Row
@@ -56,6 +56,14 @@ class TrialSetup:
     @property
     def pretrain_seed(self) -> int:
         return self.run_record["settings"]["seed"]
+
+    def seed_of(self, finetune_seed: int) -> int:
+        """What a trial draws from: its head, order of examples, dropout, shots.
+
+        It comes from both seeds. If runs of several pretraining seeds shared these draws, the
+        variance between the runs would leave them out.
+        """
+        return derive(self.pretrain_seed, "trial", finetune_seed)
 
     @property
     def from_scratch(self) -> bool:
@@ -131,7 +139,7 @@ class TrialSetup:
             backbone.drop_output_layers()
         with self._below_task():
             head = self.task.head(backbone)
-        initialise_head(head, generator=torch_stream(seed, "head"))
+        initialise_head(head, generator=torch_stream(self.seed_of(seed), "head"))
         return ModelWithHead(backbone, head)
 
     def _shorten(self, task: TextToText) -> None:
@@ -158,7 +166,7 @@ class TrialSetup:
             model = ModelWithHead(self.backbone(seed=seed), nn.Identity())
         else:
             model = self.headed(seed=seed, num_added_tokens=method.num_added_tokens)
-        method.apply(model, generator=torch_stream(seed, "method"))
+        method.apply(model, generator=torch_stream(self.seed_of(seed), "method"))
         return model
 
     def predictor(self, method: Method, rows: Sequence[Row], *, seed: int, where: str) -> Predictor:
@@ -171,7 +179,7 @@ class TrialSetup:
         words, tokenizer = self.label_words(), self.task.tokenizer
         try:
             found = method.predictor(
-                words, tokenizer, self.max_tokens, rows, rng=stream(seed, "shots")
+                words, tokenizer, self.max_tokens, rows, rng=stream(self.seed_of(seed), "shots")
             )
         except ValueError as error:
             raise ValueError(f"{where}.{error}") from None

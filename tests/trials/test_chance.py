@@ -173,6 +173,19 @@ def test_each_seed_draws_its_own_weights_from_scratch_and_again_the_same(params)
     assert same(one, other), "a checkpoint has its weights in every trial"
 
 
+def test_a_head_is_drawn_from_both_seeds(params) -> None:
+    """Checkpoints of several pretraining seeds do not share the draws of their trials."""
+    public = TrialSetup("public", "section", max_tokens=MAX_TOKENS)
+
+    def head(pretrain_seed: int, finetune_seed: int) -> list[float]:
+        public.run_record["settings"]["seed"] = pretrain_seed
+        return public.headed(seed=finetune_seed).head.linear.weight.flatten().tolist()
+
+    found = {seeds: head(*seeds) for seeds in ((1, 1), (1, 2), (2, 1))}
+    assert found[1, 1] == head(1, 1)
+    assert len({*map(tuple, found.values())}) == 3
+
+
 def test_they_are_drawn_as_those_of_a_run_are(params) -> None:
     """The same distribution: only the stream is another one."""
     checkpoint = load_file(paths.PRETRAINED / SCRATCH / "model.safetensors")
