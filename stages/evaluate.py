@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 from tqdm import tqdm
 
 from stages.core import paths
@@ -29,6 +30,7 @@ from stages.evaluation.records import (
     read,
     write,
 )
+from stages.evaluation.row_scores import row_scores
 from stages.kinds._kind import KINDS
 
 # run, method, label budget, fine-tuning seed, and of a baseline the pretraining seed
@@ -46,6 +48,7 @@ def main(params: Params, task: str) -> None:
     discard_unlisted(paths.FINETUNED / task, params.pretrain)
     runs = [paths.FINETUNED / task / run for run in params.pretrain]
     trials: list[ScoredTrial] = []
+    by_row: list[np.ndarray] = []  # of each trial
     predictions: dict[str, Mapping[str, str]] = {}  # of the trials that examples show
     for folder in tqdm([*runs, paths.BASELINES / task], desc=f"evaluate {task}", disable=None):
         record = PredictionRecord if folder in runs else BaselinePredictionRecord
@@ -63,9 +66,11 @@ def main(params: Params, task: str) -> None:
                 other_value=score(about["other_metric"], *pair),
             )
             trials.append(scored)
+            by_row.append(row_scores(about["metric"], *pair))
 
     with replacing(paths.EVALUATED / task) as folder:
         write(folder / "trials.csv", ScoredTrial, trials)
+        np.save(folder / "row_scores.npy", np.array(by_row, dtype=np.float32))
         curves = [epoch for run in runs for epoch in read(run / "history.csv", EpochRecord)]
         write(folder / "history.csv", EpochRecord, _of_chosen_rates(curves, trials))
         skipped = [each for run in runs for each in read(run / "skipped.csv", SkippedMethod)]

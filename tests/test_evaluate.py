@@ -3,6 +3,7 @@ import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from stages import evaluate
@@ -142,6 +143,20 @@ def test_trials_of_a_baseline_that_differ_in_the_pretraining_seed_alone_are_two(
     trials = read(Path("data/evaluated/tag/trials.csv"), ScoredTrial)
     found = [(t.pretrain_seed, t.value) for t in trials if t.run == "window"]
     assert found == [(1, 1.0), (2, 0.0)]
+
+
+def test_every_trial_has_the_scores_of_its_rows(params: Params) -> None:
+    """In the order of the trials and of the test rows, the same bytes each time."""
+    evaluate.main(params, "tag")
+    path = Path("data/evaluated/tag/row_scores.npy")
+    scores, written = np.load(path), path.read_bytes()
+    values = [trial.value for trial in read(path.with_name("trials.csv"), ScoredTrial)]
+    assert scores.dtype == np.float32 and scores.shape == (3, 3)
+    assert scores.mean(axis=1).tolist() == pytest.approx(values)
+    assert (scores[0] == 1).all() and (scores[1] == 0).all()
+    assert scores[2, 1] < scores[2].min(initial=1, where=[True, False, True])  # B-Y was not found
+    evaluate.main(params, "tag")
+    assert path.read_bytes() == written
 
 
 def test_what_was_trained_is_copied_as_it_was(params: Params) -> None:

@@ -3,6 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from jaxtyping import Float
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -26,13 +29,29 @@ POINTS = Scale("points", factor=100, decimals=1)  # of a share, in 0..1
 
 
 @dataclass(frozen=True)
+class Sums:
+    """A metric as a function of sums over rows.
+
+    ``counts`` takes the right answers and the predictions and gives K numbers for each row.
+    ``value`` takes their sums over any set of rows, for many sets at once. Its value of all rows is
+    that of the metric; of no rows it is anything, NaN included.
+    """
+
+    counts: Callable[[Sequence[str], Sequence[str]], Float[np.ndarray, "n K"]]
+    value: Callable[[Float[np.ndarray, "sets K"]], Float[np.ndarray, " sets"]]
+
+
+@dataclass(frozen=True)
 class Metric:
     """A metric that one kind of rows brings along; ``evaluation/metrics.py`` has the shared ones.
 
     ``value`` takes the right answers and the predictions of the whole test set, each as
-    ``Kind.answer`` writes them.
+    ``Kind.answer`` writes them. ``sums`` is the same as a function of sums over rows, from which
+    ``evaluation/row_scores.py`` gets what each row contributes. Without it the metric is computed
+    again without some of the rows, 50 times.
     """
 
     name: str
     value: Callable[[Sequence[str], Sequence[str]], float]
     scale: Scale = POINTS
+    sums: Sums | None = None

@@ -1,0 +1,147 @@
+"""What rows contribute to a metric, against bootstraps of the metric itself."""
+
+import json
+
+import numpy as np
+import pytest
+
+from stages.core.seeding import stream
+from stages.evaluation.metrics import METRICS, metric_of, score
+from stages.evaluation.row_scores import SUMS, row_scores
+from stages.kinds._metric import Metric
+
+Rows = tuple[list[str], list[str]]
+WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "mat", "with", "some", "words"]
+RESAMPLES = 200
+
+
+def of_labels(rng: np.random.Generator, num: int) -> Rows:
+    gold = rng.choice(list("aaabbcd"), num).tolist()
+    return gold, [g if rng.random() < 0.7 else str(rng.choice(list("abcde"))) for g in gold]
+
+
+def of_tags(rng: np.random.Generator, num: int) -> Rows:
+    tags = ["O", "O", "B-X", "I-X", "B-Y"]
+    gold = [rng.choice(tags, rng.integers(1, 12)).tolist() for _ in range(num)]
+    found = [[t if rng.random() < 0.8 else str(rng.choice(tags)) for t in row] for row in gold]
+    return [" ".join(row) for row in gold], [" ".join(row) for row in found]
+
+
+def of_texts(rng: np.random.Generator, num: int) -> Rows:
+    gold = [rng.choice(WORDS, rng.integers(4, 12)).tolist() for _ in range(num)]
+    found = [[w if rng.random() < 0.8 else str(rng.choice(WORDS)) for w in row] for row in gold]
+    return [" ".join(row) for row in gold], [" ".join(row[: rng.integers(2, 13)]) for row in found]
+
+
+def of_questions(rng: np.random.Generator, num: int) -> Rows:
+    gold, found = of_texts(rng, num)
+    return [json.dumps([text] if rng.random() < 0.8 else []) for text in gold], found
+
+
+def of_bits(rng: np.random.Generator, num: int) -> Rows:
+    words = rng.integers(3, 30, num)
+    gold = [f"{5 * n + rng.integers(9)} {n}" for n in words]
+    return gold, [str(float(bits)) for bits in rng.gamma(20, words / 20)]
+
+
+DRAWN = {
+    **dict.fromkeys(("macro_f1", "accuracy"), of_labels),
+    **dict.fromkeys(("entity_f1", "word_accuracy"), of_tags),
+    **dict.fromkeys(("squad_f1", "exact_match"), of_questions),
+    **dict.fromkeys(("bleu", "chrf", "rouge_l"), of_texts),
+    **dict.fromkeys(("bits_per_byte", "word_perplexity"), of_bits),
+}
+
+
+def drawn(metric: str, num: int = 80) -> Rows:
+    return DRAWN[metric](stream(1, "rows", metric), num)
+
+
+def spoilt(metric: str, prediction: str) -> str:
+    if DRAWN[metric] is of_bits:
+        return str(1.2 * float(prediction))
+    return " ".join(["O"] * len(prediction.split()))  # as many tags as words
+
+
+def standard_error(scores: np.ndarray) -> float:
+    return float(np.std(scores, ddof=1) / len(scores) ** 0.5)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_shared_metric_is_the_mean_of_its_row_scores(metric: str) -> None:
+    gold, found = drawn(metric)
+    scores = row_scores(metric, gold, found)
+    assert scores.dtype == np.float32 and scores.shape == (len(gold),)
+    assert scores.mean(dtype=float) == pytest.approx(score(metric, gold, found), rel=1e-6)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("num", [1, 2, 7, 60])
+def test_sums_over_rows_give_the_metric_of_any_rows(metric: str, num: int) -> None:
+    """For translations by sacrebleu, which counts on its own."""
+    gold, found = drawn(metric, num)
+    sums = SUMS[metric]
+    (value,) = sums.value(sums.counts(gold, found).sum(axis=0, keepdims=True))
+    assert float(value) == pytest.approx(score(metric, gold, found), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_standard_error_is_that_of_a_bootstrap_over_rows(metric: str) -> None:
+    """Of the metric as it is defined, on rows drawn with replacement; so is that of a paired
+    difference with a model that is often wrong in the same rows."""
+    gold, found = drawn(metric)
+    worse = [one if i % 3 else spoilt(metric, one) for i, one in enumerate(found)]
+    rng, values = stream(1, "bootstrap", metric), []
+    for _ in range(RESAMPLES):
+        rows = rng.integers(len(gold), size=len(gold))
+        sample = [gold[i] for i in rows]
+        values.append([score(metric, sample, [one[i] for i in rows]) for one in (found, worse)])
+    one, other = (row_scores(metric, gold, each) for each in (found, worse))
+    expected, paired = np.std(values, axis=0)[0], np.std(np.diff(values, axis=1))
+    assert standard_error(one) == pytest.approx(expected, rel=0.2)
+    assert standard_error(one - other) == pytest.approx(paired, rel=0.2)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "exact_match", "squad_f1", "rouge_l"])
+def test_of_a_mean_over_rows_each_row_has_its_own_score(metric: str) -> None:
+    gold, found = drawn(metric, 50)
+    alone = [score(metric, [g], [f]) for g, f in zip(gold, found, strict=True)]
+    assert row_scores(metric, gold, found).tolist() == pytest.approx(alone, abs=1e-6)
+
+
+def test_a_metric_that_is_no_function_of_sums_is_computed_again_without_some_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gold, found = drawn("macro_f1", 1000)
+    expected = row_scores("macro_f1", gold, found)
+    calls = []
+
+    def counted(gold: list[str], predicted: list[str]) -> float:
+        calls.append(len(gold))
+        return score("macro_f1", gold, predicted)
+
+    own = Metric("own", counted)  # pyright: ignore[reportArgumentType]
+    monkeypatch.setattr(
+        "stages.evaluation.metrics.metric_of",
+        lambda name: own if name == "own" else metric_of(name),
+    )
+    scores = row_scores("own", gold, found)
+    assert len(calls) <= 51 and set(calls[1:]) == {980}
+    assert scores.mean(dtype=float) == pytest.approx(score("macro_f1", gold, found), rel=1e-6)
+    # 50 groups have 49 degrees of freedom: their standard error is good to 1/sqrt(98).
+    assert standard_error(scores) == pytest.approx(standard_error(expected), rel=0.3)
+
+
+def test_of_single_rows_and_of_what_has_no_value_there_is_nothing_but_the_value() -> None:
+    assert row_scores("macro_f1", ["a"], ["a"]).tolist() == [1.0]
+    assert row_scores("entity_f1", ["O O", "O"], ["O O", "O"]).tolist() == [0.0, 0.0]
+    too_large = row_scores("word_perplexity", ["600 1", "4 1"], ["3000.0", "3.0"])
+    assert np.isinf(too_large).all()
+
+
+def test_the_only_row_of_a_label_makes_no_infinite_score() -> None:
+    gold, found = ["a"] * 30 + ["b"], ["a"] * 31
+    scores = row_scores("macro_f1", gold, found)
+    assert np.isfinite(scores).all() and scores.mean() == pytest.approx(
+        score("macro_f1", gold, found)
+    )
