@@ -13,6 +13,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from stages.core.artifacts import replacing, write_json, write_jsonl
 from stages.core.params import Params, Run
 from stages.core.seeding import stream
@@ -87,7 +89,8 @@ RUNS = {
     "encoder_scientific": run("encoder", "mlm", "scientific"),
     "encoder_deep_learning": run("encoder", "mlm", "deep_learning"),
 }
-# What each run adds to 50 points; the seeds of fine-tuning add noise of 1.5 points.
+# What each run adds to 50 points; the seeds of fine-tuning add noise of 1.5 points, and
+# pretraining again noise of 1 point.
 EFFECTS = {
     "encoder_mlm": 0.06,
     "encoder_scratch": -0.12,
@@ -97,6 +100,18 @@ EFFECTS = {
     "encoder_scientific": 0.055,
     "encoder_deep_learning": 0.02,
 }
+
+
+NUM_TEST = 1000
+
+
+def repeated(runs: Mapping[str, Any], seeds: int) -> dict[str, Any]:
+    """The runs, each pretrained with so many seeds: ``encoder_mlm``, ``encoder_mlm_2``, ..."""
+    return {
+        name if seed == 1 else f"{name}_{seed}": deepcopy(entry) | {"seed": seed}
+        for name, entry in runs.items()
+        for seed in range(1, seeds + 1)
+    }
 
 
 def raw_params(runs: Mapping[str, Any] = RUNS) -> dict[str, Any]:
@@ -203,6 +218,7 @@ def write_study(
             if name != ("tfidf" if task == "tag" else "window"):
                 trials += _baselines(params, task, name, budget)
         write(root / "data/evaluated" / task / "trials.csv", ScoredTrial, trials)
+        np.save(root / "data/evaluated" / task / "row_scores.npy", rows_of(trials))
         write(root / "data/evaluated" / task / "history.csv", EpochRecord, curves)
         write(root / "data/evaluated" / task / "skipped.csv", SkippedMethod, skipped)
         write(root / "data/evaluated" / task / "inputs.csv", InputRecord, read_of(task, params))
@@ -352,9 +368,24 @@ def about(task: str) -> dict[str, Any]:
     return {
         "kind": "tagging" if task == "tag" else "classification",
         "labels": ["B-CODE", "O"] if task == "tag" else ["a", "b", "c"],
-        "num_examples": {"train": 1200, "validation": 200, "test": 1000},
+        "num_examples": {"train": 1200, "validation": 200, "test": NUM_TEST},
         "duplicates_removed": {"train": 3, "validation": 0},
     }
+
+
+def rows_of(trials: list[ScoredTrial]) -> np.ndarray:
+    """Scores of test rows, of which some are hard for all, and some for a run."""
+
+    def normal(*key: str) -> np.ndarray:
+        return stream(1, "rows", *key).normal(size=NUM_TEST)
+
+    found = []
+    for trial in trials:
+        run, seed = f"{trial.run} {trial.method}", str(trial.finetune_seed)
+        noise = 0.3 * normal(trial.task) + 0.15 * normal(trial.task, run)
+        noise += 0.2 * normal(trial.task, run, seed)
+        found.append(trial.value + noise - noise.mean())
+    return np.array(found, dtype=np.float32)
 
 
 def _trial(
@@ -365,7 +396,11 @@ def _trial(
     pretrained = objective != "none"
     rng = stream(seed, task, name, method, str(budget))
     more_labels = 0.0 if budget == 200 else 0.05
-    value = 0.5 + EFFECTS.get(name, 0.0) + more_labels + rng.normal(0, 0.015)
+    kind, _, again = name.rpartition("_")
+    effect = EFFECTS.get(kind if again.isdecimal() else name, 0.0)
+    if again.isdecimal():
+        effect += stream(int(again), task, kind).normal(0, 0.01)
+    value = 0.5 + effect + more_labels + rng.normal(0, 0.015)
     value -= 0.05 if method == "linear_probe" else 0.0
     d_model = entry.model.get("d_model", 192)
     num_params = {192: 2_563_072, 96: 812_544, 48: 288_000}[d_model]

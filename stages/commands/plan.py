@@ -15,6 +15,7 @@ from rich.console import Console
 from stages.checking.faults import find_faults
 from stages.core.params import Params, load
 from stages.core.process import exit_on_mistake
+from stages.planning import narrower
 from stages.planning.calibration import training_environment
 from stages.planning.estimate import as_record, made
 from stages.planning.pending import pending
@@ -50,6 +51,8 @@ def _main(*, as_json: bool) -> None:
     if not console.is_terminal:  # a file or a pipe gets whole lines
         console = Console(width=PIPED_WIDTH)
     show(estimate, console)
+    for line in narrower.lines():
+        console.print(line, highlight=False)
 
 
 def checked(params: Params) -> Params:

@@ -16,7 +16,7 @@ from stages.core.params import PATH, read_yaml
 from stages.core.process import exit_on_mistake
 from stages.evaluation.metrics import POINTS, merit, scale_of
 from stages.evaluation.records import CLASSICAL
-from stages.reporting.comparison.verdicts import SIGNIFICANT
+from stages.reporting.comparison.verdicts import ONE_SEED, SIGNIFICANT
 
 PIPED_WIDTH = 200
 
@@ -41,10 +41,10 @@ def show(console: Console) -> None:
         console.print(scores(task, runs, metrics[task]))
     contrasts = _rows("contrasts.csv")
     console.print(effects(contrasts, metrics))
-    if any(contrast["basis"] == "fine-tuning seeds only" for contrast in contrasts):
+    if any(contrast["verdict"] == ONE_SEED for contrast in contrasts):
         console.print(
-            "Intervals cover fine-tuning seeds only where a run was pretrained once: they compare "
-            "these checkpoints."
+            "Contrasts of a run with one pretraining seed have no verdict: another seed might give "
+            "another result."
         )
     console.print(
         f"\nThe page: {paths.REPORTS / 'index.html'}"
@@ -120,7 +120,7 @@ def effects(contrasts: list[dict[str, str]], metrics: Mapping[str, str]) -> Tabl
     table.add_column("largest effect of those")
     for axis, members in by_axis.items():
         alone = [contrast for contrast in members if contrast["resolved"] == "yes"]
-        corrected = [contrast for contrast in alone if contrast["verdict"] == SIGNIFICANT]
+        corrected = [contrast for contrast in alone if contrast["verdict"].startswith(SIGNIFICANT)]
         largest = max(corrected or alone, key=magnitude, default=None)
         counts = [str(len(found)) for found in (members, alone, corrected)]
         shown_effect = _effect(largest, metrics) if largest else "none significant"

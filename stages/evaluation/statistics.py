@@ -1,123 +1,173 @@
 """Confidence intervals and tests for means and for differences of means.
 
-Scores vary with the pretraining seed and with the fine-tuning seed. A claim about *kinds* of runs
-needs several pretraining seeds: it uses the mean per pretraining seed, which varies with both. (In
-simulations the t interval on these means has at least its nominal coverage; a hierarchical
-bootstrap with so few seeds has less.) With one pretraining seed, intervals over the fine-tuning
-seeds support claims about *these checkpoints* only.
+An interval covers everything that varied: pretraining seeds, fine-tuning seeds and test rows. Where
+a run was pretrained once, it is about *these checkpoints* and covers the other two. That it covers
+the truth as often as it says is shown by simulation, beside the Multi-Bootstrap (Sellam et al.
+2022): benchmarks/coverage.md.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 from scipy import stats
 
+from stages.evaluation.variance import Between, Sample, Variance, added
+
 Values = Mapping[int, Mapping[int, float]]  # pretraining seed -> fine-tuning seed -> score
 
-PRETRAINING = "pretraining seeds"
-FINETUNING = "fine-tuning seeds only"
+PRETRAINING = "pretraining seeds, fine-tuning seeds and test rows"
+CHECKPOINTS = "these checkpoints: fine-tuning seeds and test rows"
+TRIALS = "fine-tuning seeds and test rows"  # from scratch, and baselines: nothing was pretrained
+ROWS = "test rows only: all seeds agree"
 SINGLE = "one trial"
 AGREEING = "all seeds agree"
+FEWEST_PAIRS = 5  # fewer of them lose more by their degrees of freedom than pairing gains
+FEWEST_PAIRS_OF_CHECKPOINTS = 3  # the two sides of which share more
 NO_SPREAD = 1e-12  # below the rounding of a difference of two scores
 POWER = 0.8  # the share of studies that find an effect with ``seeds_needed`` seeds
 MAX_SEEDS = 1_000  # larger numbers of seeds are not reported
-SEARCH_STEPS = 30
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its confidence interval; ``basis`` is the source of variation that it covers.
+    """A value with its confidence interval; ``basis`` is what it covers.
 
-    ``low``, ``high`` and ``p_value`` are None for a single trial, and where all seeds agree. Seeds
-    mostly agree because no weight was trained or because every trial predicts one constant answer,
-    so their number is no evidence.
+    ``variance`` is None, and there is no interval, for a single trial, and where all trials of both
+    sides have the same score in every row.
     """
 
     value: float
-    low: float | None
-    high: float | None
-    p_value: float | None  # of the hypothesis that the value is 0
+    variance: Variance | None
     basis: str
     test: str
-    seeds_needed: int | None = None  # on each side of a difference; see ``seeds_needed``
+    confidence: float
+
+    @cached_property
+    def _half_width(self) -> float | None:
+        return self.variance and self.variance.half_width(self.confidence)
+
+    @property
+    def low(self) -> float | None:
+        return None if self._half_width is None else self.value - self._half_width
+
+    @property
+    def high(self) -> float | None:
+        return None if self._half_width is None else self.value + self._half_width
+
+    @cached_property
+    def p_value(self) -> float | None:
+        """Of the hypothesis that the value is 0."""
+        return self.variance and self.variance.p_value(self.value)
 
     @property
     def excludes_zero(self) -> bool:
-        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+        return self._half_width is not None and abs(self.value) > self._half_width
+
+    @cached_property
+    def seeds_needed(self) -> int | None:
+        """The number of units of seeds (of each of two samples; pretraining seeds, or fine-tuning
+        seeds where those are not covered) with which POWER of all studies would find an effect of
+        this size: have an interval that excludes zero, on as many test rows as here.
+
+        The estimate is rough, because the spread is estimated from few seeds. None for more than
+        MAX_SEEDS, and if no number of seeds would do without more test rows.
+        """
+        if self.variance is None:
+            return None
+        variance = self.variance
+
+        def finds(seeds: int) -> bool:
+            more = variance.with_units(seeds / variance.between.num_units)
+            return more.power(self.value, self.confidence) >= POWER
+
+        if not finds(MAX_SEEDS):
+            return None
+        low, high = 1, MAX_SEEDS  # with the one too few, with the other enough
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if finds(middle) else (middle, high)
+        return high
 
 
-def mean(values: Values, *, confidence: float) -> Interval:
-    """The t interval of the mean of a group."""
-    basis, by_seed = (
-        (PRETRAINING, per_pretrain_seed(values))
-        if len(values) > 1
-        else (FINETUNING, per_finetune_seed(values))
+def mean(sample: Sample, *, confidence: float) -> Interval:
+    """The interval of the mean of a group."""
+    return _of_one(sample, "t", fixed=_fixed(sample), confidence=confidence)
+
+
+def difference(a: Sample, b: Sample, *, same_checkpoints: bool, confidence: float) -> Interval:
+    """The mean of ``a`` minus that of ``b``. Test rows are paired.
+
+    Seeds are paired, too, if both sides have the same ones and enough of them; otherwise their
+    variances are added up as Welch's t does, which is wider than needed where the sides share drawn
+    labels. ``same_checkpoints``: both sides were fine-tuned from the same ones.
+    """
+    fixed = _fixed(a) or _fixed(b)
+    fewest = FEWEST_PAIRS_OF_CHECKPOINTS if same_checkpoints else FEWEST_PAIRS
+    alike = {*a.keys} == {*b.keys} and a.checkpoints == b.checkpoints
+    by_checkpoint = a.pretrained and not fixed
+    if alike and (a.num_checkpoints if by_checkpoint else len(a.keys)) >= fewest:
+        return _of_one(a.minus(b), "paired t", fixed=fixed, confidence=confidence)
+    parts = [side.between(fixed_checkpoints=fixed) for side in (a, b)]
+    known = [part for part in parts if part is not None]
+    rows = a.row_means - b.row_means
+    return _interval(
+        a.mean - b.mean,
+        added(known) if len(known) == 2 else None,
+        rows,
+        "Welch's t",
+        basis=_basis(a, b, fixed=fixed),
+        confidence=confidence,
     )
-    sample = list(by_seed.values())
-    return _interval(float(np.mean(sample)), basis, "t", [sample], confidence)
 
 
-def difference(a: Values, b: Values, *, confidence: float) -> Interval:
-    """``a`` minus ``b``: the paired t interval if both have the same seeds, otherwise Welch's."""
-    if len(a) > 1 and len(b) > 1:
-        basis, x, y = PRETRAINING, per_pretrain_seed(a), per_pretrain_seed(b)
-    else:
-        basis, x, y = FINETUNING, per_finetune_seed(a), per_finetune_seed(b)
-    value = float(np.mean(list(x.values())) - np.mean(list(y.values())))
-    if x.keys() == y.keys():
-        return _interval(value, basis, "paired t", [[x[seed] - y[seed] for seed in x]], confidence)
-    return _interval(value, basis, "Welch's t", [list(x.values()), list(y.values())], confidence)
+def _of_one(sample: Sample, test: str, *, fixed: bool, confidence: float) -> Interval:
+    between = sample.between(fixed_checkpoints=fixed)
+    basis = _basis(sample, fixed=fixed)
+    rows = sample.row_means
+    return _interval(sample.mean, between, rows, test, basis=basis, confidence=confidence)
+
+
+def _fixed(sample: Sample) -> bool:
+    """Whether nothing is known of other checkpoints of its kind."""
+    return sample.pretrained and sample.num_checkpoints == 1
+
+
+def _basis(*samples: Sample, fixed: bool) -> str:
+    if any(sample.pretrained for sample in samples):
+        return CHECKPOINTS if fixed else PRETRAINING
+    published = any(sample.checkpoints == "published" for sample in samples)
+    return CHECKPOINTS if published else TRIALS
 
 
 def _interval(
-    value: float, basis: str, test: str, samples: list[list[float]], confidence: float
+    value: float,
+    between: Between | None,
+    rows: np.ndarray,
+    test: str,
+    *,
+    basis: str,
+    confidence: float,
 ) -> Interval:
-    if min(map(len, samples)) < 2:
-        return Interval(value, None, None, None, SINGLE, "none")
-    if max(np.ptp(sample) for sample in samples) < NO_SPREAD:
+    if between is None:
+        return Interval(value, None, SINGLE, "none", confidence)
+    covers_pretraining = basis == PRETRAINING
+    variance = Variance.crossed(between, rows, covers_pretraining=covers_pretraining)
+    if variance.total < NO_SPREAD**2:
         value = 0.0 if abs(value) < NO_SPREAD else value
-        return Interval(value, None, None, None, AGREEING, "none")
-    result: Any = (
-        stats.ttest_1samp(samples[0], 0)
-        if len(samples) == 1
-        else stats.ttest_ind(*samples, equal_var=False)
-    )
-    low, high = result.confidence_interval(confidence)
-    return Interval(
-        value,
-        float(low),
-        float(high),
-        float(result.pvalue),
-        basis,
-        test,
-        seeds_needed(value, samples, confidence=confidence),
-    )
+        return Interval(value, None, AGREEING, "none", confidence)
+    if between.units < NO_SPREAD**2:
+        basis = ROWS
+    return Interval(value, variance, basis, test, confidence)
 
 
-def seeds_needed(value: float, samples: list[list[float]], *, confidence: float) -> int | None:
-    """The number of seeds (of each of two samples) with which POWER of all studies would find an
-    effect of this size and spread: have an interval of ``confidence`` that excludes zero.
-
-    From the noncentral t distribution (Cohen 1988, chapter 2). The estimate is rough, because the
-    spread is estimated from few seeds. None for an effect of 0 and for more than MAX_SEEDS.
-    """
-    deviation = float(np.sqrt(np.mean([np.var(sample, ddof=1) for sample in samples])))
-    shift = abs(value) / deviation / len(samples) ** 0.5
-
-    def power(seeds: int) -> float:
-        df = len(samples) * (seeds - 1)
-        limit, noncentrality = stats.t.ppf((1 + confidence) / 2, df), shift * seeds**0.5
-        above = stats.nct.sf(limit, df, noncentrality)
-        return float(above + stats.nct.cdf(-limit, df, noncentrality))
-
-    # The normal distribution gives a lower bound, from which the search needs at most 30 steps.
-    normal = stats.norm.ppf((1 + confidence) / 2) + stats.norm.ppf(POWER)
-    if shift == 0 or (fewest := (normal / shift) ** 2) > MAX_SEEDS:
+def over_seeds(values: Sequence[float], *, confidence: float) -> tuple[float, float] | None:
+    """Student's t interval of a mean over seeds alone; None where all of them agree."""
+    if np.ptp(values) < NO_SPREAD:
         return None
-    numbers = range(max(int(fewest), 2), int(fewest) + SEARCH_STEPS)
-    return next((seeds for seeds in numbers if power(seeds) >= POWER), None)
+    low, high = stats.ttest_1samp(values, 0).confidence_interval(confidence)
+    return float(low), float(high)
 
 
 def per_pretrain_seed(values: Values) -> dict[int, float]:

@@ -1,7 +1,7 @@
 import pytest
 
 from stages.reporting.comparison.results import Results, load
-from tests.synthetic_study import RUNS, raw_params, run, write_study
+from tests.synthetic_study import RUNS, raw_params, repeated, run, write_study
 
 
 @pytest.fixture(scope="module")
@@ -11,6 +11,18 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         return load(write_study(root, raw_params()))
+
+
+@pytest.fixture(scope="module")
+def five_seeds(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Four runs of it, each with five pretraining and three fine-tuning seeds."""
+    root = tmp_path_factory.mktemp("seeds")
+    names = ("encoder_mlm", "encoder_scratch", "decoder_causal", "encoder_scientific")
+    raw = raw_params(repeated({name: RUNS[name] for name in names}, 5))
+    raw["finetune"]["seeds"] = [1, 2, 3]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        return load(write_study(root, raw))
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,22 @@ Names are in backticks, as in Markdown.
 from dataclasses import dataclass
 
 from stages.evaluation.metrics import scale_of
-from stages.evaluation.statistics import AGREEING, FINETUNING, POWER, SINGLE
+from stages.evaluation.precision import doublings, sentence
+from stages.evaluation.statistics import (
+    AGREEING,
+    POWER,
+    PRETRAINING,
+    ROWS,
+    SINGLE,
+    difference,
+)
 from stages.reporting.comparison import contamination, convergence, inputs
 from stages.reporting.comparison.cells import Cell, seeds
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.results import Results
-from stages.reporting.comparison.verdicts import BEFORE_CORRECTION
-from stages.reporting.number_format import MINUS, metric_name, percent
+from stages.reporting.comparison.tables import trials
+from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, NOT_SIGNIFICANT, ONE_SEED
+from stages.reporting.number_format import MINUS, compact, metric_name, percent
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,7 @@ def _sentence(contrast: Contrast, leader: Cell) -> str:
 
 
 def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, list[str]]]:
-    """The mean of the strongest classical baseline against the best run."""
+    """The best run against the strongest classical baseline, fitted to the same labels."""
     fitted = [
         cell
         for name in results.baselines
@@ -93,43 +102,79 @@ def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, list[str]
     if not fitted:
         return []
     strongest = max(fitted, key=lambda cell: cell.merit)
-    value, mean = strongest.mean.value, best.mean
-    beaten = ": no run here beats it" if strongest.merit > best.merit else ""
-    if mean.low is None or mean.high is None:
-        where = f"but the best run has no interval to compare it with ({mean.basis})"
-    elif mean.low > value:
-        where = f"below the interval of the best run{beaten}"
-    elif mean.high < value:
-        where = f"above the interval of the best run{beaten}"
+    # It is fitted once for each pretraining seed of the study, and the run may have fewer; and
+    # once in all where there is one way to draw the labels.
+    fitted_alike = strongest.sample.of_seeds(best.sample)
+    effect = difference(
+        best.sample,
+        fitted_alike if len(fitted_alike.keys) > 1 else fitted_alike.repeated(),
+        same_checkpoints=False,
+        confidence=results.confidence,
+    )
+    scale = scale_of(best.metric)
+    if effect.low is None or effect.high is None:
+        beside = f"there is no interval of the difference ({effect.basis})"
     else:
-        where = "within the interval of the best run: not significant"
-    return [
-        (
-            "classical",
-            [f"`{strongest.group}` reaches {scale_of(best.metric).shown(value)}, {where}."],
-        )
-    ]
+        size = f"{scale.signed(effect.value)} {scale.unit}".strip()
+        bounds = f"{scale.signed(effect.low)} to {scale.signed(effect.high)}"
+        beside = f"the best run against it: {size} ({bounds}; {effect.basis})"
+        beside += "" if effect.excludes_zero else f", {NOT_SIGNIFICANT}"
+    beaten = "; no run here beats it" if strongest.merit > best.merit else ""
+    reaches = f"`{strongest.group}` reaches {scale.shown(strongest.mean.value)}"
+    return [("classical", [f"{reaches}; {beside}{beaten}."])]
 
 
 def caveats(results: Results) -> list[str]:
     """What the intervals and verdicts cover, and what they do not."""
     found = []
-    bases = {contrast.effect.basis for contrast in results.contrasts}
-    bases |= {c.mean.basis for c in results.cells if c.group not in results.params.baselines}
-    if FINETUNING in bases:
+    contrasts = results.contrasts
+    if one_seed := sum(contrast.verdict == ONE_SEED for contrast in contrasts):
         found.append(
-            "Where a run has one pretraining seed, intervals cover fine-tuning seeds only: they "
-            "compare these checkpoints and support no claim about architecture, size or training "
-            "set beyond them. Such a claim needs several pretraining seeds."
+            f"{one_seed} of {len(contrasts)} contrasts have a side with one pretraining seed. "
+            "Their intervals cover fine-tuning seeds and test rows: they compare these checkpoints "
+            "and have no verdict, since another seed might give another result. A verdict about "
+            "architecture, objective, size, training set or method needs several."
+        )
+    bases = {contrast.effect.basis for contrast in contrasts}
+    bases |= {c.mean.basis for c in results.cells if c.group not in results.params.baselines}
+    if PRETRAINING in bases:
+        found.append(
+            "Intervals cover pretraining seeds, fine-tuning seeds (and with them the labels that "
+            "are drawn and, from scratch, the initial weights) and test rows, which are paired."
+        )
+    if any(cell.checkpoints == "published" for cell in results.cells):
+        found.append(
+            "Published checkpoints have no seeds: their verdicts are about these checkpoints, not "
+            "about how they were made."
         )
     if SINGLE in bases:
         found.append("A single trial has no interval and supports no claim.")
+    if ROWS in bases:
+        found.append(
+            f"'{ROWS}': the interval covers the drawing of test rows, and the number of seeds is "
+            "no evidence. This happens, for example, if nothing was trained or if every trial "
+            "predicts one constant answer."
+        )
     if AGREEING in bases:
         found.append(
-            "Where all seeds agree, there is no interval, and their number supports no claim. This "
-            "happens, for example, if nothing was trained or if every trial predicts one constant "
-            "answer."
+            "Where all seeds agree in every test row, there is no interval, and their number "
+            "supports no claim."
         )
+    found += _tested(results)
+    found += contamination.caveats(results)
+    found += inputs.caveats(results)
+    found += convergence.caveats(results.cells)
+    found.append(
+        "Each seed draws its labelled rows from the train split of the task, unless the label "
+        "budget is all of it. All results hold for these tasks and corpora; the intervals do not "
+        "cover the drawing of others. The highest mean of several runs is favoured by chance."
+    )
+    return found
+
+
+def _tested(results: Results) -> list[str]:
+    """What the tests found, and what would find more."""
+    found = []
     tested = [c for c in results.contrasts if c.p_holm is not None]
     if tested:
         alpha = 1 - results.confidence
@@ -144,17 +189,19 @@ def caveats(results: Results) -> list[str]:
     if any(c.seeds_needed for c in tested):
         found.append(
             "'About N seeds would be needed' estimates how many seeds on each side would find an "
-            f"effect of the observed size in {percent(POWER)} of studies. It is a rough estimate."
+            f"effect of the observed size in {percent(POWER)} of studies on as many test rows: "
+            "pretraining seeds, or fine-tuning seeds where nothing was pretrained here. It is a "
+            "rough estimate."
         )
-    found += contamination.caveats(results)
-    found += inputs.caveats(results)
-    found += convergence.caveats(results.cells)
-    found.append(
-        "Each seed draws its labelled rows from the train split of the task, unless the label "
-        "budget is all of it. That split and the test set are the same for every seed. The highest "
-        "mean of several runs is favoured by chance."
+    undecided = doublings(
+        [contrast.row() for contrast in results.contrasts],
+        trials(results),
+        pretraining="pretrain_flops",
+        finetuning="finetune_flops",
     )
-    return found
+    return found + sentence(
+        undecided, lambda flops: f"{compact(flops)} FLOPs", per="per TFLOP", unit=1e12
+    )
 
 
 def extreme(metric: str) -> str:

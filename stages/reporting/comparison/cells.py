@@ -1,13 +1,18 @@
 """Cells: the trials of one group, task, method and label budget, as one cell of a table."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+from jaxtyping import Float
+
+from stages.core.params import NONE
 from stages.evaluation.metrics import merit
 from stages.evaluation.records import ScoredTrial
 from stages.evaluation.statistics import Interval, Values, mean
+from stages.evaluation.variance import Checkpoints, Sample
 from stages.reporting.comparison.groups import Group
 
 # The confounds that every contrast checks. They are counted, so that they are the same on every
@@ -31,7 +36,15 @@ class Cell:
     method: str
     label_budget: str
     trials: tuple[ScoredTrial, ...]
+    checkpoints: Checkpoints
+    rows: Float[np.ndarray, "trials n"] = field(compare=False, repr=False)  # scores of test rows
     confidence: float
+
+    @cached_property
+    def sample(self) -> Sample:
+        keys = tuple((trial.pretrain_seed, trial.finetune_seed) for trial in self.trials)
+        values = np.array([trial.value for trial in self.trials])
+        return Sample(keys, values, self.rows, self.checkpoints)
 
     @cached_property
     def values(self) -> Values:
@@ -42,7 +55,7 @@ class Cell:
 
     @cached_property
     def mean(self) -> Interval:
-        return mean(self.values, confidence=self.confidence)
+        return mean(self.sample, confidence=self.confidence)
 
     @property
     def metric(self) -> str:
@@ -52,6 +65,11 @@ class Cell:
     def merit(self) -> float:
         """The mean, with a sign such that larger is better for every metric."""
         return merit(self.metric, self.mean.value)
+
+    @property
+    def has_one_pretraining_seed(self) -> bool:
+        """Whether it says nothing about other checkpoints that are pretrained alike."""
+        return self.checkpoints == "pretrained here" and self.num_pretrain_seeds == 1
 
     @property
     def num_pretrain_seeds(self) -> int:
@@ -72,15 +90,35 @@ class Cell:
 
 
 def cells(
-    all_groups: Sequence[Group], trials: Iterable[ScoredTrial], *, confidence: float
+    all_groups: Sequence[Group],
+    trials: Iterable[ScoredTrial],
+    rows_of: Callable[[ScoredTrial], Float[np.ndarray, " n"]],
+    *,
+    confidence: float,
 ) -> list[Cell]:
     """The cells of all groups and baselines, in the order of the trials."""
+    checkpoints: dict[str, Checkpoints] = {g.name: _checkpoints(g) for g in all_groups}
     group_of = {run: group.name for group in all_groups for run in group.runs}
     members: dict[tuple[str, str, str, str], list[ScoredTrial]] = defaultdict(list)
     for trial in trials:
         name = group_of.get(trial.run, trial.run)
         members[name, trial.task, trial.method, trial.label_budget].append(trial)
-    return [Cell(*key, tuple(rows), confidence) for key, rows in members.items()]
+    return [
+        Cell(
+            *key,
+            trials=tuple(found),
+            checkpoints=checkpoints.get(key[0], "none"),
+            rows=np.stack([rows_of(trial) for trial in found]),
+            confidence=confidence,
+        )
+        for key, found in members.items()
+    ]
+
+
+def _checkpoints(group: Group) -> Checkpoints:
+    if group.entry.as_published:
+        return "published"
+    return "pretrained here" if group.pretrained or group.entry.parent != NONE else "none"
 
 
 def seeds(cell: Cell) -> str:

@@ -6,11 +6,12 @@ settings, ...
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 
 from stages.core.artifacts import Json
 from stages.core.params import Params
+from stages.evaluation.precision import SOURCES
 from stages.evaluation.records import budget_order
 from stages.evaluation.statistics import Interval, difference, holm
 from stages.reporting.comparison import convergence
@@ -24,7 +25,13 @@ from stages.reporting.comparison.axes import (
 )
 from stages.reporting.comparison.cells import AMOUNTS, Cell, seeds
 from stages.reporting.comparison.groups import Group, Used
-from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, NOT_SIGNIFICANT, SIGNIFICANT
+from stages.reporting.comparison.verdicts import (
+    BEFORE_CORRECTION,
+    FOR_CHECKPOINTS,
+    NOT_SIGNIFICANT,
+    ONE_SEED,
+    SIGNIFICANT,
+)
 from stages.reporting.number_format import compact, six_decimals, three_digits
 
 
@@ -40,7 +47,7 @@ class Contrast:
     level_a: str
     level_b: str
     effect: Interval
-    p_holm: float | None  # corrected for the number of all contrasts of the study
+    p_holm: float | None  # corrected for the number of all contrasts that have a verdict
     settings: tuple[str, ...]  # the confounds among the settings in params.yaml
 
     @property
@@ -56,9 +63,18 @@ class Contrast:
         return _both(self.a.label_budget, self.b.label_budget)
 
     @property
+    def has_one_pretraining_seed(self) -> bool:
+        """Whether a side was pretrained here, once: another seed might give another result."""
+        return self.a.has_one_pretraining_seed or self.b.has_one_pretraining_seed
+
+    @property
+    def is_tested(self) -> bool:
+        return self.effect.variance is not None and not self.has_one_pretraining_seed
+
+    @property
     def significant_before_correction(self) -> bool:
         """Whether the interval excludes zero."""
-        return self.effect.excludes_zero
+        return self.is_tested and self.effect.excludes_zero
 
     @property
     def significant(self) -> bool:
@@ -71,17 +87,26 @@ class Contrast:
     @property
     def verdict(self) -> str:
         """Never stronger than the numbers."""
-        if self.effect.low is None:
+        if self.effect.variance is None:
             return f"{self.effect.basis}: no interval"
-        if self.significant:
-            return SIGNIFICANT
-        return BEFORE_CORRECTION if self.significant_before_correction else NOT_SIGNIFICANT
+        if self.has_one_pretraining_seed:
+            return ONE_SEED
+        found = (
+            SIGNIFICANT
+            if self.significant
+            else BEFORE_CORRECTION
+            if self.significant_before_correction
+            else NOT_SIGNIFICANT
+        )
+        published = "published" in (self.a.checkpoints, self.b.checkpoints)
+        return FOR_CHECKPOINTS[found] if published else found
 
     @property
     def seeds_needed(self) -> int | None:
         """Seeds per side that would find an effect of this size, where the study did not; None if
         that is not known."""
-        return self.effect.seeds_needed if self.verdict == NOT_SIGNIFICANT else None
+        undecided = self.is_tested and not self.significant_before_correction
+        return self.effect.seeds_needed if undecided else None
 
     @property
     def verdict_with_seeds(self) -> str:
@@ -144,7 +169,21 @@ class Contrast:
             "seeds_needed": self.seeds_needed,
             **amounts,
             "confounds": "; ".join(self.confounds),
+            **self._variance(),
         }
+
+    def _variance(self) -> Json:
+        """Which shares of the variance come from where, and by what share of its width twice as
+        many of them would narrow the interval."""
+        variance, confidence = self.effect.variance, self.a.confidence
+        if variance is None:
+            return {}
+        shares = {f"share_{end}": variance.share(source) for source, end in SOURCES.items()}
+        twice = {
+            f"narrower_{end}": variance.narrower(source, confidence)
+            for source, end in SOURCES.items()
+        }
+        return {key: three_digits(value) for key, value in (shares | twice).items()}
 
 
 CellKey = tuple[str, str, str, str]  # group, task, method, label budget
@@ -175,11 +214,7 @@ def contrasts(
         )
         if candidate.a in cell and candidate.b in cell
     ]
-    confidence = params.evaluation.confidence
-    effects = [difference(cell[c.a].values, cell[c.b].values, confidence=confidence) for c in found]
-    tested = [i for i, effect in enumerate(effects) if effect.p_value is not None]
-    corrected = dict(zip(tested, holm([effects[i].p_value or 0.0 for i in tested]), strict=True))
-    unsorted = [
+    uncorrected = [
         Contrast(
             axis=candidate.axis,
             task=cell[candidate.a].task,
@@ -187,12 +222,21 @@ def contrasts(
             b=cell[candidate.b],
             level_a=candidate.levels[0],
             level_b=candidate.levels[1],
-            effect=effects[i],
-            p_holm=corrected.get(i),
+            effect=difference(
+                cell[candidate.a].sample,
+                cell[candidate.b].sample,
+                same_checkpoints=candidate.a[0] == candidate.b[0],
+                confidence=params.evaluation.confidence,
+            ),
+            p_holm=None,
             settings=candidate.settings,
         )
-        for i, candidate in enumerate(found)
+        for candidate in found
     ]
+    tested = [i for i, contrast in enumerate(uncorrected) if contrast.is_tested]
+    corrected = holm([uncorrected[i].effect.p_value or 0.0 for i in tested])
+    p_holm = dict(zip(tested, corrected, strict=True))
+    unsorted = [replace(c, p_holm=p_holm.get(i)) for i, c in enumerate(uncorrected)]
     tasks = list(params.tasks)
     return sorted(unsorted, key=lambda c: (AXES.index(c.axis), tasks.index(c.task)))
 

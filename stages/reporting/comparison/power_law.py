@@ -3,12 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from stages.evaluation.statistics import Interval, mean
+from stages.evaluation.statistics import over_seeds
 
 SAME_SIZE = 1.01  # models within this ratio of parameters have one size
+
+
+class Estimate(NamedTuple):
+    """A mean over seeds with its interval; None where all seeds agree."""
+
+    value: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True)
@@ -30,7 +39,7 @@ class PowerLaw:
         return float(np.exp(np.mean(self.log_factors)))
 
     @property
-    def exponent(self) -> Interval:
+    def exponent(self) -> Estimate:
         return self._mean(self.exponents)
 
     def error(self, size: float) -> tuple[float, float, float]:
@@ -41,8 +50,9 @@ class PowerLaw:
         value, low, high = map(float, np.exp([found.value, *ends]))
         return value, low, high
 
-    def _mean(self, by_seed: Sequence[float]) -> Interval:
-        return mean({0: dict(enumerate(map(float, by_seed)))}, confidence=self.confidence)
+    def _mean(self, by_seed: Sequence[float]) -> Estimate:
+        ends = over_seeds(by_seed, confidence=self.confidence) or (None, None)
+        return Estimate(float(np.mean(by_seed)), *ends)
 
 
 def fit(

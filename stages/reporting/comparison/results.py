@@ -7,6 +7,8 @@ from functools import cached_property
 from itertools import product
 from pathlib import Path
 
+import numpy as np
+
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl
 from stages.core.params import NONE, Params
@@ -28,6 +30,8 @@ from stages.reporting.comparison.contrasts import Contrast, contrasts
 from stages.reporting.comparison.groups import Group, groups
 from stages.reporting.comparison.pretraining_progress import Progress, kept_rate, read_progress
 
+RowKey = tuple[str, str, str, str, int, int]  # task, run, method, label budget, both seeds
+
 
 @dataclass(frozen=True)
 class Results:
@@ -44,6 +48,7 @@ class Results:
     contamination: dict[tuple[str, str], Json]  # of each corpus and tokenizer trained on
     likeness: dict[tuple[str, str], Json]  # of the same
     inputs: dict[str, list[InputRecord]]  # of each task
+    row_scores: dict[RowKey, np.ndarray]  # of trials; see ``row_key``
 
     @property
     def confidence(self) -> float:
@@ -72,7 +77,12 @@ class Results:
 
     @cached_property
     def cells(self) -> list[Cell]:
-        return cells(self.groups, self.trials, confidence=self.confidence)
+        return cells(
+            self.groups,
+            self.trials,
+            lambda trial: self.row_scores[row_key(trial)],
+            confidence=self.confidence,
+        )
 
     @cached_property
     def contrasts(self) -> list[Contrast]:
@@ -132,12 +142,16 @@ def load(params: Params) -> Results:
     params = params.model_copy(update={"pretrain": runs})
     trials: list[ScoredTrial] = []
     curves: list[EpochRecord] = []
+    row_scores: dict[RowKey, np.ndarray] = {}
     finetuning: dict[tuple[str, str, str, str, int], CostRecord] = {}
     pretraining = {
         run: _json(paths.TIMINGS / "pretrain" / f"{run}.json") for run in params.pretrain
     }
     tasks = {task: _json(paths.EVALUATED / task / "task.json") for task in params.tasks}
     for task in params.tasks:
+        by_row = np.load(_present(paths.EVALUATED / task / "row_scores.npy"))
+        scored = read(paths.EVALUATED / task / "trials.csv", ScoredTrial)
+        row_scores |= {row_key(t): rows for t, rows in zip(scored, by_row, strict=True)}
         trials += _complete(params, task, tasks[task]["num_examples"]["train"])
         curves += read(paths.EVALUATED / task / "history.csv", EpochRecord)
         for run in params.pretrain:
@@ -170,6 +184,7 @@ def load(params: Params) -> Results:
         inputs={
             task: read(paths.EVALUATED / task / "inputs.csv", InputRecord) for task in params.tasks
         },
+        row_scores=row_scores,
     )
     untimed = [t for t in trials if t.run in params.pretrain and trial_key(t) not in finetuning]
     if untimed:
@@ -182,6 +197,11 @@ def load(params: Params) -> Results:
 def trial_key(trial: ScoredTrial) -> tuple[str, str, str, str, int]:
     """Of a trial of a run, which has one pretraining seed."""
     return trial.task, trial.run, trial.method, trial.label_budget, trial.finetune_seed
+
+
+def row_key(trial: ScoredTrial) -> RowKey:
+    """Of any trial; those of a baseline differ in both seeds."""
+    return (*trial_key(trial), trial.pretrain_seed)
 
 
 Key = tuple[str, str, str, int, int]  # run or baseline, method, label budget, both seeds

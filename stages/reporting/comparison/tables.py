@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings
+from stages.evaluation.precision import SOURCES
 from stages.reporting.comparison.axes import Axis
 from stages.reporting.comparison.cells import AMOUNTS, Cell, seeds
 from stages.reporting.comparison.contrasts import Contrast
@@ -31,6 +32,7 @@ CONTRASTS = [
     *("resolved", "verdict", "seeds_needed"),
     *(f"{amount}_{side}" for amount in AMOUNTS for side in "ab"),
     "confounds",
+    *(f"{about}_{source}" for about in ("share", "narrower") for source in SOURCES.values()),
 ]
 MEANS: tuple[Axis, ...] = (
     *("architecture", "objective", "size", "training set", "amount of text", "checkpoint"),

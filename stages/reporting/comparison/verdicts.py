@@ -3,3 +3,14 @@
 SIGNIFICANT = "significant after Holm correction"
 BEFORE_CORRECTION = "significant before correction only"
 NOT_SIGNIFICANT = "not significant"
+ONE_SEED = "one pretraining seed: no verdict"
+
+# Of published checkpoints, which have no seeds: a claim about these, not about how they were made.
+SIGNIFICANT_CHECKPOINTS = "significant after Holm correction for these checkpoints"
+BEFORE_CORRECTION_CHECKPOINTS = "significant before correction only for these checkpoints"
+NOT_SIGNIFICANT_CHECKPOINTS = "not significant for these checkpoints"
+FOR_CHECKPOINTS = {
+    SIGNIFICANT: SIGNIFICANT_CHECKPOINTS,
+    BEFORE_CORRECTION: BEFORE_CORRECTION_CHECKPOINTS,
+    NOT_SIGNIFICANT: NOT_SIGNIFICANT_CHECKPOINTS,
+}

@@ -69,7 +69,7 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
     environment.filters["prose"] = prose
     return environment.get_template("page.html.jinja").render(
         context(results),
-        cost_notes=costs.notes(results),
+        cost_notes=[*costs.notes(results), *costs.narrower(results)],
         pretraining=pretraining_costs.pretraining_rows(results),
         finetuning=costs.finetuning_rows(results),
         gains=gains.gain_rows(results),

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from stages.evaluation.metrics import POINTS
-from stages.reporting.comparison import tables
+from stages.reporting.comparison import costs, tables
 from stages.reporting.comparison.advice import Advice, advice, caveats
-from stages.reporting.comparison.results import Results, load
+from stages.reporting.comparison.results import Results, load, row_key
 from stages.reporting.comparison.verdicts import NOT_SIGNIFICANT
 from stages.reporting.page import pages
 from tests.synthetic_study import EFFECTS, METRICS, RUNS, raw_params, write_study
@@ -58,23 +58,52 @@ def test_all_axes_are_spoken_of_on_every_task(results: Results) -> None:
 
 
 @pytest.mark.parametrize(
-    "value, words", [(0.2, "below"), (0.999, "no run here beats it"), (None, NOT_SIGNIFICANT)]
+    "value, words", [(0.2, ""), (0.999, "no run here beats it"), (None, NOT_SIGNIFICANT)]
 )
 def test_the_strongest_baseline_stands_beside(
     results: Results, value: float | None, words: str
 ) -> None:
-    """None: as good as the best run's mean."""
+    """Fitted to the same labels as the runs; None: as good as the best run's mean."""
     best = max(c.mean.value for c in results.cells if c.task == "tag" and c.group in EFFECTS)
-    trials = [
-        replace(t, value=best if value is None else value) if t.run == "window" else t
-        for t in results.trials
+    window = next(t for t in results.trials if (t.run, t.task) == ("window", "tag"))
+    again = [
+        replace(window, pretrain_seed=p, finetune_seed=10 * p + f, value=value or best + f / 1000)
+        for p in (1, 2)
+        for f in (-2, -1, 0, 1, 2)
     ]
-    found = advice(replace(results, trials=trials))[list(METRICS).index("tag")]
-    assert words in sentences(found)[-1]
+    rows = results.row_scores[row_key(window)]
+    row_scores = {**results.row_scores, **{row_key(trial): rows for trial in again}}
+    trials = [t for t in results.trials if (t.run, t.task) != ("window", "tag")] + again
+    found = advice(replace(results, trials=trials, row_scores=row_scores))
+    beside = sentences(found[list(METRICS).index("tag")])[-1]
+    assert words in beside and "test rows)" in beside
+    assert ("not significant" in beside) == (value is None)
+    assert ("no run here" in beside) == (value == 0.999)
 
 
 def test_one_pretraining_seed_is_said_before_all_else(results: Results) -> None:
-    assert "fine-tuning seeds only" in caveats(results)[0]
+    assert "one pretraining seed" in caveats(results)[0]
+
+
+def test_what_would_narrow_the_intervals_is_said_with_its_cost(
+    results: Results, five_seeds: Results
+) -> None:
+    """By floating-point operations where pages are the same on every machine, by time elsewhere."""
+    (text,) = [text for text in caveats(five_seeds) if "Twice as many" in text]
+    for source in ("pretraining seeds", "fine-tuning seeds", "test rows"):
+        assert re.search(rf"{source} by \d+(\.\d+)?%", text)
+    undecided = [c for c in five_seeds.contrasts if c.is_tested and not c.significant]
+    assert "FLOPs" in text and f" {sum(c.verdict == NOT_SIGNIFICANT for c in undecided)} " in text
+    (text,) = costs.narrower(five_seeds)
+    assert "per hour" in text
+    trials = len(five_seeds.finetuning_costs)
+    hours = (2.5 * trials + 61.5 * 20) / 3600
+    assert f"for {60 * hours:.3g} min" in text
+
+
+def test_the_interval_says_what_it_covers(results: Results, five_seeds: Results) -> None:
+    assert any(text.startswith("Intervals cover pretraining seeds") for text in caveats(five_seeds))
+    assert not any("cover pretraining seeds" in text for text in caveats(results))
 
 
 def test_equal_scores_are_called_a_tie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +139,7 @@ def test_of_bits_per_byte_the_lowest_mean_is_the_best_and_it_is_no_percentage(
     # The majority's 0.04 is below all runs, and so the strongest baseline.
     assert tagged["majority"].value < lowest.mean.value
     [beside] = dict(found.evidence)["classical"]
-    assert beside.startswith("`majority` reaches 0.040, below") and "no run here" in beside
+    assert beside.startswith("`majority` reaches 0.040") and "no run here" in beside
     assert " points" not in " ".join(sentences(found)) and " bits per byte" in sentences(found)[0]
 
     table = tables.by_task(in_bits, "tag")

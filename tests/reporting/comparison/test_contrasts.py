@@ -1,11 +1,18 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from stages.evaluation.statistics import CHECKPOINTS, PRETRAINING, TRIALS
 from stages.reporting.comparison.axes import Axis, pairs
 from stages.reporting.comparison.groups import Group, Used, groups
 from stages.reporting.comparison.results import Results, load
-from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, NOT_SIGNIFICANT, SIGNIFICANT
+from stages.reporting.comparison.verdicts import (
+    BEFORE_CORRECTION,
+    NOT_SIGNIFICANT,
+    ONE_SEED,
+    SIGNIFICANT,
+)
 from tests.synthetic_study import RUNS, TRAINING, further, public, raw_params, run, write_study
 
 
@@ -75,7 +82,9 @@ def test_seeds_of_a_run_make_one_group_and_a_claim_beyond_the_checkpoint(
     ]
     contrast = results.contrasts[0]
     assert (contrast.axis, contrast.seeds) == ("architecture", "2 x 5")
-    assert (contrast.effect.basis, contrast.effect.test) == ("pretraining seeds", "paired t")
+    assert (contrast.effect.basis, contrast.effect.test) == (PRETRAINING, "Welch's t")
+    assert contrast.is_tested and contrast.verdict != ONE_SEED
+    assert {c.effect.test for c in results.contrasts if c.axis == "method"} == {"Welch's t"}
 
 
 def test_what_the_budget_made_of_a_run_is_compared_and_not_its_entry(
@@ -335,14 +344,55 @@ def test_effects_are_differences_of_means(results: Results) -> None:
         assert contrast.effect.value == pytest.approx(a - b)
 
 
-def test_a_verdict_is_never_stronger_than_its_numbers(results: Results) -> None:
+def test_one_pretraining_seed_has_an_interval_and_no_verdict(results: Results) -> None:
+    """But for two runs from scratch, of which every trial has weights of its own."""
+    seen = set()
+    for c in results.contrasts:
+        scratch = c.a.group.endswith("scratch") and c.b.group.endswith("scratch")
+        assert c.effect.basis == (TRIALS if scratch else CHECKPOINTS)
+        assert c.effect.low is not None and c.row()["share_rows"] != ""
+        assert (c.verdict == ONE_SEED) == (c.p_holm is None) == (not scratch)
+        if not scratch:
+            assert not c.significant and c.seeds_needed is None and c.row()["resolved"] == "no"
+        seen.add(c.verdict)
+    assert {ONE_SEED, SIGNIFICANT} <= seen
+    tested = [c for c in results.contrasts if c.is_tested]
+    smallest = min(tested, key=lambda c: c.effect.p_value or 0)
+    assert smallest.effect.p_value is not None  # Holm's family are those with a verdict
+    assert smallest.p_holm == pytest.approx(min(1, len(tested) * smallest.effect.p_value))
+
+
+def test_published_checkpoints_have_verdicts_about_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = {
+        "bert": public("google-bert/bert-base-uncased"),
+        "gpt2": public("openai-community/gpt2"),
+    }
+    results = results_of(tmp_path, monkeypatch, runs)
+    assert {c.axis for c in results.contrasts} == {"checkpoint", "method"}
+    for c in results.contrasts:
+        assert c.effect.basis == CHECKPOINTS and c.p_holm is not None
+        assert c.verdict.endswith("for these checkpoints")
+
+
+def test_shares_add_up_and_say_what_would_narrow_the_interval(five_seeds: Results) -> None:
+    assert all(c.effect.variance for c in five_seeds.contrasts)
+    for c in (c for c in five_seeds.contrasts if c.effect.basis == PRETRAINING):
+        row = c.row()
+        shares = [row[f"share_{end}"] for end in ("pretrain", "finetune", "rows")]
+        assert sum(shares) == pytest.approx(1, abs=0.01) and min(shares) >= 0
+        assert 0 < row["narrower_rows"] < 0.3 and 0 < row["narrower_pretrain"] < 0.75
+
+
+def test_a_verdict_is_never_stronger_than_its_numbers(five_seeds: Results) -> None:
     seen = set()
     kinds = {
         (True, True): SIGNIFICANT,
         (True, False): BEFORE_CORRECTION,
         (False, False): NOT_SIGNIFICANT,
     }
-    for c in results.contrasts:
+    for c in five_seeds.contrasts:
         assert c.effect.low is not None and c.effect.high is not None and c.p_holm is not None
         assert c.p_holm >= (c.effect.p_value or 0)
         excludes = not c.effect.low <= 0 <= c.effect.high
@@ -352,7 +402,9 @@ def test_a_verdict_is_never_stronger_than_its_numbers(results: Results) -> None:
         assert c.row()["resolved"] == ("yes" if excludes else "no")  # before correction
         assert c.seeds_needed is None or not excludes
         seen.add(c.verdict)
-    assert len(seen) == 3  # all three occur here
+        if c.significant:
+            assert replace(c, p_holm=0.2).verdict == BEFORE_CORRECTION
+    assert {SIGNIFICANT, NOT_SIGNIFICANT} <= seen
 
 
 def test_more_labels_against_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,10 +19,12 @@ def changed(results: Results, **changes: Any) -> Results:
     return replace(results, **changes)
 
 
-def test_new_columns_stand_behind_the_old_and_are_all_filled_somewhere(results: Results) -> None:
+def test_new_columns_stand_behind_the_old_and_are_all_filled_somewhere(
+    five_seeds: Results,
+) -> None:
     assert COLUMNS[: len(KEYS) + 4] == [*KEYS, *OLD]
-    found = rows(results)
-    assert len(found) == len(results.finetuning_costs)
+    found = rows(five_seeds)
+    assert len(found) == len(five_seeds.finetuning_costs)
     for column in COLUMNS:
         assert any(row.get(column, "") != "" for row in found), column
 
