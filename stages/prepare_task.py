@@ -44,6 +44,8 @@ def main(params: Params, key: str) -> None:
     labels = sorted(count_labels(examples["train"], kind))
     with below(f"{where}.task"):
         kind.check_labels(labels, settings)
+    with below(f"{where}.source"):
+        facts = kind.facts([e.row for e in examples["train"]])
     metric, other_metric = kind.compared_by(settings)
 
     target = kind.target
@@ -60,6 +62,7 @@ def main(params: Params, key: str) -> None:
         "duplicates_within_train": repeated,
         "share_a_text": sharing(examples, kind),
         "versions": source.versions(),
+        **facts,
     }
     with (
         replacing(paths.examples(key)) as folder,

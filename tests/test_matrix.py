@@ -46,6 +46,16 @@ def rows_of(kind: str) -> Iterator[dict[str, Any]]:
         yield {"id": row["id"]} | {
             "classification": {"text": text, "label": row["label"]},
             "language_modelling": {"text": text},
+            "multiple_choice": {
+                "text": text,
+                # Two or three, of which one is right in all rows, in different places.
+                "choices": [
+                    ["class class class", "call"],
+                    ["call", "class class class", "function"],
+                ][row["label"] == "a"],
+                "label": str(int(row["label"] == "a")),
+            },
+            "regression": {"text": text, "target": 1.0 if row["label"] == "a" else -1.0},
             "seq2seq": {"text": text, "target": " ".join(reversed(words))},
             "span_qa": {"question": words[0], "context": text, "answers": answers},
             "tagging": {"words": words, "tags": row["tags"]},

@@ -12,10 +12,10 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 
 from stages.kinds._kind import KINDS
-from stages.kinds._metric import POINTS, Metric, Scale
+from stages.kinds._metric import F1_OF, POINTS, Metric, Scale
 
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -30,6 +30,8 @@ def metric_of(name: str) -> Metric:
     """The metric of this name, shared or of one kind; raises KeyError if there is none."""
     if name in METRICS:  # without a look at any kind
         return Metric(name, METRICS[name], SCALES.get(name, POINTS))
+    if name.startswith(F1_OF):
+        return Metric(name, partial(f1_of, name.removeprefix(F1_OF)))
     return _of_kinds()[name]
 
 
@@ -73,6 +75,23 @@ def macro_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
 
 def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
     return sum(g == p for g, p in zip(gold, predicted, strict=True)) / len(gold)
+
+
+def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """Matthews' correlation of any number of classes (Gorodkin 2004, eq. 8), in -1..1; 0 where all
+    answers or all predictions are the same. As scikit-learn's ``matthews_corrcoef``."""
+    labels, answers, num = Counter(gold), Counter(predicted), len(gold)
+    right = sum(g == p for g, p in zip(gold, predicted, strict=True))
+    covariance = right * num - sum(labels[x] * answers[x] for x in labels)
+    variances = [num**2 - sum(n**2 for n in counts.values()) for counts in (labels, answers)]
+    return covariance / math.sqrt(variances[0] * variances[1]) if all(variances) else 0.0
+
+
+def f1_of(label: str, gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """The F1 of one label (MRPC and QQP: of the pairs that are paraphrases), as scikit-learn's with
+    this ``pos_label``; 0 if it is neither an answer nor predicted."""
+    right = sum(g == p == label for g, p in zip(gold, predicted, strict=True))
+    return 2 * right / (gold.count(label) + predicted.count(label)) if right else 0.0
 
 
 def word_accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
@@ -229,7 +248,7 @@ def _subsequence_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
 METRICS = {
     f.__name__: f
     for f in (
-        *(macro_f1, accuracy, entity_f1, word_accuracy, squad_f1, exact_match),
+        *(macro_f1, accuracy, matthews, entity_f1, word_accuracy, squad_f1, exact_match),
         *(bleu, chrf, rouge_l, bits_per_byte, word_perplexity),
     )
 }

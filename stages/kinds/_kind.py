@@ -42,6 +42,7 @@ class Kind:
     optional: ClassVar[tuple[str, ...]] = ()  # further inputs
     target: ClassVar[str]
     lists: ClassVar[tuple[str, ...]] = ()  # columns that hold a list of texts, not one text
+    gathered: ClassVar[tuple[str, ...]] = ()  # those of them that data may have as several columns
 
     # Names of evaluation/metrics.py, or metrics of this kind alone. The first is the default, the
     # next is shown beside it.
@@ -107,6 +108,11 @@ class Kind:
     def prepared(self, row: Json) -> Json:
         """The row as it is written."""
         return row
+
+    def facts(self, rows: Sequence[Row]) -> Json:
+        """What a task needs to know of the train ``rows`` besides their labels; ``prepare_task``
+        writes it to ``task.json``, ``Task.take_facts`` gets it."""
+        return {}
 
     def labels_of(self, row: Row) -> list[str]:
         """The classes that a row is an example of; none if its answer is free text."""

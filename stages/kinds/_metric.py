@@ -25,6 +25,7 @@ class Scale:
         return text.replace("-", "\N{MINUS SIGN}") if float(text) else text[1:]
 
 
+F1_OF = "f1_of_"  # and a label: the metric that is its F1
 POINTS = Scale("points", factor=100, decimals=1)  # of a share, in 0..1
 
 

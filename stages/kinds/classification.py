@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from stages.core.components import Settings
+from stages.core.components import Settings, unknown
 from stages.kinds._kind import Kind, Row
+from stages.kinds._metric import F1_OF
 from stages.kinds._plain_text import folded, plain_text
 from stages.kinds._text_form import NO_LABEL, TextForm, label_words
+
+POSITIVE_F1 = "positive_f1"
 
 
 class _AsText(TextForm):
@@ -29,7 +32,7 @@ class LabelledText(Kind):
     inputs = ("text",)
     optional = ("text_pair",)
     target = "label"
-    metrics = ("macro_f1", "accuracy")
+    metrics = ("macro_f1", "accuracy", "matthews")
     has_classes = stratified = True
     form = _AsText
 
@@ -37,7 +40,15 @@ class LabelledText(Kind):
         found = super().read(column, value, row, place)
         return found.strip() if column == "label" else found  # "a " is the same class as "a"
 
+    def compared_by(self, settings: Settings) -> tuple[str, str]:
+        """``positive_f1`` is the F1 of the label that ``positive`` names."""
+        chosen, other = super().compared_by(settings)
+        return (F1_OF + settings["positive"], other) if chosen == POSITIVE_F1 else (chosen, other)
+
     def check_labels(self, labels: list[str], settings: Settings) -> None:
+        positive = settings.get("positive", NO_LABEL)
+        if settings.get("metric") == POSITIVE_F1 and positive not in labels:
+            raise ValueError(f"positive: {unknown(positive, labels)}")
         if verbalisers := settings.get("verbalisers"):
             label_words(labels, verbalisers)
 

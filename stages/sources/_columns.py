@@ -42,13 +42,18 @@ class Columns:
         changed: Any = self
         return replace(changed, **names)
 
-    def of(self, kind: Kind) -> list[tuple[str, str]]:
-        """(column of a row of this kind, column of the data)."""
+    def of(self, kind: Kind) -> list[tuple[str, str | list[str]]]:
+        """(column of a row of this kind, column of the data, or the columns of a list)."""
         optional = [column for column in kind.optional if self.name_of(column) != NONE]
         wanted = dict.fromkeys([*kind.inputs, *optional, kind.target])
         names = {column: self.name_of(column) for column in wanted if column}
         # A column that another kind may do without is not read unless told: its name is NONE.
         return [(column, column if name == NONE else name) for column, name in names.items()]
+
+    def names(self, kind: Kind) -> list[str]:
+        """All columns of the data that a row of this kind is read from."""
+        found = (name for _, name in self.of(kind))
+        return [each for name in found for each in ([name] if isinstance(name, str) else name)]
 
     def row(self, cells: Cells, kind: Kind, place: str) -> Json | None:
         """The row of a record; None for a row that the settings leave out and for an empty
@@ -56,10 +61,13 @@ class Columns:
         kind = self._as_asked(kind)
         row: Json = {}
         for column, name in self.of(kind):
-            value = cell(cells, name, place)
+            if isinstance(name, str):
+                value, shown = cell(cells, name, place), name
+            else:
+                value, shown = [cell(cells, each, place) for each in name], ", ".join(name)
             if not kind.target and isinstance(value, str) and not value.strip():
                 return None
-            row[column] = kind.read(column, value, row, f"{place}: {name}")
+            row[column] = kind.read(column, value, row, f"{place}: {shown}")
         return kind.checked(row, place)
 
     def _as_asked(self, kind: Kind) -> Kind:
@@ -73,11 +81,15 @@ def _fields() -> list[tuple[str, Any, Any]]:
     its own name, an optional one is not read."""
     columns = {column: column for kind in KINDS.values() for column in (*kind.inputs, kind.target)}
     columns |= {column: NONE for kind in KINDS.values() for column in kind.optional}
+    gathered = {column for kind in KINDS.values() for column in kind.gathered}
     settings = {
         key: each for kind in KINDS.values() for key, each in settings_of(type(kind)).items()
     }
     return [
-        *((column, str, field(default=name)) for column, name in columns.items()),
+        *(
+            (column, str | list[str] if column in gathered else str, field(default=name))
+            for column, name in columns.items()
+        ),
         *((key, each.annotation, field(default=each.default)) for key, each in settings.items()),
     ]
 

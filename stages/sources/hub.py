@@ -109,7 +109,7 @@ class Hub(Source):
                 "from train"
             )
         table = self._loaded[name]
-        columns = [column for _, column in self._read.of(kind)]
+        columns = self._read.names(kind)
         rows = _guarded(iter(table), f"{self.title} {name}")
         for number, cells in enumerate(rows, 1):
             place = f"{self.title} {name} row {number}"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stages.core.artifacts import Json
-from stages.core.components import Components
+from stages.core.components import Components, Settings
 from stages.kinds._cells import Row
 from stages.kinds._kind import Kind
 from stages.models._backbone import Backbone, Pooling
@@ -97,6 +97,9 @@ class Task(ABC):
     def states_read(self, backbone: Backbone) -> str:
         """What ``read_at`` is for this model, in a few words; by default one state of a text."""
         return pooled(backbone.pooling)
+
+    def take_facts(self, record: Settings) -> None:  # noqa: B027 (most tasks need none)
+        """Take from ``record`` (``task.json``) what ``Kind.facts`` found in the train rows."""
 
     @abstractmethod
     def head(self, backbone: Backbone) -> nn.Module:

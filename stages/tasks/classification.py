@@ -11,12 +11,14 @@ from torch import Tensor
 from stages.core.artifacts import Json
 from stages.kinds._cells import Row
 from stages.kinds._text_form import verbalised
-from stages.kinds.classification import LabelledText
+from stages.kinds.classification import POSITIVE_F1, LabelledText
 from stages.models._backbone import Backbone, Pooling
 from stages.models._heads import ModelWithHead, PooledHead, at_least_float32
 from stages.tasks._task import Example, Predicted, Task, pooled
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.tokenizer import TaskTokenizer
+
+NO_POSITIVE = "none"
 
 
 class Classification(Task):
@@ -28,6 +30,8 @@ class Classification(Task):
 
     ``verbalisers`` are ``label=words``: what a label is called where it is text, in a prompt or as
     what is written. A label without one stands for itself, underscores as blanks.
+
+    ``positive`` is the label whose F1 ``metric: positive_f1`` is (MRPC: ``equivalent``).
     """
 
     kind = LabelledText()
@@ -41,15 +45,26 @@ class Classification(Task):
         pooling: Literal["auto", "mean", "first", "last"] = "auto",
         dropout: float = 0.1,
         verbalisers: Sequence[str] = (),
-        metric: Literal["macro_f1", "accuracy"] = "macro_f1",
+        metric: Literal["macro_f1", "accuracy", "matthews", "positive_f1"] = "macro_f1",
+        positive: str = NO_POSITIVE,
     ) -> None:
         super().__init__(labels, tokenizer, max_tokens)
         self.pooling: Literal["auto", "mean", "first", "last"] = pooling
         self.dropout = dropout
 
     @classmethod
-    def check(cls, max_tokens: int, *, verbalisers: Sequence[str], **others: object) -> None:
+    def check(
+        cls,
+        max_tokens: int,
+        *,
+        verbalisers: Sequence[str],
+        metric: str,
+        positive: str,
+        **others: object,
+    ) -> None:
         verbalised(verbalisers)
+        if (metric == POSITIVE_F1) != (positive != NO_POSITIVE):
+            raise ValueError(f"positive: names a label if metric is {POSITIVE_F1}, and only then")
 
     @classmethod
     def check_read(cls, *, is_causal: bool, pooling: str, **others: object) -> None:

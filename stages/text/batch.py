@@ -7,14 +7,16 @@ Legend of the letters in shapes, here and everywhere in ``stages/``:
     U  decoder tokens of a row  H  num_heads
     M  predicted positions of   C  classes of a task
        a row                    P  pairs of texts of a row
-                                L  tokens of the longest span
+    R  rows of the task whose   L  tokens of the longest span
+       choices are rows of a
+       batch
 """
 
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 IGNORE_INDEX = -100  # a label that counts in no loss and no metric
@@ -33,6 +35,8 @@ class Batch:
     document_ids: Int[Tensor, "B T"]
     num_targets: dict[str, int]  # of each term of the loss: what its sum is divided by
     labels: Int[Tensor, "..."] | None = None
+    values: Float[Tensor, " B"] | None = None  # the number to be predicted; NaN if not known
+    choices: Int[Tensor, "R C"] | None = None  # which rows are the choices of each; -1 for none
     target_positions: Int[Tensor, "B M"] | None = None  # where labels are predicted, if not at all
     boundary_positions: Int[Tensor, "B M 2"] | None = None  # just outside the span of each target
     segment_ids: Int[Tensor, "B T"] | None = None  # which text of a pair a token is of

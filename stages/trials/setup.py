@@ -47,6 +47,7 @@ class TrialSetup:
             max_tokens,
             where=f"tasks.{task_key}.task",
         )
+        self.task.take_facts(self.task_record)
         if text_to_text:
             with self._below_task():
                 self.task = TextToText(task_key, self.task_record, self.task)

@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, f1_score
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from stages.evaluation.metrics import METRICS, SCALES, entities, merit, score
 from stages.kinds._kind import KINDS
@@ -57,6 +57,27 @@ def test_macro_f1_and_accuracy_are_those_of_scikit_learn(pairs: list[tuple[str, 
     expected = f1_score(gold, found, labels=of_labels, average="macro")
     assert score("macro_f1", gold, found) == pytest.approx(expected)
     assert score("accuracy", gold, found) == pytest.approx(accuracy_score(gold, found))
+    assert score("matthews", gold, found) == pytest.approx(matthews_corrcoef(gold, found))
+    of_one = f1_score(gold, found, labels=["a"], average="micro", zero_division=0.0)
+    assert score("f1_of_a", gold, found) == pytest.approx(of_one)
+
+
+def test_matthews_by_hand_and_of_constants() -> None:
+    """2 of 3 and 1 of 2 right: (2 * 1 - 1 * 1) / sqrt(3 * 3 * 2 * 2)."""
+    assert score("matthews", [*"aaabb"], [*"aabab"]) == pytest.approx(1 / 6)
+    assert score("matthews", [*"ab"], [*"ba"]) == -1
+    for gold, found in (("ab", "aa"), ("aa", "ab"), ("aa", "aa"), ("aa", "bb")):
+        assert score("matthews", [*gold], [*found]) == 0
+
+
+def test_f1_of_a_label_is_binary_f1_with_that_label_as_the_positive_one() -> None:
+    gold, found = ["no", "yes", "yes", "no"], ["yes", "yes", "no", "no"]
+    for label in ("yes", "no"):
+        expected = f1_score(gold, found, pos_label=label)
+        assert score(f"f1_of_{label}", gold, found) == pytest.approx(expected)
+    assert score("f1_of_yes", gold, ["no"] * 4) == 0
+    with pytest.raises(KeyError):
+        score("f1", gold, found)
 
 
 def test_accuracy_of_labels_and_of_words() -> None:

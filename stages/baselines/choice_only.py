@@ -1,0 +1,47 @@
+from collections.abc import Sequence
+
+from stages.baselines._baseline import Baseline, Row, Score, logistic
+
+RIGHT, WRONG = "right", "wrong"
+
+
+class ChoiceOnly(Baseline):
+    """Logistic regression over TF-IDF of a choice alone: how far the choices give themselves away
+    (Zellers et al. 2018, section 3; Poliak et al. 2018). The most probable choice of a row is its
+    prediction, of equal ones the first.
+
+    ``C``, the inverse strength of regularisation, is the value that scores best on validation.
+    """
+
+    fits = ("multiple_choice",)
+
+    def __init__(self, *, max_ngram: int = 2, C: Sequence[float] = (0.1, 1.0, 10.0, 100.0)) -> None:
+        if max_ngram < 1 or not C or min(C) <= 0:
+            raise ValueError("max_ngram must be at least 1 and every C above 0")
+        self.max_ngram, self.C = max_ngram, C
+
+    def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        self.vectorizer = TfidfVectorizer(
+            ngram_range=(1, self.max_ngram), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]"
+        )
+        features = self.vectorizer.fit_transform([one for row in train for one in row["choices"]])
+        targets = [
+            RIGHT if i == int(row["label"]) else WRONG
+            for row in train
+            for i in range(len(row["choices"]))
+        ]
+        found = []
+        for c in sorted(self.C):
+            self.classifier = logistic(features, targets, c)
+            found.append((score(validation, self.predict(validation)), self.classifier))
+        self.classifier = max(found, key=lambda each: each[0])[1]
+
+    def predict(self, rows: Sequence[Row]) -> list[str]:
+        return [str(self._best(row["choices"])) for row in rows]
+
+    def _best(self, choices: Sequence[str]) -> int:
+        right = [*self.classifier.classes_].index(RIGHT)
+        found = self.classifier.predict_proba(self.vectorizer.transform(choices))[:, right]
+        return int(found.round(9).argmax())

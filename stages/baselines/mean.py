@@ -1,0 +1,22 @@
+from collections.abc import Sequence
+
+import numpy as np
+
+from stages.baselines._baseline import Baseline, Row, Score
+from stages.kinds.regression import written
+
+
+class Mean(Baseline):
+    """The mean of the train rows for every text.
+
+    It has no correlation with anything, which counts as 0: the reference of a model that learnt
+    nothing.
+    """
+
+    fits = ("regression",)
+
+    def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
+        self.mean = float(np.mean([row["target"] for row in train]))
+
+    def predict(self, rows: Sequence[Row]) -> list[str]:
+        return [written(self.mean)] * len(rows)

@@ -1,0 +1,40 @@
+from collections.abc import Sequence
+
+import numpy as np
+
+from stages.baselines._baseline import Baseline, Row, Score
+
+
+class Overlap(Baseline):
+    """The choice whose words are most similar to those of the text and of the question; of equal
+    ones the first.
+
+    Similarity is the cosine of TF-IDF vectors of words, signs and their n-grams. No label is used.
+    """
+
+    fits = ("multiple_choice",)
+
+    def __init__(self, *, max_ngram: int = 1) -> None:
+        if max_ngram < 1:
+            raise ValueError("max_ngram must be at least 1")
+        self.max_ngram = max_ngram
+
+    def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        self.vectorizer = TfidfVectorizer(
+            ngram_range=(1, self.max_ngram), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]"
+        )
+        self.vectorizer.fit([text for row in train for text in (_read(row), *row["choices"])])
+
+    def predict(self, rows: Sequence[Row]) -> list[str]:
+        return [str(self._best(row)) for row in rows]
+
+    def _best(self, row: Row) -> int:
+        text, choices = (self.vectorizer.transform(each) for each in ([_read(row)], row["choices"]))
+        # In the last digits equal choices may differ; the first of them is meant.
+        return int(np.round((choices @ text.T).toarray()[:, 0], 9).argmax())
+
+
+def _read(row: Row) -> str:
+    return f"{row['text']} {row.get('question', '')}"

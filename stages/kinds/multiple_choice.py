@@ -1,0 +1,70 @@
+"""Texts with several choices each, of which one is right (COPA, SWAG, HellaSwag)."""
+
+from typing import Literal
+
+from stages.core.artifacts import Json
+from stages.kinds._kind import Kind, Row
+from stages.kinds._plain_text import folded
+from stages.kinds._text_form import NO_LABEL, TextForm
+
+
+class _AsText(TextForm):
+    """The text of the right choice; any text that is none of them is ``NO_LABEL``."""
+
+    def input(self, row: Row) -> str:
+        texts = [f"{c}: {row[c]}" for c in self.columns if c in row and c != "choices"]
+        choices = [f"choice{i}: {choice}" for i, choice in enumerate(row["choices"], start=1)]
+        return " ".join([self.key, *texts, *choices])
+
+    def answer(self, row: Row) -> str | None:
+        return row["choices"][int(row["label"])] if "label" in row else None
+
+    def prediction(self, row: Row, text: str) -> str:
+        found = [i for i, choice in enumerate(row["choices"]) if folded(choice) == folded(text)]
+        return str(found[0]) if found else NO_LABEL
+
+
+class TextWithChoices(Kind):
+    """``text``, perhaps a ``question`` about it, ``choices``, which may be several columns, and
+    ``label``, the number of the right one. Rows may have different numbers of choices.
+
+    ``first_choice`` is what the data calls the first of them.
+    """
+
+    inputs = ("text", "choices")
+    optional = ("question",)
+    target = "label"
+    lists = gathered = ("choices",)
+    metrics = ("accuracy",)
+    right_if = "accuracy"
+    form = _AsText
+
+    def __init__(self, *, first_choice: Literal[0, 1, "A"] = 0) -> None:
+        self.first_choice: Literal[0, 1, "A"] = first_choice
+
+    def checked(self, row: Json, place: str) -> Json:
+        """``label`` becomes the number of the right choice, counted from 0."""
+        number, choices = self._number(row["label"].strip()), row["choices"]
+        if len(choices) < 2:
+            raise ValueError(f"{place}: there must be at least 2 choices")
+        if number not in range(len(choices)):
+            raise ValueError(
+                f"{place}: label {row['label']!r} is none of its {len(choices)} choices, the first "
+                f"of which is {self.first_choice} (first_choice)"
+            )
+        return row | {"label": str(number)}
+
+    def _number(self, label: str) -> int:
+        """-1 for what is no number, or no letter."""
+        if self.first_choice == "A":
+            return ord(label.upper()) - ord("A") if len(label) == 1 else -1
+        return int(label) - self.first_choice if label.isascii() and label.isdigit() else -1
+
+    def split_key(self, row: Row) -> str:
+        """The text: rows about one text may share their right choices."""
+        return folded(row["text"])
+
+    def shown(self, row: Row, prediction: str) -> str:
+        """The text of the choice."""
+        known = prediction.isdigit() and int(prediction) < len(row["choices"])
+        return row["choices"][int(prediction)] if known else prediction

@@ -1,0 +1,92 @@
+"""Regression: a number from a text or from a pair of texts."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stages.core.artifacts import Json
+from stages.core.components import Settings
+from stages.kinds._cells import Row
+from stages.kinds.regression import RatedText, written
+from stages.models._heads import ModelWithHead
+from stages.tasks._pooled import PooledTask
+from stages.tasks._task import Example
+from stages.text.batch import Batch
+from stages.text.tokenizer import TaskTokenizer
+
+LONGEST_NUMBER = 12  # tokens of a number as text
+
+
+class Regression(PooledTask):
+    """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or as the tokenizer wraps them, to
+    one state to a number (BERT on STS-B; Devlin et al. 2019, appendix B.1).
+
+    The loss is the mean squared error of the target standardised by the mean and the standard
+    deviation of the train rows; predictions are in the target's units.
+
+    As text a target is a multiple of ``text_step`` (T5; Raffel et al. 2020, section 2.4).
+    """
+
+    kind = RatedText()
+
+    def __init__(
+        self,
+        labels: list[str],
+        tokenizer: TaskTokenizer,
+        max_tokens: int,
+        *,
+        pooling: Literal["auto", "mean", "first", "last"] = "auto",
+        dropout: float = 0.1,
+        text_step: float = 0.2,
+        metric: Literal["pearson", "spearman"] = "pearson",
+    ) -> None:
+        super().__init__(labels, tokenizer, max_tokens, pooling=pooling, dropout=dropout)
+        self.mean, self.std = 0.0, 1.0
+
+    @classmethod
+    def check(cls, max_tokens: int, *, text_step: float, **others: object) -> None:
+        if text_step <= 0:
+            raise ValueError(f"text_step must be above 0, not {text_step:g}")
+
+    def take_facts(self, record: Settings) -> None:
+        self.mean, self.std = record["target_mean"], record["target_std"]
+
+    def encode(self, rows: Sequence[Row]) -> list[Example]:
+        texts = self.tokenizer.encode([row["text"] for row in rows])
+        pairs = self.tokenizer.encode([row.get("text_pair", "") for row in rows])
+        examples = []
+        for row, text, pair in zip(rows, texts, pairs, strict=True):
+            found = self.wrapped(text, pair if "text_pair" in row else None)
+            value = (row["target"] - self.mean) / self.std if "target" in row else np.nan
+            examples.append(
+                Example(
+                    row["id"],
+                    np.array(found.ids),
+                    np.array([value], dtype=np.float32),
+                    pair_start=found.pair_start,
+                )
+            )
+        return examples
+
+    def targets(self, examples: list[Example]) -> Json:
+        values = torch.from_numpy(np.concatenate([example.labels for example in examples]))
+        return {"values": values, "num_targets": {"regression": int((~values.isnan()).sum())}}
+
+    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
+        assert batch.values is not None
+        known = ~batch.values.isnan()
+        errors = self.outputs(model, batch)[known] - batch.values[known]
+        return {"regression": (1.0, errors.square().sum())}
+
+    def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
+        values = self.outputs(model, batch).double() * self.std + self.mean
+        return [written(value) for value in values.tolist()]
+
+    def longest_as_text(self, longest_class: int) -> int:
+        return LONGEST_NUMBER
+
+    def columns(self, row: Row, prediction: str) -> Json:
+        return {"target": float(prediction)}

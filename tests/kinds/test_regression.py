@@ -1,0 +1,88 @@
+"""Numbers as answers: how they are read, compared and written as text."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
+
+from stages.evaluation.metrics import score
+from stages.kinds._kind import KINDS
+from stages.kinds.regression import ranks, written
+
+KIND = KINDS["regression"]
+FEW = st.integers(-3, 3).map(str)  # with many ties
+ANY = st.floats(-1e6, 1e6, allow_subnormal=False).map(repr)
+PAIRS = st.lists(st.tuples(FEW, FEW), min_size=2) | st.lists(st.tuples(ANY, ANY), min_size=2)
+
+
+@given(PAIRS)
+def test_correlations_are_those_of_scipy(pairs: list[tuple[str, str]]) -> None:
+    gold, found = map(list, zip(*pairs, strict=True))
+    x, y = (np.array([*map(float, each)]) for each in (gold, found))
+    spread = min(each.std() / (abs(each).max() or 1) for each in (x, y))
+    assume(spread == 0 or spread > 1e-6)  # else rounding decides, here and there
+    if spread == 0:
+        assert score("pearson", gold, found) == score("spearman", gold, found) == 0
+        return
+    assert score("pearson", gold, found) == pytest.approx(stats.pearsonr(x, y)[0], abs=1e-7)
+    assert score("spearman", gold, found) == pytest.approx(stats.spearmanr(x, y)[0], abs=1e-9)
+
+
+@given(st.lists(st.integers(0, 4), min_size=1))
+def test_equal_values_share_the_mean_of_their_ranks(values: list[int]) -> None:
+    assert ranks(np.array(values, float)).tolist() == stats.rankdata(values).tolist()
+
+
+def test_a_constant_has_no_correlation_which_counts_as_0() -> None:
+    gold = ["1.0", "2.0", "3.5"]
+    for metric in ("pearson", "spearman"):
+        for constant in ("0", "0.1", "2.166667", "1e20"):
+            assert score(metric, gold, [constant] * 3) == 0
+            assert score(metric, [constant] * 3, gold) == 0
+
+
+def test_correlations_are_of_the_whole_set_and_know_no_scale() -> None:
+    gold, found = ["0", "1", "10", "11"], ["1", "0", "11", "10"]
+    assert score("pearson", gold, found) > 0.9  # -1 in each half of the rows
+    shifted = [written(float(value) * -200 + 7) for value in found]
+    assert score("pearson", gold, shifted) == pytest.approx(-score("pearson", gold, found))
+
+
+def test_a_target_is_a_finite_number() -> None:
+    for cell in (3, 3.25, "3.25", " 3.25 ", "-1e3"):
+        assert KIND.read("target", cell, {}, "a.csv line 2: score") == float(cell)
+    for cell in ("", None, "three", "nan", "inf", [3.0]):
+        with pytest.raises(ValueError, match=r"^a\.csv line 2: score"):
+            KIND.read("target", cell, {}, "a.csv line 2: score")
+
+
+def test_an_answer_is_the_number_itself() -> None:
+    for value in (0.1, 3, 1 / 3, -2e-9):
+        assert float(KIND.answer({"target": value})) == value
+
+
+def test_train_tells_the_mean_and_the_standard_deviation() -> None:
+    rows = [{"target": value} for value in (1.0, 2.0, 6.0)]
+    facts = KIND.facts(rows)
+    assert facts["target_mean"] == 3.0
+    assert facts["target_std"] == pytest.approx(np.std([1, 2, 6]))
+    with pytest.raises(ValueError, match="target"):
+        KIND.facts(rows[:1] * 3)
+
+
+def test_as_text_a_number_is_rounded_and_no_number_is_the_mean() -> None:
+    record = {"task": {"name": "regression"}, "labels": [], "target_mean": 2.5}
+    form = KIND.as_text("sts", record)
+    row = {"text": "A cat.", "text_pair": "A dog."}
+    assert form.input(row) == "sts text: A cat. text_pair: A dog."
+    written_as = {2.57: "2.6", 2.5: "2.4", 0: "0.0", 4.96: "5.0", -0.3: "-0.4", 3.8: "3.8"}
+    for target, expected in written_as.items():
+        assert abs(float(expected) - target) <= 0.1 + 1e-9
+        assert form.answer(row | {"target": target}) == expected
+    assert form.answer(row) is None
+    assert form.prediction(row, "2.6") == form.prediction(row, "2 . 6") == "2.6"
+    for other in ("", "two", "2.6.", "nan", "inf"):
+        assert form.prediction(row, other) == "2.5"
+    coarse = KIND.as_text("sts", record | {"task": {"text_step": 25.0}})
+    assert coarse.answer(row | {"target": 61}) == "50"
