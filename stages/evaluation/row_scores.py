@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Float32
 
 from stages.evaluation import metrics
-from stages.kinds._metric import Metric, Sums
+from stages.kinds._metric import F1_OF, Metric, Sums
 
 Texts = Sequence[str]
 NUM_GROUPS = 50  # of rows left out at once, for a metric that is no function of sums
@@ -29,7 +29,7 @@ def row_scores(metric: str, gold: Texts, predicted: Texts) -> Float32[np.ndarray
     if not np.isfinite(value):
         return np.full(len(gold), value, dtype=np.float32)
     found = metrics.metric_of(metric)
-    sums = found.sums or SUMS.get(metric)
+    sums = found.sums or SUMS.get(metric) or _f1_of(metric)
     influence = (
         _by_groups(found, value, gold, predicted)
         if sums is None
@@ -123,6 +123,34 @@ def _macro_f1(sums: Float[np.ndarray, "sets K"]) -> Float[np.ndarray, " sets"]:
     return f1.sum(axis=-1) / (labels > 0).sum(axis=-1)
 
 
+def _f1_of(metric: str) -> Sums | None:
+    """Of the F1 of one label."""
+    if not metric.startswith(F1_OF):
+        return None
+    label = metric.removeprefix(F1_OF)
+    return _ratio(lambda gold, found: (2 * (gold == found == label), [gold, found].count(label)))
+
+
+def _both_counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n K"]:
+    """Of each label that occurs: whether the row has it, and is said to have it; and a last number,
+    whether the row is right."""
+    labels = sorted({*gold, *predicted})
+    has = [
+        np.array([[text == label for label in labels] for text in of]) for of in (gold, predicted)
+    ]
+    right = np.array([g == p for g, p in zip(gold, predicted, strict=True)])[:, None]
+    return np.concatenate([*has, right], axis=1).astype(float)
+
+
+def _matthews(sums: Float[np.ndarray, "sets K"]) -> Float[np.ndarray, " sets"]:
+    labels, answers = np.split(sums[..., :-1], 2, axis=-1)
+    num, right = labels.sum(axis=-1), sums[..., -1]
+    spread = [num**2 - (of**2).sum(axis=-1) for of in (labels, answers)]
+    product = spread[0] * spread[1]
+    covariance = right * num - (labels * answers).sum(axis=-1)
+    return np.where(product > 0, covariance / np.sqrt(np.where(product > 0, product, 1)), 0.0)
+
+
 def _bleu_counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n K"]:
     from sacrebleu.metrics.bleu import BLEU
 
@@ -182,6 +210,7 @@ SUMS: dict[str, Sums] = {  # of the shared metrics
     "bits_per_byte": _bits(0),
     "word_perplexity": _perplexity(),
     "macro_f1": Sums(_label_counts, _macro_f1),
+    "matthews": Sums(_both_counts, _matthews),
     "bleu": Sums(_bleu_counts, _bleu),
     "chrf": Sums(_chrf_counts, _chrf),
 }

@@ -5,16 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.kinds._cells import short
+from stages.kinds._correlation import PEARSON, SPEARMAN, pearson, spearman
 from stages.kinds._kind import Kind, Row
 from stages.kinds._metric import Metric
 from stages.kinds._text_form import TextForm
-
-SMALLEST_SHARE = 1e-12  # of the values' scale: what rounding leaves of a constant's deviation
 
 
 class _AsText(TextForm):
@@ -30,8 +28,7 @@ class _AsText(TextForm):
     def answer(self, row: Row) -> str | None:
         if "target" not in row:
             return None
-        decimals = max(-math.floor(math.log10(self.step)), 0)
-        return f"{round(row['target'] / self.step) * self.step:.{decimals}f}"
+        return str(round(round(row["target"] / self.step) * self.step, 6) + 0.0)  # no -0.0
 
     def prediction(self, row: Row, text: str) -> str:
         try:
@@ -46,44 +43,16 @@ def written(value: float) -> str:
     return f"{value:.7g}"
 
 
-def pearson(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Pearson's correlation over all rows. A constant has none (NaN in SciPy): it counts as 0,
-    since it says nothing about the rows."""
-    return correlation(_numbers(gold), _numbers(predicted))
-
-
-def spearman(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Pearson's correlation of the ranks, which equal values share; 0 for a constant."""
-    return correlation(ranks(_numbers(gold)), ranks(_numbers(predicted)))
-
-
-def correlation(x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]) -> float:
-    """Pearson's; 0 if one of the two is constant."""
-    deviations = [values - values.mean() for values in (x, y)]
-    norms = [float(np.linalg.norm(each)) for each in deviations]
-    for norm, values in zip(norms, (x, y), strict=True):
-        if norm <= SMALLEST_SHARE * float(np.linalg.norm(values)):
-            return 0.0
-    return float(np.clip(deviations[0] @ deviations[1] / (norms[0] * norms[1]), -1, 1))
-
-
-def ranks(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Ranks from 1; equal values share the mean of theirs."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[place]
-
-
-def _numbers(texts: Sequence[str]) -> Float[np.ndarray, " n"]:
-    return np.array([float(text) for text in texts])
-
-
 class RatedText(Kind):
     """``text``, perhaps ``text_pair``, and ``target``, a number."""
 
     inputs = ("text",)
     optional = ("text_pair",)
     target = "target"
-    metrics = (Metric("pearson", pearson), Metric("spearman", spearman))
+    metrics = (
+        Metric("pearson", pearson, sums=PEARSON),
+        Metric("spearman", spearman, sums=SPEARMAN),
+    )
     form = _AsText
 
     def read(self, column: str, value: Any, row: Row, place: str) -> Any:

@@ -45,7 +45,7 @@ def of_bits(rng: np.random.Generator, num: int) -> Rows:
 
 
 DRAWN = {
-    **dict.fromkeys(("macro_f1", "accuracy"), of_labels),
+    **dict.fromkeys(("macro_f1", "accuracy", "matthews"), of_labels),
     **dict.fromkeys(("entity_f1", "word_accuracy"), of_tags),
     **dict.fromkeys(("squad_f1", "exact_match"), of_questions),
     **dict.fromkeys(("bleu", "chrf", "rouge_l"), of_texts),
@@ -145,3 +145,11 @@ def test_the_only_row_of_a_label_makes_no_infinite_score() -> None:
     assert np.isfinite(scores).all() and scores.mean() == pytest.approx(
         score("macro_f1", gold, found)
     )
+
+
+def test_f1_of_a_label_has_sums_of_its_own() -> None:
+    gold, found = drawn("accuracy", 60)
+    scores = row_scores("f1_of_b", gold, found).astype(float)
+    assert scores.mean() == pytest.approx(score("f1_of_b", gold, found))
+    elsewhere = [s for s, g, f in zip(scores, gold, found, strict=True) if "b" not in (g, f)]
+    assert len({*elsewhere}) == 1  # rows that neither have the label nor are said to

@@ -6,9 +6,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
+from stages.core.seeding import stream
 from stages.evaluation.metrics import score
+from stages.evaluation.row_scores import row_scores
+from stages.kinds._correlation import ranks
 from stages.kinds._kind import KINDS
-from stages.kinds.regression import ranks, written
+from stages.kinds.regression import written
 
 KIND = KINDS["regression"]
 FEW = st.integers(-3, 3).map(str)  # with many ties
@@ -49,6 +52,40 @@ def test_correlations_are_of_the_whole_set_and_know_no_scale() -> None:
     assert score("pearson", gold, shifted) == pytest.approx(-score("pearson", gold, found))
 
 
+def correlated(num: int) -> tuple[list[str], list[str]]:
+    rng = stream(1, "correlated")
+    x = rng.normal(3.0, 1.0, num)
+    return [*map(repr, x.tolist())], [written(v) for v in (x + rng.normal(0, 1, num)).tolist()]
+
+
+@pytest.mark.parametrize("metric", ["pearson", "spearman"])
+def test_the_standard_error_from_row_scores_is_that_of_a_bootstrap(metric: str) -> None:
+    gold, found = correlated(300)
+    scores = row_scores(metric, gold, found).astype(float)
+    assert scores.mean() == pytest.approx(score(metric, gold, found), abs=1e-6)
+    rng, values = stream(1, "bootstrap", metric), []
+    for _ in range(300):
+        rows = rng.integers(len(gold), size=len(gold))
+        values.append(score(metric, [gold[i] for i in rows], [found[i] for i in rows]))
+    error = scores.std(ddof=1) / len(scores) ** 0.5
+    assert error == pytest.approx(np.std(values), rel=0.25)
+
+
+def test_ties_have_their_share_of_the_standard_error_too() -> None:
+    gold, found = ([str(round(float(v))) for v in each] for each in correlated(200))
+    scores = row_scores("spearman", gold, found).astype(float)
+    without = [
+        score("spearman", gold[:i] + gold[i + 1 :], found[:i] + found[i + 1 :]) for i in range(200)
+    ]
+    jackknife = (199**2 / 200 * np.var(without)) ** 0.5
+    assert scores.std(ddof=1) / 200**0.5 == pytest.approx(jackknife, rel=0.02)
+
+
+def test_rows_add_nothing_to_the_correlation_of_a_constant() -> None:
+    gold, _ = correlated(20)
+    assert set(row_scores("pearson", gold, ["0.1"] * 20)) == {0.0}
+
+
 def test_a_target_is_a_finite_number() -> None:
     for cell in (3, 3.25, "3.25", " 3.25 ", "-1e3"):
         assert KIND.read("target", cell, {}, "a.csv line 2: score") == float(cell)
@@ -76,7 +113,7 @@ def test_as_text_a_number_is_rounded_and_no_number_is_the_mean() -> None:
     form = KIND.as_text("sts", record)
     row = {"text": "A cat.", "text_pair": "A dog."}
     assert form.input(row) == "sts text: A cat. text_pair: A dog."
-    written_as = {2.57: "2.6", 2.5: "2.4", 0: "0.0", 4.96: "5.0", -0.3: "-0.4", 3.8: "3.8"}
+    written_as = {2.57: "2.6", 2.5: "2.4", 0: "0.0", 4.96: "5.0", -0.34: "-0.4", 3.8: "3.8"}
     for target, expected in written_as.items():
         assert abs(float(expected) - target) <= 0.1 + 1e-9
         assert form.answer(row | {"target": target}) == expected
@@ -85,4 +122,4 @@ def test_as_text_a_number_is_rounded_and_no_number_is_the_mean() -> None:
     for other in ("", "two", "2.6.", "nan", "inf"):
         assert form.prediction(row, other) == "2.5"
     coarse = KIND.as_text("sts", record | {"task": {"text_step": 25.0}})
-    assert coarse.answer(row | {"target": 61}) == "50"
+    assert coarse.answer(row | {"target": 61}) == "50.0"

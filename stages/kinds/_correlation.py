@@ -1,0 +1,95 @@
+"""Correlations of predicted numbers with the right ones."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from stages.kinds._metric import Sums
+
+SMALLEST_SHARE = 1e-12  # of the values' scale: what rounding leaves of a constant's deviation
+
+
+def pearson(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """Pearson's correlation over all rows. A constant has none (NaN in SciPy): it counts as 0,
+    since it says nothing about the rows."""
+    return correlation(_numbers(gold), _numbers(predicted))
+
+
+def _moments(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n 6"]:
+    """1 and the powers of the deviations from the means of all rows: x, y, xx, yy, xy."""
+    x, y = (values - values.mean() for values in (_numbers(gold), _numbers(predicted)))
+    return np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=-1)
+
+
+def _of_moments(sums: Float[np.ndarray, "*sets 6"]) -> Float[np.ndarray, "*sets"]:
+    num, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+    spread = [square - one * one / num for one, square in ((x, xx), (y, yy))]
+    varies = (spread[0] > SMALLEST_SHARE * xx) & (spread[1] > SMALLEST_SHARE * yy)
+    below = np.sqrt(np.where(varies, spread[0] * spread[1], 1))
+    return np.where(varies, (xy - x * y / num) / below, 0.0)
+
+
+def spearman(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """Pearson's correlation of the ranks, which equal values share; 0 for a constant."""
+    return correlation(ranks(_numbers(gold)), ranks(_numbers(predicted)))
+
+
+def correlation(x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]) -> float:
+    """Pearson's; 0 if one of the two is constant."""
+    deviations = [values - values.mean() for values in (x, y)]
+    norms = [float(np.linalg.norm(each)) for each in deviations]
+    for norm, values in zip(norms, (x, y), strict=True):
+        if norm <= SMALLEST_SHARE * float(np.linalg.norm(values)):
+            return 0.0
+    return float(np.clip(deviations[0] @ deviations[1] / (norms[0] * norms[1]), -1, 1))
+
+
+def ranks(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Ranks from 1; equal values share the mean of theirs."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[place]
+
+
+def _numbers(texts: Sequence[str]) -> Float[np.ndarray, " n"]:
+    return np.array([float(text) for text in texts])
+
+
+def _linearised(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n 2"]:
+    """Each row's influence on Spearman's correlation, and 1: its mean over rows is the change.
+
+    A row counts as a point, and moves the ranks of all rows above it (Croux and Dehon 2010).
+    """
+    x, y = ranks(_numbers(gold)), ranks(_numbers(predicted))
+    (xx, of_xx), (yy, of_yy), (xy, of_xy) = (
+        _covariance(one, other) for one, other in ((x, x), (y, y), (x, y))
+    )
+    if not xx or not yy:
+        return np.stack([np.zeros(len(x)), np.ones(len(x))], axis=-1)
+    value = xy / np.sqrt(xx * yy)
+    influence = of_xy / np.sqrt(xx * yy) - value / 2 * (of_xx / xx + of_yy / yy)
+    return np.stack([value + influence, np.ones(len(x))], axis=-1)
+
+
+def _covariance(
+    x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]
+) -> tuple[float, Float[np.ndarray, " n"]]:
+    """Of ranks divided by their number, and each row's influence on it."""
+    a, b = ((values - values.mean()) / len(values) for values in (x, y))
+    moved = _above(x, b) + _above(y, a)
+    value = float((a * b).mean())
+    return value, a * b + moved - 3 * value
+
+
+def _above(
+    values: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """For each row the sum of the weights of the rows with larger values and half of those with
+    its own, divided by the number of rows."""
+    _, place = np.unique(values, return_inverse=True)
+    of_value = np.bincount(place, weights)
+    return (of_value[::-1].cumsum()[::-1] - of_value / 2)[place] / len(values)
+
+
+PEARSON = Sums(_moments, _of_moments)
+SPEARMAN = Sums(_linearised, lambda sums: sums[..., 0] / sums[..., 1])
