@@ -4,7 +4,7 @@ The only stage that reads the test labels.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl, replacing, write_json, write_jsonl
 from stages.core.params import Params, entry
 from stages.core.process import run_stage
+from stages.evaluation.calibration import calibration
 from stages.evaluation.examples import examples, shown_trials
 from stages.evaluation.metrics import score
 from stages.evaluation.records import (
@@ -52,7 +53,8 @@ def main(params: Params, task: str) -> None:
     predictions: dict[str, Mapping[str, str]] = {}  # of the trials that examples show
     for folder in tqdm([*runs, paths.BASELINES / task], desc=f"evaluate {task}", disable=None):
         record = PredictionRecord if folder in runs else BaselinePredictionRecord
-        answers, found = _answers(folder, record), read(folder / "trials.csv", TrialRecord)
+        answers, probabilities = _answers(folder, record)
+        found = read(folder / "trials.csv", TrialRecord)
         predictions |= {run: answers[_key(trial)] for run, trial in shown_trials(found).items()}
         for trial in found:
             key = _key(trial)
@@ -64,6 +66,7 @@ def main(params: Params, task: str) -> None:
                 value=score(about["metric"], *pair),
                 other_metric=about["other_metric"],
                 other_value=score(about["other_metric"], *pair),
+                **_calibration(*pair, [probabilities[key][id] for id in gold]),
             )
             trials.append(scored)
             by_row.append(row_scores(about["metric"], *pair))
@@ -87,14 +90,25 @@ def _key(trial: TrialRecord) -> Key:
     return trial.run, trial.method, trial.label_budget, trial.finetune_seed, pretrain_seed
 
 
-def _answers(folder: Path, record: type[PredictionRecord]) -> Mapping[Key, dict[str, str]]:
-    """trial -> id -> prediction."""
+def _answers(
+    folder: Path, record: type[PredictionRecord]
+) -> tuple[Mapping[Key, dict[str, str]], Mapping[Key, dict[str, float | None]]]:
+    """trial -> id -> prediction, and its probability."""
     answers: dict[Key, dict[str, str]] = defaultdict(dict)
+    probabilities: dict[Key, dict[str, float | None]] = defaultdict(dict)
     for row in read(folder / "predictions.csv.gz", record):
         of_baseline = isinstance(row, BaselinePredictionRecord)
         run, seed = (row.run, row.pretrain_seed) if of_baseline else (folder.name, None)
-        answers[run, row.method, row.label_budget, row.finetune_seed, seed][row.id] = row.prediction
-    return answers
+        key = run, row.method, row.label_budget, row.finetune_seed, seed
+        answers[key][row.id], probabilities[key][row.id] = row.prediction, row.probability
+    return answers, probabilities
+
+
+def _calibration(
+    gold: Sequence[str], predicted: Sequence[str], probabilities: Sequence[float | None]
+) -> dict[str, float]:
+    found = calibration(gold, predicted, probabilities)
+    return {} if found is None else asdict(found)
 
 
 def _of_chosen_rates(

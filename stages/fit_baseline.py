@@ -62,8 +62,11 @@ def main(params: Params, task: str) -> None:
                 id=row["id"],
                 prediction=predicted,
                 pretrain_seed=fit.pretrain_seed,
+                probability=None if probability is None else round(probability, 6),
             )
-            for row, predicted in zip(test, baseline.predict(test), strict=True)
+            for row, predicted, probability in zip(
+                test, baseline.predict(test), baseline.probabilities(test), strict=True
+            )
         ]
     with replacing(paths.BASELINES / task) as folder:
         write(folder / "trials.csv", TrialRecord, trials)

@@ -447,6 +447,9 @@ def _trial(
         value=value,
         other_metric="accuracy",
         other_value=min(value + 0.2, 1.0),
+        accuracy=min(value + 0.2, 1.0),
+        mean_probability=min(value + 0.3, 1.0),
+        calibration_error=0.1,
     )
 
 

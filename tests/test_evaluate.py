@@ -263,3 +263,15 @@ def test_any_text_is_read_as_it_was_written(tmp_path, name, text) -> None:
     written = [SkippedMethod(run="a", method="b", reason=each) for each in (text, "plain")]
     write(tmp_path / name, SkippedMethod, written)
     assert read(tmp_path / name, SkippedMethod) == written
+
+
+def test_probabilities_of_predictions_become_a_calibration_error(params: Params) -> None:
+    folder = Path("data/finetuned/tag", RUN_NAMES[1])  # which answers nothing right
+    rows = read(folder / "predictions.csv.gz", PredictionRecord)
+    sure = [replace(row, probability=0.75) for row in rows]
+    write(folder / "predictions.csv.gz", PredictionRecord, sure)
+    evaluate.main(params, "tag")
+    scored = {t.run: t for t in read(Path("data/evaluated/tag/trials.csv"), ScoredTrial)}
+    found = scored[RUN_NAMES[1]]
+    assert (found.accuracy, found.mean_probability, found.calibration_error) == (0, 0.75, 0.75)
+    assert scored[RUN_NAMES[0]].calibration_error is None

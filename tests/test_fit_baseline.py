@@ -155,3 +155,13 @@ def test_more_labels_than_there_are_is_refused(params: Params) -> None:
 def test_an_unknown_task_is_refused_with_the_known_ones(params: Params) -> None:
     with pytest.raises(ValueError, match="tasks: unknown 'tipe'; did you mean 'type'"):
         fit_baseline.main(params, "tipe")
+
+
+def test_predictions_have_the_probability_that_the_model_gives_them(params: Params) -> None:
+    fit_baseline.main(params, "type")
+    given = {
+        run: {row["probability"] for row in predictions("type") if row["run"] == run}
+        for run in ("majority", "tfidf")
+    }
+    assert given["majority"] == {""}
+    assert all(0.5 <= float(p) <= 1 for p in given["tfidf"])

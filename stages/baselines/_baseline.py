@@ -39,6 +39,10 @@ class Baseline(ABC):
     def predict(self, rows: Sequence[Row]) -> list[str]:
         """An answer for each row, written as ``Kind.answer`` does."""
 
+    def probabilities(self, rows: Sequence[Row]) -> list[float | None]:
+        """Those of the answers, where the model gives any."""
+        return [None] * len(rows)
+
 
 def logistic(features: Any, targets: Sequence[str], C: float) -> Any:
     """A fitted logistic regression; a constant where the few labels are all the same.

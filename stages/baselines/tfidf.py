@@ -36,6 +36,10 @@ class Tfidf(Baseline):
     def predict(self, rows: Sequence[Row]) -> list[str]:
         return self.classifier.predict(self.vectorizer.transform(map(_text, rows))).tolist()
 
+    def probabilities(self, rows: Sequence[Row]) -> list[float | None]:
+        found = self.classifier.predict_proba(self.vectorizer.transform(map(_text, rows)))
+        return found.max(axis=1).tolist()
+
 
 def _text(row: Row) -> str:
     return f"{row['text']} {row.get('text_pair', '')}"

@@ -75,6 +75,10 @@ class ScoredTrial(TrialRecord):
     value: float
     other_metric: str
     other_value: float
+    # Of trials whose predictions have probabilities; see ``calibration.Calibration``.
+    accuracy: float | None = None
+    mean_probability: float | None = None
+    calibration_error: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +88,7 @@ class PredictionRecord:
     finetune_seed: int
     id: str
     prediction: str
+    probability: float | None = None  # that the prediction is right, if the model gives one
 
 
 @dataclass(frozen=True, kw_only=True)

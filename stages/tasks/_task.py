@@ -47,6 +47,11 @@ class Predicted(NamedTuple):
     scores: dict[str, float] | None = None
     margin: float | None = None
 
+    @property
+    def probability(self) -> float | None:
+        """That of the prediction, if the labels have any."""
+        return None if self.scores is None else self.scores.get(self.prediction)
+
     def at(self, threshold: float) -> Any:
         """The prediction, or "" if its margin is below the threshold."""
         return "" if self.margin is not None and self.margin < threshold else self.prediction

@@ -10,6 +10,7 @@ from stages.evaluation import records
 from stages.kinds._cells import Row
 from stages.methods._method import Predictor
 from stages.models._heads import ModelWithHead
+from stages.tasks._task import Predicted
 from stages.training.checkpoint import WEIGHTS
 from stages.training.device import Device, side_by_side
 from stages.training.finetuning import Encoded
@@ -17,6 +18,8 @@ from stages.training.meter import Usage, hardware
 from stages.trials import kept
 from stages.trials.inference_speed import Speed
 from stages.trials.setup import TrialSetup
+
+DECIMALS = 6  # of a probability
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Adapted:
     model: ModelWithHead
     predictor: Predictor
     examples: Sequence[Encoded]  # of the test rows, as the predictor encodes them
-    predictions: list[str]  # of the test rows
+    predictions: list[Predicted]  # of the test rows
     num_trained_params: int = 0
     flops: int = 0  # of training at all learning rates, or of solving at every C
     fit: Fit = Fit()  # noqa: RUF009 (it is frozen)
@@ -120,11 +123,16 @@ def _short_hash(text: str) -> str:
 
 
 def prediction_records(
-    key: TrialKey, rows: Sequence[Row], predictions: Sequence[str]
+    key: TrialKey, rows: Sequence[Row], predictions: Sequence[Predicted]
 ) -> list[records.PredictionRecord]:
     return [
-        records.PredictionRecord(**asdict(key), id=row["id"], prediction=prediction)
-        for row, prediction in zip(rows, predictions, strict=True)
+        records.PredictionRecord(
+            **asdict(key),
+            id=row["id"],
+            prediction=each.prediction,
+            probability=None if each.probability is None else round(each.probability, DECIMALS),
+        )
+        for row, each in zip(rows, predictions, strict=True)
     ]
 
 

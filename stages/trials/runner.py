@@ -20,7 +20,7 @@ from stages.methods._method import (
     TrainedMethod,
 )
 from stages.models._heads import ModelWithHead
-from stages.tasks._task import Example
+from stages.tasks._task import Example, Predicted
 from stages.text.batch import Batch
 from stages.training.device import Device
 from stages.training.finetuning import Encoded, in_order_of_length
@@ -76,7 +76,7 @@ class TrialRunner:
         self.train = self.task.encode([row for row in self.rows["train"] if row["id"] in needed])
         self.validation = self.task.encode(self.rows["validation"])
         self.test = self.task.encode(self.rows["test"])
-        self._as_pretrained = dict[int, tuple[ModelWithHead, list[str]]]()
+        self._as_pretrained = dict[int, tuple[ModelWithHead, list[Predicted]]]()
 
     def run(self, key: TrialKey, method: Method, weights: Path) -> Outcome:
         """Run one trial; its trained weights go to the folder ``weights`` if they are kept.
@@ -208,7 +208,7 @@ class TrialRunner:
         unused = self._prompts(key, method_of(self.params, key.method))
         return Adapted(model, unused, examples, predictions)
 
-    def _unchanged(self, key: TrialKey) -> tuple[ModelWithHead, list[str]]:
+    def _unchanged(self, key: TrialKey) -> tuple[ModelWithHead, list[Predicted]]:
         """The pretrained model and its predictions, for a task without a head: computed once, or
         for each draw of weights from scratch."""
         seed = key.finetune_seed if self.setup.from_scratch else 0  # a head has no weights
@@ -231,10 +231,10 @@ class TrialRunner:
         examples: Sequence[Encoded],
         *,
         threshold: float = 0.0,
-    ) -> list[str]:
+    ) -> list[Predicted]:
         """A prediction for each test row, in their order."""
         predicted = predict(predictor, model, self.rows["test"], examples, self.device)
-        return [each.at(threshold) for each in predicted]
+        return [each._replace(prediction=each.at(threshold)) for each in predicted]
 
     def _adapted(self, key: TrialKey, method: Method) -> ModelWithHead:
         return self.setup.adapted(method, seed=key.finetune_seed).to(self.device.torch)

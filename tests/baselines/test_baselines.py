@@ -4,9 +4,13 @@ from typing import Any
 import pytest
 
 from stages.baselines._baseline import BASELINES, Score
+from stages.baselines.choice_only import ChoiceOnly
 from stages.baselines.copy import Copy
 from stages.baselines.majority import Majority
+from stages.baselines.mean import Mean
 from stages.baselines.nearest import Nearest
+from stages.baselines.overlap import Overlap
+from stages.baselines.ridge import Ridge
 from stages.baselines.sliding_window import SlidingWindow
 from stages.baselines.tfidf import Tfidf
 from stages.baselines.window import Window, repair, shape
@@ -19,6 +23,8 @@ TOOLS = ["hammer", "saw", "drill", "wrench"]
 macro_f1 = Score(KINDS["classification"], "macro_f1")
 entity_f1 = Score(KINDS["tagging"], "entity_f1")
 squad_f1 = Score(KINDS["span_qa"], "squad_f1")
+pearson = Score(KINDS["regression"], "pearson")
+accuracy = Score(KINDS["multiple_choice"], "accuracy")
 bleu = Score(KINDS["seq2seq"], "bleu")
 
 
@@ -222,3 +228,79 @@ def test_majority_of_answers_may_be_that_there_is_none() -> None:
     assert set(majority.predict(rows)) == {""}
     majority.fit([{"answers": [{"text": text}]} for text in "abb"], [], squad_f1)
     assert majority.predict([{"question": "x"}, {"question": "y"}]) == ["b", "b"]
+
+
+def test_tfidf_gives_each_answer_its_probability() -> None:
+    tfidf, test = Tfidf(), texts(50, seed=3)
+    tfidf.fit(texts(40, seed=1), texts(20, seed=2), macro_f1)
+    features = tfidf.vectorizer.transform([f"{row['text']} " for row in test])
+    expected = tfidf.classifier.predict_proba(features)
+    classes = [*tfidf.classifier.classes_]
+    for found, row, answer in zip(
+        tfidf.probabilities(test), expected, tfidf.predict(test), strict=True
+    ):
+        assert found == row[classes.index(answer)]
+
+
+def rated(num: int, seed: int) -> list[dict]:
+    """The target is how many of the first text's words the second has."""
+    rng = stream(seed, "rated")
+    rows = []
+    for _ in range(num):
+        words = rng.choice(FRUIT + TOOLS, size=4, replace=False).tolist()
+        same = int(rng.integers(5))
+        pair = [*words[:same], *["stone"] * (4 - same)]
+        target = 100.0 * same
+        rows.append({"text": " ".join(words), "text_pair": " ".join(pair), "target": target})
+    return rows
+
+
+def test_ridge_learns_how_alike_two_texts_are_and_the_mean_learns_nothing() -> None:
+    train, validation, test = (rated(n, seed) for seed, n in enumerate((60, 30, 50)))
+    scores, inputs = {}, [{k: v for k, v in row.items() if k != "target"} for row in test]
+    for baseline in (Ridge(), Mean()):
+        baseline.fit(train, validation, pearson)
+        scores[type(baseline)] = pearson(test, baseline.predict(inputs))
+    assert scores[Ridge] > 0.95 and scores[Mean] == 0
+    assert Mean in scores and float(baseline.predict(inputs)[0]) == pytest.approx(
+        sum(row["target"] for row in train) / 60
+    )
+
+
+def test_ridge_reads_single_texts_and_predicts_in_the_targets_units() -> None:
+    train = [{"text": f"The {word}.", "target": 500.0 * (word in TOOLS)} for word in FRUIT + TOOLS]
+    ridge = Ridge(alpha=[0.1])
+    ridge.fit(train * 3, train, pearson)
+    predicted = [float(value) for value in ridge.predict([{"text": "The saw."}, {"text": "pear"}])]
+    assert predicted[0] > 350 and predicted[1] < 150
+
+
+def test_overlap_chooses_what_repeats_the_text_and_the_first_of_equal_ones() -> None:
+    rows = [
+        {"text": "The hammer lies there.", "choices": ["an apple", "this hammer"], "label": "1"},
+        {"text": "What?", "question": "The pear?", "choices": ["no", "a pear", "the saw"]},
+        {"text": "Nothing.", "choices": ["plum", "cherry"]},
+    ]
+    overlap = Overlap()
+    overlap.fit(rows[:1], [], accuracy)
+    assert overlap.predict(rows) == ["1", "2", "0"]  # of the second it knows "the" alone
+    overlap.fit(rows, [], accuracy)
+    assert overlap.predict(rows) == ["1", "1", "0"]
+
+
+def test_choice_only_finds_choices_that_give_themselves_away() -> None:
+    rows = [
+        {"text": "", "choices": [f"never a {a}", f"a {b}"][:: 1 - 2 * i], "label": str(1 - i)}
+        for a, b in zip(FRUIT, TOOLS, strict=True)
+        for i in (0, 1)
+    ]
+    model = ChoiceOnly()
+    model.fit(rows, rows, accuracy)
+    new = [{"text": "", "choices": ["a stone", "never a stone", "never a plum"]}]
+    assert model.predict(rows + new) == [*(row["label"] for row in rows), "0"]
+
+
+def test_majority_of_choices_is_their_commonest_place() -> None:
+    majority = Majority()
+    majority.fit([{"choices": ["a", "b"], "label": label} for label in "110"], [], accuracy)
+    assert majority.predict([{"text": "x", "choices": ["c", "d", "e"]}]) == ["1"]

@@ -25,6 +25,7 @@ TRIALS = [
     *("best_epoch", "num_epochs", "num_steps", "last_train_loss", "best_is_last"),
     *("chosen_in_warmup", "still_improving", "converged", "C", "num_tries", "at_edge"),
     *("metric", "value"),
+    "calibration_error",
 ]
 CONTRASTS = [
     *("axis", "task", "method", "label_budget", "run_a", "run_b", "level_a", "level_b"),
@@ -43,6 +44,7 @@ def trials(results: Results) -> list[Json]:
     """reports/trials.csv: a row for each trial."""
     return [
         {"study": results.params.study, **asdict(trial), "value": six_decimals(trial.value)}
+        | {"calibration_error": six_decimals(trial.calibration_error)}
         for trial in results.trials
     ]
 

@@ -11,6 +11,7 @@ from stages.core.artifacts import Json
 from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison import (
     advice,
+    calibration,
     contamination,
     convergence,
     corpora,
@@ -47,6 +48,7 @@ def context(results: Results) -> Json:
         "not_compared": not_compared_rows(results),
         "tasks": tables.task_rows(results),
         "weights": costs.weights_rows(results),
+        "calibration": calibration.section(results),
         "contamination": contamination.section(results),
         "corpora": corpora.section(results),
         "pretraining_ends": pretraining_ends,

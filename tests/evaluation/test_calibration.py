@@ -1,0 +1,69 @@
+"""Calibration, against a count by hand and on probabilities whose calibration is planted."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.core.seeding import stream
+from stages.evaluation.calibration import calibration
+
+ROWS = st.lists(st.tuples(st.booleans(), st.integers(0, 300)), min_size=1)
+
+
+def error(right: list[bool], probabilities: list[float]) -> float:
+    found = calibration(["a"] * len(right), ["a" if r else "b" for r in right], probabilities)
+    assert found is not None
+    return found.calibration_error
+
+
+@given(ROWS)
+def test_the_error_is_that_of_bins_counted_one_by_one(rows: list[tuple[bool, int]]) -> None:
+    """In whole numbers: probabilities are three-hundredths, of which each bin has twenty."""
+    expected = 0
+    for m in range(15):
+        inside = [(r, p) for r, p in rows if 20 * m < p <= 20 * (m + 1) or (m == 0 and p == 0)]
+        expected += abs(sum(300 * r - p for r, p in inside))
+    found = error([r for r, _ in rows], [p / 300 for _, p in rows])
+    # The nearest float of an edge may fall on either side of it: no edges are drawn apart.
+    if all(p % 20 for _, p in rows):
+        assert found == pytest.approx(expected / 300 / len(rows), abs=1e-12)
+
+
+def test_calibrated_probabilities_have_no_error_but_for_chance() -> None:
+    rng = stream(1, "calibrated")
+    p = rng.uniform(0.3, 1, 40000)
+    right = (rng.random(len(p)) < p).tolist()
+    assert error(right, p.tolist()) < 0.01
+    found = calibration(["a"] * len(p), ["a" if r else "b" for r in right], p.tolist())
+    assert found is not None
+    assert found.accuracy == pytest.approx(np.mean(right))
+    assert found.mean_probability == pytest.approx(p.mean())
+
+
+@pytest.mark.parametrize("shift", [-0.2, 0.1, 0.25])
+def test_planted_over_and_underconfidence_are_the_error(shift: float) -> None:
+    rng = stream(1, "shifted", str(shift))
+    chance = rng.uniform(0.4, 0.7, 40000)
+    right = (rng.random(len(chance)) < chance).tolist()
+    assert error(right, (chance + shift).tolist()) == pytest.approx(abs(shift), abs=0.01)
+
+
+def test_errors_of_both_signs_do_not_cancel() -> None:
+    """Always sure in one half, never in the other, and right in half of each."""
+    right, p = [True, False] * 100, [0.9, 0.9] * 50 + [0.1, 0.1] * 50
+    assert error(right, p) == pytest.approx(0.4)
+    assert np.mean(p) == pytest.approx(np.mean(right))
+
+
+def test_the_ends_have_a_bin() -> None:
+    assert error([True, False], [1.0, 0.0]) == 0
+    assert error([False, True], [1.0, 0.0]) == 1
+    assert error([True], [math.nextafter(1, 0)]) == pytest.approx(0, abs=1e-12)
+
+
+def test_without_all_probabilities_there_is_none() -> None:
+    assert calibration(["a", "b"], ["a", "b"], [0.5, None]) is None
+    assert calibration(["a", "b"], ["a", "b"], [None, None]) is None
