@@ -11,10 +11,11 @@ from stages.kinds._text_form import NO_LABEL, TextForm
 class _AsText(TextForm):
     """The text of the right choice; any text that is none of them is ``NO_LABEL``."""
 
-    def input(self, row: Row) -> str:
-        texts = [f"{c}: {row[c]}" for c in self.columns if c in row and c != "choices"]
-        choices = [f"choice{i}: {choice}" for i, choice in enumerate(row["choices"], start=1)]
-        return " ".join([self.key, *texts, *choices])
+    def parts(self, row: Row) -> list[tuple[str, str]]:
+        texts = [(f"{c}:", row[c]) for c in self.columns if c in row and c != "choices"]
+        choices = [(f"choice{i}:", one) for i, one in enumerate(row["choices"], start=1)]
+        (before, text), *others = [*texts, *choices]
+        return [(f"{self.key} {before}", text), *others]
 
     def answer(self, row: Row) -> str | None:
         return row["choices"][int(row["label"])] if "label" in row else None

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from stages.core.artifacts import Json
 from stages.kinds._cells import Row
 from stages.kinds.multiple_choice import TextWithChoices
-from stages.models._backbone import Backbone
+from stages.models._backbone import Backbone, Pooling
 from stages.models._heads import ModelWithHead, PooledHead
 from stages.tasks._pooled import PooledTask
 from stages.tasks._task import Example, Predicted
@@ -45,9 +45,8 @@ class MultipleChoice(PooledTask):
         super().__init__(labels, tokenizer, max_tokens, pooling=pooling, dropout=dropout)
 
     def head(self, backbone: Backbone) -> PooledHead:
-        head = super().head(backbone)
-        head.linear = nn.Linear(backbone.d_model, 1, bias=False)  # softmax has no use for a bias
-        return head
+        pooling = super().head(backbone).pooling
+        return _ChoiceHead(backbone.d_model, dropout=self.dropout, pooling=pooling)
 
     def encode(self, rows: Sequence[Row]) -> list[Example]:
         read = [" ".join([row["text"], row.get("question", "")]).strip() for row in rows]
@@ -62,18 +61,20 @@ class MultipleChoice(PooledTask):
         label = np.array([int(row["label"]) if "label" in row else IGNORE_INDEX])
         examples = []
         for number, choice in enumerate(choices):
-            found = self.wrapped(text, choice)
+            found = self.wrap(text, choice)
             examples.append(
                 Example(
                     row["id"],
                     np.array(found.ids),
                     label,
                     pair_start=found.pair_start,
+                    num_cut=found.num_cut,
                     window=number,
                 )
             )
         tokens = np.concatenate([example.tokens for example in examples])
-        return _Choices(row["id"], tokens, label, choices=tuple(examples))
+        num_cut = sum(example.num_cut for example in examples)
+        return _Choices(row["id"], tokens, label, num_cut=num_cut, choices=tuple(examples))
 
     def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> Batch:
         """One padded row per choice, those of a row one behind the other."""
@@ -118,6 +119,14 @@ class MultipleChoice(PooledTask):
 
     def columns(self, row: Row, prediction: str) -> Json:
         return {"label": prediction, "choice": self.kind.shown(row, prediction)}
+
+
+class _ChoiceHead(PooledHead):
+    """A logit for each choice, without a bias: softmax over choices has no use for one."""
+
+    def __init__(self, d_model: int, *, dropout: float, pooling: Pooling) -> None:
+        super().__init__(d_model, 1, dropout=dropout, pooling=pooling)
+        self.linear = nn.Linear(d_model, 1, bias=False)
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class Regression(PooledTask):
         pairs = self.tokenizer.encode([row.get("text_pair", "") for row in rows])
         examples = []
         for row, text, pair in zip(rows, texts, pairs, strict=True):
-            found = self.wrapped(text, pair if "text_pair" in row else None)
+            found = self.wrap(text, pair if "text_pair" in row else None)
             value = (row["target"] - self.mean) / self.std if "target" in row else np.nan
             examples.append(
                 Example(
@@ -67,6 +67,7 @@ class Regression(PooledTask):
                     np.array(found.ids),
                     np.array([value], dtype=np.float32),
                     pair_start=found.pair_start,
+                    num_cut=found.num_cut,
                 )
             )
         return examples

@@ -9,6 +9,7 @@ import torch
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.tasks.multiple_choice import MultipleChoice
 from stages.text.batch import IGNORE_INDEX
+from stages.text.tokenizer import EOS_ID
 from stages.training.device import Device
 from stages.training.finetuning import FinetuningData
 from stages.training.loop import train
@@ -108,6 +109,28 @@ def test_a_question_is_read_and_a_long_text_leaves_room_for_the_choice() -> None
     first, second = (one.tokens.tolist() for one in encoded[0].choices)  # type: ignore[attr-defined]
     assert first != second and max(len(first), len(second)) <= 16
     assert encoded[1].tokens.tolist() != encoded[2].tokens.tolist()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_choice_is_scored_by_a_state_that_has_read_it_and_the_text(architecture: str) -> None:
+    of = task()
+    model = adapted(architecture, of)
+    model.head.linear.weight.mul_(20)
+    batch = of.collate(of.encode(ROWS[:1]), rngs=[])
+    before = of.outputs(model, batch)
+    for position in (batch.input_ids[0] > EOS_ID).nonzero().flatten().tolist():
+        changed = batch.input_ids.clone()
+        changed[0, position] += 1
+        after = of.outputs(model, replace(batch, input_ids=changed))
+        assert abs(after[0] - before[0]) > 1e-6 and abs(after[1] - before[1]) < 1e-6
+
+
+def test_pooling_that_has_not_read_the_text_is_refused() -> None:
+    of = MultipleChoice([], small_tokenizer(), 16, pooling="first")
+    of.read_by(small_model("decoder"), has_prefix=False)
+    with pytest.raises(ValueError, match="^pooling"):
+        of.head(small_model("decoder"))
 
 
 @pytest.mark.slow

@@ -175,6 +175,7 @@ def likelihood(by: str, example: Example) -> Iterator[Unit]:
         ("classification", {"pooling": "mean"}, PAIR, whole_text),
         ("classification", {"pooling": "last"}, PAIR, whole_text),
         ("classification", {"pooling": "first"}, PAIR, whole_text),
+        ("regression", {}, {**PAIR, "target": 1.0}, whole_text),
         ("tagging", {}, WORDS, each_word),
         ("tagging", {"label_subwords": "all"}, WORDS, each_word),
         ("tagging", {"label_subwords": "last"}, WORDS, each_word),
