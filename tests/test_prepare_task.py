@@ -2,6 +2,7 @@
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 from collections import Counter
@@ -213,6 +214,61 @@ def test_questions_about_a_held_out_context_are_removed() -> None:
     (hidden,) = read_jsonl(EXAMPLES / "test.jsonl")
     assert hidden.keys() == {"id", "question", "context"}
     assert read_jsonl(FOLDER / "test_labels.jsonl")[0].keys() == {"id", "answers"}
+
+
+def test_numbers_are_kept_with_their_mean_and_standard_deviation_in_train() -> None:
+    lines = [f"Sentence {i}.,Other {i}.,{i % 5}.5" for i in range(200)]
+    Path("pairs.csv").write_text("\n".join(["a,b,score", *lines]))
+    columns = {"path": "pairs.csv", "text": "a", "text_pair": "b", "target": "score"}
+    prepare_task.main(params("regression", source=columns), "own")
+    about = read_json(EXAMPLES / "task.json")
+    targets = [row["target"] for row in read_jsonl(EXAMPLES / "train.jsonl")]
+    assert {*targets} == {0.5, 1.5, 2.5, 3.5, 4.5} and about["labels"] == []
+    assert about["target_mean"] == pytest.approx(statistics.fmean(targets))
+    assert about["target_std"] == pytest.approx(statistics.pstdev(targets))
+    assert (about["metric"], about["other_metric"]) == ("pearson", "spearman")
+    assert all("target" not in row for row in read_jsonl(EXAMPLES / "test.jsonl"))
+
+
+def test_targets_that_are_all_the_same_are_refused() -> None:
+    Path("same.csv").write_text("\n".join(["text,target", *(f"Text {i}.,2" for i in range(200))]))
+    with pytest.raises(ValueError, match=r"^tasks\.own\.source\.target: "):
+        prepare_task.main(params("regression", source={"path": "same.csv"}), "own")
+
+
+def test_choices_may_be_a_list_or_several_columns() -> None:
+    rows = [
+        {"premise": f"It rained {i}.", "choice1": "He ate.", "choice2": "Wet.", "answer": 1 + i % 2}
+        for i in range(100)
+    ]
+    lists = [{**row, "choices": [row["choice1"], row["choice2"]]} for row in rows]
+    Path("copa.jsonl").write_text("\n".join(map(json.dumps, lists)))
+    columns = {"path": "copa.jsonl", "text": "premise", "label": "answer", "first_choice": 1}
+    written = []
+    for choices in (["choice1", "choice2"], "choices"):
+        prepare_task.main(params("multiple_choice", source=columns | {"choices": choices}), "own")
+        written.append(read_jsonl(EXAMPLES / "train.jsonl"))
+    assert written[0] == written[1]
+    for row in written[0]:
+        assert row["choices"] == ["He ate.", "Wet."]
+        assert int(row["label"]) == int(row["text"].split()[-1][:-1]) % 2
+    with pytest.raises(ValueError, match=r"^tasks\.own\.source: copa\.jsonl .*'choice3'"):
+        source = columns | {"choices": ["choice1", "choice3"]}
+        prepare_task.main(params("multiple_choice", source=source), "own")
+
+
+@pytest.mark.parametrize("positive", ["good", "none", "other"])
+def test_the_f1_of_a_label_is_that_of_one_that_train_has(positive: str) -> None:
+    write_csv()
+    asked = params()
+    asked.tasks["own"].task.update({"metric": "positive_f1", "positive": positive})
+    if positive == "good":
+        prepare_task.main(asked, "own")
+        about = read_json(EXAMPLES / "task.json")
+        assert (about["metric"], about["other_metric"]) == ("f1_of_good", "accuracy")
+    else:
+        with pytest.raises(ValueError, match=r"^tasks\.own\.task\.positive"):
+            prepare_task.main(asked, "own")
 
 
 def test_translations() -> None:

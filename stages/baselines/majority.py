@@ -5,8 +5,9 @@ from stages.baselines._baseline import Baseline, Row, Score
 
 
 class Majority(Baseline):
-    """The most frequent label for every text, the most frequent tag for every word, or the most
-    frequent answer to every question, which may be that there is none.
+    """The most frequent label for every text, the most frequent tag for every word, the most
+    frequent place of the right choice, or the most frequent answer to every question, which may be
+    that there is none.
 
     The reference for every score: a model that learnt nothing ties with it.
     """

@@ -46,7 +46,7 @@ class Columns:
         """(column of a row of this kind, column of the data, or the columns of a list)."""
         optional = [column for column in kind.optional if self.name_of(column) != NONE]
         wanted = dict.fromkeys([*kind.inputs, *optional, kind.target])
-        names = {column: self.name_of(column) for column in wanted if column}
+        names = {column: getattr(self, column) for column in wanted if column}
         # A column that another kind may do without is not read unless told: its name is NONE.
         return [(column, column if name == NONE else name) for column, name in names.items()]
 

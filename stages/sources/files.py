@@ -34,7 +34,8 @@ class Files(Source):
     at a blank line), or the column ``text`` of the other formats, ``words`` of conll files.
 
     A task is the columns that its kind of rows has: ``text`` and ``label``, perhaps ``text_pair``;
-    ``words`` and ``tags``; ``question``, ``context`` and ``answers``; ``text`` and ``target``.
+    ``words`` and ``tags``; ``question``, ``context`` and ``answers``; ``text`` and ``target``;
+    ``text``, ``choices`` (one column or several) and ``label``, perhaps ``question``.
     Each setting of such a name says which column of the files it is. ``columns`` names those of a
     file that has no header; a conll file has ``[words, tags]`` unless it says otherwise, a conllu
     file FORM and UPOS. Tags in ``tag_scheme`` become BIO. A json file is a list of objects or has
