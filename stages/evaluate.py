@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from stages.core import paths
-from stages.core.artifacts import read_json, read_jsonl, replacing, write_json, write_jsonl
+from stages.core.artifacts import Json, read_json, read_jsonl, replacing, write_json, write_jsonl
 from stages.core.params import Params, entry
 from stages.core.process import run_stage
 from stages.evaluation.calibration import calibration
@@ -106,7 +106,7 @@ def _answers(
 
 def _calibration(
     gold: Sequence[str], predicted: Sequence[str], probabilities: Sequence[float | None]
-) -> dict[str, float]:
+) -> Json:  # of ScoredTrial
     found = calibration(gold, predicted, probabilities)
     return {} if found is None else asdict(found)
 

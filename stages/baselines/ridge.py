@@ -28,7 +28,7 @@ class Ridge(Baseline):
         from sklearn import linear_model
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        self.vectorizer = TfidfVectorizer(
+        self.vectorizer: Any = TfidfVectorizer(
             ngram_range=(1, self.max_ngram), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]"
         )
         self.vectorizer.fit([text for row in train for text in score.kind.texts(row)])
