@@ -39,7 +39,7 @@ class RatedText(Kind):
             raise ValueError(f"{place} must be a whole number, not {value!r}")
         return found
 ''',
-    "stages/tasks/regression.py": """
+    "stages/tasks/star_rating.py": """
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -53,7 +53,7 @@ from stages.tasks._task import Example, Task
 from stages.text.batch import IGNORE_INDEX, Batch
 
 
-class Regression(Task):
+class StarRating(Task):
     kind = RatedText()
 
     def head(self, backbone: Backbone) -> PooledHead:
@@ -72,10 +72,10 @@ class Regression(Task):
 
     def targets(self, examples: list[Example]) -> dict[str, Any]:
         labels = torch.from_numpy(np.concatenate([example.labels for example in examples]))
-        return {"labels": labels, "num_targets": {"regression": len(labels)}}
+        return {"labels": labels, "num_targets": {"star_rating": len(labels)}}
 
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Any]]:
-        return {"regression": (1.0, (self._values(model, batch) - batch.labels).square().sum())}
+        return {"star_rating": (1.0, (self._values(model, batch) - batch.labels).square().sum())}
 
     def flops(self, model: ModelWithHead, batch: Batch) -> int:
         return model.backbone.flops(batch) + model.head.flops(len(batch.input_ids))
@@ -115,13 +115,13 @@ class Lines(Source):
             rating, _, text = line.partition("|")
             yield Labelled(str(number), split_of(line), {"text": text, "rating": rating})
 ''',
-    "stages/baselines/mean.py": """
+    "stages/baselines/average.py": """
 from collections.abc import Sequence
 
 from stages.baselines._baseline import Baseline, Row, Score
 
 
-class Mean(Baseline):
+class Average(Baseline):
     fits = ("rating",)
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
@@ -156,9 +156,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project.edit("corpora", "prose", "source", value=source)
     project.edit("tokenizers", "unigram", "vocab_size", value=450)
     numbers = {"num_train": 60, "num_validation": 20, "num_test": 30, "seed": 1}
-    rate = {"task": {"name": "regression"}, "source": source, **numbers}
+    rate = {"task": {"name": "star_rating"}, "source": source, **numbers}
     project.edit("tasks", value={"rate": rate})
-    project.edit("baselines", value={"average": {"name": "mean"}})
+    project.edit("baselines", value={"average": {"name": "average"}})
     runs = {key: params["pretrain"][key] for key in ("encoder_mlm", "encoder_scratch")}
     project.edit("pretrain", value=runs)
     project.edit("finetune", "methods", value={"full": params["finetune"]["methods"]["full"]})
@@ -205,21 +205,21 @@ def test_new_texts_get_predictions(project: Project, study: Path) -> None:
 
 def test_it_stands_in_the_table_of_what_fits(project: Project, study: Path) -> None:
     table = project.run("python", "-m", "stages.commands.fits")
-    assert "| regression | encoder |" in table and "| regression, as text |" not in table
+    assert "| star_rating | encoder |" in table and "| star_rating, as text |" not in table
 
 
 def test_nothing_is_pending_and_the_others_code_is_as_it_was(project: Project, study: Path) -> None:
     assert project.repro() == []
     code = read_json(study / "data/code/prepare_task/rate.json")
-    assert {"kinds/rating.py", "tasks/regression.py", "sources/lines.py"} <= code.keys()
+    assert {"kinds/rating.py", "tasks/star_rating.py", "sources/lines.py"} <= code.keys()
     assert "kinds/tagging.py" not in code and "sources/files.py" not in code
 
 
 def test_its_mistakes_are_refused_with_their_place(project: Project, study: Path) -> None:
     """A source without a path, a task without a kind."""
-    source, task = study / "stages/sources/lines.py", study / "stages/tasks/regression.py"
+    source, task = study / "stages/sources/lines.py", study / "stages/tasks/star_rating.py"
     source.write_text(FILES["stages/sources/lines.py"].replace("path: str", "file: str"))
-    task.write_text(FILES["stages/tasks/regression.py"].replace("kind = RatedText()", "pass"))
+    task.write_text(FILES["stages/tasks/star_rating.py"].replace("kind = RatedText()", "pass"))
     output = project.run("python", "-m", "stages.check_params", check=False)
     assert "tasks.rate.source.name: " in output and "`path`" in output
     assert "tasks.rate.task.name: " in output and "Traceback" not in output

@@ -18,7 +18,7 @@ class ChoiceOnly(Baseline):
     def __init__(self, *, max_ngram: int = 2, C: Sequence[float] = (0.1, 1.0, 10.0, 100.0)) -> None:
         if max_ngram < 1 or not C or min(C) <= 0:
             raise ValueError("max_ngram must be at least 1 and every C above 0")
-        self.max_ngram, self.C = max_ngram, C
+        self.max_ngram, self.C, self.num_tries = max_ngram, C, len(C)
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer

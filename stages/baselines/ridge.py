@@ -22,7 +22,7 @@ class Ridge(Baseline):
     ) -> None:
         if max_ngram < 1 or not alpha or min(alpha) <= 0:
             raise ValueError("max_ngram must be at least 1 and every alpha above 0")
-        self.max_ngram, self.alpha = max_ngram, alpha
+        self.max_ngram, self.alpha, self.num_tries = max_ngram, alpha, len(alpha)
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         from sklearn import linear_model

@@ -32,7 +32,8 @@ def test_as_text_any_task_with_answers_is_one_of_writing() -> None:
     written = {key: row for key, row in found.items() if key[0].endswith(fits.AS_TEXT)}
     assert {model for _, model in written} == {"decoder", "encoder_decoder"}
     assert {task for task, _ in written} == {
-        f"{task}{fits.AS_TEXT}" for task in ("classification", "span_qa", "tagging")
+        f"{task}{fits.AS_TEXT}"
+        for task in ("classification", "multiple_choice", "regression", "span_qa", "tagging")
     }
     for row in written.values():
         assert row["none"] == row["full"] == fits.YES

@@ -55,8 +55,8 @@ def test_examples_are_settings_of_a_study(tmp_path: Path) -> None:
         project.edit("finetune", "methods", "top", value=full | {"method": method})
         files = {"name": "files", "path": "reviews.csv", "rating": "stars"}
         task = params["tasks"]["section"] | {"source": files}
-        regression = {"name": "regression", **misspelt}
-        project.edit("tasks", "stars", value=task | {"task": regression})
+        rating = {"name": "star_rating", **misspelt}
+        project.edit("tasks", "stars", value=task | {"task": rating})
         project.edit("corpora", "mails", value=corpus | {"source": source | misspelt})
         project.edit("baselines", "naive_bayes", value={"name": "naive_bayes", **misspelt})
 
