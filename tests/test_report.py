@@ -25,7 +25,7 @@ COLUMNS = (
     "study,run,architecture,objective,method,task,corpus,pretrain_seed,finetune_seed,"
     "label_budget,num_params,num_trained_params,pretrain_tokens,pretrain_flops,"
     "lineage_tokens,lineage_flops,finetune_flops,lr,"
-    "num_pretrained_params,used_architecture,lineage_bytes,metric,value"
+    "num_pretrained_params,used_architecture,lineage_bytes,metric,value,calibration_error"
 )
 SOME = {name: RUNS[name] for name in ("encoder_mlm", "encoder_scratch")}
 

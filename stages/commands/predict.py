@@ -32,7 +32,8 @@ from stages.core.artifacts import Json, replacing
 from stages.core.components import Settings
 from stages.core.params import Compute
 from stages.core.process import exit_on_mistake
-from stages.kinds._kind import KINDS
+from stages.kinds._cells import list_of
+from stages.kinds._kind import KINDS, Kind
 from stages.models._heads import ModelWithHead
 from stages.sources._formats import FORMATS, Record, format_of, read, records
 from stages.training.device import Device, resolve
@@ -158,7 +159,7 @@ def _read(
     file: Path | None, format: str | None, columns: Columns, renamed: Mapping[str, str]
 ) -> Iterator[Row]:
     """The rows of a file as the task takes them."""
-    inputs, optional = columns.inputs, columns.optional
+    inputs, optional, kind = columns.inputs, columns.optional, KINDS[columns.kind]
     first, *others = inputs
     format = format or ("txt" if file is None else format_of(file))
     if format not in FORMATS:
@@ -180,7 +181,7 @@ def _read(
     for number, record in enumerate(_records(file, format, place)):
         cells = record.cells
         values = {
-            key: _value(cells, column_of[key], f"{place} {record.place}", words=key == WORDS)
+            key: _value(cells, column_of[key], f"{place} {record.place}", kind, key)
             for key in (*inputs, *optional)
             if key in inputs or key in renamed or column_of[key] in cells
         }
@@ -211,17 +212,20 @@ def _records(file: Path | None, format: str, place: str) -> Iterator[Record]:
         raise ValueError(f"{file}: {error.strerror}") from None
 
 
-def _value(record: Settings, column: str, place: str, *, words: bool) -> Any:
-    """The text, or the words, in a column of a record."""
+def _value(record: Settings, column: str, place: str, kind: Kind, key: str) -> Any:
+    """The text, the words or the list of texts in a column of a record."""
     if column not in record:
         raise ValueError(
             f"{place}: no column {column!r}; there are: {', '.join(record)}; --column names another"
         )
     value = record[column]
-    if words:
+    if key == WORDS:
         found = value.split() if isinstance(value, str) else value
         if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
             raise ValueError(f"{place}: {column} must be words, not {value!r}")
+        text = " ".join(found)
+    elif key in kind.lists:
+        found = list_of(value, f"{place}: {column}")
         text = " ".join(found)
     else:
         if not isinstance(value, str | int | float):
