@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from stages.models._backbone import Backbone, Pooling
-from stages.models._heads import ModelWithHead, PooledHead
+from stages.models._heads import ModelWithHead, PooledHead, at_least_float32
 from stages.tasks._task import Task, pooled
 from stages.text.batch import Batch
 from stages.text.tokenizer import TaskTokenizer
@@ -53,8 +53,7 @@ class PooledTask(Task):
     def outputs(self, model: ModelWithHead, batch: Batch) -> Float[Tensor, " B"]:
         """In float32 at any precision, since bfloat16 would make different numbers equal; in
         float64 if the states are."""
-        states = model.backbone(batch)
-        states = states if states.dtype == torch.float64 else states.float()
+        states = at_least_float32(model.backbone(batch))
         with torch.autocast(states.device.type, enabled=False):
             return model.head(states, batch.document_ids).squeeze(-1)
 

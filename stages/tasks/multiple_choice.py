@@ -128,12 +128,6 @@ class _ChoiceHead(PooledHead):
         super().__init__(d_model, 1, dropout=dropout, pooling=pooling)
         self.linear = nn.Linear(d_model, 1, bias=False)
 
-    @torch.no_grad()
-    def absorb(self, mean: Float[Tensor, " D"], std: Float[Tensor, " D"]) -> None:
-        """Give for states what it has given for (states - mean) / std, but for a constant, which
-        is that of all choices."""
-        self.linear.weight /= std
-
 
 @dataclass(frozen=True)
 class _Choices(Example):
