@@ -20,7 +20,7 @@ from stages.core.components import Settings, below
 from stages.core.params import HUB, Params, PublishedTokenizer, Run
 from stages.core.params import Tokenizer as TokenizerEntry
 from stages.core.seeding import stream
-from stages.methods._method import METHODS
+from stages.methods._method import METHODS, UntrainedMethod
 from stages.models._backbone import MODELS, Backbone, outline
 from stages.models._heads import ModelWithHead
 from stages.objectives._objective import OBJECTIVES
@@ -132,7 +132,7 @@ def _uses(params: Params) -> Iterator[tuple[bool, str]]:
             continue
         kind = TASKS.find(name, where="")
         writes = kind.generates or kind.scores_text or method.text_to_text
-        if writes or METHODS.find(adapts, where="").trains:
+        if writes or not issubclass(METHODS.find(adapts, where=""), UntrainedMethod):
             yield not writes, f"tasks.{key}"
 
 

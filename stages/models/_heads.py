@@ -60,7 +60,7 @@ class LinearHead(nn.Module):
         much less to every state, of which nothing may depend."""
         self.linear.weight /= std
         if self.linear.bias is not None:
-            self.linear.bias -= self.linear.weight @ mean
+            self.linear.bias.sub_(self.linear.weight @ mean)
 
     def flops(self, num_states: int) -> int:
         return 2 * num_states * self.linear.in_features * self.linear.out_features
@@ -178,7 +178,7 @@ class SpanHead(nn.Module):
         """Give for states what it has given for (states - mean) / std."""
         for layer in (self.start, self.end, self.mean):
             layer.weight /= std
-            self.start.bias -= layer.weight @ mean
+            self.start.bias.sub_(layer.weight @ mean)
 
     def classes(self, ends: Int[Tensor, "B 2"], length: int) -> dict[str, Int[Tensor, " B"]]:
         """The correct class, from the classes of a ``StartEndHead`` for the first and the last

@@ -58,7 +58,7 @@ class Patience:
             self._improved = epoch.epoch
         self._merit = max(merit, self._merit)
         self._loss = min(epoch.validation_loss, self._loss)
-        return self._patience != "none" and epoch.epoch - self._improved >= self._patience
+        return isinstance(self._patience, int) and epoch.epoch - self._improved >= self._patience
 
 
 def still_improving(curve: Sequence[EpochRecord], best: int) -> bool:

@@ -33,7 +33,7 @@ def planned(matched: str, model: dict[str, Any], **tasks: Any) -> RunPlan:
     """Of a run with this model, in a study of these tasks or of two with a head."""
     params = study(matched)
     if tasks:
-        params = Params(**params.model_dump() | {"tasks": tasks})
+        params = Params.model_validate(params.model_dump() | {"tasks": tasks})
     run = params.pretrain["encoder_decoder_span"].model_copy(update={"model": model})
     # It trains nothing: not every model goes together with one objective.
     run = run.model_copy(update={"objective": {"name": "none"}})

@@ -9,7 +9,13 @@ from stages.evaluation.records import write_table
 from stages.planning import narrower
 from stages.reporting.comparison.verdicts import NOT_SIGNIFICANT, ONE_SEED, SIGNIFICANT
 
-COLUMNS = ("verdict", "p_holm", "narrower_pretrain", "narrower_finetune", "narrower_rows")
+COLUMNS: tuple[str, ...] = (
+    "verdict",
+    "p_holm",
+    "narrower_pretrain",
+    "narrower_finetune",
+    "narrower_rows",
+)
 
 
 def write_report(contrasts: list[tuple[str, object, object, object, object]]) -> None:

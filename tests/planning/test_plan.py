@@ -438,7 +438,8 @@ def write_trials(cost: Finetuning, *, seconds: float) -> None:
         "finetune_flops": cost.flops // 2,
         "lr": 0.1,
     }
-    for name in ("run", "architecture", "objective", "task", "corpus"):
+    names = ("run", "architecture", "objective", "task", "corpus", "used_architecture", "design")
+    for name in names:
         others[name] = "some"
     table = [records.TrialRecord(**(others | each)) for each in which]
     records.write(

@@ -173,7 +173,8 @@ def test_masked_texts_come_with_what_stood_there() -> None:
     assert [original for *_, original in libraries(files, packages)] == [
         {"text": "Sort the books of numpy and sklearn by title."}
     ]
-    assert {original for *_, original in sections(files, packages)} == {None}
+    found = [original for *_, original in sections(files, packages)]
+    assert found and all(original is None for original in found)
 
 
 def test_keys_are_unique() -> None:

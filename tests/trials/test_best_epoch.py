@@ -54,7 +54,7 @@ def test_the_best_metric_is_kept_and_of_equal_ones_the_lowest_loss() -> None:
 
 
 def settings(**changes: float | str) -> Adaptation:
-    return Adaptation(**(ADAPTATION | {"batch_examples": 10} | changes))
+    return Adaptation.model_validate(ADAPTATION | {"batch_examples": 10} | changes)
 
 
 def test_a_trial_has_at_least_so_many_steps_and_epochs() -> None:

@@ -50,7 +50,7 @@ def used_by(params: Params, *, with_head: bool) -> tuple[list[Group], dict[str, 
             "design": backbone.design,
             "method": "full",
         }
-        trials.append(replace(_baseline("type", "majority", "200"), **about))
+        trials.append(replace(_baseline("type", "majority", "200", 1, 1, 0.0), **about))
     found = groups(params, trials)
     return found, Used.by_group(found, trials, task="type", method="full")
 
