@@ -37,6 +37,8 @@ def spearman(gold: Sequence[str], predicted: Sequence[str]) -> float:
 
 def correlation(x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]) -> float:
     """Pearson's; 0 if one of the two is constant."""
+    # Squares of very small or large values are no floats.
+    x, y = (values / (np.abs(values).max() or 1.0) for values in (x, y))
     deviations = [values - values.mean() for values in (x, y)]
     norms = [float(np.linalg.norm(each)) for each in deviations]
     for norm, values in zip(norms, (x, y), strict=True):
