@@ -55,7 +55,11 @@ def rows_of(kind: str) -> Iterator[dict[str, Any]]:
                 ][row["label"] == "a"],
                 "label": str(int(row["label"] == "a")),
             },
-            "regression": {"text": text, "target": 1.0 if row["label"] == "a" else -1.0},
+            # Two texts with three targets each, so that no model fits them without an error.
+            "regression": {
+                "text": "the class" if row["label"] == "a" else "a function call",
+                "target": (row["label"] == "a") + 0.3 * (int(row["id"]) % 3),
+            },
             "seq2seq": {"text": text, "target": " ".join(reversed(words))},
             "span_qa": {"question": words[0], "context": text, "answers": answers},
             "tagging": {"words": words, "tags": row["tags"]},

@@ -25,7 +25,9 @@ COLUMNS = (
     "study,run,architecture,objective,method,task,corpus,pretrain_seed,finetune_seed,"
     "label_budget,num_params,num_trained_params,pretrain_tokens,pretrain_flops,"
     "lineage_tokens,lineage_flops,finetune_flops,lr,"
-    "num_pretrained_params,used_architecture,lineage_bytes,metric,value,calibration_error"
+    "num_pretrained_params,used_architecture,lineage_bytes,"
+    "best_epoch,num_epochs,num_steps,last_train_loss,best_is_last,chosen_in_warmup,"
+    "still_improving,converged,C,num_tries,at_edge,metric,value,calibration_error"
 )
 SOME = {name: RUNS[name] for name in ("encoder_mlm", "encoder_scratch")}
 
