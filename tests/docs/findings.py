@@ -31,7 +31,9 @@ TABLE = re.compile(r"<!-- table: (.*?) -->\n\n?((?:\|.*\n)+)")
 CLAIM = re.compile(r"<!-- (contrast|mean|count): (.*?) -->")
 DECIMAL = re.compile(r"[+\N{MINUS SIGN}-]?\d+\.\d+")
 HIGHER, LOWER = r"\b(above|ahead|higher|gains?|leads?)\b", r"\b(below|behind|lower|loses?)\b"
-VERDICTS = [text for name, text in vars(verdicts).items() if name.isupper()]
+VERDICTS = [
+    text for name, text in vars(verdicts).items() if name.isupper() and isinstance(text, str)
+]
 
 
 @dataclass(frozen=True)
