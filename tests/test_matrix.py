@@ -20,6 +20,7 @@ from tests.small import small_model, small_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
+MAX_TOKENS = 48
 LABELS = {"classification": ["a", "b"], "tagging": ["B", "O"]}
 SETTINGS = {
     "seq2seq": {"max_target_tokens": 12},
@@ -68,7 +69,7 @@ def rows_of(kind: str) -> Iterator[dict[str, Any]]:
 
 def built(cell: Combination) -> tuple[Task, ModelWithHead]:
     entry, labels = {"name": cell.kind, **SETTINGS.get(cell.kind, {})}, LABELS.get(cell.kind, [])
-    task: Task = TASKS.build(entry, labels, small_tokenizer(), 32, where="task")
+    task: Task = TASKS.build(entry, labels, small_tokenizer(), MAX_TOKENS, where="task")
     if cell.text_to_text:
         task = TextToText("task", {"task": entry, "labels": labels}, task)
     backbone = small_model(cell.architecture)
@@ -105,7 +106,9 @@ def test_without_training_every_row_has_a_prediction_and_no_weight_changes(cell)
     predictor: Predictor = task
     if method.prompts:
         words = label_words(LABELS["classification"], ())
-        predictor = method.predictor(words, small_tokenizer(), 32, rows, rng=stream(1, "shots"))
+        predictor = method.predictor(
+            words, small_tokenizer(), MAX_TOKENS, rows, rng=stream(1, "shots")
+        )
     examples = predictor.encode(rows)
     with torch.no_grad():
         found = predictor.predict(model.eval(), predictor.collate(examples, rngs=[]), examples)
