@@ -237,11 +237,6 @@ def _states_read(
     return torch.cat(read)
 
 
-def _flat(values: Tensor | None) -> np.ndarray:
-    assert values is not None
-    return values.cpu().numpy().ravel()
-
-
 def _put(flat: np.ndarray, weights: Sequence[Tensor]) -> None:
     parts = np.split(flat, np.cumsum([weight.numel() for weight in weights])[:-1])
     for weight, part in zip(weights, parts, strict=True):
