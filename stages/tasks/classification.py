@@ -12,16 +12,16 @@ from stages.core.artifacts import Json
 from stages.kinds._cells import Row
 from stages.kinds._text_form import verbalised
 from stages.kinds.classification import POSITIVE_F1, LabelledText
-from stages.models._backbone import Backbone, Pooling
-from stages.models._heads import ModelWithHead, PooledHead, at_least_float32
-from stages.tasks._task import Example, Predicted, Task, pooled
+from stages.models._heads import ModelWithHead, at_least_float32
+from stages.tasks._pooled import PooledTask
+from stages.tasks._task import Example, Predicted
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.tokenizer import TaskTokenizer
 
 NO_POSITIVE = "none"
 
 
-class Classification(Task):
+class Classification(PooledTask):
     """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or as the tokenizer wraps them, to
     one state to a label.
 
@@ -48,9 +48,8 @@ class Classification(Task):
         metric: Literal["macro_f1", "accuracy", "matthews", "positive_f1"] = "macro_f1",
         positive: str = NO_POSITIVE,
     ) -> None:
-        super().__init__(labels, tokenizer, max_tokens)
-        self.pooling: Literal["auto", "mean", "first", "last"] = pooling
-        self.dropout = dropout
+        super().__init__(labels, tokenizer, max_tokens, pooling=pooling, dropout=dropout)
+        self.num_outputs = len(labels)
 
     @classmethod
     def check(
@@ -66,46 +65,8 @@ class Classification(Task):
         if (metric == POSITIVE_F1) != (positive != NO_POSITIVE):
             raise ValueError(f"positive: names a label if metric is {POSITIVE_F1}, and only then")
 
-    @classmethod
-    def check_read(cls, *, is_causal: bool, pooling: str, **others: object) -> None:
-        if is_causal and pooling == "first":
-            raise ValueError(
-                "pooling: the first state of a causal model has read one token of the text; use "
-                "auto, last or mean"
-            )
-
-    def states_read(self, backbone: Backbone) -> str:
-        return pooled(self._pooling(backbone))
-
-    def _pooling(self, backbone: Backbone) -> Pooling:
-        return backbone.pooling if self.pooling == "auto" else self.pooling
-
-    def head(self, backbone: Backbone) -> PooledHead:
-        self.check_read(is_causal=self.is_causal, pooling=self.pooling)
-        return PooledHead(
-            backbone.d_model,
-            len(self.labels),
-            dropout=self.dropout,
-            pooling=self._pooling(backbone),
-        )
-
-    def encode(self, rows: Sequence[Row]) -> list[Example]:
-        texts = self.tokenizer.encode([row["text"] for row in rows])
-        pairs = self.tokenizer.encode([row.get("text_pair", "") for row in rows])
-        examples = []
-        for row, text, pair in zip(rows, texts, pairs, strict=True):
-            found = self.wrap(text, pair if "text_pair" in row else None)
-            label = self.index[row["label"]] if "label" in row else IGNORE_INDEX
-            examples.append(
-                Example(
-                    row["id"],
-                    np.array(found.ids),
-                    np.array([label]),
-                    pair_start=found.pair_start,
-                    num_cut=found.num_cut,
-                )
-            )
-        return examples
+    def target_of(self, row: Row) -> np.ndarray:
+        return np.array([self.index[row["label"]] if "label" in row else IGNORE_INDEX])
 
     def targets(self, examples: list[Example]) -> Json:
         labels = torch.from_numpy(np.concatenate([example.labels for example in examples]))
@@ -119,9 +80,6 @@ class Classification(Task):
         logits = at_least_float32(model.head(model.backbone(batch), batch.document_ids))
         loss = F.cross_entropy(logits, batch.labels, ignore_index=IGNORE_INDEX, reduction="sum")
         return {"classification": (1.0, loss)}
-
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        return model.backbone.flops(batch) + model.head.flops(len(batch.input_ids))
 
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
         return [each.prediction for each in self.predict_scored(model, batch, examples)]

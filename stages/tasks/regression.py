@@ -1,6 +1,5 @@
 """Regression: a number from a text or from a pair of texts."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -54,23 +53,9 @@ class Regression(PooledTask):
     def take_facts(self, record: Settings) -> None:
         self.mean, self.std = record["target_mean"], record["target_std"]
 
-    def encode(self, rows: Sequence[Row]) -> list[Example]:
-        texts = self.tokenizer.encode([row["text"] for row in rows])
-        pairs = self.tokenizer.encode([row.get("text_pair", "") for row in rows])
-        examples = []
-        for row, text, pair in zip(rows, texts, pairs, strict=True):
-            found = self.wrap(text, pair if "text_pair" in row else None)
-            value = (row["target"] - self.mean) / self.std if "target" in row else np.nan
-            examples.append(
-                Example(
-                    row["id"],
-                    np.array(found.ids),
-                    np.array([value], dtype=np.float32),
-                    pair_start=found.pair_start,
-                    num_cut=found.num_cut,
-                )
-            )
-        return examples
+    def target_of(self, row: Row) -> np.ndarray:
+        value = (row["target"] - self.mean) / self.std if "target" in row else np.nan
+        return np.array([value], dtype=np.float32)
 
     def targets(self, examples: list[Example]) -> Json:
         values = torch.from_numpy(np.concatenate([example.labels for example in examples]))
