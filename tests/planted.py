@@ -1,0 +1,286 @@
+"""Studies whose truth is planted, through the stages from fine-tuning to the report's contrasts.
+
+A text is a few words, of which each speaks for one of two labels; the answer is the majority's. A
+checkpoint is a small backbone with random weights that knows some of the words: their embeddings
+say in one dimension for which label they speak. Which words it knows is drawn for each pretraining
+seed; how many are expected is planted, as what a corpus, a size or an architecture gives. Groups of
+equal knowledge and equal reading truly do not differ, and others truly do.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stages import evaluate, finetune, fit_baseline
+from stages.core import paths
+from stages.core.artifacts import sha256, write_json, write_jsonl
+from stages.core.params import Params, Run
+from stages.core.seeding import stream, torch_stream
+from stages.matching.budget import plans
+from stages.models._backbone import MODELS, Backbone
+from stages.models._transformer import TransformerBackbone
+from stages.reporting.comparison.results import Results, load
+from stages.training.checkpoint import WEIGHTS, save_weights
+from tests.small import small_tokenizer
+from tests.synthetic_study import alike, overlapping, raw_params, run, write_progress
+
+TASK, LABELS = "polarity", ("against", "for")
+NUM_WORDS, WORDS_OF_TEXT = 40, 5
+NUM_TRAIN, NUM_VALIDATION, NUM_TEST = 600, 60, 300
+STD = 0.1  # of random weights
+STRENGTH = 0.4  # of a known word's polarity in its embedding
+D_FF = 16  # of which units beyond these are dead
+DIMENSIONS = {"d_model": 8, "num_layers": 1, "num_heads": 2, "d_ff": D_FF}
+SEEDS_OF_A_STUDY = 1000  # at most; another study has others
+
+PROBE = {"linear_probe": {"method": {"name": "linear_probe", "C": [0.01, 0.1, 1.0]}}}
+FULL = {
+    "full": {
+        "method": {"name": "full"},
+        "training": {
+            "num_epochs": 5,
+            "min_steps": 0,
+            "patience": "none",
+            "batch_examples": 16,
+            "lr": 0.01,
+            "warmup_fraction": 0.1,
+            "decay": "linear",
+            "weight_decay": 0.01,
+            "max_grad_norm": 1.0,
+        },
+    }
+}
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A group of runs: its level on each axis, and the share of all words that it knows."""
+
+    knows: float
+    corpus: str = "first"
+    architecture: str = "encoder"
+    d_ff: int = D_FF
+
+    @property
+    def is_pretrained(self) -> bool:
+        return self.corpus != "none"
+
+    @property
+    def truth(self) -> tuple[float, str]:
+        """Equal of groups that truly do not differ: of an encoder-decoder a probe reads the
+        encoder, and more units that are dead give nothing."""
+        reads = "decoder" if self.architecture == "decoder" else "encoder"
+        return self.knows, reads if self.is_pretrained else "none"
+
+    def entry(self, seed: int) -> dict[str, Any]:
+        objective = {"encoder": "mlm", "decoder": "causal", "encoder_decoder": "denoising"}
+        learns = objective[self.architecture] if self.is_pretrained else "none"
+        made = run(self.architecture, learns, self.corpus, seed=seed)
+        return made | {"model": {"name": self.architecture, **DIMENSIONS, "d_ff": self.d_ff}}
+
+
+GROUPS = {
+    "reference": Planted(0.5),
+    "other_corpus": Planted(0.5, corpus="second"),
+    "better_corpus": Planted(0.9, corpus="third"),
+    "encoder_decoder": Planted(0.5, architecture="encoder_decoder"),
+    "decoder": Planted(0.3, architecture="decoder"),
+    "wider": Planted(0.5, d_ff=2 * D_FF),
+    "wider_and_better": Planted(0.7, d_ff=3 * D_FF),
+    "scratch": Planted(0.0, corpus="none"),
+}
+
+
+@dataclass(frozen=True)
+class Design:
+    """Of a study: its seeds, and what is fine-tuned how."""
+
+    pretrain_seeds: int
+    finetune_seeds: int
+    methods: tuple[str, ...] = ("linear_probe",)
+    label_budgets: tuple[int, ...] = (96,)
+    groups: tuple[str, ...] = tuple(GROUPS)
+
+
+@cache
+def words() -> dict[str, int]:
+    """Words that are one token each, and the label that each speaks for."""
+    tokenizer = small_tokenizer()
+    regular = tokenizer.regular_ids
+    pieces = [tokenizer.shown([i]) for i in regular[tokenizer.starts_word[regular]].tolist()]
+    whole = [w for w in pieces if len(w) > 2 and w.isalpha() and len(tokenizer.encode([w])[0]) == 1]
+    return {word: i % 2 for i, word in enumerate(whole[:NUM_WORDS])}
+
+
+def results_of(design: Design, study: int, folder: Path) -> Results:
+    """A whole study in an empty folder: rows, seeds and checkpoints are new in each."""
+    folder.mkdir(parents=True)
+    with _inside(folder):
+        params = _written(design, study)
+        for key in params.pretrain:
+            finetune.main(params, key, TASK)
+        fit_baseline.main(params, TASK)
+        evaluate.main(params, TASK)
+        return load(params)
+
+
+@contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def _written(design: Design, study: int) -> Params:
+    """All that ``finetune`` and what follows it read."""
+    params = _params(design, study)
+    _write_task(study)
+    write_json(paths.SEEDS, {"pretrain_seeds": params.pretrain_seeds})
+    paths.PLANS.mkdir()
+    for key, plan in plans(params).items():
+        write_json(paths.PLANS / f"{key}.json", asdict(plan))
+    for key, entry in params.pretrain.items():
+        _write_run(key, entry)
+        write_progress(paths.PROGRESS, key, entry)
+    for corpus in params.corpora:
+        for folder, measured in (
+            (paths.CONTAMINATION, overlapping(params)),
+            (paths.LIKENESS, alike(params, corpus)),
+        ):
+            (folder / corpus).mkdir(parents=True)
+            write_json(folder / corpus / "unigram.json", measured)
+    return params
+
+
+def _params(design: Design, study: int) -> Params:
+    seeds = [SEEDS_OF_A_STUDY * study + p for p in range(1, design.pretrain_seeds + 1)]
+    runs = {
+        f"{name}_{number}": GROUPS[name].entry(seed)
+        for name in design.groups
+        for number, seed in enumerate(seeds, 1)
+    }
+    raw = raw_params(runs)
+    (corpus, *_), (task, *_) = raw["corpora"].values(), raw["tasks"].values()
+    corpora = {group.corpus for group in GROUPS.values() if group.is_pretrained}
+    raw["compute"] |= {"threads": 1, "trial_threads": 1}
+    raw["corpora"] = {name: corpus for name in sorted(corpora)}
+    raw["tokenizers"]["unigram"] |= {"corpus": "first", "vocab_size": small_tokenizer().vocab_size}
+    raw["tasks"] = {TASK: task | {"task": {"name": "classification"}}}
+    raw["budget"] = {"matched": "none", "reference": next(iter(runs))}
+    raw["baselines"] = {"majority": {"name": "majority"}}
+    raw["finetune"] |= {
+        "methods": {name: (PROBE | FULL)[name] for name in design.methods},
+        "label_budgets": [*design.label_budgets],
+        "seeds": [*range(1, design.finetune_seeds + 1)],
+        "max_tokens": 16,
+    }
+    return Params(**raw)
+
+
+def _write_task(study: int) -> None:
+    rng, known = stream(study, "rows"), [*words()]
+    folder = paths.examples(TASK)
+    folder.mkdir(parents=True)
+    numbers = {"train": NUM_TRAIN, "validation": NUM_VALIDATION, "test": NUM_TEST}
+    for split, number in numbers.items():
+        drawn = rng.integers(NUM_WORDS, size=(number, WORDS_OF_TEXT))
+        texts = [[known[i] for i in row] for row in drawn]
+        rows = [
+            {
+                "id": f"{split} {i}",
+                "text": " ".join(text),
+                "label": LABELS[sum(words()[word] for word in text) > WORDS_OF_TEXT / 2],
+            }
+            for i, text in enumerate(texts)
+        ]
+        if split == "test":
+            write_jsonl(paths.test_labels(TASK), rows)
+            rows = [{k: v for k, v in row.items() if k != "label"} for row in rows]
+        write_jsonl(folder / f"{split}.jsonl", rows)
+    about = {
+        "task": {"name": "classification"},
+        "kind": "classification",
+        "labels": [*LABELS],
+        "metric": "macro_f1",
+        "other_metric": "accuracy",
+        "num_examples": numbers,
+        "duplicates_removed": {"train": 0, "validation": 0},
+    }
+    write_json(folder / "task.json", about)
+
+
+# Checkpoints --------------------------------------------------------------------------------------
+
+
+def _write_run(key: str, entry: Run) -> None:
+    """As ``pretrain`` leaves it."""
+    planted = GROUPS[key.rpartition("_")[0]]
+    tokenizer, folder = small_tokenizer(), paths.PRETRAINED / key
+    backbone = MODELS.build(entry.model, tokenizer.vocab_size, where=f"pretrain.{key}.model")
+    _draw(backbone, key, entry.seed, knows=planted.knows)
+    folder.mkdir(parents=True)
+    save_weights(backbone, folder / WEIGHTS)
+    for file in tokenizer.files:
+        shutil.copyfile(file, folder / file.name)
+    objective, corpus = entry.learnt
+    record = {
+        "run": key,
+        "architecture": backbone.architecture,
+        "d_model": backbone.d_model,
+        "num_layers": backbone.num_layers,
+        "objective": objective,
+        "corpus": corpus,
+        "has_prefix": False,
+        "model": entry.model,
+        "settings": entry.model_dump(),
+        "tokenizer": sha256(*tokenizer.files),
+        "fingerprint": key,
+    }
+    write_json(folder / "run.json", record)
+    write_json(folder / "metrics.json", _account(backbone, trained=planted.is_pretrained))
+    cost = {"wall_time_s": 1.0, "peak_memory_bytes": 1, "tokens_per_s": 1.0, "device": "cpu"}
+    cost |= {"processor_time_s": 1.0, "gpu_energy_j": 0.0, "hardware": "none", "threads": 1}
+    paths.TIMINGS.joinpath("pretrain").mkdir(parents=True, exist_ok=True)
+    write_json(paths.TIMINGS / "pretrain" / f"{key}.json", cost)
+
+
+def _account(backbone: Backbone, *, trained: bool) -> dict[str, int]:
+    work = {"tokens": 4_096_000, "flops": 10**12, "bytes": 16_384_000}
+    done = {kind: amount * trained for kind, amount in work.items()}
+    return {
+        "num_params": sum(weight.numel() for weight in backbone.parameters()),
+        "num_embedding_params": sum(w.numel() for w in backbone.lookup_tables.parameters()),
+        **{f"pretrain_{kind}": amount for kind, amount in done.items()},
+        **{f"lineage_{kind}": amount for kind, amount in done.items()},
+    }
+
+
+@torch.no_grad()
+def _draw(backbone: Backbone, key: str, seed: int, *, knows: float) -> None:
+    """Random weights, alike in all architectures, and what the run knows of words."""
+    assert isinstance(backbone, TransformerBackbone)
+    generator = torch_stream(seed, "weights", key)
+    for name, weight in backbone.named_parameters():
+        if weight.dim() >= 2:
+            weight.normal_(0, STD, generator=generator)
+        else:
+            weight.fill_(1.0 if name.endswith("weight") else 0.0)
+        if name.endswith("up.weight"):
+            weight[D_FF:] = 0
+        if name.endswith("down.weight"):
+            weight[:, D_FF:] = 0
+    tokenizer, rng = small_tokenizer(), stream(seed, "known words", key)
+    for word, label in words().items():
+        if rng.random() < knows:
+            (token,) = tokenizer.encode([word])[0]
+            backbone.embedding.tokens.weight[token, 0] = STRENGTH * (2 * label - 1)
