@@ -13,6 +13,7 @@ from stages.evaluation.statistics import (
     PRETRAINING,
     ROWS,
     SINGLE,
+    Interval,
     difference,
 )
 from stages.reporting.comparison import contamination, convergence, inputs
@@ -43,13 +44,8 @@ def advice(results: Results) -> list[Advice]:
 
 
 def _advise(results: Results, task: str, label_budget: str) -> Advice:
-    tried = [
-        cell
-        for cell in results.cells
-        if (cell.task, cell.label_budget) == (task, label_budget)
-        and cell.group not in results.baselines
-    ]
-    best = max(tried, key=lambda cell: cell.merit)
+    tried = _tried(results, task, label_budget)
+    best = best_cell(results, task, label_budget)
     mean = best.mean
     tied = [c for c in tried if c.mean.value == mean.value]
     ties = f" (tie of {len(tied)}, the first one listed)" if len(tied) > 1 else ""
@@ -65,6 +61,20 @@ def _advise(results: Results, task: str, label_budget: str) -> Advice:
             found.setdefault(contrast.axis, []).append(contrast)
     evidence = [(axis, _evidence(results, members, best)) for axis, members in found.items()]
     return Advice(task, label_budget, headline, evidence + _beside_baselines(results, best))
+
+
+def _tried(results: Results, task: str, label_budget: str) -> list[Cell]:
+    return [
+        cell
+        for cell in results.cells
+        if (cell.task, cell.label_budget) == (task, label_budget)
+        and cell.group not in results.baselines
+    ]
+
+
+def best_cell(results: Results, task: str, label_budget: str) -> Cell:
+    """Of all runs and methods there, the one with the best mean."""
+    return max(_tried(results, task, label_budget), key=lambda cell: cell.merit)
 
 
 def _evidence(results: Results, contrasts: list[Contrast], best: Cell) -> list[str]:
@@ -92,25 +102,33 @@ def _sentence(contrast: Contrast, leader: Cell) -> str:
     return f"`{names[0]}` against `{names[1]}`: {size}, {contrast.verdict_with_seeds}."
 
 
-def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, list[str]]]:
-    """The best run against the strongest classical baseline, fitted to the same labels."""
+def beside_baseline(results: Results, best: Cell) -> tuple[Cell, Interval] | None:
+    """The strongest classical baseline, fitted to the same labels, and the difference of the run
+    to it; None if no baseline fits the task."""
     fitted = [
         cell
         for name in results.baselines
         if (cell := results.cell(name, best.task, best.method, best.label_budget))
     ]
     if not fitted:
-        return []
+        return None
     strongest = max(fitted, key=lambda cell: cell.merit)
     # It is fitted once for each pretraining seed of the study, and the run may have fewer; and
     # once in all where there is one way to draw the labels.
     fitted_alike = strongest.sample.of_seeds(best.sample)
-    effect = difference(
+    return strongest, difference(
         best.sample,
         fitted_alike if len(fitted_alike.keys) > 1 else fitted_alike.repeated(),
         same_checkpoints=False,
         confidence=results.confidence,
     )
+
+
+def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, list[str]]]:
+    found = beside_baseline(results, best)
+    if found is None:
+        return []
+    strongest, effect = found
     scale = scale_of(best.metric)
     if effect.low is None or effect.high is None:
         beside = f"there is no interval of the difference ({effect.basis})"

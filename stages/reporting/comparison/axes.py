@@ -30,6 +30,8 @@ Axis = Literal[
 ]
 AXES: tuple[Axis, ...] = get_args(Axis)
 MAX_SIZE_RATIO = 2.0  # architectures within this ratio of used parameters count as one size
+# How the reasons for which a pair is not compared begin, or what they contain.
+SAME_MODEL, UNLIKE_SIZES, BETTER_MATCHED = "the same model", "sizes too far apart", "is nearer to"
 
 
 def axis_between(a: Group, b: Group) -> Axis | None:
@@ -166,7 +168,8 @@ def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[P
         reason = _same_model(axis, a, b, used) or _unlike_sizes(axis, a, b, used)
         for group, other in ((a, b), (b, a)):
             if rival := nearer(group, other, axis):
-                reason = reason or f"{rival.name} is nearer to {group.name} in size and settings"
+                better = f"{rival.name} {BETTER_MATCHED} {group.name} in size and settings"
+                reason = reason or better
         yield LeftOut(axis, a, b, reason) if reason else (axis, a, b)
 
 
@@ -193,14 +196,14 @@ def _same_model(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> str
         return None
     if one.design is None or one.design != other.design or a.settings != b.settings:
         return None
-    return f"the same model: what is used of both is one {one.architecture} without pretraining"
+    return f"{SAME_MODEL}: what is used of both is one {one.architecture} without pretraining"
 
 
 def _unlike_sizes(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> str | None:
     ratio = _size_ratio(used[a.name], used[b.name])
     if axis != "architecture" or ratio <= MAX_SIZE_RATIO:
         return None
-    return f"sizes too far apart: one uses {ratio:.1f} times the parameters of the other"
+    return f"{UNLIKE_SIZES}: one uses {ratio:.1f} times the parameters of the other"
 
 
 def _size_ratio(a: Used, b: Used) -> float:
@@ -216,51 +219,6 @@ def _distance(a: Group, b: Group, axis: Axis, used: Mapping[str, Used]) -> tuple
     elif axis == amounts.AMOUNT and amounts.equal_epochs(a, b):
         settings -= {amounts.NUM_STEPS}
     return size, len(settings)
-
-
-def levels_of(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> tuple[str, str]:
-    """The level of each side on the axis, in words."""
-
-    def words(g: Group, other: Group) -> str:
-        match axis:
-            case "architecture":
-                name = used_part(g, used[g.name])
-                return f"{name} ({g.objective})" if g.pretrained else name
-            case "objective":
-                return " ".join([g.objective, *_settings(g.entry.objective, other.entry.objective)])
-            case "size":
-                return ", ".join(_settings(g.entry.model, other.entry.model))
-            case "training set":
-                further = g.entry.is_public and not g.entry.as_published
-                return f"{g.entry.model['path']}, then {g.corpus}" if further else g.corpus
-            case amounts.AMOUNT:
-                return amounts.words(g)
-            case "checkpoint":
-                return _checkpoint(g, other)
-            case "pretrained":
-                return f"{g.objective} on {g.corpus}" if g.pretrained else "from scratch"
-            case _:
-                return ", ".join(_settings(g.settings, other.settings))
-
-    return words(a, b), words(b, a)
-
-
-def used_part(group: Group, used: Used) -> str:
-    """The architecture, or the part of it that a task uses."""
-    if used.architecture == group.architecture:
-        return group.architecture
-    return f"{used.architecture} of an {group.architecture}"
-
-
-def _checkpoint(group: Group, other: Group) -> str:
-    path = group.entry.model["path"]
-    same_path = path == other.entry.model["path"]
-    return path + (f" at {group.entry.model['revision'][:7]}" if same_path else "")
-
-
-def _settings(one: Settings, other: Settings) -> list[str]:
-    """The settings of one side that the other side lacks or has with another value."""
-    return [f"{k}={v}" for k, v in one.items() if k != "name" and other.get(k) != v]
 
 
 def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[str, ...]:

@@ -50,6 +50,15 @@ def _rows(results: Results) -> list[dict[str, str]]:
     ]
 
 
+def shares(results: Results) -> dict[tuple[str, str], float]:
+    """Of each task's test rows, by the task and the name of the training text."""
+    return {
+        (task, _name(results, pair)): _share(results, pair, task)
+        for task in results.params.tasks
+        for pair in results.contamination
+    }
+
+
 def _share(results: Results, pair: Pair, task: str, count: str = "ngram") -> float:
     found = results.contamination[pair]["tasks"][task]
     return found[count] / found["num_test"]
@@ -87,10 +96,9 @@ def caveats(results: Results) -> Iterator[str]:
     """Overlap that may affect scores or contrasts of training sets."""
     tasks = results.params.tasks
     high = [
-        f"`{task}` {_share(results, pair, task):.1%} in `{_name(results, pair)}`"
-        for task in tasks
-        for pair in results.contamination
-        if _share(results, pair, task) > NOTEWORTHY
+        f"`{task}` {share:.1%} in `{text}`"
+        for (task, text), share in shares(results).items()
+        if share > NOTEWORTHY
     ]
     if high:
         yield (

@@ -20,9 +20,9 @@ from stages.reporting.comparison.axes import (
     Axis,
     confounded_settings,
     differing,
-    levels_of,
     pairs,
 )
+from stages.reporting.comparison.axis_levels import levels_of
 from stages.reporting.comparison.cells import AMOUNTS, Cell, seeds
 from stages.reporting.comparison.groups import Group, Used
 from stages.reporting.comparison.verdicts import (

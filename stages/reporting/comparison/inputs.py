@@ -58,13 +58,18 @@ def _share(record: InputRecord) -> str:
     return f"{rows:.1%} ({record.tokens_cut / max(record.tokens, 1):.1%})"
 
 
-def caveats(results: Results) -> Iterator[str]:
-    """Rows that are cut in a share that is noteworthy."""
-    cut = {
+def most_cut(results: Results) -> dict[str, float]:
+    """The largest share of a split's rows that is cut, on each task."""
+    return {
         task: max((r.rows_cut / max(r.rows, 1) for r in records), default=0.0)
         for task, records in results.inputs.items()
     }
-    high = [f"`{task}` {share:.1%}" for task, share in cut.items() if share > NOTEWORTHY]
+
+
+def caveats(results: Results) -> Iterator[str]:
+    """Rows that are cut in a share that is noteworthy."""
+    cut = most_cut(results).items()
+    high = [f"`{task}` {share:.1%}" for task, share in cut if share > NOTEWORTHY]
     if high:
         yield (
             f"Rows were cut at {results.params.finetune.max_tokens} tokens (up to "

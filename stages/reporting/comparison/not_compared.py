@@ -4,7 +4,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import product
 
-from stages.reporting.comparison.axes import axis_between, left_out, levels_of
+from stages.reporting.comparison.axes import axis_between, left_out
+from stages.reporting.comparison.axis_levels import levels_of
 from stages.reporting.comparison.groups import Used
 from stages.reporting.comparison.results import Results
 

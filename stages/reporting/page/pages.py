@@ -11,6 +11,7 @@ from stages.core.artifacts import Json
 from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison import (
     advice,
+    audit,
     calibration,
     contamination,
     convergence,
@@ -34,12 +35,15 @@ from stages.reporting.page.sections import sections, trade_offs
 
 def context(results: Results) -> Json:
     """The variables of both templates."""
+    checks = audit.audit(results)
     return {
         "results": results,
         "study": results.params.study,
         "unit": advice.unit(results),
         "best": advice.best(results),
         "confidence": percent(results.confidence),
+        "audit": checks,
+        "audit_summary": audit.summary(checks),
         "advice": advice.advice(results),
         "caveats": advice.caveats(results),
         "scores": {task: tables.by_task(results, task) for task in results.params.tasks},

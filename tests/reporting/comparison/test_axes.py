@@ -10,7 +10,8 @@ import pytest
 from stages.core.params import Params, load
 from stages.evaluation.records import ScoredTrial
 from stages.planning.run_sizes import backbone_of, num_weights, planned_runs
-from stages.reporting.comparison.axes import LeftOut, left_out, levels_of, pairs
+from stages.reporting.comparison.axes import LeftOut, left_out, pairs
+from stages.reporting.comparison.axis_levels import levels_of
 from stages.reporting.comparison.groups import Group, Used, groups
 from stages.reporting.comparison.not_compared import not_compared, not_compared_rows
 from stages.reporting.comparison.results import Results
