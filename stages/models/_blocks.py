@@ -106,6 +106,11 @@ class Stack(nn.Module):
         # The output of pre-norm blocks is not normalised; that of post-norm blocks is.
         self.norm = make_norm(dims) if dims.norm_position == "pre" else nn.Identity()
 
+    @property
+    def num_sublayers(self) -> int:
+        """Those that write into the residual stream."""
+        return sum(2 if block.cross_attention is None else 3 for block in self.blocks)
+
     def forward(
         self,
         x: Float[Tensor, "B T D"],

@@ -29,7 +29,6 @@ class TransformerBackbone(Backbone):
 
     schema = Dimensions
     is_transformer = True
-    sublayers_per_block = 2  # that write into the residual stream; 3 with cross-attention
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
         super().__init__()
@@ -138,11 +137,18 @@ class TransformerBackbone(Backbone):
     def initialise(self, *, generator: torch.Generator, std: float = 0.02) -> None:
         """Initialise all weights: normal with BERT's 0.02, for layers that write into the residual
         stream divided by the square root of their number (GPT-2); norms 1, biases 0 except those
-        that make self-attention local at first."""
-        residual_std = std / (self.sublayers_per_block * self.dims.num_layers) ** 0.5
+        that make self-attention local at first. Each stack has a stream of its own, so that the
+        encoder of an encoder-decoder is drawn as an encoder is."""
+        stacks = {
+            name: part.num_sublayers
+            for name, part in self.named_children()
+            if isinstance(part, Stack)
+        }
         for name, weight in self.named_parameters():
             if weight.dim() >= 2:
                 writes = name.endswith(("output.weight", "down.weight")) and "." in name[:-7]
+                number = stacks.get(name.partition(".")[0], 2 * self.dims.num_layers)
+                residual_std = std / number**0.5
                 weight.normal_(0, residual_std if writes else std, generator=generator)
             else:
                 weight.fill_(1.0 if name.endswith("weight") else 0.0)

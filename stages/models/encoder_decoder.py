@@ -27,7 +27,6 @@ from stages.text.batch import Batch
 class EncoderDecoder(TransformerBackbone):
     architecture = "encoder_decoder"
     pooling = "mean"
-    sublayers_per_block = 3
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
         super().__init__(vocab_size, dims)

@@ -238,3 +238,17 @@ def test_other_dimensions_are_another_design(settings: dict[str, Any]) -> None:
 def test_a_decoder_is_designed_unlike_an_encoder_of_its_dimensions() -> None:
     assert used_with_head("encoder").design != used_with_head("decoder").design
     assert used_with_head("bilstm").design is None  # which is not known, so never equal
+
+
+def test_the_encoder_of_an_encoder_decoder_is_drawn_as_an_encoder_is() -> None:
+    """From scratch they are one model: a seed gives them the same matrices. In the decoder three
+    layers of a block, not two, write into the residual stream."""
+    encoder, whole = small_model("encoder"), small_model("encoder_decoder")
+    drawn = {name: weight.std() for name, weight in whole.decoder.named_parameters()}
+    for model in (encoder, whole):
+        model.drop_output_layers()
+    one, other = encoder.reader.state_dict(), whole.reader.state_dict()
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one if one[name].dim() >= 2)
+    name = "blocks.0.feed_forward.down.weight"
+    assert float(one[name].std() / drawn[name]) == pytest.approx(1.5**0.5, rel=0.1)
