@@ -244,7 +244,7 @@ def test_the_encoder_of_an_encoder_decoder_is_drawn_as_an_encoder_is() -> None:
     """From scratch they are one model: a seed gives them the same matrices. In the decoder three
     layers of a block, not two, write into the residual stream."""
     encoder, whole = small_model("encoder"), small_model("encoder_decoder")
-    drawn = {name: weight.std() for name, weight in whole.decoder.named_parameters()}
+    drawn = {name: weight.std() for name, weight in whole.decoder.state_dict().items()}
     for model in (encoder, whole):
         model.drop_output_layers()
     one, other = encoder.reader.state_dict(), whole.reader.state_dict()

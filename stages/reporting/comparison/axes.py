@@ -97,7 +97,9 @@ def pairs(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Pair]:
     Where several groups share a level of an axis (say, three learning rates of one architecture
     against one of another), those nearest to each other in size, then in settings, are paired. A
     group is not compared with one that another group matches better. Two amounts of one text are
-    compared at equal steps and at equal epochs, two texts at the nearest amounts.
+    compared at equal steps and at equal epochs, two texts at the nearest amounts. Where no run is
+    from scratch with the model of a pretrained one, one of which the task uses the same is its
+    partner: an encoder is that of an encoder-decoder on a task with a head.
     """
     return [pair for pair in _judged(candidates, used) if not isinstance(pair, LeftOut)]
 
@@ -132,11 +134,8 @@ def left_out(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Left
 def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[Pair | LeftOut]:
     """Every pair of groups with trials that differs in one axis."""
     there = [group for group in candidates if group.name in used]
-    axes: dict[tuple[str, str], Axis] = {
-        (a.name, b.name): axis
-        for a, b in combinations(there, 2)
-        if (axis := axis_between(a, b)) is not None
-    }
+    axes = _axes_of_models(there)
+    axes |= _axes_of_designs(there, used, axes)
     axes |= {(b, a): axis for (a, b), axis in axes.items()}
 
     def nearer(group: Group, other: Group, axis: Axis) -> Group | None:
@@ -171,6 +170,41 @@ def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[P
                 better = f"{rival.name} {BETTER_MATCHED} {group.name} in size and settings"
                 reason = reason or better
         yield LeftOut(axis, a, b, reason) if reason else (axis, a, b)
+
+
+Names = tuple[str, str]  # of two groups, in their order
+
+
+def _axes_of_models(there: Sequence[Group]) -> dict[Names, Axis]:
+    return {
+        (a.name, b.name): axis
+        for a, b in combinations(there, 2)
+        if (axis := axis_between(a, b)) is not None
+    }
+
+
+def _axes_of_designs(
+    there: Sequence[Group], used: Mapping[str, Used], by_model: Mapping[Names, Axis]
+) -> dict[Names, Axis]:
+    """A pretrained group and one from scratch of another model, of which the task uses the same: on
+    a task with a head, an encoder-decoder and an encoder. Only where the pretrained one has no
+    partner of its own model."""
+    paired = {name for names, axis in by_model.items() if axis == "pretrained" for name in names}
+    found: dict[Names, Axis] = {}
+    for a, b in combinations(there, 2):
+        pretrained, scratch = (a, b) if a.pretrained else (b, a)
+        designs = {used[a.name].design, used[b.name].design}
+        if (
+            pretrained.pretrained
+            and not scratch.pretrained
+            and pretrained.name not in paired
+            and (a.name, b.name) not in by_model
+            and not (a.entry.is_public or b.entry.is_public)
+            and len(designs) == 1
+            and None not in designs
+        ):
+            found[a.name, b.name] = "pretrained"
+    return found
 
 
 LEVELS: Mapping[Axis, Callable[[Group], Any]] = {

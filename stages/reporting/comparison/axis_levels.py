@@ -28,7 +28,9 @@ def levels_of(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> tuple
             case "checkpoint":
                 return _checkpoint(g, other)
             case "pretrained":
-                return f"{g.objective} on {g.corpus}" if g.pretrained else "from scratch"
+                start = f"{g.objective} on {g.corpus}" if g.pretrained else "from scratch"
+                same = g.entry.model == other.entry.model
+                return start if same else f"{used_part(g, used[g.name])}, {start}"
             case _:
                 return ", ".join(_settings(g.settings, other.settings))
 

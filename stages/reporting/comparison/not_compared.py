@@ -46,7 +46,14 @@ def not_compared(results: Results) -> list[NotCompared]:
 
 
 def _alone(results: Results) -> list[NotCompared]:
-    """Groups that differ from every other in more than one axis, or from none in any."""
+    """Groups that differ from every other in more than one axis, or from none in any, and of which
+    no task uses what it uses of another one."""
+    compared = {
+        side.group
+        for contrast in results.contrasts
+        for side in (contrast.a, contrast.b)
+        if contrast.a.group != contrast.b.group
+    }
     return [
         NotCompared(
             axis="",
@@ -60,6 +67,7 @@ def _alone(results: Results) -> list[NotCompared]:
         )
         for group in results.groups
         if len(results.groups) > 1
+        and group.name not in compared
         and not any(axis_between(group, other) for other in results.groups if other is not group)
     ]
 

@@ -20,7 +20,8 @@ INTRODUCTIONS: dict[Axis, str] = {
     "amount of text": "The same model, pretrained on more and on less of one text: the smaller "
     "amount is a part of the larger one. At equal steps the smaller amount is read more often; at "
     "equal epochs the larger amount takes more steps.",
-    "pretrained": "The same model, pretrained and from scratch.",
+    "pretrained": "The same model, pretrained and from scratch. Of two models, what the task uses "
+    "is the same.",
     "checkpoint": "Public checkpoints, each as published. They differ in architecture, size, "
     "training set and more at once: a difference says which one does better here, not why.",
     "tokenizer": "The same run with another tokenizer.",

@@ -102,6 +102,46 @@ def test_a_level_says_which_part_of_a_model_a_task_uses(tmp_path, monkeypatch) -
     assert levels[False] == ("encoder (mlm)", "encoder_decoder (span_corruption)")
 
 
+def pretrained_pairs(found: list[Group], used: dict[str, Used], name: str) -> list[str]:
+    """The partners from scratch of a pretrained group."""
+    return [b.name for axis, a, b in pairs(found, used) if axis == "pretrained" and a.name == name]
+
+
+def test_an_encoder_from_scratch_is_the_partner_of_an_encoder_decoder_with_a_head(
+    tmp_path, monkeypatch
+) -> None:
+    """Where there is no encoder-decoder from scratch; its decoder is used without a head."""
+    monkeypatch.chdir(ROOT)
+    params = systems_at(128, tmp_path)
+    found, used = used_by(params, with_head=True)
+    own = "encoder_decoder_scratch"
+    assert pretrained_pairs(found, used, "t5") == [own]
+    assert pretrained_pairs(found, used, "bert") == ["encoder_scratch"]
+    named = {frozenset((each.a.name, each.b.name)) for each in left_out(found, used)}
+    assert frozenset(("t5", "encoder_scratch")) not in named  # it is no loss
+    without = {name: each for name, each in used.items() if name != own}
+    assert pretrained_pairs(found, without, "t5") == ["encoder_scratch"]
+    assert pretrained_pairs(found, without, "bert") == ["encoder_scratch"]
+    one, other = (next(g for g in found if g.name == name) for name in ("t5", "encoder_scratch"))
+    assert levels_of("pretrained", one, other, used) == (
+        f"encoder of an encoder_decoder, span_corruption on {one.corpus}",
+        "encoder, from scratch",
+    )
+    _, whole = used_by(params, with_head=False)
+    assert pretrained_pairs(found, {k: v for k, v in whole.items() if k != own}, "t5") == []
+
+
+def test_one_design_is_needed_for_a_partner_from_scratch(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+    found, used = used_by(systems_at(128, tmp_path), with_head=True)
+    del used["encoder_decoder_scratch"]
+    for design in ("another", None):
+        used["encoder_scratch"] = replace(used["encoder_scratch"], design=design)
+        assert pretrained_pairs(found, used, "t5") == []
+    used["t5"] = replace(used["t5"], design=None)  # unknown, twice
+    assert pretrained_pairs(found, used, "t5") == []
+
+
 # What is not compared ----------------------------------------------------------------------------
 
 
@@ -140,6 +180,19 @@ def test_a_run_that_differs_from_all_others_in_more_than_one_axis_is_said(
     }
     found = not_compared(results_of(tmp_path, monkeypatch, runs))
     assert [(each.axis, each.a, each.b) for each in found] == [("", "odd", "")]
+
+
+def test_a_run_that_one_of_its_design_is_compared_with_is_not_said_to_be_alone(
+    tmp_path, monkeypatch
+) -> None:
+    runs = {"t5": run("encoder_decoder", "span_corruption"), "scratch": RUNS["encoder_scratch"]}
+    apart = results_of(tmp_path, monkeypatch, runs)
+    assert {each.a for each in not_compared(apart)} == {"t5", "scratch"}
+    trials = [replace(t, design="encoder", used_architecture="encoder") for t in apart.trials]
+    alike = replace(apart, trials=trials)
+    assert not not_compared(alike)
+    made = [c for c in alike.contrasts if c.axis == "pretrained"]
+    assert {(c.a.group, c.b.group) for c in made} == {("t5", "scratch")}
 
 
 def test_what_is_compared_is_not_listed(results: Results) -> None:
