@@ -84,10 +84,9 @@ def read_at(results: Results) -> Check:
     if not found:
         return Check(question, "No task is encoded.", None)
     unread = {key: place for key, place in found.items() if UNREAD in place}
-    number = f"{len(unread)} of {len(found)}" if unread else f"None of {len(found)}"
     return Check(
         question,
-        f"{number} pairs of task and run read a label at a state that has not.",
+        f"{len(unread)} of {len(found)} pairs of task and run read a label at a state that has not.",
         bool(unread),
         tuple(f"{run} on {task}: {place}" for (task, run), place in unread.items()),
     )
