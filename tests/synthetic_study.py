@@ -175,8 +175,8 @@ def write_study(
 ) -> Params:
     """Write ``data/`` of a study as its stages leave it; returns its params.
 
-    With ``score``, every trial of every run has this score. ``incompatible`` are pairs of a run and
-    a method without trials.
+    With ``score``, every trial of every run has this score, in every test row. ``incompatible`` are
+    pairs of a run and a method without trials.
     """
     params = Params(**raw)
     skipped = [
@@ -218,7 +218,10 @@ def write_study(
             if name != ("tfidf" if task == "tag" else "window"):
                 trials += _baselines(params, task, name, budget)
         write(root / "data/evaluated" / task / "trials.csv", ScoredTrial, trials)
-        np.save(root / "data/evaluated" / task / "row_scores.npy", rows_of(trials))
+        scored = rows_of(trials)
+        if score is not None:
+            scored[:] = np.array([[trial.value] for trial in trials])
+        np.save(root / "data/evaluated" / task / "row_scores.npy", scored)
         write(root / "data/evaluated" / task / "history.csv", EpochRecord, curves)
         write(root / "data/evaluated" / task / "skipped.csv", SkippedMethod, skipped)
         write(root / "data/evaluated" / task / "inputs.csv", InputRecord, read_of(task, params))

@@ -114,7 +114,7 @@ def test_another_process_writes_the_same_bytes(reported: Path, tmp_path: Path) -
     written = {path.relative_to(reported) for path in reported.rglob("*") if path.is_file()}
     again = tmp_path / "reports"
     assert {path.relative_to(again) for path in again.rglob("*") if path.is_file()} == written
-    assert len(written) == 7 + 2 * 8 + 1  # one picture has its PNG in the other folder
+    assert len(written) == 7 + 2 * 8  # a picture is an SVG and a PNG
     for path in written:
         assert (again / path).read_bytes() == (reported / path).read_bytes(), path
 
@@ -254,7 +254,7 @@ def test_one_run_on_one_task_is_a_study(small: dict[str, Any], tmp_path: Path) -
     assert rows(Path("reports/contrasts.csv")) == []
     text = Path("reports/comparison.md").read_text()
     assert "encoder_mlm" in text
-    assert "fine-tuning seeds only" in text  # of means, too
+    assert "cover fine-tuning seeds and test rows" in text  # of means, too
 
 
 def test_a_method_that_does_not_fit_a_run_leaves_a_gap(

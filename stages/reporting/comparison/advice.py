@@ -160,6 +160,11 @@ def caveats(results: Results) -> list[str]:
             "Intervals cover pretraining seeds, fine-tuning seeds (and with them the labels that "
             "are drawn and, from scratch, the initial weights) and test rows, which are paired."
         )
+    if any(cell.has_one_pretraining_seed for cell in results.cells) and not one_seed:
+        found.append(
+            "Intervals cover fine-tuning seeds and test rows where a run has one pretraining seed: "
+            "they are about that checkpoint."
+        )
     if any(cell.checkpoints == "published" for cell in results.cells):
         found.append(
             "Published checkpoints have no seeds: their verdicts are about these checkpoints, not "

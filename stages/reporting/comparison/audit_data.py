@@ -86,7 +86,7 @@ def read_at(results: Results) -> Check:
     unread = {key: place for key, place in found.items() if UNREAD in place}
     return Check(
         question,
-        f"{len(unread)} of {len(found)} pairs of task and run read a label at a state that has not.",
+        f"{len(unread)} of {len(found)} pairs of task and run read a label where it has not.",
         bool(unread),
         tuple(f"{run} on {task}: {place}" for (task, run), place in unread.items()),
     )

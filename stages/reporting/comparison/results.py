@@ -149,10 +149,10 @@ def load(params: Params) -> Results:
     }
     tasks = {task: _json(paths.EVALUATED / task / "task.json") for task in params.tasks}
     for task in params.tasks:
+        trials += _complete(params, task, tasks[task]["num_examples"]["train"])
         by_row = np.load(_present(paths.EVALUATED / task / "row_scores.npy"))
         scored = read(paths.EVALUATED / task / "trials.csv", ScoredTrial)
         row_scores |= {row_key(t): rows for t, rows in zip(scored, by_row, strict=True)}
-        trials += _complete(params, task, tasks[task]["num_examples"]["train"])
         curves += read(paths.EVALUATED / task / "history.csv", EpochRecord)
         for run in params.pretrain:
             for cost in read(paths.TIMINGS / "finetune" / task / f"{run}.csv", CostRecord):
