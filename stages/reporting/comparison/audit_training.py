@@ -67,8 +67,8 @@ def end_of_finetuning(results: Results) -> Check:
     return Check(
         question,
         f"{len(warned)} of {len(cells)} cells have not converged. Of {len(trials):,} trials "
-        f"{improving:,} were still improving, {early:,} kept an epoch of the warm-up, and of "
-        f"{last:,} the best epoch is the last.",
+        f"{improving:,} were still improving, {early:,} kept an epoch of the warm-up and {last:,} "
+        "their last one.",
         bool(warned),
         tuple(f"{place(cell)}: {', '.join(words)}" for cell, words in warned),
     )

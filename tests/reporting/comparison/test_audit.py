@@ -83,7 +83,7 @@ def test_fine_tuning_that_still_improves_is_an_objection(results: Results) -> No
     short = changed(late, lambda t: full(t) and t.run == "decoder_scratch", still_improving=1)
     check = audit_training.end_of_finetuning(short)
     assert objection(check) is True and "3 of 21 cells" in check.answer
-    assert "105 the best epoch is the last" in check.answer
+    assert "105 their last one" in check.answer
     untrained = changed(results, full, num_epochs=0)
     assert objection(audit_training.end_of_finetuning(untrained)) is None
 
