@@ -32,6 +32,8 @@ from stages.reporting.number_format import metric_name, percent
 from stages.reporting.page import reproduction
 from stages.reporting.page.sections import sections, trade_offs
 
+COLUMN, ENLARGED = 576, 1.35  # the width of a picture in pixels; by how much it is scaled at most
+
 
 def context(results: Results) -> Json:
     """The variables of both templates."""
@@ -122,7 +124,14 @@ def _inline(svg: str, name: str, label: str) -> Markup:
     svg = re.sub(r'\bid="', f'id="{name}-', svg).replace("url(#", f"url(#{name}-")
     svg = re.sub(r' aria-(label|roledescription)="[^"]*"| role="[^"]*"', "", svg)
     head = f'<svg role="img" aria-label="{escape(label)}" '
-    return Markup(re.sub(r'^<svg (.*?)width="[\d.]+" height="[\d.]+"', rf"{head}\1", svg.strip()))
+
+    def scaled(found: re.Match[str]) -> str:
+        """A small picture is enlarged little, so that its text is not larger than the page's."""
+        widest = ENLARGED * float(found[2])
+        limit = f'style="max-width: {widest:.0f}px"' if widest < COLUMN else ""
+        return f"{head}{found[1]}{limit}"
+
+    return Markup(re.sub(r'^<svg (.*?)width="([\d.]+)" height="[\d.]+"', scaled, svg.strip()))
 
 
 def forest(contrast: Contrast, reach: float) -> Markup:
