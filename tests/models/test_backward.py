@@ -7,6 +7,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from stages.core.seeding import torch_stream
+from stages.methods._method import TrainedMethod
 from stages.tasks.seq2seq import Seq2Seq
 from stages.training.loop import _without_gradients, step_flops
 from tests.methods.test_methods import FITTING, PUBLIC, applied, method_of
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.slow
 # always that of the forward pass (T5's norms); in small models the lowest block weighs much. The
 # first step of an LSTM reads a state of zeros. A prefix in the lowest block has no gradient for the
 # queries.
-TOLERANCE = {"bilstm": 0.03, "prefix": 0.015} | dict.fromkeys(PUBLIC, 0.1)
+TOLERANCE = {"bilstm": 0.05, "prefix": 0.015} | dict.fromkeys(PUBLIC, 0.1)
 
 
 def counted(model: Any, task: Any, batch: Any) -> int:
@@ -38,11 +39,14 @@ def tolerance(*names: str) -> float:
     [
         (architecture, name, epoch)
         for architecture, name in FITTING
+        if isinstance(method_of(name), TrainedMethod)
         for epoch in ((0, 1, 2) if name == "gradual_unfreezing" else (0,))
     ],
 )
 def test_a_step_takes_what_torch_counts(architecture: str, name: str, epoch: int) -> None:
-    task, model, examples = applied(architecture, method := method_of(name))
+    method = method_of(name)
+    assert isinstance(method, TrainedMethod)
+    task, model, examples = applied(architecture, method)
     batch = task.collate(examples, rngs=[])
     with _without_gradients([*method.frozen(model, epoch)]):
         ruled = step_flops(model, task, batch)
@@ -57,6 +61,7 @@ def test_a_step_of_writing_takes_what_torch_counts(architecture: str, name: str)
     task = Seq2Seq([], small_tokenizer(), 32, max_target_tokens=12)
     model = headless(small_model(architecture))
     method = method_of(name)
+    assert isinstance(method, TrainedMethod)
     method.apply(model, generator=torch_stream(2, "method"))
     rows = [
         {"id": str(i), "text": text, "target": target}
