@@ -60,4 +60,22 @@ def logistic(features: Any, targets: Sequence[str], C: float) -> Any:
         return model.fit(features, targets)
 
 
+def check_tries(max_ngram: int, **tried: Sequence[float]) -> None:
+    """Raises ValueError for n-grams of no words, and for a list of strengths, under its setting's
+    name, that is empty or has one that is not above 0."""
+    for name, strengths in tried.items():
+        if max_ngram < 1 or not strengths or min(strengths) <= 0:
+            raise ValueError(f"max_ngram must be at least 1 and every {name} above 0")
+
+
+def tfidf_of_words(max_ngram: int) -> Any:
+    """scikit-learn's TF-IDF over words, signs and their n-grams, not yet fitted."""
+    # Imported here as in ``logistic``.
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(
+        ngram_range=(1, max_ngram), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]"
+    )
+
+
 BASELINES = Components[Baseline]("baselines")

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from stages.baselines._baseline import Baseline, Row, Score, logistic
+from stages.baselines._baseline import Baseline, Row, Score, check_tries, logistic, tfidf_of_words
 
 RIGHT, WRONG = "right", "wrong"
 
@@ -16,16 +16,11 @@ class ChoiceOnly(Baseline):
     fits = ("multiple_choice",)
 
     def __init__(self, *, max_ngram: int = 2, C: Sequence[float] = (0.1, 1.0, 10.0, 100.0)) -> None:
-        if max_ngram < 1 or not C or min(C) <= 0:
-            raise ValueError("max_ngram must be at least 1 and every C above 0")
+        check_tries(max_ngram, C=C)
         self.max_ngram, self.C, self.num_tries = max_ngram, C, len(C)
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        self.vectorizer = TfidfVectorizer(
-            ngram_range=(1, self.max_ngram), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]"
-        )
+        self.vectorizer = tfidf_of_words(self.max_ngram)
         features = self.vectorizer.fit_transform([one for row in train for one in row["choices"]])
         targets = [
             RIGHT if i == int(row["label"]) else WRONG

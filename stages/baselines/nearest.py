@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stages.baselines._baseline import Baseline, Row, Score
+from stages.baselines._baseline import Baseline, Row, Score, tfidf_of_words
 
 AT_ONCE = 512  # rows whose similarities to all of train are held in memory
 
@@ -22,11 +22,7 @@ class Nearest(Baseline):
         self.max_ngram = max_ngram
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        self.vectorizer = TfidfVectorizer(
-            ngram_range=(1, self.max_ngram), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]"
-        )
+        self.vectorizer = tfidf_of_words(self.max_ngram)
         self.features = self.vectorizer.fit_transform(row["text"] for row in train)
         self.targets = [row["target"] for row in train]
 

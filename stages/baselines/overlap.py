@@ -1,9 +1,8 @@
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from stages.baselines._baseline import Baseline, Row, Score
+from stages.baselines._baseline import Baseline, Row, Score, tfidf_of_words
 
 
 class Overlap(Baseline):
@@ -21,11 +20,7 @@ class Overlap(Baseline):
         self.max_ngram = max_ngram
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        self.vectorizer: Any = TfidfVectorizer(
-            ngram_range=(1, self.max_ngram), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]"
-        )
+        self.vectorizer = tfidf_of_words(self.max_ngram)
         self.vectorizer.fit([text for row in train for text in (_read(row), *row["choices"])])
 
     def predict(self, rows: Sequence[Row]) -> list[str]:

@@ -3,7 +3,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from stages.baselines._baseline import Baseline, Row, Score
+from stages.baselines._baseline import Baseline, Row, Score, check_tries, tfidf_of_words
 from stages.kinds.regression import written
 
 
@@ -20,17 +20,13 @@ class Ridge(Baseline):
     def __init__(
         self, *, max_ngram: int = 2, alpha: Sequence[float] = (0.1, 1.0, 10.0, 100.0)
     ) -> None:
-        if max_ngram < 1 or not alpha or min(alpha) <= 0:
-            raise ValueError("max_ngram must be at least 1 and every alpha above 0")
+        check_tries(max_ngram, alpha=alpha)
         self.max_ngram, self.alpha, self.num_tries = max_ngram, alpha, len(alpha)
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         from sklearn import linear_model
-        from sklearn.feature_extraction.text import TfidfVectorizer
 
-        self.vectorizer: Any = TfidfVectorizer(
-            ngram_range=(1, self.max_ngram), sublinear_tf=True, token_pattern=r"\w+|[^\w\s]"
-        )
+        self.vectorizer = tfidf_of_words(self.max_ngram)
         self.vectorizer.fit([text for row in train for text in score.kind.texts(row)])
         features, held_out = self._features(train), self._features(validation)
         targets = [row["target"] for row in train]
