@@ -26,6 +26,7 @@ from stages.evaluation.records import (
     PredictionRecord,
     ScoredTrial,
     SkippedMethod,
+    TextBitsRecord,
     TrialRecord,
     discard_unlisted,
     read,
@@ -80,6 +81,8 @@ def main(params: Params, task: str) -> None:
         write(folder / "skipped.csv", SkippedMethod, skipped)
         inputs = [each for run in runs for each in read(run / "inputs.csv", InputRecord)]
         write(folder / "inputs.csv", InputRecord, inputs)
+        bits = [each for run in runs for each in read(run / "text_bits.csv", TextBitsRecord)]
+        write(folder / "text_bits.csv", TextBitsRecord, bits)
         write_json(folder / "task.json", about)
         shown = [] if kind.is_own_answer else examples(kind, rows, gold, predictions)
         write_jsonl(folder / "examples.jsonl", shown)

@@ -5,11 +5,13 @@ from stages.core.artifacts import replacing
 from stages.core.params import Params, entry
 from stages.core.process import run_stage
 from stages.evaluation import records
+from stages.training.device import resolve
 from stages.trials.compatibility import incompatibility
 from stages.trials.groups import run_groups, trial_groups
 from stages.trials.inputs import input_records
 from stages.trials.runner import method_of
 from stages.trials.setup import TrialSetup
+from stages.trials.text_bits import text_bits
 
 
 def main(params: Params, run_key: str, task_key: str) -> None:
@@ -31,6 +33,8 @@ def main(params: Params, run_key: str, task_key: str) -> None:
         records.write(folder / "history.csv", records.EpochRecord, epochs)
         inputs = input_records(params, run_key, task_key, methods)
         records.write(folder / "inputs.csv", records.InputRecord, inputs)
+        bits = own_text_bits(params, run_key, task_key)
+        records.write(folder / "text_bits.csv", records.TextBitsRecord, bits)
         predictions = [each for outcome in outcomes for each in outcome.predictions]
         records.write(folder / "predictions.csv.gz", records.PredictionRecord, predictions)
     for method in methods:
@@ -55,6 +59,13 @@ def skipped_methods(params: Params, run_key: str, task_key: str) -> list[records
         for key, reason in reasons.items()
         if reason
     ]
+
+
+def own_text_bits(params: Params, run_key: str, task_key: str) -> list[records.TextBitsRecord]:
+    """One record, or none if the run has no such number."""
+    setup = TrialSetup(run_key, task_key, max_tokens=params.finetune.max_tokens)
+    found = text_bits(setup, resolve(params.compute, threads=params.compute.threads))
+    return [] if found is None else [found]
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from stages.evaluation.records import (
     InputRecord,
     ScoredTrial,
     SkippedMethod,
+    TextBitsRecord,
     write,
 )
 from stages.kinds._kind import distinct_draws
@@ -225,6 +226,8 @@ def write_study(
         write(root / "data/evaluated" / task / "history.csv", EpochRecord, curves)
         write(root / "data/evaluated" / task / "skipped.csv", SkippedMethod, skipped)
         write(root / "data/evaluated" / task / "inputs.csv", InputRecord, read_of(task, params))
+        bits = text_bits_of(params)
+        write(root / "data/evaluated" / task / "text_bits.csv", TextBitsRecord, bits)
         write_json(root / "data/evaluated" / task / "task.json", about(task))
         write_jsonl(root / "data/evaluated" / task / "examples.jsonl", looked_at(task, params))
     for name in params.pretrain:
@@ -363,6 +366,18 @@ def read_of(task: str, params: Params) -> list[InputRecord]:
         )
         for name, entry in params.pretrain.items()
         for split in ("train", "validation", "test")
+    ]
+
+
+def text_bits_of(params: Params) -> list[TextBitsRecord]:
+    """Of the runs that have an objective; the more alike their training sets, the fewer."""
+    bits = {"all": 1.6, "all_half": 1.7, "scientific": 1.8, "deep_learning": 1.9}
+    return [
+        TextBitsRecord(
+            run=name, loss=4.5, bits_per_byte=bits.get(entry.corpus, 2.0), num_targets=900
+        )
+        for name, entry in params.pretrain.items()
+        if not entry.as_published and entry.objective["name"] != "none"
     ]
 
 

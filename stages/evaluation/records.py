@@ -142,6 +142,16 @@ class InputRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TextBitsRecord:
+    """How well a run predicts the inputs of a task's test rows by its own objective."""
+
+    run: str
+    loss: float  # nats per target
+    bits_per_byte: float  # of the texts, if each of their tokens took as much as a target
+    num_targets: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class CostRecord:
     """What a trial took on the machine that ran it, and how fast it predicts there, which is
     measured once for all seeds: with the first one."""

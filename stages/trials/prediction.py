@@ -1,15 +1,20 @@
 """Prediction for rows with an adapted model; a row may be more than one example."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from stages.kinds._cells import Row
 from stages.methods._method import Predictor
+from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 from stages.tasks._task import Predicted, Task
+from stages.text.batch import Batch
 from stages.training.device import Device
 from stages.training.finetuning import in_order_of_length
 
@@ -23,24 +28,46 @@ def predict(
     rows: Sequence[Row],
     examples: Sequence[Any],  # as the predictor encodes the rows
     device: Device,
+    *,
+    also: Callable[[Batch], None] = lambda batch: None,
 ) -> list[Predicted]:
     """A prediction for each row, in their order, combined from those for its examples.
 
     It has scores if the task gives any and the row is one example, and a margin if the task allows
-    no answer.
+    no answer. ``also`` is called with each batch; it finds the states that the predictions were
+    made from already computed.
     """
     model.eval()
     found: dict[str, dict[int, Predicted]] = defaultdict(dict)
     for part in in_order_of_length(examples, batch_examples=PREDICTED_AT_ONCE):
         batch = predictor.collate(part, rngs=[]).to(device.torch)
-        with device.autocast():
+        with device.autocast(), _computed_once(model.backbone):
             if isinstance(predictor, Task):
                 predictions = predictor.predict_scored(model, batch, part)
             else:
                 predictions = [*map(Predicted, predictor.predict(model, batch, part))]
+            also(batch)
         for example, prediction in zip(part, predictions, strict=True):
             found[example.id][example.window] = prediction
     return [_combined(predictor, row, found[row["id"]]) for row in rows]
+
+
+@contextmanager
+def _computed_once(backbone: Backbone) -> Iterator[None]:
+    """Inside, the states of a batch are computed when they are first asked for."""
+    states: dict[int, tuple[Batch, Float[Tensor, "B T D"]]] = {}
+    compute = backbone.forward
+
+    def forward(batch: Batch) -> Float[Tensor, "B T D"]:
+        if id(batch) not in states:
+            states[id(batch)] = batch, compute(batch)  # holding the batch, its id stays its own
+        return states[id(batch)][1]
+
+    backbone.forward = forward
+    try:
+        yield
+    finally:
+        del backbone.forward  # the method of its class is there again
 
 
 def _combined(predictor: Predictor, row: Row, windows: Mapping[int, Predicted]) -> Predicted:

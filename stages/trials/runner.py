@@ -24,12 +24,10 @@ from stages.tasks._task import Example, Predicted
 from stages.text.batch import Batch
 from stages.training.device import Device
 from stages.training.finetuning import Encoded, in_order_of_length
-from stages.training.loop import mean_loss
 from stages.training.meter import Meter
 from stages.training.solver import solve
 from stages.trials import kept
 from stages.trials.inference_speed import measure_speed
-from stages.trials.no_answer import best_threshold
 from stages.trials.outcome import (
     Adapted,
     Fit,
@@ -41,8 +39,9 @@ from stages.trials.outcome import (
     trial_record,
 )
 from stages.trials.prediction import PREDICTED_AT_ONCE, predict
-from stages.trials.search import Validated, search
+from stages.trials.search import search
 from stages.trials.setup import TrialSetup
+from stages.trials.validation import Validated, validate
 
 
 def method_of(params: Params, name: str) -> Method:
@@ -187,14 +186,10 @@ class TrialRunner:
         return model
 
     def _validate(self, model: ModelWithHead) -> Validated:
-        """On all validation rows, the metric at the threshold that is best for it."""
         rows = self.rows["validation"]
-        predicted = predict(self.task, model, rows, self.validation, self.device)
-        gold = [*map(self.task.kind.answer, rows)]
-        threshold = best_threshold(self.metric, gold, predicted)
-        value = metrics.score(self.metric, gold, [each.at(threshold) for each in predicted])
-        loss = mean_loss(model, self.task, [*self._batches(self.validation)], self.device)
-        return Validated(value, loss, threshold)
+        return validate(
+            self.task, model, rows, self.validation, metric=self.metric, device=self.device
+        )
 
     def _untrained(self, key: TrialKey, method: Method) -> Adapted:
         """A method without training: prompts, or the pretrained model as it is."""

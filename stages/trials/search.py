@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from stages.core.params import Adaptation
 from stages.evaluation.records import EpochRecord
@@ -16,14 +16,7 @@ from stages.training.finetuning import FinetuningData
 from stages.training.loop import Diverged, Step, train
 from stages.trials.best_epoch import BestEpoch, Patience, still_improving
 from stages.trials.outcome import Fit, at_edge
-
-
-class Validated(NamedTuple):
-    """The metric and the loss on the validation rows, and the threshold that the metric is at."""
-
-    value: float
-    loss: float
-    threshold: float
+from stages.trials.validation import Validated
 
 
 @dataclass(frozen=True)

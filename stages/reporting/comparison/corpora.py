@@ -23,6 +23,7 @@ COLUMNS = [
     *("run", "corpus", "tokenizer", "task", "method", "label_budget"),
     *("corpus_documents", "corpus_words", "corpus_types", "corpus_bytes", "corpus_tokens"),
     *("epochs", "divergence", "unseen_words", "unseen_types", "bits_per_byte"),
+    "own_bits_per_byte",
     *("gain", "low", "high"),
 ]
 # Each with the sign that makes more of it more alike.
@@ -30,6 +31,7 @@ MEASURES = {
     "divergence": ("word divergence", -1),
     "unseen_words": ("unseen words", -1),
     "bits_per_byte": ("n-gram bits per byte", -1),
+    "own_bits_per_byte": ("own bits per byte", -1),
     "tokens": ("tokens of text", 1),
 }
 MEASURED = (
@@ -39,7 +41,9 @@ MEASURED = (
     "amount of text matters only as far as fewer documents cover fewer subjects. Unseen words: the "
     "share of the task's words (and of its different words) that the training text never has. "
     "N-gram bits per byte: what a byte of the task takes under a byte 6-gram model of the training "
-    "text. The last two fall with the amount of text, too. All three compare training sets on one "
+    "text. Own bits per byte: the loss of the run's own objective on these texts per target, in "
+    "bits, times the tokens per byte; it compares runs with one objective, and no others. The last "
+    "three fall with the amount of text, too. All four compare training sets on one "
     "task, and not tasks with each other. Epochs: the tokens that a run read, divided by those of "
     "its training text; below 1, a run has read a part of what was measured."
 )
@@ -94,6 +98,7 @@ def rows(results: Results) -> Iterator[Json]:
                 key: six_decimals(about["tasks"][task][key])
                 for key in ("divergence", "unseen_words", "unseen_types", "bits_per_byte")
             },
+            "own_bits_per_byte": six_decimals(_own_bits(results, group, task)),
             "gain": six_decimals(effect and effect.value),
             "low": six_decimals(effect and effect.low),
             "high": six_decimals(effect and effect.high),
@@ -148,6 +153,7 @@ def _likeness_row(results: Results, task: str, group: Group) -> dict[str, str]:
         "unseen words": f"{_shown(found['unseen_words'], '.1%')} "
         f"({_shown(found['unseen_types'], '.1%')})",
         "n-gram bits per byte": _shown(found["bits_per_byte"], ".3f"),
+        "own bits per byte": _shown(found["own_bits_per_byte"], ".3f"),
     } | {
         f"gain, {_place(results, method, budget)}": _shown_gain(
             _gain(results, group, task, method, budget)
@@ -207,7 +213,10 @@ def _correlation(
 ) -> str:
     """Of a measure with the gain, as the table shows it."""
     sign = MEASURES[measure][1]
-    alike = [sign * _measured(results, group, task)[measure] for group, _ in known]
+    measured = [_measured(results, group, task)[measure] for group, _ in known]
+    if None in measured:
+        return UNKNOWN
+    alike = [sign * value for value in measured]
     gains = [
         merit(gain.metric, gain.a.mean.value) - merit(gain.metric, gain.b.mean.value)
         for _, gain in known
@@ -218,7 +227,15 @@ def _correlation(
 
 def _measured(results: Results, group: Group, task: str) -> Json:
     about = _about(results, group)
-    return {"tokens": about["tokens"], **about["tasks"][task]}
+    own = {"own_bits_per_byte": _own_bits(results, group, task)}
+    return {"tokens": about["tokens"], **about["tasks"][task], **own}
+
+
+def _own_bits(results: Results, group: Group, task: str) -> float | None:
+    """The mean over the runs of the group; None if they have no such number."""
+    found = [results.text_bits.get((run, task)) for run in group.runs]
+    known = [bits.bits_per_byte for bits in found if bits]
+    return sum(known) / len(known) if len(known) == len(found) else None
 
 
 def spearman(one: Sequence[float], other: Sequence[float]) -> tuple[float | None, float | None]:

@@ -19,6 +19,7 @@ from stages.evaluation.records import (
     InputRecord,
     ScoredTrial,
     SkippedMethod,
+    TextBitsRecord,
     budget_order,
     discard_unlisted,
     read,
@@ -48,6 +49,7 @@ class Results:
     contamination: dict[tuple[str, str], Json]  # of each corpus and tokenizer trained on
     likeness: dict[tuple[str, str], Json]  # of the same
     inputs: dict[str, list[InputRecord]]  # of each task
+    text_bits: dict[tuple[str, str], TextBitsRecord]  # of a run and a task
     row_scores: dict[RowKey, np.ndarray]  # of trials; see ``row_key``
 
     @property
@@ -183,6 +185,11 @@ def load(params: Params) -> Results:
         likeness=likeness,
         inputs={
             task: read(paths.EVALUATED / task / "inputs.csv", InputRecord) for task in params.tasks
+        },
+        text_bits={
+            (bits.run, task): bits
+            for task in params.tasks
+            for bits in read(paths.EVALUATED / task / "text_bits.csv", TextBitsRecord)
         },
         row_scores=row_scores,
     )

@@ -13,7 +13,7 @@ from stages.reporting.comparison import corpora
 from stages.reporting.comparison.corpora import COLUMNS, MEASURES, rows, section, spearman
 from stages.reporting.comparison.results import Results, load
 from stages.reporting.page import pages
-from tests.synthetic_study import METRICS, RUNS, public, raw_params, run, write_study
+from tests.synthetic_study import METRICS, RUNS, public, raw_params, run, text_bits_of, write_study
 
 NAMES = ("all", "all_half", "scientific", "deep_learning")
 # What each adds to the score of its run.
@@ -50,6 +50,10 @@ def test_each_run_stands_beside_its_corpus_and_its_gain(four: Results) -> None:
         assert row["epochs"] == pytest.approx(1000 * 32 * 128 / about["tokens"])
         for measure in ("divergence", "unseen_words", "unseen_types", "bits_per_byte"):
             assert row[measure] == pytest.approx(about["tasks"][row["task"]][measure])
+        assert (
+            row["own_bits_per_byte"]
+            == {bits.run: bits.bits_per_byte for bits in text_bits_of(four.params)}[row["run"]]
+        )
         assert row["gain"] == pytest.approx(GAINS[row["corpus"]], abs=0.005)
 
 
@@ -59,10 +63,11 @@ def test_ranks_are_correlated_over_four_training_sets(four: Results) -> None:
     for row in found.correlations:
         assert row["training sets"] == f"4 ({', '.join(NAMES)})"
         assert row["n-gram bits per byte"] == "+1.00 (p = 0.083)"  # 2 of 24 orders
+        assert row["own bits per byte"] == "+1.00 (p = 0.083)"
         assert row["word divergence"].startswith("+0.9")  # two amounts of one text tie
         assert row["tokens of text"].startswith("\N{MINUS SIGN}0.2")
     text = pages.markdown(four)
-    assert text.count("+1.00 (p = 0.083)") == 2 * 6 and "Too few" not in text  # unseen words, too
+    assert text.count("+1.00 (p = 0.083)") == 3 * 6 and "Too few" not in text  # unseen words, too
 
 
 def test_three_training_sets_are_too_few_for_a_correlation(results: Results) -> None:
