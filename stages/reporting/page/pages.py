@@ -11,7 +11,6 @@ from stages.core.artifacts import Json
 from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison import (
     advice,
-    audit,
     calibration,
     contamination,
     convergence,
@@ -23,6 +22,7 @@ from stages.reporting.comparison import (
     pretraining_ends,
     tables,
 )
+from stages.reporting.comparison.audit.questions import audit, summary
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.not_compared import not_compared_rows
 from stages.reporting.comparison.pretraining_progress import passages
@@ -37,7 +37,7 @@ COLUMN, ENLARGED = 576, 1.35  # the width of a picture in pixels; by how much it
 
 def context(results: Results) -> Json:
     """The variables of both templates."""
-    checks = audit.audit(results)
+    checks = audit(results)
     return {
         "results": results,
         "study": results.params.study,
@@ -45,7 +45,7 @@ def context(results: Results) -> Json:
         "best": advice.best(results),
         "confidence": percent(results.confidence),
         "audit": checks,
-        "audit_summary": audit.summary(checks),
+        "audit_summary": summary(checks),
         "advice": advice.advice(results),
         "caveats": advice.caveats(results),
         "scores": {task: tables.by_task(results, task) for task in results.params.tasks},

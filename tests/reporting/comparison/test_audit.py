@@ -12,9 +12,9 @@ import pytest
 from stages.evaluation.records import CLASSICAL, ScoredTrial
 from stages.evaluation.variance import Between, Variance
 from stages.models.encoder import Encoder
-from stages.reporting.comparison import audit_data, audit_evidence, audit_training
-from stages.reporting.comparison.audit import QUESTIONS, audit, summary
-from stages.reporting.comparison.audit_check import Check
+from stages.reporting.comparison.audit import data, evidence, training
+from stages.reporting.comparison.audit.check import Check
+from stages.reporting.comparison.audit.questions import QUESTIONS, audit, summary
 from stages.reporting.comparison.results import Results, load
 from stages.reporting.page import pages
 from stages.tasks.tagging import Tagging
@@ -57,9 +57,9 @@ def objection(check: Check) -> bool | None:
 
 
 def test_one_probe_without_a_minimum_is_an_objection_and_is_named(results: Results) -> None:
-    assert objection(audit_training.probes(results)) is False
+    assert objection(training.probes(results)) is False
     lost = changed(results, lambda t: solved(t) and t.run == "encoder_mlm", converged=0)
-    check = audit_training.probes(lost)
+    check = training.probes(lost)
     assert objection(check) is True and "90 of 105" in check.answer
     assert len(check.details) == 3 and all("encoder_mlm on" in each for each in check.details)
 
@@ -68,24 +68,24 @@ def test_one_probe_without_a_minimum_is_an_objection_and_is_named(results: Resul
 def test_strengths_at_an_edge_are_an_objection_from_a_share_on(results, seeds, expected) -> None:
     """One or two of five seeds, against the share of 20%."""
     edge = changed(results, lambda t: solved(t) and t.finetune_seed <= seeds, at_edge=1)
-    assert objection(audit_training.probes(edge)) is expected
+    assert objection(training.probes(edge)) is expected
 
 
 def test_without_probes_there_is_nothing_to_ask(results: Results) -> None:
     none = changed(results, solved, converged=None)
-    assert objection(audit_training.probes(none)) is None
+    assert objection(training.probes(none)) is None
 
 
 def test_fine_tuning_that_still_improves_is_an_objection(results: Results) -> None:
-    assert objection(audit_training.end_of_finetuning(results)) is False
+    assert objection(training.end_of_finetuning(results)) is False
     late = changed(results, full, best_is_last=1)  # by itself no sign
-    assert objection(audit_training.end_of_finetuning(late)) is False
+    assert objection(training.end_of_finetuning(late)) is False
     short = changed(late, lambda t: full(t) and t.run == "decoder_scratch", still_improving=1)
-    check = audit_training.end_of_finetuning(short)
+    check = training.end_of_finetuning(short)
     assert objection(check) is True and "3 of 21 cells" in check.answer
     assert "105 their last one" in check.answer
     untrained = changed(results, full, num_epochs=0)
-    assert objection(audit_training.end_of_finetuning(untrained)) is None
+    assert objection(training.end_of_finetuning(untrained)) is None
 
 
 def with_slope(results: Results, run: str, slope: float, *, every: int = 200) -> Results:
@@ -101,13 +101,11 @@ def with_slope(results: Results, run: str, slope: float, *, every: int = 200) ->
 
 
 def test_a_pretraining_that_still_falls_or_says_too_little_is_an_objection(results) -> None:
-    assert objection(audit_training.end_of_pretraining(results)) is False
-    falling = audit_training.end_of_pretraining(with_slope(results, "decoder_causal", -0.4))
+    assert objection(training.end_of_pretraining(results)) is False
+    falling = training.end_of_pretraining(with_slope(results, "decoder_causal", -0.4))
     assert objection(falling) is True and "1 of 5" in falling.answer and "0.400" in falling.answer
     assert falling.details == (f"decoder_causal: {chr(0x2212)}0.400",)
-    unknown = audit_training.end_of_pretraining(
-        with_slope(results, "decoder_causal", 0, every=1000)
-    )
+    unknown = training.end_of_pretraining(with_slope(results, "decoder_causal", 0, every=1000))
     assert objection(unknown) is True and unknown.details == ("decoder_causal: not known",)
 
 
@@ -115,10 +113,10 @@ def test_a_study_without_pretraining_is_not_asked_about_it(tmp_path, monkeypatch
     scratch = {name: entry for name, entry in RUNS.items() if "scratch" in name}
     found = study(tmp_path, monkeypatch, scratch)
     for question in (
-        audit_training.end_of_pretraining,
-        audit_training.pretraining_rates,
-        audit_evidence.pretraining_seeds,
-        audit_data.overlap,
+        training.end_of_pretraining,
+        training.pretraining_rates,
+        evidence.pretraining_seeds,
+        data.overlap,
     ):
         assert objection(question(found)) is None
 
@@ -126,17 +124,17 @@ def test_a_study_without_pretraining_is_not_asked_about_it(tmp_path, monkeypatch
 def test_one_rate_of_fine_tuning_is_an_objection_where_unlike_models_are_compared(
     results, tmp_path, monkeypatch
 ) -> None:
-    assert objection(audit_training.finetuning_rates(results)) is True
+    assert objection(training.finetuning_rates(results)) is True
     names = ("encoder_mlm", "encoder_scientific")  # a contrast of training sets alone
     alike = study(tmp_path, monkeypatch, {name: RUNS[name] for name in names})
-    assert objection(audit_training.finetuning_rates(alike)) is False
+    assert objection(training.finetuning_rates(alike)) is False
 
 
 def test_rates_of_fine_tuning_at_an_edge_are_an_objection(results: Results) -> None:
     several = changed(results, full, num_tries=3, at_edge=0)
-    assert objection(audit_training.finetuning_rates(several)) is False
+    assert objection(training.finetuning_rates(several)) is False
     edge = changed(several, lambda t: full(t) and "scratch" in t.run, at_edge=1)
-    check = audit_training.finetuning_rates(edge)
+    check = training.finetuning_rates(edge)
     assert objection(check) is True and "29% of 105" in check.answer
 
 
@@ -151,18 +149,18 @@ def test_rates_of_pretraining_lie_inside_the_range_or_there_is_an_objection(
     for entry in runs.values():
         entry["training"] = entry["training"] | {"lr": rates}
     found = study(tmp_path, monkeypatch, runs)
-    assert objection(audit_training.pretraining_rates(found)) is expected
+    assert objection(training.pretraining_rates(found)) is expected
 
 
 def test_unequal_tries_are_an_objection(results: Results) -> None:
-    check = audit_training.tries(results)
+    check = training.tries(results)
     assert objection(check) is True and "1 to 6" in check.answer
     assert {"full: 1", "linear_probe: 6", "baseline tfidf: 4"} <= {*check.details}
     equal = changed(results, lambda _: True, num_tries=4)
     equal = changed(equal, lambda t: t.run == "majority", num_tries=1)  # has nothing to choose
-    assert objection(audit_training.tries(equal)) is False
+    assert objection(training.tries(equal)) is False
     more = changed(equal, lambda t: t.method == CLASSICAL and t.run == "tfidf", num_tries=8)
-    assert objection(audit_training.tries(more)) is True
+    assert objection(training.tries(more)) is True
 
 
 # Data --------------------------------------------------------------------------------------------
@@ -181,7 +179,7 @@ def test_trials_that_share_one_sample_of_labels_are_an_objection(
     settings, expected, tmp_path, monkeypatch
 ) -> None:
     found = study(tmp_path, monkeypatch, {"encoder_mlm": RUNS["encoder_mlm"]}, **settings)
-    check = audit_data.labelled_rows(found)
+    check = data.labelled_rows(found)
     assert objection(check) is expected
     assert ("nested" in check.answer) == (len(found.label_budgets) > 1)
     distinct = [int(each.rpartition(": ")[2]) for each in check.details]
@@ -194,7 +192,7 @@ def test_more_labels_for_validation_than_for_training_are_an_objection(
 ) -> None:
     runs = {"encoder_mlm": RUNS["encoder_mlm"]}
     found = study(tmp_path, monkeypatch, runs, label_budgets=[budget])
-    check = audit_data.validation_labels(found)
+    check = data.validation_labels(found)
     assert objection(check) is expected
     assert f"{200 / (200 + budget):.0%}" in check.answer
 
@@ -205,35 +203,35 @@ def with_inputs(results: Results, run: str, **values: Any) -> Results:
 
 
 def test_cut_texts_are_an_objection_from_a_share_on(results: Results) -> None:
-    assert objection(audit_data.cut(results)) is False
-    check = audit_data.cut(with_inputs(results, "encoder_mlm", rows_cut=20))
+    assert objection(data.cut(results)) is False
+    check = data.cut(with_inputs(results, "encoder_mlm", rows_cut=20))
     assert objection(check) is True and "10.0%" in check.answer and "tag: 10.0%" in check.details
 
 
 def test_a_label_read_before_its_word_is_an_objection(results: Results) -> None:
     """As the task names the place where a causal model has not read the word."""
-    assert objection(audit_data.read_at(results)) is False
+    assert objection(data.read_at(results)) is False
     task = Tagging.__new__(Tagging)
     task.is_causal, task.label_subwords = True, "first"
     place = task.states_read(Encoder.__new__(Encoder))  # it is named without a look at the model
-    check = audit_data.read_at(with_inputs(results, "decoder_causal", read_at=place))
+    check = data.read_at(with_inputs(results, "decoder_causal", read_at=place))
     assert objection(check) is True and check.details[0].startswith("decoder_causal on tag")
 
 
 def test_overlap_with_test_rows_is_an_objection_from_a_share_on(results: Results) -> None:
-    check = audit_data.overlap(results)
+    check = data.overlap(results)
     assert objection(check) is False and "1.5%" in check.answer
     found = {pair: {**about, "tasks": {}} for pair, about in results.contamination.items()}
     for pair, about in found.items():
         for task, counts in results.contamination[pair]["tasks"].items():
             about["tasks"][task] = counts | {"ngram": 80 if task == "tag" else 15}
-    check = audit_data.overlap(replace(results, contamination=found))
+    check = data.overlap(replace(results, contamination=found))
     assert objection(check) is True and "8.0%" in check.answer
 
 
 def test_what_a_public_checkpoint_has_read_is_an_objection(tmp_path, monkeypatch) -> None:
     runs = {"encoder_mlm": RUNS["encoder_mlm"], "bert": public("google-bert/bert-base-uncased")}
-    check = audit_data.overlap(study(tmp_path, monkeypatch, runs))
+    check = data.overlap(study(tmp_path, monkeypatch, runs))
     assert objection(check) is True and "1 public" in check.answer
 
 
@@ -241,14 +239,14 @@ def test_what_a_public_checkpoint_has_read_is_an_objection(tmp_path, monkeypatch
 
 
 def test_one_pretraining_seed_is_an_objection(results: Results, five_seeds: Results) -> None:
-    check = audit_evidence.pretraining_seeds(results)
+    check = evidence.pretraining_seeds(results)
     assert objection(check) is True and "69 of 81" in check.answer
-    check = audit_evidence.pretraining_seeds(five_seeds)
+    check = evidence.pretraining_seeds(five_seeds)
     assert objection(check) is False and check.answer.startswith("5 for each run; 0 of ")
 
 
 def test_few_rows_for_small_differences_are_an_objection(results: Results) -> None:
-    check = audit_evidence.power(results)
+    check = evidence.power(results)
     assert objection(check) is True and "1,000 test rows" in check.answer
     exact = replace(
         changed(results, lambda _: True, value=0.5),
@@ -257,7 +255,7 @@ def test_few_rows_for_small_differences_are_an_objection(results: Results) -> No
             for key, rows in results.row_scores.items()
         },
     )
-    assert "no contrast has an interval" in audit_evidence.power(exact).answer
+    assert "no contrast has an interval" in evidence.power(exact).answer
     steady = replace(
         results,
         row_scores={key: rows / 100 for key, rows in results.row_scores.items()},
@@ -266,7 +264,7 @@ def test_few_rows_for_small_differences_are_an_objection(results: Results) -> No
             for t in results.trials
         ],
     )
-    assert objection(audit_evidence.power(steady)) is False
+    assert objection(evidence.power(steady)) is False
 
 
 @pytest.mark.parametrize(("seeds", "rows"), [(3, 200), (10, 1000)])
@@ -276,7 +274,7 @@ def test_the_smallest_effect_is_found_in_four_of_five_studies(seeds: int, rows: 
     planned = Variance(
         Between(0.01**2 / seeds, seeds - 1, 0.0, None, seeds), 0.2**2 / rows, rows, True
     )
-    effect = audit_evidence.smallest_effect(planned, 0.95)
+    effect = evidence.smallest_effect(planned, 0.95)
     found = 0
     for _ in range(2000):
         of_seeds, of_rows = rng.normal(0, 0.01, seeds), rng.normal(0, 0.2, rows)
@@ -288,23 +286,23 @@ def test_the_smallest_effect_is_found_in_four_of_five_studies(seeds: int, rows: 
 
 
 def test_a_model_compared_with_itself_is_an_objection(results: Results) -> None:
-    assert objection(audit_evidence.identical(results)) is False
+    assert objection(evidence.identical(results)) is False
     compared = [c for c in results.contrasts if c.axis == "architecture"]
     one = next(c for c in compared if c.a.group.endswith("_scratch"))
     design = one.a.trials[0].design
     twin = replace(one, b=replace(one.b, trials=(replace(one.b.trials[0], design=design),)))
     broken = replace(results)
     broken.__dict__["contrasts"] = [twin]
-    check = audit_evidence.identical(broken)
+    check = evidence.identical(broken)
     assert objection(check) is True and "1 of 1" in check.answer and len(check.details) == 1
 
 
 def test_comparisons_that_sizes_forbid_are_an_objection(results, tmp_path, monkeypatch) -> None:
-    check = audit_evidence.missing_comparisons(results)
+    check = evidence.missing_comparisons(results)
     assert objection(check) is True and "sizes too far apart" in check.answer
     names = ("encoder_mlm", "encoder_scratch")
     whole = study(tmp_path, monkeypatch, {name: RUNS[name] for name in names})
-    check = audit_evidence.missing_comparisons(whole)
+    check = evidence.missing_comparisons(whole)
     assert objection(check) is False and check.details == ()
 
 
@@ -314,22 +312,22 @@ def test_a_run_that_is_compared_with_none_is_an_objection(tmp_path, monkeypatch)
         "encoder_small": RUNS["encoder_small"],
         "odd": run("decoder", "causal", "scientific", d_model=48),
     }
-    check = audit_evidence.missing_comparisons(study(tmp_path, monkeypatch, runs))
+    check = evidence.missing_comparisons(study(tmp_path, monkeypatch, runs))
     assert objection(check) is True and check.details[0].startswith("odd")
 
 
 def test_confounds_are_an_objection(results, tmp_path, monkeypatch) -> None:
-    check = audit_evidence.confounds(results)
+    check = evidence.confounds(results)
     assert objection(check) is True and "18 of 36" in check.answer
     assert not any("trained parameters" in each for each in check.details)  # a size is that
     names = ("encoder_scientific", "encoder_deep_learning")
     clean = study(tmp_path, monkeypatch, {name: RUNS[name] for name in names})
-    check = audit_evidence.confounds(clean)
+    check = evidence.confounds(clean)
     assert objection(check) is False and check.details == () and "2 of 2" in check.answer
 
 
 def test_baselines_that_are_not_beaten_are_an_objection(results, tmp_path, monkeypatch) -> None:
-    check = audit_evidence.baselines(results)
+    check = evidence.baselines(results)
     assert objection(check) is True and "On 1 of 3" in check.answer
     assert sum(": yes, " in each for each in check.details) == 1
     weak = changed(results, lambda t: t.method == CLASSICAL, value=0.1)
@@ -340,10 +338,10 @@ def test_baselines_that_are_not_beaten_are_an_objection(results, tmp_path, monke
             for key, rows in weak.row_scores.items()
         },
     )
-    assert objection(audit_evidence.baselines(weak)) is False
+    assert objection(evidence.baselines(weak)) is False
     raw = raw_params({"encoder_mlm": RUNS["encoder_mlm"]}) | {"baselines": {}}
     monkeypatch.chdir(tmp_path)
-    assert objection(audit_evidence.baselines(load(write_study(tmp_path, raw)))) is True
+    assert objection(evidence.baselines(load(write_study(tmp_path, raw)))) is True
 
 
 # The pages ---------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from statistics import fmean
 
 from stages.evaluation.records import CLASSICAL, ScoredTrial
 from stages.reporting.comparison import convergence
-from stages.reporting.comparison.audit_check import AT_EDGE, MAJORITY, Check, place, span
+from stages.reporting.comparison.audit.check import AT_EDGE, MAJORITY, Check, place, span
 from stages.reporting.comparison.axes import Axis
 from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.pretraining_ends import FALLING, Ending, endings

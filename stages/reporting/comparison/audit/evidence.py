@@ -8,7 +8,7 @@ from stages.evaluation.metrics import scale_of
 from stages.evaluation.statistics import POWER, holm
 from stages.evaluation.variance import Variance
 from stages.reporting.comparison import advice
-from stages.reporting.comparison.audit_check import Check, span
+from stages.reporting.comparison.audit.check import Check, span
 from stages.reporting.comparison.axes import BETTER_MATCHED, SAME_MODEL, UNLIKE_SIZES
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.not_compared import not_compared

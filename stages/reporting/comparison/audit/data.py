@@ -4,7 +4,7 @@ from itertools import product
 
 from stages.kinds._kind import distinct_draws
 from stages.reporting.comparison import contamination, inputs
-from stages.reporting.comparison.audit_check import Check, span
+from stages.reporting.comparison.audit.check import Check, span
 from stages.reporting.comparison.results import Results
 
 MOST_VALIDATION = 0.5  # of all labels that a trial uses

@@ -3,28 +3,28 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from stages.reporting.comparison import audit_data, audit_evidence, audit_training
-from stages.reporting.comparison.audit_check import Check
+from stages.reporting.comparison.audit import data, evidence, training
+from stages.reporting.comparison.audit.check import Check
 from stages.reporting.comparison.results import Results
 
 QUESTIONS: tuple[Callable[[Results], Check], ...] = (
-    audit_training.probes,
-    audit_training.end_of_finetuning,
-    audit_training.end_of_pretraining,
-    audit_training.finetuning_rates,
-    audit_training.pretraining_rates,
-    audit_training.tries,
-    audit_data.labelled_rows,
-    audit_data.validation_labels,
-    audit_data.cut,
-    audit_data.read_at,
-    audit_data.overlap,
-    audit_evidence.pretraining_seeds,
-    audit_evidence.power,
-    audit_evidence.identical,
-    audit_evidence.missing_comparisons,
-    audit_evidence.confounds,
-    audit_evidence.baselines,
+    training.probes,
+    training.end_of_finetuning,
+    training.end_of_pretraining,
+    training.finetuning_rates,
+    training.pretraining_rates,
+    training.tries,
+    data.labelled_rows,
+    data.validation_labels,
+    data.cut,
+    data.read_at,
+    data.overlap,
+    evidence.pretraining_seeds,
+    evidence.power,
+    evidence.identical,
+    evidence.missing_comparisons,
+    evidence.confounds,
+    evidence.baselines,
 )
 
 
