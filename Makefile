@@ -95,5 +95,5 @@ lock: setup ## resolve pyproject.toml anew into requirements.lock, with the newe
 	    --python-version 3.11 --universal --fork-strategy fewest --no-annotate --quiet \
 	    --custom-compile-command "make lock" --system-certs
 
-clean: ## remove .venv and caches; results and DVC's cache stay
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .coverage*
+clean: ## remove .venv, caches and the store of trials; results and DVC's cache stay
+	rm -rf .scratch/trials .venv .pytest_cache .ruff_cache .hypothesis .coverage*

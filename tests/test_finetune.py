@@ -11,7 +11,7 @@ from stages import finetune, pretrain
 from stages.core.artifacts import read_jsonl, remove, write_jsonl
 from stages.core.params import Method, Params
 from stages.evaluation import records
-from stages.trials import kept
+from stages.trials import kept, store
 from tests.small_study import SCRATCH, write_study
 
 pytestmark = pytest.mark.slow
@@ -28,6 +28,7 @@ def finetuned(tmp_path, monkeypatch) -> Callable[..., dict[str, bytes]]:
     pretrain.main(params, SCRATCH)
 
     def run(lr: Rates, **training: Any) -> dict[str, bytes]:
+        remove(store.root())
         finetune.main(at(params, lr, **training), SCRATCH, "section")
         files = sorted(path for path in FOLDER.rglob("*") if path.is_file())
         return {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in files}

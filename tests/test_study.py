@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import pytest
 from ruamel.yaml import YAML
@@ -83,6 +84,7 @@ def test_run_again_by_force_every_result_is_the_same(first_run) -> None:
     again = list({stage.partition("@")[0]: stage for stage in every}.values())
     assert len(again) > 8 and "pretrain@encoder_mlm" in every
     again = ["pretrain@encoder_mlm" if s.startswith("pretrain@") else s for s in again]
+    shutil.rmtree(project.folder / ".scratch/trials")
     assert project.repro("--force", "--single-item", *again) == again
     after = project.outputs()
     for path in before:

@@ -88,9 +88,11 @@ class SolvedMethod(Method):
     C: Sequence[float]  # inverse strengths of the penalty
 
     @abstractmethod
-    def remember(self, model: ModelWithHead, batches: Iterable[Batch]) -> None:
+    def remember(
+        self, model: ModelWithHead, batches: Iterable[Batch], *, anew: bool = False
+    ) -> None:
         """Compute the states of every batch that will be fitted to or predicted, in a fixed order;
-        later they are looked up."""
+        later they are looked up. With ``anew`` also those that are known."""
 
 
 class UntrainedMethod(Method):

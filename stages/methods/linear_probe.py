@@ -55,13 +55,15 @@ class LinearProbe(SolvedMethod):
             mix.gamma.requires_grad_(False)  # the head has a scale of its own
         model.backbone = _Remembered(backbone, mix if adds_mix else None, self._states)
 
-    def remember(self, model: ModelWithHead, batches: Iterable[Batch]) -> None:
+    def remember(
+        self, model: ModelWithHead, batches: Iterable[Batch], *, anew: bool = False
+    ) -> None:
         assert isinstance(model.backbone, _Remembered)
         if (weights := _fingerprint(model.backbone.uncached)) != self._states_of:
             self._states.clear()
             self._states_of = weights
         for batch in batches:
-            model.backbone.remember(batch)
+            model.backbone.remember(batch, anew=anew)
 
 
 def _fingerprint(backbone: Backbone) -> str:
@@ -114,8 +116,8 @@ class _Remembered(Backbone):
         self.backbone.initialise(generator=generator)
 
     @torch.no_grad()
-    def remember(self, batch: Batch) -> None:
-        if all(example in self._states for example in batch.example_ids):
+    def remember(self, batch: Batch, *, anew: bool) -> None:
+        if not anew and all(example in self._states for example in batch.example_ids):
             return
         states = self._features(batch)
         lengths = (batch.document_ids != PADDING).sum(dim=1).tolist()

@@ -1,6 +1,7 @@
-"""The trials of a run and a task, in groups that run in parallel processes."""
+"""The trials of a run and a task; those that the store lacks run in parallel processes."""
 
 import multiprocessing
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -13,10 +14,13 @@ from stages.core.params import Params
 from stages.core.process import die_with_parent
 from stages.evaluation.records import budget_order
 from stages.training.device import resolve, side_by_side
+from stages.trials import store
 from stages.trials.outcome import Outcome, TrialKey
-from stages.trials.runner import TrialRunner, method_of
+from stages.trials.runner import TrialRunner, is_first_seed, keeps_weights, method_of
+from stages.trials.setup import TrialSetup
 
 Group = list[TrialKey]  # of one method
+Job = tuple[Params, str, str, dict[TrialKey, str]]  # run, task, and a group with its addresses
 
 
 def trial_groups(params: Params, run_key: str, methods: Iterable[str]) -> list[Group]:
@@ -44,21 +48,54 @@ def run_groups(
 ) -> list[Outcome]:
     """The outcomes in the order of the groups; kept weights go to the folder ``weights``.
 
-    Runs ``threads // trial_threads`` groups in parallel. Their number changes no result: each
-    trial has its own seed, threads and order of data.
+    Runs those that the store lacks, ``threads // trial_threads`` groups in parallel. Neither their
+    number nor what the store has changes a result: each trial has its own seed, threads and order
+    of data.
     """
+    found = dict[TrialKey, store.Stored]()
+    addresses = _addresses(params, run_key, task_key, groups)
+    for key, address in addresses.items():
+        if stored := _stored(params, key, address):
+            found[key] = stored
+    missing = [[key for key in group if key not in found] for group in groups]
     # The longest first, so that all processes end at about the same time.
     jobs = [
-        (params, run_key, task_key, group, weights)
-        for group in sorted(groups, key=_work, reverse=True)
+        (params, run_key, task_key, {key: addresses[key] for key in group})
+        for group in sorted(filter(None, missing), key=_work, reverse=True)
     ]
-    outcomes = dict[TrialKey, Outcome]()
+    if found:
+        print(f"{run_key} on {task_key}: {len(found)} of {len(addresses)} trials were there")
     description = f"{run_key} on {task_key}"
     with tqdm(total=len(jobs), desc=description, unit="group", disable=None) as progress:
         for done in _each(jobs, side_by_side(params.compute)):
-            outcomes |= {outcome.key: outcome for outcome in done}
+            for key in done:
+                stored = _stored(params, key, addresses[key])
+                assert stored, "it was written a moment ago"
+                found[key] = stored
             progress.update()
-    return [outcomes[key] for group in groups for key in group]
+    for key in addresses:
+        source = found[key].weights
+        if source and (
+            keeps_weights(params, key) or not found[key].outcome.trial.num_trained_params
+        ):
+            shutil.copyfile(source, weights / source.name)
+    return [found[key].outcome for key in addresses]
+
+
+def _addresses(
+    params: Params, run_key: str, task_key: str, groups: list[Group]
+) -> dict[TrialKey, str]:
+    """Of each trial in the order of the groups."""
+    setup = TrialSetup(run_key, task_key, max_tokens=params.finetune.max_tokens)
+    device = resolve(params.compute, threads=params.compute.trial_threads)
+    addresses = store.Addresses(params, setup, device)
+    return {key: addresses.of(key) for group in groups for key in group}
+
+
+def _stored(params: Params, key: TrialKey, address: str) -> store.Stored | None:
+    """The trial with all that the study asks of it."""
+    first = is_first_seed(params, key)
+    return store.load(address, with_weights=keeps_weights(params, key), with_speed=first)
 
 
 def _work(group: Group) -> tuple[int, float]:
@@ -66,10 +103,8 @@ def _work(group: Group) -> tuple[int, float]:
     return len(group), max(budget_order(key.label_budget) for key in group)
 
 
-def _each(
-    jobs: list[tuple[Params, str, str, Group, Path]], workers: int
-) -> Iterator[list[Outcome]]:
-    """The outcomes of each group as soon as they are there."""
+def _each(jobs: list[Job], workers: int) -> Iterator[Group]:
+    """Each group as soon as its trials are in the store."""
     if workers == 1:
         for job in jobs:
             yield _run_group(*job)
@@ -82,12 +117,15 @@ def _each(
 
 
 def _run_group(
-    params: Params, run_key: str, task_key: str, group: Group, weights: Path
-) -> list[Outcome]:
+    params: Params, run_key: str, task_key: str, addresses: dict[TrialKey, str]
+) -> Group:
     """Train and predict one trial after the other, in this process."""
-    device = resolve(params.compute, threads=params.compute.trial_threads)
+    device, group = resolve(params.compute, threads=params.compute.trial_threads), [*addresses]
     name = group[0].method
     text_to_text = params.finetune.methods[name].text_to_text
     runner = TrialRunner(params, run_key, task_key, device, keys=group, text_to_text=text_to_text)
     method = method_of(params, name)
-    return [runner.run(key, method, weights) for key in group]
+    for key, address in addresses.items():
+        with store.entry(address) as folder:
+            store.save(runner.run(key, method, folder), folder)
+    return group

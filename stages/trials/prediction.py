@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from stages.kinds._cells import Row
 from stages.methods._method import Predictor
-from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 from stages.tasks._task import Predicted, Task
 from stages.text.batch import Batch
@@ -53,7 +52,7 @@ def predict(
 
 
 @contextmanager
-def _computed_once(backbone: Backbone) -> Iterator[None]:
+def _computed_once(backbone: nn.Module) -> Iterator[None]:
     """Inside, the states of a batch are computed when they are first asked for."""
     states: dict[int, tuple[Batch, Float[Tensor, "B T D"]]] = {}
     compute = backbone.forward

@@ -50,6 +50,17 @@ def method_of(params: Params, name: str) -> Method:
     return METHODS.build(entry.method, where=f"finetune.methods.{name}.method")
 
 
+def is_first_seed(params: Params, key: TrialKey) -> bool:
+    """Whether the speed of prediction is measured with this trial, for all seeds."""
+    return key.finetune_seed == params.finetune.seeds[0]
+
+
+def keeps_weights(params: Params, key: TrialKey) -> bool:
+    """Whether the weights that the trial trained are kept."""
+    keep = params.finetune.keep_weights
+    return keep == "all" or (keep == "first_seed" and is_first_seed(params, key))
+
+
 class TrialRunner:
     """Runs the trials ``keys`` of a pretrained run on the encoded examples of a task."""
 
@@ -86,11 +97,11 @@ class TrialRunner:
         adapted = self._adapted_by(key, method)
         is_fitted = bool(adapted.num_trained_params)
         # Without trained weights the file says which trial it is.
-        if self._keeps(key) or not is_fitted:
+        if keeps_weights(self.params, key) or not is_fitted:
             kept.save(adapted.model, self._kept_trial(key, adapted), weights)
         trial = trial_record(key, adapted, self.setup, self.account)
         usage, speed = meter.read(), None
-        if self._is_first_seed(key):
+        if is_first_seed(self.params, key):
             speed = measure_speed(
                 adapted.predictor, adapted.model, self.rows["test"], adapted.examples, self.device
             )
@@ -179,10 +190,10 @@ class TrialRunner:
         """The adapted model before training."""
         model = self._adapted(key, method)
         if isinstance(method, SolvedMethod):
-            # Test inputs apart: their lengths would change the padding of the others, and with it
-            # the last bit of the states that a method remembers.
-            seen = (self.train + self.validation, self.test)
-            method.remember(model, chain.from_iterable(map(self._batches, seen)))
+            # The padding of a batch changes the last bit of states. So those of the labelled rows
+            # are computed anew for each trial, as if it were alone, and the others apart.
+            method.remember(model, self._batches(self._examples_in_budget(key)), anew=True)
+            method.remember(model, chain(*map(self._batches, (self.validation, self.test))))
         return model
 
     def _validate(self, model: ModelWithHead) -> Validated:
@@ -250,13 +261,6 @@ class TrialRunner:
         settings = self.params.finetune.methods[key.method].training
         assert settings is not None, "check_params refuses a method that trains without"
         return settings
-
-    def _is_first_seed(self, key: TrialKey) -> bool:
-        return key.finetune_seed == self.params.finetune.seeds[0]
-
-    def _keeps(self, key: TrialKey) -> bool:
-        keep = self.params.finetune.keep_weights
-        return keep == "all" or (keep == "first_seed" and self._is_first_seed(key))
 
     def _kept_trial(self, key: TrialKey, adapted: Adapted) -> kept.KeptTrial:
         entry = self.params.finetune.methods[key.method]

@@ -21,7 +21,7 @@ from stages.core.artifacts import read_json, read_jsonl, remove, write_json, wri
 from stages.core.params import Params
 from stages.evaluation import records
 from stages.kinds._kind import KINDS, labelled_rows
-from stages.trials import kept
+from stages.trials import kept, store
 from stages.trials.setup import TrialSetup
 from tests.small_study import MAX_TOKENS, SCRATCH, write_study
 
@@ -61,6 +61,7 @@ def tuned(params: Params, **settings: Any) -> Params:
 def predictions(params: Params, run: str) -> dict[tuple[str, str, int], list[str]]:
     """What each trial of the task predicts, and the weights that it keeps."""
     remove(paths.FINETUNED / "section" / run)
+    remove(store.root())
     finetune.main(params, run, "section")
     found: dict[tuple[str, str, int], list[str]] = {}
     path = paths.FINETUNED / "section" / run / "predictions.csv.gz"

@@ -1,0 +1,76 @@
+"""The command that lists and bounds the store of trials."""
+
+import gzip
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from stages.commands import trials
+from stages.trials import store
+
+DAY = 24 * 60 * 60
+
+
+@pytest.fixture
+def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with three trials, unused for 0, 10 and 40 days, and what a killed writer left."""
+    monkeypatch.setenv("TRIALS_STORE", str(tmp_path))
+    for name, run, days in (("a", "one", 0), ("b", "one", 10), ("c", "other", 40)):
+        folder = tmp_path / name
+        folder.mkdir()
+        with gzip.open(folder / store.OUTCOME, "wt") as file:
+            json.dump({"trial": {"run": run, "task": "tag"}}, file)
+        used = time.time() - days * DAY
+        os.utime(folder, (used, used))
+    killed = tmp_path / f"{store.UNFINISHED}x"
+    killed.mkdir()
+    (killed / "weights").write_bytes(bytes(1000))
+    used = time.time() - 50 * DAY
+    os.utime(killed, (used, used))
+    return tmp_path
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    monkeypatch.setattr("sys.argv", ["trials", *arguments])
+    trials.main()
+
+
+def listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
+    command(monkeypatch, "--json")
+    found = json.loads(capsys.readouterr().out)
+    return {row["run"]: row["trials"] for row in found["trials"]}
+
+
+def test_it_lists_what_is_held_and_how_long_it_was_not_used(
+    held: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert listed(monkeypatch, capsys) == {"(unreadable)": 1, "one": 2, "other": 1}
+    command(monkeypatch)
+    shown = capsys.readouterr().out
+    assert f"{held}: 4 trials" in shown.replace("\n", "")
+    (line,) = (line for line in shown.splitlines() if "other" in line)
+    assert "40.0 days" in line and " 1 " in line
+
+
+def test_it_removes_what_was_not_used(
+    held: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(monkeypatch, "--remove-unused", "30")
+    assert "Removed 2 trials" in capsys.readouterr().out
+    assert {path.name for path in held.iterdir()} == {"a", "b"}
+    command(monkeypatch, "--remove-unused", "0")
+    assert not [*held.iterdir()]
+
+
+def test_an_empty_store_and_a_wrong_number_are_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRIALS_STORE", str(tmp_path / "none"))
+    assert listed(monkeypatch, capsys) == {}
+    for wrong in ("-1", "nan"):
+        with pytest.raises(SystemExit) as end:
+            command(monkeypatch, f"--remove-unused={wrong}")
+        assert end.value.code == 2 and "--remove-unused" in capsys.readouterr().err

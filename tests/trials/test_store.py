@@ -1,0 +1,233 @@
+"""The store of trials: what is there is not computed again, and nothing else is trusted."""
+
+import csv
+import gzip
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stages import finetune, pretrain
+from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
+from stages.core.params import Params
+from stages.trials import store
+from stages.trials.outcome import Outcome, TrialKey
+from stages.trials.runner import TrialRunner
+from tests.small_study import SCRATCH, write_study
+
+TASK = "section"
+STORE, RESULT = Path(".scratch/trials"), Path("data/finetuned") / TASK / SCRATCH
+EXAMPLES = Path("data/tasks") / TASK / "examples"
+Ran = Callable[[Params], list[TrialKey]]
+
+
+@pytest.fixture
+def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+    monkeypatch.chdir(tmp_path)
+    params = write_study(tmp_path, lr=1e-2)
+    pretrain.main(params, SCRATCH)
+    return tuned(params, label_budgets=[16], seeds=[1, 2], keep_weights="first_seed")
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
+    """Runs the stage; which trials were computed."""
+    computed: list[TrialKey] = []
+    run = TrialRunner.run
+
+    def counted(self: TrialRunner, key: TrialKey, *others: Any) -> Outcome:
+        computed.append(key)
+        return run(self, key, *others)
+
+    monkeypatch.setattr(TrialRunner, "run", counted)
+
+    def stage(params: Params) -> list[TrialKey]:
+        computed.clear()
+        finetune.main(params, SCRATCH, TASK)
+        return sorted(computed, key=str)
+
+    return stage
+
+
+def tuned(params: Params, **settings: Any) -> Params:
+    return params.model_copy(update={"finetune": params.finetune.model_copy(update=settings)})
+
+
+def with_lr(params: Params, lr: float) -> Params:
+    full = params.finetune.methods["full"]
+    assert full.training
+    changed = full.model_copy(update={"training": full.training.model_copy(update={"lr": lr})})
+    return tuned(params, methods=params.finetune.methods | {"full": changed})
+
+
+def results() -> dict[str, bytes]:
+    files = [file for file in RESULT.rglob("*") if file.is_file()]
+    return {file.relative_to(RESULT).as_posix(): file.read_bytes() for file in files}
+
+
+@pytest.mark.slow
+def test_what_is_new_is_computed_and_nothing_else(params: Params, ran: Ran) -> None:
+    full, probe = "full", "linear_probe"
+
+    def keys(*found: tuple[str, int, int]) -> list[TrialKey]:
+        return sorted((TrialKey(m, str(n), seed) for m, n, seed in found), key=str)
+
+    assert ran(params) == keys((full, 16, 1), (full, 16, 2), (probe, 16, 1), (probe, 16, 2))
+    assert ran(params) == []
+    more = tuned(params, seeds=[1, 2, 3])
+    assert ran(more) == keys((full, 16, 3), (probe, 16, 3))
+    assert ran(tuned(more, label_budgets=[16, 32], seeds=[1])) == keys(
+        (full, 32, 1), (probe, 32, 1)
+    )
+    alone = {full: params.finetune.methods[full]}
+    assert ran(tuned(params, methods=alone)) == []  # fewer
+    assert {row["method"] for row in csv.DictReader((RESULT / "trials.csv").open())} == {full}
+    assert ran(with_lr(params, 2e-2)) == keys((full, 16, 1), (full, 16, 2))
+    again = {"again": params.finetune.methods[probe]}
+    added = tuned(params, methods=params.finetune.methods | again)
+    assert ran(added) == keys(("again", 16, 1), ("again", 16, 2))
+
+
+@pytest.mark.slow
+def test_a_study_from_the_store_has_the_bytes_of_one_that_was_computed_at_once(
+    params: Params, ran: Ran
+) -> None:
+    """The states of a frozen backbone among them, which trials of one study share."""
+    budgets = [16, 32]
+    ran(tuned(params, label_budgets=budgets))
+    at_once = results()
+    shutil.rmtree(STORE)
+    for seeds in ([2], [1]):
+        for budget in reversed(budgets):
+            assert len(ran(tuned(params, label_budgets=[budget], seeds=seeds))) == 2
+    # What is kept, and how fast it predicts, depends on which seed is the study's first.
+    kept = ran(tuned(params, label_budgets=budgets))
+    assert kept == []
+    assert results() == at_once
+
+
+def test_what_a_trial_reads_is_in_its_address(params: Params, ran: Ran) -> None:
+    params = tuned(
+        params, seeds=[1], methods={"linear_probe": params.finetune.methods["linear_probe"]}
+    )
+    assert len(ran(params)) == 1
+    edits: dict[str, Callable[[Path], None]] = {
+        "train": lambda folder: _swap_labels(folder / "train.jsonl"),
+        "test inputs": lambda folder: _swap_rows(folder / "test.jsonl"),
+        "checkpoint": lambda folder: _new_fingerprint(Path("data/pretrained") / SCRATCH),
+    }
+    for name, edit in edits.items():
+        edit(EXAMPLES)
+        assert len(ran(params)) == 1, name
+        assert ran(params) == [], name
+    assert len(ran(tuned(params, max_tokens=20))) == 1
+    assert len(ran(tuned(params, seeds=[2]))) == 1
+    # The labels of the test are no input of a trial.
+    write_jsonl(Path("data/tasks") / TASK / "test_labels.jsonl", [{"id": "row 80", "label": "x"}])
+    assert ran(params) == []
+
+
+def _swap_labels(path: Path) -> None:
+    rows = read_jsonl(path)
+    rows[0]["label"] = "calm" if rows[0]["label"] == "loud" else "loud"
+    write_jsonl(path, rows)
+
+
+def _swap_rows(path: Path) -> None:
+    first, second, *rest = read_jsonl(path)
+    write_jsonl(path, [second, first, *rest])
+
+
+def _new_fingerprint(folder: Path) -> None:
+    write_json(folder / "run.json", read_json(folder / "run.json") | {"fingerprint": "another"})
+
+
+def damage() -> dict[str, Callable[[Path], object]]:
+    def truncated(file: Path) -> None:
+        file.write_bytes(file.read_bytes()[:-20])
+
+    def foreign(entry: Path) -> None:
+        """Whole, and of another version of this code."""
+        with gzip.open(entry / store.OUTCOME, "wt") as file:
+            file.write('{"trial": {"run": "another"}}')
+        write_json(entry / store.CONTENTS, {store.OUTCOME: store.sha256(entry / store.OUTCOME)})
+
+    return {
+        "records cut": lambda entry: truncated(entry / store.OUTCOME),
+        "contents cut": lambda entry: truncated(entry / store.CONTENTS),
+        "records gone": lambda entry: (entry / store.OUTCOME).unlink(),
+        "weights cut": lambda entry: truncated(next(entry.glob("*.safetensors"))),
+        "weights gone": lambda entry: next(entry.glob("*.safetensors")).unlink(),
+        "empty": lambda entry: [file.unlink() for file in entry.iterdir()],
+        "foreign": foreign,
+    }
+
+
+def test_what_is_damaged_or_foreign_is_computed_again(params: Params, ran: Ran) -> None:
+    params = tuned(
+        params, seeds=[1], methods={"linear_probe": params.finetune.methods["linear_probe"]}
+    )
+    ran(params)
+    before = results()
+    for name, break_it in damage().items():
+        (entry,) = STORE.iterdir()
+        break_it(entry)
+        assert len(ran(params)) == 1, name
+        assert results() == before and ran(params) == [], name
+
+
+def test_weights_that_are_asked_for_now_are_computed(params: Params, ran: Ran) -> None:
+    params = tuned(
+        params, seeds=[1], methods={"linear_probe": params.finetune.methods["linear_probe"]}
+    )
+    ran(tuned(params, keep_weights="none"))
+    assert not [*RESULT.glob("weights/*")]
+    assert len(ran(params)) == 1 and len([*RESULT.glob("weights/*")]) == 1
+    assert ran(tuned(params, keep_weights="none")) == []
+    assert not [*RESULT.glob("weights/*")]
+
+
+def test_a_killed_trial_leaves_no_entry_and_the_others_are_kept(
+    params: Params, ran: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = tuned(params, methods={"linear_probe": params.finetune.methods["linear_probe"]})
+    run = TrialRunner.run
+
+    def killed(self: TrialRunner, key: TrialKey, *others: Any) -> Outcome:
+        if key.finetune_seed == 2:
+            raise KeyboardInterrupt
+        return run(self, key, *others)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(TrialRunner, "run", killed)
+        finetune.main(params, SCRATCH, TASK)
+    assert len([*STORE.iterdir()]) == 1
+    assert [key.finetune_seed for key in ran(params)] == [2]
+
+
+def test_a_store_may_be_shared(
+    params: Params, ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = tuned(
+        params, seeds=[1], methods={"linear_probe": params.finetune.methods["linear_probe"]}
+    )
+    monkeypatch.setenv("TRIALS_STORE", str(tmp_path / "shared"))
+    assert len(ran(params)) == 1 and not STORE.exists()
+    assert ran(params) == []
+    monkeypatch.delenv("TRIALS_STORE")
+    assert len(ran(params)) == 1
+
+
+def test_writers_of_one_entry_do_not_disturb_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both begin, the first one's entry is replaced by the second's, and both are whole."""
+    monkeypatch.setenv("TRIALS_STORE", str(tmp_path))
+    with store.entry("address") as first, store.entry("address") as second:
+        assert first != second
+        for folder in (first, second):
+            (folder / "file").write_text(folder.name)
+    assert (tmp_path / "address/file").read_text() == first.name  # left last
+    assert [*tmp_path.iterdir()] == [tmp_path / "address"]
