@@ -10,6 +10,7 @@ from stages.planning.calibration import Calibration
 from stages.planning.finetuning_costs import Finetuning, finetunings
 from stages.planning.pretraining_costs import Pretraining, pretrainings
 from stages.planning.speed import Other, measure_finetunings, measure_pretrainings, other_stages
+from stages.planning.stored_trials import stored_trials
 from stages.training.device import resolve, side_by_side
 from stages.training.meter import peak_memory_bytes
 
@@ -38,7 +39,8 @@ def made(params: Params, stages: list[str]) -> Estimate:
     # Measured first: the memory of a process that has imported torch and computed nothing.
     on_cpu = resolve(params.compute, threads=1).device == "cpu"
     changed = [task for task in params.tasks if f"prepare_task@{task}" in stages]
-    runs, trials = pretrainings(params), finetunings(params, changed=changed)
+    runs = pretrainings(params)
+    trials = finetunings(params, changed=changed, stored=stored_trials(params, stages))
     for cost in (*runs, *trials):
         if cost.memory_bytes is not None and on_cpu:
             cost.memory_bytes += peak_memory_bytes()  # Python, torch and what is imported

@@ -1,8 +1,10 @@
 """What each fine-tuning takes, computed from params.yaml and from the tasks that are prepared."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -27,6 +29,7 @@ from stages.tasks._task import TASKS
 from stages.tasks._task import Task as TaskComponent
 from stages.text.batch import Batch
 from stages.trials.compatibility import incompatibility
+from stages.trials.outcome import TrialKey
 from stages.trials.prediction import PREDICTED_AT_ONCE
 from stages.trials.runner import method_of
 
@@ -43,6 +46,7 @@ class Finetuning:
     method: str
     architecture: str | None
     num_trials: int
+    num_stored: int = 0  # of them in the store; what is said of work is of the others
     shares: list[float] = field(default_factory=list)  # of the work, by group of trials
     text_tokens: float | None = None  # of a text
     longest_text: int | None = None  # its tokens
@@ -61,9 +65,15 @@ class Finetuning:
     speed_from: str | None = None
 
 
-def finetunings(params: Params, *, changed: Collection[str] = ()) -> list[Finetuning]:
+def finetunings(
+    params: Params,
+    *,
+    changed: Collection[str] = (),
+    stored: Mapping[tuple[str, str], Collection[TrialKey]] = MappingProxyType({}),
+) -> list[Finetuning]:
     """Of each compatible run, task and method. Tasks that are ``changed`` will be prepared again:
-    what is prepared tells how long their texts are, but not how many there will be."""
+    what is prepared tells how long their texts are, but not how many there will be. The trials that
+    are ``stored``, by run and task, take nothing."""
     runs = planned_runs(params)
     backbones = {key: backbone_of(params, run) for key, run in runs.items()}
 
@@ -74,7 +84,9 @@ def finetunings(params: Params, *, changed: Collection[str] = ()) -> list[Finetu
         return replace(found, **asked) if task in changed else found
 
     return [
-        _finetuning(params, key, run, task, method, backbones[key], texts)
+        _finetuning(
+            params, key, run, task, method, backbones[key], texts, stored.get((key, task), ())
+        )
         for key, run in runs.items()
         for task in params.tasks
         for method in params.finetune.methods
@@ -99,11 +111,16 @@ def _finetuning(
     method: str,
     outlined: Backbone | None,
     texts: Callable[[str, str, bool], Texts],
+    stored: Collection[TrialKey],
 ) -> Finetuning:
     settings = params.finetune
-    num_trials = len(settings.label_budgets) * len(settings.seeds)
+    keys = [
+        TrialKey(method, str(budget), seed)
+        for budget, seed in product(settings.label_budgets, settings.seeds)
+    ]
+    missing = [trial for trial in keys if trial not in stored]
     architecture = None if outlined is None else outlined.architecture
-    cost = Finetuning(key, task, method, architecture, num_trials)
+    cost = Finetuning(key, task, method, architecture, len(keys), len(keys) - len(missing))
     of_task = texts(key, task, settings.methods[method].text_to_text)
     if outlined is None or (of_task.train is None and "all" in settings.label_budgets):
         return cost
@@ -113,7 +130,7 @@ def _finetuning(
     cost.longest_text = max(of_task.lengths)
     cost.rows_cut, cost.tokens_cut = of_task.rows_cut, of_task.tokens_cut
     model = _adapted(params, run, method, writes=shape.uses_logits)
-    _add_work(cost, params, run, shape, model)
+    _add_work(cost, run, shape, model, missing)
     _add_room(cost, params, shape, model)
     return cost
 
@@ -126,7 +143,7 @@ class _Shape:
     method: Method
     training: Adaptation | None
     uses_logits: bool  # the vocabulary's: to write a text, or to score one
-    label_budgets: list[int]
+    labels: dict[str, int]  # of each label budget
 
     @property
     def tokens(self) -> float:
@@ -148,10 +165,12 @@ class _Shape:
             made,
             entry.training,
             kind.generates or kind.scores_text or entry.text_to_text or made.prompts,
-            [
-                int(b) if texts.train is None else rows_in_budget(str(b), texts.train, task=task)
+            {
+                str(b): int(b)
+                if texts.train is None
+                else rows_in_budget(str(b), texts.train, task=task)
                 for b in params.finetune.label_budgets
-            ],
+            },
         )
 
     def flops(self, backbone: Any) -> float:
@@ -203,40 +222,39 @@ def _adapted(params: Params, run: Run, method: str, *, writes: bool) -> ModelWit
 
 
 def _add_work(
-    cost: Finetuning, params: Params, run: Run, shape: _Shape, model: ModelWithHead
+    cost: Finetuning, run: Run, shape: _Shape, model: ModelWithHead, trials: Sequence[TrialKey]
 ) -> None:
+    """That of these trials, the missing ones."""
     texts, method, training = shape.texts, shape.method, shape.training
-    forward = shape.flops(model.backbone.uncached)
-    seeds, test = len(params.finetune.seeds), texts.test or 0
-    examples = [round(budget * texts.per_row) for budget in shape.label_budgets]
+    forward, test = shape.flops(model.backbone.uncached), texts.test or 0
+    examples = [round(shape.labels[trial.label_budget] * texts.per_row) for trial in trials]
     if training is not None:  # without patience: the most that it can take
         step = shape.step_flops(model.backbone)
         passes = [training.max_epochs(n) * len(training.rates) for n in examples]
         seen = sum(n * p for n, p in zip(examples, passes, strict=True))
         steps = sum(training.steps_per_epoch(n) * p for n, p in zip(examples, passes, strict=True))
-        # Each pass is validated, for the metric and for the loss.
-        rows = [2 * p * (texts.validation or 0) + test for p in passes]
+        rows = [p * (texts.validation or 0) + test for p in passes]  # each epoch is validated
         works = [
             step / forward * n * p + r * texts.per_row
             for n, p, r in zip(examples, passes, rows, strict=True)
-            for _ in range(seeds)
         ]
         cost.shares = [work / (sum(works) or 1) for work in works]
-        cost.num_steps, cost.flops = seeds * steps, round(seeds * seen * step)
-        predicted = seeds * sum(rows)
+        cost.num_steps, cost.flops = steps, round(seen * step)
+        predicted = sum(rows)
     else:
-        # The states of each text are computed once, for all trials; from scratch for each seed,
-        # which has a backbone of its own.
-        backbones = seeds if run.from_scratch else 1
+        # The states of validation and test rows are computed once, for all trials; from scratch for
+        # each seed, which has a backbone of its own.
+        seeds = {trial.finetune_seed for trial in trials}
+        backbones = len(seeds) if run.from_scratch else min(len(seeds), 1)
         solved = isinstance(method, SolvedMethod)
         seen = sum(examples) if solved else 0
         batches = sum(-(-n // PREDICTED_AT_ONCE) for n in examples)
         tries = len(method.C) if solved else 0
-        cost.num_steps = seeds * tries * ITERATIONS * batches
-        cost.shares = [1 / backbones] * backbones
-        cost.flops = round(seeds * seen * forward)
+        cost.num_steps = tries * ITERATIONS * batches
+        cost.shares = [1 / backbones] * backbones if backbones else []
+        cost.flops = round(seen * forward)
         predicted = backbones * (test + (texts.validation or 0) * solved)
-    cost.tokens = round(seeds * seen * (shape.tokens + texts.written))
+    cost.tokens = round(seen * (shape.tokens + texts.written))
     cost.prediction_flops = round(predicted * texts.per_row * forward)
 
 
@@ -244,7 +262,7 @@ def _add_room(cost: Finetuning, params: Params, shape: _Shape, model: ModelWithH
     trained, settings = num_weights(model, trained_only=True), params.finetune
     kept = {"none": 0, "first_seed": 1, "all": len(settings.seeds)}[settings.keep_weights]
     trains_any = shape.training is not None or isinstance(shape.method, SolvedMethod)
-    cost.disk_bytes = FLOAT32 * trained * kept * len(shape.label_budgets) if trains_any else 0
+    cost.disk_bytes = FLOAT32 * trained * kept * len(shape.labels) if trains_any else 0
     weights = FLOAT32 * (num_weights(model) + (COPIES - 1) * trained)
     if not trains_any or shape.method.freezes_backbone:
         cost.memory_bytes = weights  # no backward pass through the blocks

@@ -98,6 +98,9 @@ def measure_finetunings(params: Params, costs: list[Finetuning], calibration: Ca
         cost.memory_bytes = earlier.memory(place) or cost.memory_bytes
         if not cost.pending or cost.flops is None or cost.prediction_flops is None:
             continue
+        if cost.num_stored == cost.num_trials:
+            cost.seconds = 0.0
+            continue
         keys = {OWN: place, SAME_ARCHITECTURE: (cost.architecture, cost.method)}
         speed, cost.speed_from = _first_known(earlier, keys)
         if speed:

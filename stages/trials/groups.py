@@ -53,10 +53,11 @@ def run_groups(
     of data.
     """
     found = dict[TrialKey, store.Stored]()
-    addresses = _addresses(params, run_key, task_key, groups)
+    setup = TrialSetup(run_key, task_key, max_tokens=params.finetune.max_tokens)
+    addresses = addresses_of(params, setup, groups)
     for key, address in addresses.items():
-        if stored := _stored(params, key, address):
-            found[key] = stored
+        if trial := stored(params, key, address):
+            found[key] = trial
     missing = [[key for key in group if key not in found] for group in groups]
     # The longest first, so that all processes end at about the same time.
     jobs = [
@@ -69,9 +70,9 @@ def run_groups(
     with tqdm(total=len(jobs), desc=description, unit="group", disable=None) as progress:
         for done in _each(jobs, side_by_side(params.compute)):
             for key in done:
-                stored = _stored(params, key, addresses[key])
-                assert stored, "it was written a moment ago"
-                found[key] = stored
+                trial = stored(params, key, addresses[key])
+                assert trial, "it was written a moment ago"
+                found[key] = trial
             progress.update()
     for key in addresses:
         source = found[key].weights
@@ -82,18 +83,15 @@ def run_groups(
     return [found[key].outcome for key in addresses]
 
 
-def _addresses(
-    params: Params, run_key: str, task_key: str, groups: list[Group]
-) -> dict[TrialKey, str]:
-    """Of each trial in the order of the groups."""
-    setup = TrialSetup(run_key, task_key, max_tokens=params.finetune.max_tokens)
+def addresses_of(params: Params, setup: TrialSetup, groups: Iterable[Group]) -> dict[TrialKey, str]:
+    """The address of each trial in the store, in the order of the groups."""
     device = resolve(params.compute, threads=params.compute.trial_threads)
     addresses = store.Addresses(params, setup, device)
     return {key: addresses.of(key) for group in groups for key in group}
 
 
-def _stored(params: Params, key: TrialKey, address: str) -> store.Stored | None:
-    """The trial with all that the study asks of it."""
+def stored(params: Params, key: TrialKey, address: str) -> store.Stored | None:
+    """The trial with all that the study asks of it, if the store has that."""
     first = is_first_seed(params, key)
     return store.load(address, with_weights=keeps_weights(params, key), with_speed=first)
 
