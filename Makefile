@@ -18,6 +18,7 @@ help: ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
 
 repro: setup ## run the study of params.yaml, what changed of it, and show the comparison
+	@python -m stages.commands.heal
 	@dvc repro
 	@python -m stages.commands.summary
 

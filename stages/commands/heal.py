@@ -1,0 +1,105 @@
+"""Mend what a killed DVC left in its own files, so that `dvc repro` goes on.
+
+DVC writes `dvc.lock` and `.dvc/tmp/rwlock` in place: a kill in that moment leaves half a file, and
+every later `dvc repro` refuses it. Entries of `dvc.lock` that are not whole are removed here; their
+stages come from DVC's run cache and are not computed again. Does nothing while another DVC runs in
+this folder.
+"""
+
+import argparse
+import json
+import os
+import re
+from pathlib import Path
+
+import psutil
+
+from stages.core.artifacts import Json, replacing
+from stages.core.process import exit_on_mistake
+
+LOCK, RWLOCK = Path("dvc.lock"), Path(".dvc/tmp/rwlock")
+EMPTY = "schema: '2.0'\nstages: {}\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m stages.commands.heal",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.parse_args()
+    exit_on_mistake(heal)
+
+
+def heal() -> None:
+    if (RWLOCK.exists() or LOCK.exists()) and not dvc_runs_here():
+        heal_rwlock()
+        heal_lock()
+
+
+def dvc_runs_here() -> bool:
+    """Whether another process of DVC works in this folder."""
+    for process in psutil.process_iter():
+        try:
+            is_dvc = any(Path(part).name == "dvc" for part in process.cmdline()[:3])
+            if is_dvc and process.pid != os.getpid() and Path(process.cwd()) == Path.cwd():
+                return True
+        except psutil.Error:  # it has ended, or is another user's
+            continue
+    return False
+
+
+def heal_rwlock() -> None:
+    """It says which files a living DVC reads and writes: without one, nothing is lost with it."""
+    try:
+        json.loads(RWLOCK.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except ValueError:
+        RWLOCK.unlink()
+        print(f"Removed {RWLOCK}, which a killed DVC left unfinished")
+
+
+def heal_lock() -> None:
+    """Raises ValueError if the file is damaged in another way than by a kill while it was
+    written."""
+    if not LOCK.exists():
+        return
+    text = LOCK.read_text(encoding="utf-8")
+    if text.endswith("\n") and _is_whole(_parsed(text)):
+        return
+    # What is cut off is the end: the last line, and with it perhaps the sense of the last entry.
+    lines = text[: text.rfind("\n") + 1]
+    entries = [match.start() for match in re.finditer(r"^  [^ -]", lines, re.MULTILINE)]
+    parts = (lines, lines[: entries[-1]] if entries else "")
+    kept = next((part for part in parts if _is_whole(_parsed(part))), None)
+    if kept is None and len(entries) > 1:
+        raise ValueError(f"{LOCK}: cannot be read; `git checkout {LOCK}`, then `dvc repro`")
+    with replacing(LOCK) as path:
+        path.write_text(kept or EMPTY, encoding="utf-8")
+    print(f"Removed the end of {LOCK}, which a killed DVC left unfinished")
+
+
+def _parsed(text: str) -> Json | None:
+    """None if it is no YAML."""
+    from ruamel.yaml import YAML, YAMLError
+
+    try:
+        return YAML(typ="safe").load(text)
+    except YAMLError:
+        return None
+
+
+def _is_whole(lock: object) -> bool:
+    from dvc.schema import COMPILED_LOCKFILE_SCHEMA
+    from voluptuous import Invalid
+
+    try:
+        COMPILED_LOCKFILE_SCHEMA(lock)
+    except Invalid:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()

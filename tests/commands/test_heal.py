@@ -1,0 +1,115 @@
+"""What a killed DVC leaves in its own files does not stop the next one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from stages.commands import heal
+
+DVC = Path(sys.executable).with_name("dvc")
+STAGES = """\
+stages:
+  one: {cmd: echo 1 > one, outs: [one]}
+  two: {cmd: cat one one > two, deps: [one], outs: [two]}
+"""
+
+
+def dvc(*arguments: str) -> subprocess.CompletedProcess[str]:
+    # No analytics, and nothing of this machine's own settings.
+    environment = os.environ | {"DVC_NO_ANALYTICS": "1", "HOME": str(Path.cwd())}
+    return subprocess.run([DVC, *arguments], capture_output=True, text=True, env=environment)
+
+
+@pytest.fixture
+def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """That of two stages that have run."""
+    monkeypatch.chdir(tmp_path)
+    assert dvc("init", "--no-scm").returncode == 0
+    Path("dvc.yaml").write_text(STAGES)
+    assert dvc("repro").returncode == 0
+    return Path("dvc.lock")
+
+
+def entries(lock: Path) -> dict[str, object]:
+    return YAML(typ="safe").load(lock.read_text()).get("stages", {})
+
+
+def test_wherever_the_lock_is_cut_its_whole_entries_are_kept(lock: Path) -> None:
+    text, before = lock.read_text(), entries(lock)
+    begins = {name: text.index(f"\n  {name}:") for name in before}
+    for end in range(len(text)):
+        lock.write_text(text[:end])
+        heal.heal()
+        found = entries(lock)
+        assert heal._is_whole(YAML(typ="safe").load(lock.read_text())), end
+        complete = [
+            name for name, at in begins.items() if any(at < b < end for b in begins.values())
+        ]
+        assert all(found[name] == before[name] for name in complete), end
+    lock.write_text(text)
+    heal.heal()
+    assert lock.read_text() == text
+
+
+def test_dvc_goes_on_and_computes_nothing_again(
+    lock: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = lock.read_text()
+    lock.write_text(text[: text.rindex("path:") + 5])
+    assert dvc("repro").returncode != 0
+    heal.heal()
+    assert "dvc.lock" in capsys.readouterr().out
+    again = dvc("repro")
+    assert again.returncode == 0 and "is cached" in again.stdout and lock.read_text() == text
+
+
+def test_an_empty_record_of_readers_and_writers_is_removed(
+    lock: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for left in ("", '{"read": {"one'):
+        heal.RWLOCK.write_text(left)
+        assert dvc("repro", "--force").returncode != 0
+        heal.heal()
+        assert str(heal.RWLOCK) in capsys.readouterr().out
+        assert dvc("repro", "--force").returncode == 0
+
+
+def test_nothing_is_touched_while_another_dvc_runs(lock: Path) -> None:
+    half = lock.read_text()[:-40]
+    lock.write_text(half)
+    running = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "dvc"])
+    try:
+        # A name alone does not make it one: the words of its command do.
+        assert not heal.dvc_runs_here()
+        other = subprocess.Popen(["bash", "-c", "exec -a dvc sleep 60"])
+        while "bash" in Path(f"/proc/{other.pid}/cmdline").read_text():
+            pass
+        heal.heal()
+        assert lock.read_text() == half
+        other.kill()
+        other.wait()
+        heal.heal()
+        assert lock.read_text() != half
+    finally:
+        running.kill()
+        running.wait()
+
+
+def test_a_lock_that_was_edited_by_hand_is_refused_and_kept(lock: Path) -> None:
+    text = lock.read_text().replace("cmd: echo", "command: echo")
+    lock.write_text(text)
+    with pytest.raises(ValueError, match="git checkout dvc.lock"):
+        heal.heal()
+    assert lock.read_text() == text
+
+
+def test_without_a_lock_there_is_nothing_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    heal.heal()
+    assert not capsys.readouterr().out and not [*tmp_path.iterdir()]
