@@ -97,10 +97,11 @@ def test_of_several_rates_the_best_on_validation_is_kept(finetuned) -> None:
         curves = records.read(FOLDER / "history.csv", records.EpochRecord)
         trial = found["full"]
         assert [(p.lr, p.epoch) for p in curves] == [(r, e) for r in rates for e in (1, 2)]
-        best = max(curves, key=lambda point: (point.validation_metric, -point.validation_loss))
+        ends = [point for point in curves if point.epoch == 2]
+        best = max(ends, key=lambda point: (point.validation_metric, -point.validation_loss))
         assert (trial.lr, trial.best_epoch) == (best.lr, best.epoch)
         assert (trial.lr, trial.num_tries, trial.num_epochs) == (0.01, 2, 2)
-        assert trial.best_is_last == (best.epoch == 2)
+        assert trial.best_is_last == 1
         last = next(p for p in curves if (p.lr, p.epoch) == (0.01, 2))
         assert trial.last_train_loss == pytest.approx(last.train_loss)
         assert kept.read(FOLDER / "weights/full-64-1.safetensors").lr == 0.01
@@ -127,12 +128,29 @@ def test_a_trial_that_ends_too_early_is_told_from_one_that_has_fitted(finetuned)
     assert [epoch.epoch for epoch in curves] == [*range(1, stopped.num_epochs + 1)]
 
 
+def test_without_patience_the_last_epoch_is_kept_and_with_it_the_best(finetuned) -> None:
+    """The same training: patience that does not run out changes what is kept, and nothing else."""
+    last = finetuned(0.05, num_epochs=6)
+    found = read_trials()["full"]
+    assert (found.best_epoch, found.num_epochs, found.best_is_last) == (6, 6, 1)
+    best = finetuned(0.05, num_epochs=6, patience=6)
+    assert last["history.csv"] == best["history.csv"]
+    curves = records.read(FOLDER / "history.csv", records.EpochRecord)
+    merits = [(point.validation_metric, -point.validation_loss) for point in curves]
+    chosen = 1 + merits.index(max(merits))
+    assert chosen < 6, "else nothing is shown"
+    assert read_trials()["full"].best_epoch == chosen
+    name = "weights/full-64-1.safetensors"
+    assert last[name] != best[name]
+    assert finetuned(0.05, num_epochs=6)[name] == last[name]
+
+
 def test_of_equal_rates_the_first_is_kept(finetuned) -> None:
     """Rates at which nothing is learnt, not even in the last digit, score alike."""
     for rates in ([1e-30, 2e-30], [2e-30, 1e-30]):
         finetuned(rates)
         trial = read_trials()["full"]
-        assert (trial.lr, trial.best_epoch) == (rates[0], 1)
+        assert (trial.lr, trial.best_epoch) == (rates[0], 2)
 
 
 def test_weights_on_disk_are_those_of_the_files(finetuned) -> None:

@@ -42,16 +42,17 @@ def main() -> None:
 def _main(days: float | None, *, as_json: bool) -> None:
     if days is not None and not days >= 0:
         raise ValueError(f"--remove-unused: {days:g} days; valid: 0 or more")
-    found = store.listed()
+    found, removed = store.listed(), list[Listed]()
     if days is not None:
-        unused = [each for each in found if each.unused_s >= days * DAY_S]
-        store.discard(unused)
-        found = [each for each in found if each not in unused]
-        print(f"Removed {len(unused)} trials, {_size(unused)}")
+        removed = store.discard(each for each in found if each.unused_s >= days * DAY_S)
+        found = store.listed()
     if as_json:
         rows = [_row(*place, some) for place, some in _places(found).items()]
-        print(json.dumps({"store": str(store.root()), "trials": rows}, indent=2))
+        about = {"store": str(store.root()), "removed": len(removed), "trials": rows}
+        print(json.dumps(about, indent=2))
         return
+    if days is not None:
+        print(f"Removed {len(removed)} trials, {_size(removed)}")
     _show(found)
 
 

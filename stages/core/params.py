@@ -214,10 +214,11 @@ class Adaptation(Tuned):
     """The training of a trial, on labelled examples.
 
     It takes at least ``num_epochs`` epochs and at least ``min_steps`` steps, which few labels need
-    (Mosbach et al. 2021; Zhang et al. 2021), and decays over all of them. It stops before, but not
-    in the warm-up, after ``patience`` epochs without a better metric or a lower loss on validation.
+    (Mosbach et al. 2021; Zhang et al. 2021), and decays over all of them; the last epoch is kept.
+    With ``patience`` it stops early, but not in the warm-up, after so many epochs without a better
+    metric or a lower loss on validation, and the epoch that is best on validation is kept.
 
-    With several learning rates each trial is trained once at each, and keeps the rate whose best
+    With several learning rates each trial is trained once at each, and keeps the rate whose kept
     epoch is best on validation; ties go to the first in the list.
     """
 
@@ -225,18 +226,6 @@ class Adaptation(Tuned):
     min_steps: Annotated[int, Field(ge=0)]
     patience: Positive | Literal["none"]
     batch_examples: Positive
-
-    def steps_per_epoch(self, num_examples: int) -> int:
-        return -(-num_examples // self.batch_examples)
-
-    def max_epochs(self, num_examples: int) -> int:
-        return max(self.num_epochs, -(-self.min_steps // self.steps_per_epoch(num_examples)))
-
-    def warmup_epochs(self, num_examples: int) -> float:
-        """For how many epochs the learning rate rises."""
-        per_epoch = self.steps_per_epoch(num_examples)
-        steps = round(self.warmup_fraction * self.max_epochs(num_examples) * per_epoch)
-        return steps / per_epoch
 
 
 class Method(Strict):

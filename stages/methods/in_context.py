@@ -31,6 +31,9 @@ TEMPLATES = {  # of a text, and of a pair of texts
 Normalise = Literal["none", "tokens", "bytes", "unconditional"]
 
 
+_Known = dict[tuple[bytes, ...], list[float]]  # the candidates of a batch -> their scores
+
+
 class InContext(PromptMethod):
     """Classification by the label that a causal model finds likeliest behind a prompt. Nothing
     trains; 0 shots are zero-shot.
@@ -72,7 +75,9 @@ class InContext(PromptMethod):
             raise ValueError(f"num_shots must be at least 0, not {num_shots}")
         self.num_shots, self.separator, self.normalise = num_shots, separator, normalise
         self.template = None if template == AUTO else _Template.of(template)
-        self._known: dict[bytes, float] = {}  # trials of one run share what was scored before
+        self._known: dict[
+            tuple[bytes, ...], list[float]
+        ] = {}  # trials of one run share what was scored before
 
     def incompatibility(self, backbone: Backbone) -> str | None:
         return (
@@ -191,7 +196,7 @@ class _Prompts:
         tokenizer: TaskTokenizer,
         max_tokens: int,
         shots: list[str],
-        known: dict[bytes, float],
+        known: _Known,
     ) -> None:
         self.method, self.template, self.words, self.shots = method, template, words, shots
         self.tokenizer, self.max_tokens = tokenizer, max_tokens
@@ -282,14 +287,14 @@ class _Prompts:
     def _scores(
         self, model: ModelWithHead, batch: Batch, examples: list[_Candidate]
     ) -> list[float]:
-        """In nats; those that an earlier trial asked for are looked up."""
-        keys = [example.key for example in examples]
-        if not all(key in self._known for key in keys):
-            scores = log_likelihoods(model.backbone, batch).tolist()
-            if len(self._known) + len(keys) > MOST_KNOWN:
+        """In nats; those of a batch that an earlier trial had are looked up. Not those of single
+        candidates: the padding of their batch changes the last bit."""
+        keys = tuple(example.key for example in examples)
+        if keys not in self._known:
+            if sum(map(len, self._known)) + len(keys) > MOST_KNOWN:
                 self._known.clear()
-            self._known |= dict(zip(keys, scores, strict=True))
-        return [self._known[key] for key in keys]
+            self._known[keys] = log_likelihoods(model.backbone, batch).tolist()
+        return self._known[keys]
 
     def _without_prompt(self, model: ModelWithHead, device: torch.device) -> list[float]:
         if self._unconditional is None:

@@ -47,7 +47,9 @@ def made(params: Params, stages: list[str]) -> Estimate:
     for run in runs:
         run.pending = f"pretrain@{run.run}" in stages
     for each in trials:
-        each.pending = f"finetune@{each.run}-{each.task}" in stages
+        # A stage whose trials the store has runs, and takes next to nothing.
+        waits = f"finetune@{each.run}-{each.task}" in stages
+        each.pending = waits and each.num_stored < each.num_trials
     calibration = Calibration(params, trials)
     measure_pretrainings(params, runs, calibration)
     measure_finetunings(params, trials, calibration)

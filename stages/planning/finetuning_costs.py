@@ -28,6 +28,7 @@ from stages.planning.task_texts import Texts, counts_of, texts_of
 from stages.tasks._task import TASKS
 from stages.tasks._task import Task as TaskComponent
 from stages.text.batch import Batch
+from stages.training.finetuning import max_epochs, steps_per_epoch
 from stages.trials.compatibility import incompatibility
 from stages.trials.outcome import TrialKey
 from stages.trials.prediction import PREDICTED_AT_ONCE
@@ -54,6 +55,7 @@ class Finetuning:
     tokens: int | None = None
     flops: int | None = None
     prediction_flops: int | None = None
+    prediction_flops_of_all: int | None = None  # stored trials included
     memory_bytes: int | None = None  # of one trial
     disk_bytes: int | None = None
     rows_cut: float = 0.0  # share of some of the task's rows
@@ -130,7 +132,10 @@ def _finetuning(
     cost.longest_text = max(of_task.lengths)
     cost.rows_cut, cost.tokens_cut = of_task.rows_cut, of_task.tokens_cut
     model = _adapted(params, run, method, writes=shape.uses_logits)
-    _add_work(cost, run, shape, model, missing)
+    _add_work(cost, run, shape, model, keys)
+    cost.prediction_flops_of_all = cost.prediction_flops
+    if missing != keys:
+        _add_work(cost, run, shape, model, missing)
     _add_room(cost, params, shape, model)
     return cost
 
@@ -230,9 +235,9 @@ def _add_work(
     examples = [round(shape.labels[trial.label_budget] * texts.per_row) for trial in trials]
     if training is not None:  # without patience: the most that it can take
         step = shape.step_flops(model.backbone)
-        passes = [training.max_epochs(n) * len(training.rates) for n in examples]
+        passes = [max_epochs(training, n) * len(training.rates) for n in examples]
         seen = sum(n * p for n, p in zip(examples, passes, strict=True))
-        steps = sum(training.steps_per_epoch(n) * p for n, p in zip(examples, passes, strict=True))
+        steps = sum(steps_per_epoch(training, n) * p for n, p in zip(examples, passes, strict=True))
         rows = [p * (texts.validation or 0) + test for p in passes]  # each epoch is validated
         works = [
             step / forward * n * p + r * texts.per_row

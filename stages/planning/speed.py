@@ -98,9 +98,6 @@ def measure_finetunings(params: Params, costs: list[Finetuning], calibration: Ca
         cost.memory_bytes = earlier.memory(place) or cost.memory_bytes
         if not cost.pending or cost.flops is None or cost.prediction_flops is None:
             continue
-        if cost.num_stored == cost.num_trials:
-            cost.seconds = 0.0
-            continue
         keys = {OWN: place, SAME_ARCHITECTURE: (cost.architecture, cost.method)}
         speed, cost.speed_from = _first_known(earlier, keys)
         if speed:
@@ -228,13 +225,13 @@ def _earlier_finetunings(costs: list[Finetuning]) -> Earlier:
     for cost in costs:
         timing = paths.TIMINGS / "finetune" / cost.task / f"{cost.run}.csv"
         table = paths.FINETUNED / cost.task / cost.run / "trials.csv"
-        if cost.prediction_flops is None or not (timing.is_file() and table.is_file()):
+        if cost.prediction_flops_of_all is None or not (timing.is_file() and table.is_file()):
             continue
         times = [row for row in records.read(timing, _Time) if row.method == cost.method]
         done = [row for row in records.read(table, _Trained) if row.method == cost.method]
         if len(times) != len(done):
             continue
-        predicted = cost.prediction_flops * len(done) / cost.num_trials
+        predicted = cost.prediction_flops_of_all * len(done) / cost.num_trials
         flops = sum(trial.finetune_flops for trial in done) + predicted
         keys = ((cost.task, cost.run, cost.method), (cost.architecture, cost.method))
         held = max((row.peak_memory_bytes for row in times), default=None)

@@ -129,10 +129,8 @@ def notes(estimate: Estimate) -> Iterator[str]:
         return
     yield f"{_stages(estimate.stages)} would run, at most."
     waiting = estimate.pending
-    trials = [cost for cost in waiting if isinstance(cost, Finetuning)]
-    if number := sum(cost.num_stored for cost in trials):
-        every = sum(cost.num_trials for cost in trials)
-        yield f"The store has {number} of the {every} trials of these stages: they take no time."
+    if number := sum(cost.num_stored for cost in estimate.finetune):
+        yield f"The store of trials has {number} of those to run: they take no time."
     sources = Counter(c.speed_from for c in (*waiting, *estimate.others) if c.speed_from)
     if sources:
         listed = ", ".join(f"{source} ({n})" for source, n in sources.most_common())

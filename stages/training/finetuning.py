@@ -1,10 +1,11 @@
-"""The batches of fine-tuning: labelled examples in epochs."""
+"""The batches of fine-tuning, labelled examples in epochs, and how many of these there are."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from stages.core.params import Adaptation
 from stages.core.seeding import stream
 from stages.tasks._task import Example, Task
 from stages.text.batch import Batch
@@ -63,3 +64,20 @@ def in_order_of_length(examples: Sequence[E], *, batch_examples: int) -> Iterato
     order = sorted(examples, key=lambda example: len(example.tokens))
     for at in range(0, len(order), batch_examples):
         yield list(order[at : at + batch_examples])
+
+
+def steps_per_epoch(settings: Adaptation, num_examples: int) -> int:
+    return -(-num_examples // settings.batch_examples)
+
+
+def max_epochs(settings: Adaptation, num_examples: int) -> int:
+    """As many as ``num_epochs``, or as ``min_steps`` take; ``patience`` may end training sooner."""
+    return max(
+        settings.num_epochs, -(-settings.min_steps // steps_per_epoch(settings, num_examples))
+    )
+
+
+def warmup_epochs(settings: Adaptation, num_examples: int) -> float:
+    per_epoch = steps_per_epoch(settings, num_examples)
+    steps = round(settings.warmup_fraction * max_epochs(settings, num_examples) * per_epoch)
+    return steps / per_epoch

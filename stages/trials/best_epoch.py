@@ -1,4 +1,4 @@
-"""The epoch of a trial that is best on validation, with its weights."""
+"""The epoch of a trial that is kept, with its weights."""
 
 import math
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from stages.core.params import Adaptation
 from stages.evaluation import metrics
 from stages.evaluation.records import EpochRecord
 from stages.models._heads import ModelWithHead
+from stages.training.finetuning import warmup_epochs
 
 LATE = 0.25  # of the epochs, the last ones
 LOWER = 0.01  # of the first epoch's validation loss: a fall that is no noise
@@ -16,8 +17,8 @@ UNFITTED = 0.05  # of the whole fall of a training loss: what is left when it ha
 
 
 class BestEpoch:
-    """The epoch with the best validation metric, of all learning rates of a trial; of equal ones
-    that with the lowest validation loss, then the first.
+    """The epoch with the best validation metric, of those that ``update`` is called with; of equal
+    ones that with the lowest validation loss, then the first.
 
     Not that with the lowest loss: on few labels it rises, as the model grows sure of itself, long
     before the metric is at its best.
@@ -47,7 +48,7 @@ class Patience:
 
     def __init__(self, settings: Adaptation, metric: str, *, num_examples: int) -> None:
         self._metric, self._patience = metric, settings.patience
-        self._warmup = settings.warmup_epochs(num_examples)
+        self._warmup = warmup_epochs(settings, num_examples)
         self._merit, self._loss, self._improved = -math.inf, math.inf, 0
 
     def is_over(self, epoch: EpochRecord) -> bool:

@@ -3,8 +3,9 @@
 import multiprocessing
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from stages.trials.runner import TrialRunner, is_first_seed, keeps_weights, meth
 from stages.trials.setup import TrialSetup
 
 Group = list[TrialKey]  # of one method
-Job = tuple[Params, str, str, dict[TrialKey, str]]  # run, task, and a group with its addresses
+# Run, task, a group with its addresses, and where kept weights go.
+Job = tuple[Params, str, str, dict[TrialKey, str], Path]
 
 
 def trial_groups(params: Params, run_key: str, methods: Iterable[str]) -> list[Group]:
@@ -51,36 +53,52 @@ def run_groups(
     Runs those that the store lacks, ``threads // trial_threads`` groups in parallel. Neither their
     number nor what the store has changes a result: each trial has its own seed, threads and order
     of data.
+
+    Raises ValueError if the store cannot be written.
     """
-    found = dict[TrialKey, store.Stored]()
     setup = TrialSetup(run_key, task_key, max_tokens=params.finetune.max_tokens)
     addresses = addresses_of(params, setup, groups)
-    for key, address in addresses.items():
-        if trial := stored(params, key, address):
-            found[key] = trial
-    missing = [[key for key in group if key not in found] for group in groups]
+    store.check_writable()
+    outcomes = _taken(params, addresses, weights)
+    if outcomes:
+        print(f"{run_key} on {task_key}: {len(outcomes)} of {len(addresses)} trials were there")
+    missing = [[key for key in group if key not in outcomes] for group in groups]
     # The longest first, so that all processes end at about the same time.
     jobs = [
-        (params, run_key, task_key, {key: addresses[key] for key in group})
+        (params, run_key, task_key, {key: addresses[key] for key in group}, weights)
         for group in sorted(filter(None, missing), key=_work, reverse=True)
     ]
-    if found:
-        print(f"{run_key} on {task_key}: {len(found)} of {len(addresses)} trials were there")
     description = f"{run_key} on {task_key}"
     with tqdm(total=len(jobs), desc=description, unit="group", disable=None) as progress:
         for done in _each(jobs, side_by_side(params.compute)):
-            for key in done:
-                trial = stored(params, key, addresses[key])
-                assert trial, "it was written a moment ago"
-                found[key] = trial
+            outcomes |= {outcome.key: outcome for outcome in done}
             progress.update()
-    for key in addresses:
-        source = found[key].weights
-        if source and (
-            keeps_weights(params, key) or not found[key].outcome.trial.num_trained_params
-        ):
-            shutil.copyfile(source, weights / source.name)
-    return [found[key].outcome for key in addresses]
+    return [outcomes[key] for key in addresses]
+
+
+def _taken(
+    params: Params, addresses: Mapping[TrialKey, str], weights: Path
+) -> dict[TrialKey, Outcome]:
+    """The trials that the store has; those that vanish meanwhile are computed."""
+    found = dict[TrialKey, Outcome]()
+    for key, address in addresses.items():
+        trial = stored(params, key, address)
+        if trial is None:
+            continue
+        with suppress(FileNotFoundError):
+            _keep(params, key, trial.outcome, trial.weights, weights)
+            store.mark_used(address)
+            found[key] = trial.outcome
+    return found
+
+
+def _keep(
+    params: Params, key: TrialKey, outcome: Outcome, file: Path | None, weights: Path
+) -> None:
+    """Copy the file with the weights of a trial to the folder ``weights``, if they are kept.
+    Without trained weights it says which trial it is, and always is."""
+    if file and (keeps_weights(params, key) or not outcome.trial.num_trained_params):
+        shutil.copyfile(file, weights / file.name)
 
 
 def addresses_of(params: Params, setup: TrialSetup, groups: Iterable[Group]) -> dict[TrialKey, str]:
@@ -101,8 +119,8 @@ def _work(group: Group) -> tuple[int, float]:
     return len(group), max(budget_order(key.label_budget) for key in group)
 
 
-def _each(jobs: list[Job], workers: int) -> Iterator[Group]:
-    """Each group as soon as its trials are in the store."""
+def _each(jobs: list[Job], workers: int) -> Iterator[list[Outcome]]:
+    """The outcomes of each group as soon as they are there."""
     if workers == 1:
         for job in jobs:
             yield _run_group(*job)
@@ -115,15 +133,18 @@ def _each(jobs: list[Job], workers: int) -> Iterator[Group]:
 
 
 def _run_group(
-    params: Params, run_key: str, task_key: str, addresses: dict[TrialKey, str]
-) -> Group:
+    params: Params, run_key: str, task_key: str, addresses: dict[TrialKey, str], weights: Path
+) -> list[Outcome]:
     """Train and predict one trial after the other, in this process."""
     device, group = resolve(params.compute, threads=params.compute.trial_threads), [*addresses]
     name = group[0].method
     text_to_text = params.finetune.methods[name].text_to_text
     runner = TrialRunner(params, run_key, task_key, device, keys=group, text_to_text=text_to_text)
-    method = method_of(params, name)
+    method, outcomes = method_of(params, name), list[Outcome]()
     for key, address in addresses.items():
-        with store.entry(address) as folder:
-            store.save(runner.run(key, method, folder), folder)
-    return group
+        with store.unfinished() as folder:
+            outcome = runner.run(key, method, folder)
+            _keep(params, key, outcome, next(folder.iterdir(), None), weights)
+            store.save(address, outcome, folder)
+        outcomes.append(outcome)
+    return outcomes

@@ -1,4 +1,4 @@
-"""Training at each learning rate of a trial, and the epoch that is best on validation."""
+"""Training at each learning rate of a trial, and the rate and the epoch that are kept."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,7 +12,12 @@ from stages.methods._method import TrainedMethod
 from stages.models._heads import ModelWithHead
 from stages.tasks._task import Example, Task
 from stages.training.device import Device
-from stages.training.finetuning import FinetuningData
+from stages.training.finetuning import (
+    FinetuningData,
+    max_epochs,
+    steps_per_epoch,
+    warmup_epochs,
+)
 from stages.training.loop import Diverged, Step, train
 from stages.trials.best_epoch import BestEpoch, Patience, still_improving
 from stages.trials.outcome import Fit, at_edge
@@ -21,7 +26,7 @@ from stages.trials.validation import Validated
 
 @dataclass(frozen=True)
 class Found:
-    """The model with the weights that are best on validation, and how they were found."""
+    """The model with the weights that are kept, and how they were found."""
 
     model: ModelWithHead
     fit: Fit
@@ -43,13 +48,15 @@ def search(
     seed: int,  # of the order of examples and of dropout
     device: Device,
 ) -> Found:
-    """Train from the same start at each learning rate; keep the best epoch of all.
+    """Train from the same start at each learning rate; keep the best epoch of all or, without
+    ``patience``, the best last epoch.
 
-    Raises ValueError if training diverges at every rate before the end of an epoch.
+    Raises ValueError if training diverges at every rate before such an epoch ends.
     """
     data = FinetuningData(examples, task, batch_examples=settings.batch_examples, seed=seed)
+    num_epochs = max_epochs(settings, len(examples))
     best, epochs, flops = BestEpoch(metric), list[EpochRecord](), 0
-    model = None
+    model, reason = None, "lr: the validation loss is not finite"
     for lr in settings.rates:
         model = start()
         history, frozen = list[Step](), [*method.frozen(model, 0)]
@@ -59,7 +66,7 @@ def search(
             task,
             data,
             settings.at(lr),
-            num_steps=settings.max_epochs(len(examples)) * data.steps_per_epoch,
+            num_steps=num_epochs * data.steps_per_epoch,
             seed=seed,
             device=device,
             history=history,
@@ -75,28 +82,35 @@ def search(
                     step.validation_loss = found.loss
                     if not math.isfinite(found.loss):
                         continue  # to where training refuses it
-                    epochs.append(
-                        EpochRecord(
-                            **trial,
-                            lr=lr,
-                            epoch=epoch,
-                            train_loss=_mean_loss(history[-data.steps_per_epoch :]),
-                            validation_metric=found.value,
-                            validation_loss=found.loss,
-                        )
-                    )
-                    best.update(model, epochs[-1], threshold=found.threshold)
+                    loss = _mean_loss(history[-data.steps_per_epoch :])
+                    epochs.append(_record(trial, lr, epoch, loss, found))
+                    if settings.patience != "none" or epoch == num_epochs:
+                        best.update(model, epochs[-1], threshold=found.threshold)
                     if patience.is_over(epochs[-1]):
                         break
                     frozen[:] = method.frozen(model, epoch)
         except Diverged as error:
-            if not epochs and lr == settings.rates[-1]:
-                raise ValueError(f"finetune.methods.{trial['method']}.training.{error}") from None
+            reason = str(error)
         flops += sum(step.flops for step in history)
     assert model is not None, "there is at least one rate"
+    if not best.epoch:
+        raise ValueError(f"finetune.methods.{trial['method']}.training.{reason}")
     best.restore(model)  # the models of the rates differ only in trained weights
     curve = [epoch for epoch in epochs if epoch.lr == best.lr]
     return Found(model, _fit(settings, len(examples), best, curve), best.threshold, epochs, flops)
+
+
+def _record(
+    trial: dict[str, Any], lr: float, epoch: int, train_loss: float, found: Validated
+) -> EpochRecord:
+    return EpochRecord(
+        **trial,
+        lr=lr,
+        epoch=epoch,
+        train_loss=train_loss,
+        validation_metric=found.value,
+        validation_loss=found.loss,
+    )
 
 
 def _mean_loss(steps: Sequence[Step]) -> float:
@@ -111,10 +125,10 @@ def _fit(
         lr=best.lr,
         best_epoch=best.epoch,
         num_epochs=len(curve),
-        num_steps=len(curve) * settings.steps_per_epoch(num_examples),
+        num_steps=len(curve) * steps_per_epoch(settings, num_examples),
         last_train_loss=curve[-1].train_loss,
         best_is_last=int(best.epoch == len(curve)),
-        chosen_in_warmup=int(best.epoch <= settings.warmup_epochs(num_examples)),
+        chosen_in_warmup=int(best.epoch <= warmup_epochs(settings, num_examples)),
         still_improving=int(still_improving(curve, best.epoch)),
         num_tries=len(settings.rates),
         at_edge=at_edge(best.lr, settings.rates),

@@ -2,11 +2,12 @@
 
 ``.scratch/trials/ADDRESS/`` holds a trial's records and, if they are kept, its weights. An entry is
 written beside its place and renamed into it when whole, so any number of processes may write at
-once; whoever comes second finds the same content there. What is damaged counts as missing.
+once. A damaged entry counts as missing.
 
 The address covers the checkpoint, the prepared examples, the code, the method and its settings, the
-label budget, the seed, ``max_tokens`` and the arithmetic. It does not cover the other methods,
-label budgets and seeds of the study: adding one computes what is new.
+label budget, the seed, ``max_tokens``, the device and its precision, and the versions of the
+libraries that compute. It does not cover the other methods, label budgets and seeds of the study:
+adding one computes what is new. Nor does it cover the model of the processor, as DVC does not.
 """
 
 import errno
@@ -14,11 +15,14 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -32,14 +36,37 @@ from stages.training.device import Device
 from stages.trials.outcome import Outcome, TrialKey
 from stages.trials.setup import TrialSetup
 
+VARIABLE = "TRIALS_STORE"
 OUTCOME = "outcome.json.gz"
 CONTENTS = "contents.json"  # the hash of each file of an entry
 UNFINISHED = ".unfinished-"  # folders of writers, left behind only by those that were killed
+ADDRESS = re.compile(r"[0-9a-f]{64}")
+LIBRARIES = ("torch", "transformers", "numpy")
+STALE_S = 24 * 60 * 60  # after which an unfinished folder has no writer any more
 
 
 def root() -> Path:
     """Where entries lie: a folder that several clones share, or one of this clone."""
-    return Path(os.environ.get("TRIALS_STORE") or paths.SCRATCH / "trials")
+    shared = os.environ.get(VARIABLE)
+    return Path(shared).expanduser() if shared else paths.SCRATCH / "trials"
+
+
+def check_writable() -> None:
+    """Raises ValueError if no entry can be written."""
+    with _clear_errors():
+        root().mkdir(parents=True, exist_ok=True)
+        _new_folder().rmdir()
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    """Those of the file system as ValueErrors: a full disk, a folder of another user."""
+    try:
+        yield
+    except OSError as error:
+        place = f"{VARIABLE}: {root()}" if os.environ.get(VARIABLE) else f"{root()}"
+        reason = error.strerror or error
+        raise ValueError(f"{place}: the store of trials cannot be written: {reason}") from None
 
 
 class Addresses:
@@ -48,6 +75,8 @@ class Addresses:
     def __init__(self, params: Params, setup: TrialSetup, device: Device) -> None:
         self._params = params
         task = ("task.json", "train.jsonl", "validation.jsonl", "test.jsonl")
+        model, kind = setup.run_record["model"], setup.task_record["task"]
+        self._components = f"models/{model['name']}", f"tasks/{kind['name']}"
         self._shared = {
             "run": setup.run_key,
             "task": setup.task_key,
@@ -57,14 +86,16 @@ class Addresses:
             "examples": sha256(*(setup.examples / name for name in task)),
             "max_tokens": setup.max_tokens,
             "device": device.describe(),
+            "libraries": {name: version(name) for name in LIBRARIES},
         }
 
     def of(self, key: TrialKey) -> str:
         entry = self._params.finetune.methods[key.method]
+        method = f"methods/{entry.method['name']}"
         depends_on = self._shared | {
             "trial": asdict(key),
             "method": entry.model_dump(),
-            "code": code_hash("finetune", f"methods/{entry.method['name']}"),
+            "code": code_hash("trials/runner", method, *self._components),
         }
         return hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()
 
@@ -76,61 +107,37 @@ class Stored:
     outcome: Outcome
     weights: Path | None  # the file with them, if they are kept
 
+    @property
+    def has_speed(self) -> bool:
+        return self.outcome.cost.latency_s is not None
+
 
 def load(address: str, *, with_weights: bool = False, with_speed: bool = False) -> Stored | None:
     """The entry; None if there is none, if it is damaged, or if it lacks what is asked for."""
-    folder = root() / address
+    found = _entry(root() / address)
+    if found is None:
+        return None
+    if (with_weights and not found.weights) or (with_speed and not found.has_speed):
+        return None
+    return found
+
+
+def _entry(folder: Path) -> Stored | None:
+    """None if it is not whole."""
     try:
         contents = read_json(folder / CONTENTS)
         if any(sha256(folder / name) != value for name, value in contents.items()):
             return None
-        with gzip.open(folder / OUTCOME, "rt", encoding="utf-8") as file:
-            outcome = _outcome(json.load(file))
-    except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError):
+        outcome = _outcome(_record(folder))
+    except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, zlib.error):
         return None
     weights = next((folder / name for name in contents if name != OUTCOME), None)
-    with suppress(OSError):  # of another user, whose store may be read
-        os.utime(folder)
-    if (with_weights and weights is None) or (with_speed and outcome.cost.latency_s is None):
-        return None
     return Stored(outcome, weights)
 
 
-@contextmanager
-def entry(address: str) -> Iterator[Path]:
-    """A folder in which the trial leaves its weights and, with ``save``, its records; afterwards it
-    is the entry. One that was there, damaged or without what is asked for now, is replaced."""
-    root().mkdir(parents=True, exist_ok=True)
-    folder = Path(mkdtemp(prefix=UNFINISHED, dir=root()))
-    try:
-        yield folder
-        contents = {file.name: sha256(file) for file in sorted(folder.iterdir())}
-        write_json(folder / CONTENTS, contents)
-        _put(folder, root() / address)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _put(folder: Path, place: Path) -> None:
-    """Rename ``folder`` to ``place``; a folder that is there, whoever wrote it, goes."""
-    while True:
-        try:
-            folder.rename(place)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            aside = Path(mkdtemp(prefix=UNFINISHED, dir=root()))
-            with suppress(FileNotFoundError):  # another process was faster
-                place.rename(aside / "entry")
-            shutil.rmtree(aside, ignore_errors=True)
-        else:
-            return
-
-
-def save(outcome: Outcome, folder: Path) -> None:
-    """Write the records of a trial into its ``entry``."""
-    with gzip.GzipFile(folder / OUTCOME, "wb", mtime=0) as file:
-        file.write(json.dumps(asdict(outcome)).encode())
+def _record(folder: Path) -> Json:
+    with gzip.open(folder / OUTCOME, "rt", encoding="utf-8") as file:
+        return json.load(file)
 
 
 def _outcome(found: Json) -> Outcome:
@@ -142,6 +149,70 @@ def _outcome(found: Json) -> Outcome:
     )
 
 
+def mark_used(address: str) -> None:
+    """For ``Listed.unused_s``."""
+    with suppress(OSError):  # a store that may only be read
+        os.utime(root() / address)
+
+
+@contextmanager
+def unfinished() -> Iterator[Path]:
+    """A folder in which a trial leaves its weights; ``save`` makes an entry of it."""
+    with _clear_errors():
+        folder = _new_folder()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _new_folder() -> Path:
+    """As readable for others as this process makes its folders."""
+    folder = Path(mkdtemp(prefix=UNFINISHED, dir=root()))
+    umask = os.umask(0)
+    os.umask(umask)
+    folder.chmod(0o777 & ~umask)
+    return folder
+
+
+def save(address: str, outcome: Outcome, folder: Path) -> None:
+    """Make ``folder``, which has the weights if they are kept, the entry of a trial. What an entry
+    that is there has besides is kept.
+
+    Raises ValueError if it cannot be written.
+    """
+    place = root() / address
+    with _clear_errors():
+        if there := _entry(place):
+            if there.has_speed:
+                outcome = replace(outcome, cost=there.outcome.cost)
+            if there.weights and not any(folder.iterdir()):
+                shutil.copyfile(there.weights, folder / there.weights.name)
+        with gzip.GzipFile(folder / OUTCOME, "wb", mtime=0) as file:
+            file.write(json.dumps(asdict(outcome)).encode())
+        write_json(folder / CONTENTS, {f.name: sha256(f) for f in sorted(folder.iterdir())})
+        _put(folder, place)
+
+
+def _put(folder: Path, place: Path) -> None:
+    """Rename ``folder`` to ``place``; a folder that is there, whoever wrote it, goes."""
+    while True:
+        try:
+            folder.rename(place)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            aside = _new_folder()
+            with suppress(FileNotFoundError):  # another process was faster
+                place.rename(aside / "entry")
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            return
+
+
+# What it holds -----------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Listed:
     """An entry, or what a killed writer left."""
@@ -150,28 +221,39 @@ class Listed:
     run: str  # "" of what cannot be read
     task: str
     num_bytes: int
-    unused_s: float  # seconds since it was last read or written
+    unused_s: float  # seconds since it was last taken or written
 
 
 def listed() -> list[Listed]:
-    """All that the store holds."""
+    """All that the store holds; what else lies in its folder, and what writers are at, is left
+    out."""
     found = []
-    for folder in root().iterdir() if root().is_dir() else ():
-        try:
-            files = [file.stat().st_size for file in folder.iterdir()]
-            unused = time.time() - folder.stat().st_mtime
-        except FileNotFoundError:  # a writer has just finished
+    for folder in sorted(root().iterdir()) if root().is_dir() else ():
+        is_entry = ADDRESS.fullmatch(folder.name)
+        if not (is_entry or folder.name.startswith(UNFINISHED)):
             continue
         try:
-            with gzip.open(folder / OUTCOME, "rt", encoding="utf-8") as file:
-                trial = json.load(file)["trial"]
-            names = trial["run"], trial["task"]
-        except (OSError, EOFError, ValueError, KeyError):
-            names = "", ""
-        found.append(Listed(folder, *names, sum(files), max(unused, 0.0)))
+            num_bytes = sum(file.stat().st_size for file in folder.iterdir())
+            unused = max(time.time() - folder.stat().st_mtime, 0.0)
+        except OSError:  # a writer has just finished, or it is another user's
+            continue
+        if is_entry or unused > STALE_S:
+            found.append(Listed(folder, *_names(folder), num_bytes, unused))
     return found
 
 
-def discard(entries: Iterable[Listed]) -> None:
-    for each in entries:
+def _names(folder: Path) -> tuple[str, str]:
+    """Of the run and the task."""
+    try:
+        trial = _record(folder)["trial"]
+        return trial["run"], trial["task"]
+    except (OSError, EOFError, ValueError, TypeError, KeyError, zlib.error):
+        return "", ""
+
+
+def discard(entries: Iterable[Listed]) -> list[Listed]:
+    """Remove them; those that are gone."""
+    every = [*entries]
+    for each in every:
         shutil.rmtree(each.folder, ignore_errors=True)
+    return [each for each in every if not each.folder.exists()]

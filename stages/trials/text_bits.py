@@ -21,11 +21,12 @@ BATCH_ROWS = 16
 @torch.no_grad()
 def text_bits(setup: TrialSetup, device: Device) -> TextBitsRecord | None:
     """The loss of the run's objective, as it is validated, on the inputs of the task's test rows,
-    packed as the validation text of a corpus is.
+    packed as the validation text of a corpus is: as many rows at most, of whole length.
 
     None for a run that has learnt no objective and for a public checkpoint; if the objective needs
     more than the checkpoint holds (a teacher, a head); if it has several terms, or nothing to
-    predict in these texts.
+    predict in these texts; if the tokenizer does not know all of their characters, which would
+    take too few bits.
     """
     settings = setup.run_record["settings"]
     run = Run(**{key: settings[key] for key in Run.model_fields})
@@ -41,6 +42,8 @@ def text_bits(setup: TrialSetup, device: Device) -> TextBitsRecord | None:
     rows = read_jsonl(setup.examples / "test.jsonl")
     texts = [text for row in rows for text in setup.task.kind.texts(row)]
     encoded = encode([[text] for text in texts], setup.tokenizer)
+    if setup.tokenizer.unk_id in encoded.tokens:
+        return None
     length = min(run.training.max_tokens, len(encoded.tokens))
     batches = validation_batches(Packing(encoded, length, seed=0), objective, batch_rows=BATCH_ROWS)
     targets = count_targets(batches)

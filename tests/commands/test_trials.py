@@ -12,19 +12,25 @@ from stages.commands import trials
 from stages.trials import store
 
 DAY = 24 * 60 * 60
+A, B, C = (letter * 64 for letter in "abc")
+NOW = f"{store.UNFINISHED}now"  # a writer is at it
+OTHERS = {"thesis", "notes.txt"}  # which are no trials
 
 
 @pytest.fixture
 def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store with three trials, unused for 0, 10 and 40 days, and what a killed writer left."""
     monkeypatch.setenv("TRIALS_STORE", str(tmp_path))
-    for name, run, days in (("a", "one", 0), ("b", "one", 10), ("c", "other", 40)):
+    for name, run, days in ((A, "one", 0), (B, "one", 10), (C, "other", 40)):
         folder = tmp_path / name
         folder.mkdir()
         with gzip.open(folder / store.OUTCOME, "wt") as file:
             json.dump({"trial": {"run": run, "task": "tag"}}, file)
         used = time.time() - days * DAY
         os.utime(folder, (used, used))
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / NOW).mkdir()
     killed = tmp_path / f"{store.UNFINISHED}x"
     killed.mkdir()
     (killed / "weights").write_bytes(bytes(1000))
@@ -60,9 +66,12 @@ def test_it_removes_what_was_not_used(
 ) -> None:
     command(monkeypatch, "--remove-unused", "30")
     assert "Removed 2 trials" in capsys.readouterr().out
-    assert {path.name for path in held.iterdir()} == {"a", "b"}
+    assert {path.name for path in held.iterdir()} == {A, B, NOW, *OTHERS}
     command(monkeypatch, "--remove-unused", "0")
-    assert not [*held.iterdir()]
+    assert {path.name for path in held.iterdir()} == {NOW, *OTHERS}
+    command(monkeypatch, "--remove-unused", "0", "--json")
+    out = capsys.readouterr().out
+    assert json.loads(out[out.index("{") :])["removed"] == 0
 
 
 def test_an_empty_store_and_a_wrong_number_are_no_traceback(

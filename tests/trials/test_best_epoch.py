@@ -9,6 +9,7 @@ import torch
 from stages.core.params import Adaptation
 from stages.evaluation.records import EpochRecord
 from stages.models._heads import ModelWithHead
+from stages.training.finetuning import max_epochs, steps_per_epoch, warmup_epochs
 from stages.trials.best_epoch import BestEpoch, Patience, still_improving
 from tests.small import headless, small_model
 from tests.synthetic_study import ADAPTATION
@@ -59,10 +60,10 @@ def settings(**changes: float | str) -> Adaptation:
 
 def test_a_trial_has_at_least_so_many_steps_and_epochs() -> None:
     few = settings(num_epochs=4, min_steps=500)
-    assert (few.max_epochs(200), few.max_epochs(10_000)) == (25, 4)
-    assert few.max_epochs(195) * few.steps_per_epoch(195) >= 500
-    assert settings(num_epochs=4, min_steps=0).max_epochs(200) == 4
-    assert few.warmup_epochs(200) == pytest.approx(2.5)
+    assert (max_epochs(few, 200), max_epochs(few, 10_000)) == (25, 4)
+    assert max_epochs(few, 195) * steps_per_epoch(few, 195) >= 500
+    assert max_epochs(settings(num_epochs=4, min_steps=0), 200) == 4
+    assert warmup_epochs(few, 200) == pytest.approx(2.5)
 
 
 def stops(patience: int | str, epochs: Sequence[EpochRecord], **changes: float) -> int | None:

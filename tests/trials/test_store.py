@@ -1,20 +1,28 @@
 """The store of trials: what is there is not computed again, and nothing else is trusted."""
 
 import csv
+import errno
 import gzip
+import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from stages import finetune, pretrain
 from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
+from stages.core.code import hashes
 from stages.core.params import Params
+from stages.training.device import resolve
 from stages.trials import store
 from stages.trials.outcome import Outcome, TrialKey
 from stages.trials.runner import TrialRunner
+from stages.trials.setup import TrialSetup
 from tests.small_study import SCRATCH, write_study
 
 TASK = "section"
@@ -108,21 +116,33 @@ def test_a_study_from_the_store_has_the_bytes_of_one_that_was_computed_at_once(
     assert results() == at_once
 
 
-def test_what_a_trial_reads_is_in_its_address(params: Params, ran: Ran) -> None:
+def test_what_a_trial_depends_on_is_in_its_address(
+    params: Params, ran: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
     params = tuned(
         params, seeds=[1], methods={"linear_probe": params.finetune.methods["linear_probe"]}
     )
     assert len(ran(params)) == 1
+    run = Path("data/pretrained") / SCRATCH
     edits: dict[str, Callable[[Path], None]] = {
         "train": lambda folder: _swap_labels(folder / "train.jsonl"),
+        "validation": lambda folder: _swap_labels(folder / "validation.jsonl"),
         "test inputs": lambda folder: _swap_rows(folder / "test.jsonl"),
-        "checkpoint": lambda folder: _new_fingerprint(Path("data/pretrained") / SCRATCH),
+        "task": lambda folder: _changed(folder / "task.json", "code", "another"),
+        "checkpoint": lambda folder: _changed(run / "run.json", "fingerprint", "another"),
+        "tokenizer": lambda folder: _changed(run / "run.json", "tokenizer", "another"),
+        "account": lambda folder: _changed(run / "metrics.json", "lineage_tokens", 7),
+        "weights": lambda folder: _more_metadata(run / "model.safetensors"),
+        "library": lambda folder: monkeypatch.setattr(store, "version", lambda name: "another"),
+        "code": lambda folder: monkeypatch.setattr(store, "code_hash", lambda *names: "another"),
     }
     for name, edit in edits.items():
         edit(EXAMPLES)
         assert len(ran(params)) == 1, name
         assert ran(params) == [], name
     assert len(ran(tuned(params, max_tokens=20))) == 1
+    double = params.compute.model_copy(update={"threads": 2, "trial_threads": 2})
+    assert len(ran(params.model_copy(update={"compute": double}))) == 1
     assert len(ran(tuned(params, seeds=[2]))) == 1
     # The labels of the test are no input of a trial.
     write_jsonl(Path("data/tasks") / TASK / "test_labels.jsonl", [{"id": "row 80", "label": "x"}])
@@ -140,8 +160,29 @@ def _swap_rows(path: Path) -> None:
     write_jsonl(path, [second, first, *rest])
 
 
-def _new_fingerprint(folder: Path) -> None:
-    write_json(folder / "run.json", read_json(folder / "run.json") | {"fingerprint": "another"})
+def _changed(path: Path, key: str, value: str | int) -> None:
+    write_json(path, read_json(path) | {key: value})
+
+
+def _more_metadata(path: Path) -> None:
+    """Other bytes, the same weights."""
+    save_file(load_file(path), path, {"some": "metadata"})
+
+
+def test_the_code_of_a_trial_is_that_of_its_method_model_and_task(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not that of stages which compute no trial."""
+    modules: list[tuple[str, ...]] = []
+    monkeypatch.setattr(store, "code_hash", lambda *names: modules.append(names) or "hash")
+    setup = TrialSetup(SCRATCH, TASK, max_tokens=64)
+    addresses = store.Addresses(params, setup, resolve(params.compute, threads=1))
+    addresses.of(TrialKey("full", "16", 1))
+    (names,) = modules
+    files = hashes(*names)
+    assert {"methods/full.py", "models/encoder.py", "tasks/classification.py"} <= files.keys()
+    assert {"trials/search.py", "training/finetuning.py", "kinds/classification.py"} <= files.keys()
+    assert not {"finetune.py", "trials/text_bits.py", "methods/lora.py"} & files.keys()
 
 
 def damage() -> dict[str, Callable[[Path], object]]:
@@ -220,14 +261,73 @@ def test_a_store_may_be_shared(
     assert len(ran(params)) == 1
 
 
-def test_writers_of_one_entry_do_not_disturb_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def shared(params: Params, ran: Ran, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Outcome]:
+    """A store of its own, an address and an outcome to write there."""
+    ran(tuned(params, seeds=[1], methods=params.finetune.methods))
+    (entry, *_) = STORE.iterdir()
+    trial = store.load(entry.name)
+    assert trial
+    monkeypatch.setenv("TRIALS_STORE", "other")
+    store.check_writable()
+    return "a" * 64, trial.outcome
+
+
+def test_a_second_writer_takes_nothing_from_an_entry(shared: tuple[str, Outcome]) -> None:
+    """Of two studies one keeps weights and measures speed, and the other does neither."""
+    address, outcome = shared
+    slow = replace(outcome, cost=replace(outcome.cost, latency_s=None))
+    with store.unfinished() as first, store.unfinished() as second:
+        (first / "weights.safetensors").write_bytes(b"weights")
+        store.save(address, outcome, first)
+        store.save(address, slow, second)
+    both = store.load(address, with_weights=True, with_speed=True)
+    assert both and both.weights and both.weights.read_bytes() == b"weights"
+    assert both.outcome.cost == outcome.cost
+    assert [path.name for path in store.root().iterdir()] == [address]
+
+
+def test_many_writers_and_readers_of_one_entry_see_it_whole(shared: tuple[str, Outcome]) -> None:
+    address, outcome = shared
+
+    def write(number: int) -> None:
+        with store.unfinished() as folder:
+            (folder / "weights.safetensors").write_bytes(bytes([number]) * 100_000)
+            store.save(address, outcome, folder)
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(write, number) for number in range(40)]:
+            done.result()
+    entry = store.load(address, with_weights=True)
+    assert entry and entry.weights and len({*entry.weights.read_bytes()}) == 1
+    assert [path.name for path in store.root().iterdir()] == [address]
+
+
+def test_an_entry_may_be_read_by_others(shared: tuple[str, Outcome]) -> None:
+    address, outcome = shared
+    before = os.umask(0o002)
+    try:
+        with store.unfinished() as folder:
+            store.save(address, outcome, folder)
+    finally:
+        os.umask(before)
+    assert (store.root() / address).stat().st_mode & 0o777 == 0o775
+
+
+def test_a_store_that_cannot_be_written_is_refused_before_anything_is_trained(
+    params: Params, ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both begin, the first one's entry is replaced by the second's, and both are whole."""
-    monkeypatch.setenv("TRIALS_STORE", str(tmp_path))
-    with store.entry("address") as first, store.entry("address") as second:
-        assert first != second
-        for folder in (first, second):
-            (folder / "file").write_text(folder.name)
-    assert (tmp_path / "address/file").read_text() == first.name  # left last
-    assert [*tmp_path.iterdir()] == [tmp_path / "address"]
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("TRIALS_STORE", str(tmp_path / "file"))
+    with pytest.raises(ValueError, match="TRIALS_STORE: .*file: .*cannot be written"):
+        ran(params)
+
+
+def test_a_full_disk_is_named(shared: tuple[str, Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*values: object, **others: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(store, "write_json", full)
+    with store.unfinished() as folder, pytest.raises(ValueError, match="No space left"):
+        store.save(*shared, folder)
+    assert not [*store.root().iterdir()]

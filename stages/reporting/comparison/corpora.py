@@ -41,11 +41,11 @@ MEASURED = (
     "amount of text matters only as far as fewer documents cover fewer subjects. Unseen words: the "
     "share of the task's words (and of its different words) that the training text never has. "
     "N-gram bits per byte: what a byte of the task takes under a byte 6-gram model of the training "
-    "text. Own bits per byte: the loss of the run's own objective on these texts per target, in "
-    "bits, times the tokens per byte; it compares runs with one objective, and no others. The last "
-    "three fall with the amount of text, too. All four compare training sets on one "
-    "task, and not tasks with each other. Epochs: the tokens that a run read, divided by those of "
-    "its training text; below 1, a run has read a part of what was measured."
+    "text. Own bits per byte: the loss of the run's own objective on these texts (256 rows at "
+    "most), per target, in bits, times the tokens per byte; it compares runs of one objective. "
+    "The last three fall with the amount of text, too. All four compare training sets on "
+    "one task, and not tasks with each other. Epochs: the tokens that a run read, divided by those "
+    "of its training text; below 1, a run has read a part of what was measured."
 )
 GAINS = (
     "Gain: the difference to the same model from scratch, with its interval; see the axis "
