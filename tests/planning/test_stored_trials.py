@@ -7,6 +7,7 @@ import pytest
 from stages import finetune, pretrain
 from stages.core.params import Params
 from stages.planning.finetuning_costs import Finetuning, finetunings
+from stages.planning.speed import _earlier_finetunings
 from stages.planning.stored_trials import stored_trials
 from stages.trials.outcome import TrialKey
 from tests.small_study import SCRATCH, write_study
@@ -54,3 +55,11 @@ def test_nothing_is_taken_for_a_checkpoint_or_a_task_that_is_made_again(params: 
     for before in (f"pretrain@{SCRATCH}", "prepare_task@section"):
         assert stored_trials(params, [before, *STAGES]) == {}
     assert stored_trials(params, []) == {}
+
+
+def test_the_speed_of_earlier_trials_does_not_depend_on_what_is_stored(params: Params) -> None:
+    """It is that of all their work, whoever has it."""
+    place = "section", SCRATCH, "linear_probe"
+    without = _earlier_finetunings(finetunings(params)).speed(place)
+    with_all = finetunings(params, stored=stored_trials(params, STAGES))
+    assert without and _earlier_finetunings(with_all).speed(place) == without

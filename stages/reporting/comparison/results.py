@@ -163,15 +163,6 @@ def load(params: Params) -> Results:
         task: read_jsonl(_present(paths.EVALUATED / task / "examples.jsonl"))
         for task in params.tasks
     }
-    read_by = {(r.corpus, r.tokenizer) for r in params.pretrain.values() if r.learnt[0] != NONE}
-    contamination, likeness = (
-        {
-            (corpus, tokenizer): _json(folder / corpus / f"{tokenizer}.json")
-            for corpus, tokenizer in product(params.corpora, params.tokenizers)
-            if (corpus, tokenizer) in read_by
-        }
-        for folder in (paths.CONTAMINATION, paths.LIKENESS)
-    )
     results = Results(
         params=params,
         trials=trials,
@@ -181,8 +172,8 @@ def load(params: Params) -> Results:
         tasks=tasks,
         examples=examples,
         progress=read_progress(params.pretrain),
-        contamination=contamination,
-        likeness=likeness,
+        contamination=_of_corpora(params, paths.CONTAMINATION),
+        likeness=_of_corpora(params, paths.LIKENESS),
         inputs={
             task: read(paths.EVALUATED / task / "inputs.csv", InputRecord) for task in params.tasks
         },
@@ -199,6 +190,16 @@ def load(params: Params) -> Results:
             f"{paths.TIMINGS}: no cost of {_words(*trial_key(untimed[0]))}; run `dvc repro`"
         )
     return results
+
+
+def _of_corpora(params: Params, folder: Path) -> dict[tuple[str, str], Json]:
+    """What was measured of each corpus and tokenizer that a run was trained on."""
+    read_by = {(r.corpus, r.tokenizer) for r in params.pretrain.values() if r.learnt[0] != NONE}
+    return {
+        (corpus, tokenizer): _json(folder / corpus / f"{tokenizer}.json")
+        for corpus, tokenizer in product(params.corpora, params.tokenizers)
+        if (corpus, tokenizer) in read_by
+    }
 
 
 def trial_key(trial: ScoredTrial) -> tuple[str, str, str, str, int]:
