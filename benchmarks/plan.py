@@ -66,7 +66,7 @@ def estimates(stages: list[str], project: Path, *, data: Path) -> dict[str, floa
             found[f"pretrain@{run.run}"] += run.seconds
     for each in estimate.finetune:
         if each.seconds is not None:
-            found[f"finetune@{each.run}-{each.task}"] += each.seconds
+            found[f"finetune@{each.task}"] += each.seconds
     return found | {o.stage: o.seconds for o in estimate.others if o.seconds is not None}
 
 

@@ -33,6 +33,7 @@ def main(params: Params) -> None:
     # Some stages depend on all that lies there: what is listed no more goes, so that they do not
     # run again where that never was.
     discard_unlisted(paths.TASKS, params.tasks)
+    discard_unlisted(paths.PRETRAINED, [*params.pretrain, NONE])
     for folder in (paths.CONTAMINATION, paths.LIKENESS):
         discard_unlisted(folder, [*params.corpora, NONE])
         for key in params.corpora:

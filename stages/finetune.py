@@ -1,52 +1,75 @@
-"""Fine-tune a run on a task: every method, label budget and seed, and predict the test inputs."""
+"""Fine-tune every run on a task: each method, label budget and seed, and predict the test inputs.
+
+Trials that the store has are taken from there.
+"""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
 
 from stages.core import paths
 from stages.core.artifacts import replacing
 from stages.core.params import Params, entry
 from stages.core.process import run_stage
 from stages.evaluation import records
-from stages.training.device import resolve
+from stages.training.device import resolve, side_by_side
+from stages.trials import workers
 from stages.trials.compatibility import incompatibility
-from stages.trials.groups import run_groups, trial_groups
+from stages.trials.groups import run_trials, trial_groups
 from stages.trials.inputs import input_records
+from stages.trials.outcome import Outcome
 from stages.trials.runner import method_of
 from stages.trials.setup import TrialSetup
 from stages.trials.text_bits import text_bits
 
 
-def main(params: Params, run_key: str, task_key: str) -> None:
-    entry(params.pretrain, run_key, where="pretrain")
-    entry(params.tasks, task_key, where="tasks")
-    place = f"{run_key} on {task_key}"
-    skipped = skipped_methods(params, run_key, task_key)
-    for each in skipped:
-        print(f"{place} without {each.method}: {each.reason}")
-    without = {each.method for each in skipped}
-    methods = [key for key in params.finetune.methods if key not in without]
-    groups = trial_groups(params, run_key, methods)
-    with replacing(paths.FINETUNED / task_key / run_key) as folder:
-        (folder / "weights").mkdir(parents=True)
-        outcomes = run_groups(params, run_key, task_key, groups, folder / "weights")
-        records.write(folder / "skipped.csv", records.SkippedMethod, skipped)
-        records.write(folder / "trials.csv", records.TrialRecord, [o.trial for o in outcomes])
-        epochs = [epoch for outcome in outcomes for epoch in outcome.epochs]
-        records.write(folder / "history.csv", records.EpochRecord, epochs)
-        inputs = input_records(params, run_key, task_key, methods)
-        records.write(folder / "inputs.csv", records.InputRecord, inputs)
-        bits = own_text_bits(params, run_key, task_key)
-        records.write(folder / "text_bits.csv", records.TextBitsRecord, bits)
-        predictions = [each for outcome in outcomes for each in outcome.predictions]
-        records.write(folder / "predictions.csv.gz", records.PredictionRecord, predictions)
-    for method in methods:
-        trial = next(o.trial for o in outcomes if o.trial.method == method)
-        print(f"{place}: {method} trained {trial.num_trained_params:,} weights")
-    costs = paths.TIMINGS / "finetune" / task_key / f"{run_key}.csv"
-    records.write(costs, records.CostRecord, [outcome.cost for outcome in outcomes])
+def main(params: Params, task: str) -> None:
+    """Raises ValueError if trials failed; the others are in the store then."""
+    entry(params.tasks, task, where="tasks")
+    asked = [_Asked.of(params, run, task) for run in params.pretrain]
+    groups = {each.run: trial_groups(params, each.run, each.methods) for each in asked}
+    with ExitStack() as stack:
+        folders = {
+            run: stack.enter_context(replacing(paths.FINETUNED / task / run)) for run in groups
+        }
+        weights = {run: folder / "weights" for run, folder in folders.items()}
+        for folder in weights.values():
+            folder.mkdir(parents=True)
+        outcomes = run_trials(params, task, groups, weights)
+        for each, found in workers.each(_texts, asked, at_once=side_by_side(params.compute)):
+            if isinstance(found, ValueError):
+                raise found
+            _write(folders[each.run], each, outcomes[each.run], found)
+    for run, some in outcomes.items():
+        costs = paths.TIMINGS / "finetune" / task / f"{run}.csv"
+        records.write(costs, records.CostRecord, [outcome.cost for outcome in some])
 
 
-def skipped_methods(params: Params, run_key: str, task_key: str) -> list[records.SkippedMethod]:
-    """The methods that are incompatible with the run or the task: they have no trials."""
-    setup = TrialSetup(run_key, task_key, max_tokens=params.finetune.max_tokens)
+@dataclass(frozen=True)
+class _Asked:
+    """What the study asks of a run on a task."""
+
+    params: Params
+    run: str
+    task: str
+    skipped: list[records.SkippedMethod]  # they have no trials
+
+    @staticmethod
+    def of(params: Params, run: str, task: str) -> "_Asked":
+        skipped = skipped_methods(params, run, task)
+        for each in skipped:
+            print(f"{run} on {task} without {each.method}: {each.reason}")
+        return _Asked(params, run, task, skipped)
+
+    @property
+    def methods(self) -> list[str]:
+        without = {each.method for each in self.skipped}
+        return [key for key in self.params.finetune.methods if key not in without]
+
+
+def skipped_methods(params: Params, run: str, task: str) -> list[records.SkippedMethod]:
+    """The methods that are incompatible with the run or the task."""
+    setup = TrialSetup(run, task, max_tokens=params.finetune.max_tokens)
     backbone, name = setup.outline(), setup.task_record["task"]["name"]
     reasons = {
         key: incompatibility(
@@ -55,18 +78,41 @@ def skipped_methods(params: Params, run_key: str, task_key: str) -> list[records
         for key, entry in params.finetune.methods.items()
     }
     return [
-        records.SkippedMethod(run=run_key, method=key, reason=reason)
+        records.SkippedMethod(run=run, method=key, reason=reason)
         for key, reason in reasons.items()
         if reason
     ]
 
 
-def own_text_bits(params: Params, run_key: str, task_key: str) -> list[records.TextBitsRecord]:
-    """One record, or none if the run has no such number."""
-    setup = TrialSetup(run_key, task_key, max_tokens=params.finetune.max_tokens)
-    found = text_bits(setup, resolve(params.compute, threads=params.compute.threads))
-    return [] if found is None else [found]
+def _texts(asked: _Asked) -> tuple[list[records.InputRecord], list[records.TextBitsRecord]]:
+    """What the run reads of the task's texts, and how well it predicts them."""
+    params = asked.params
+    setup = TrialSetup(asked.run, asked.task, max_tokens=params.finetune.max_tokens)
+    bits = text_bits(setup, resolve(params.compute, threads=params.compute.trial_threads))
+    inputs = input_records(params, asked.run, asked.task, asked.methods)
+    return inputs, [] if bits is None else [bits]
+
+
+def _write(
+    folder: Path,
+    asked: _Asked,
+    outcomes: list[Outcome],
+    texts: tuple[list[records.InputRecord], list[records.TextBitsRecord]],
+) -> None:
+    records.write(folder / "skipped.csv", records.SkippedMethod, asked.skipped)
+    records.write(folder / "trials.csv", records.TrialRecord, [o.trial for o in outcomes])
+    epochs = [epoch for outcome in outcomes for epoch in outcome.epochs]
+    records.write(folder / "history.csv", records.EpochRecord, epochs)
+    inputs, bits = texts
+    records.write(folder / "inputs.csv", records.InputRecord, inputs)
+    records.write(folder / "text_bits.csv", records.TextBitsRecord, bits)
+    predictions = [each for outcome in outcomes for each in outcome.predictions]
+    records.write(folder / "predictions.csv.gz", records.PredictionRecord, predictions)
+    for method in asked.methods:
+        trial = next(o.trial for o in outcomes if o.trial.method == method)
+        place = f"{asked.run} on {asked.task}"
+        print(f"{place}: {method} trained {trial.num_trained_params:,} weights")
 
 
 if __name__ == "__main__":
-    run_stage(main, "run", "task", repeats=lambda raw, run, task: [raw["finetune"], raw["compute"]])
+    run_stage(main, "task", repeats=lambda raw, task: [raw["finetune"], raw["compute"]])

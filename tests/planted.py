@@ -124,8 +124,7 @@ def results_of(design: Design, study: int, folder: Path) -> Results:
     folder.mkdir(parents=True)
     with _inside(folder):
         params = _written(design, study)
-        for key in params.pretrain:
-            finetune.main(params, key, TASK)
+        finetune.main(params, TASK)
         fit_baseline.main(params, TASK)
         evaluate.main(params, TASK)
         return load(params)

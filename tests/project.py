@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1]
 AFTER_THE_DECODER = [  # what runs when the smoke study's decoder was edited
     "check_params",
     "pretrain@decoder_causal",
-    "finetune@decoder_causal-tag",
-    "finetune@decoder_causal-section",
+    "finetune@tag",
+    "finetune@section",
     "evaluate@tag",
     "evaluate@section",
     "report",

@@ -73,3 +73,8 @@ def faults_of(study: Params | Mapping[str, Any]) -> list[Fault]:
 
 def paths_of(study: Params | Mapping[str, Any]) -> list[str]:
     return [fault.path for fault in faults_of(study)]
+
+
+def alone(params: Params, run: str) -> Params:
+    """The study with one of its runs."""
+    return params.model_copy(update={"pretrain": {run: params.pretrain[run]}})

@@ -178,7 +178,7 @@ def study(project: Project, plan_before: dict) -> Path:
 
 def test_the_plan_knows_what_is_to_run(plan_before: dict) -> None:
     stages = json.dumps(plan_before)
-    assert "prepare_task@rate" in stages and "finetune@encoder_mlm-rate" in stages
+    assert "prepare_task@rate" in stages and "finetune@rate" in stages
 
 
 def test_the_task_has_the_rows_and_the_metric_of_its_kind(study: Path) -> None:

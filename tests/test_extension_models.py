@@ -130,7 +130,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 def test_the_plan_foresees_them(extended) -> None:
     record = json.loads(extended.run("python", "-m", "stages.commands.plan", "--json"))
-    assert {"pretrain@repeated", "finetune@autoencoded-section"} <= {*record["stages"]}
+    assert {"pretrain@repeated", "finetune@section"} <= {*record["stages"]}
     costs = {(cost["run"], cost["method"]): cost["flops"] for cost in record["finetune"]}
     assert costs.keys() == {(run, name) for run in RUNS for name in METHODS}
     assert all(costs.values())

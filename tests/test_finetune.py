@@ -13,6 +13,7 @@ from stages.core.params import Method, Params
 from stages.evaluation import records
 from stages.trials import kept, store
 from tests.small_study import SCRATCH, write_study
+from tests.smoke import alone
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +30,7 @@ def finetuned(tmp_path, monkeypatch) -> Callable[..., dict[str, bytes]]:
 
     def run(lr: Rates, **training: Any) -> dict[str, bytes]:
         remove(store.root())
-        finetune.main(at(params, lr, **training), SCRATCH, "section")
+        finetune.main(alone(at(params, lr, **training), SCRATCH), "section")
         files = sorted(path for path in FOLDER.rglob("*") if path.is_file())
         return {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in files}
 
@@ -170,7 +171,7 @@ def test_speed_is_measured_with_the_first_seed_alone(tmp_path, monkeypatch) -> N
     monkeypatch.chdir(tmp_path)
     params = write_study(tmp_path, lr=1e-3)
     pretrain.main(params, SCRATCH)
-    finetune.main(params, SCRATCH, "section")
+    finetune.main(alone(params, SCRATCH), "section")
     costs = records.read(
         Path("data/timings/finetune/section", f"{SCRATCH}.csv"), records.CostRecord
     )

@@ -20,6 +20,7 @@ from stages.evaluation import records
 from stages.tasks._text_to_text import TextToText
 from stages.trials.setup import TrialSetup
 from tests.small import small_tokenizer
+from tests.smoke import alone
 from tests.test_training_stages import write_plans
 
 pytestmark = pytest.mark.slow
@@ -87,7 +88,7 @@ def study(tmp_path_factory) -> Path:
         for run in params.pretrain:
             pretrain.main(params, run)
         for run, task in (("both", "first"), ("both", "which"), ("scratch", "first")):
-            finetune.main(params, run, task)
+            finetune.main(alone(params, run), task)
     return folder
 
 

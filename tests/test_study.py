@@ -168,8 +168,8 @@ def test_an_objective_is_added_by_one_file_and_one_entry(study) -> None:
     assert study.repro() == [
         "check_params",
         "pretrain@encoder_masked_words",
-        "finetune@encoder_masked_words-tag",
-        "finetune@encoder_masked_words-section",
+        "finetune@tag",
+        "finetune@section",
         "evaluate@tag",
         "evaluate@section",
         "report",
@@ -184,8 +184,8 @@ def test_a_public_checkpoint_is_one_more_run(study) -> None:
     assert set(study.repro()) == {
         "check_params",
         "pretrain@public",
-        "finetune@public-tag",
-        "finetune@public-section",
+        "finetune@tag",
+        "finetune@section",
         "evaluate@tag",
         "evaluate@section",
         "report",

@@ -47,7 +47,7 @@ from stages.trials.prediction import predict
 from stages.trials.setup import TrialSetup
 from tests.small import VOCAB_SIZE, documents, headless, with_encoder_decoder
 from tests.small_hub import checkpoint, revision_of
-from tests.smoke import with_values
+from tests.smoke import alone, with_values
 
 pytestmark = pytest.mark.slow
 
@@ -127,7 +127,7 @@ def test_from_text_to_predictions(params) -> None:
     assert int(history[-1]["flops"]) == trained["pretrain_flops"] == 6 * int(history[0]["flops"])
     assert float(history[-1]["validation_loss"]) == trained["validation_loss"]
 
-    finetune.main(params, "encoder_mlm", "tag")
+    finetune.main(alone(params, "encoder_mlm"), "tag")
     folder = Path("data/finetuned/tag/encoder_mlm")
     rows = records.read(folder / "trials.csv", records.TrialRecord)
     assert [(row.method, row.finetune_seed) for row in rows] == [
@@ -195,7 +195,7 @@ def test_questions_about_contexts_of_several_windows_from_rows_to_scores(params)
     for folder in ("encoded/none/unigram", "pretrained/none"):
         Path("data", folder).write_text("nothing\n")
     pretrain.main(params, "encoder_scratch")
-    finetune.main(params, "encoder_scratch", "ask")
+    finetune.main(alone(params, "encoder_scratch"), "ask")
     fit_baseline.main(params, "ask")
     evaluate.main(params, "ask")
     scored = records.read(Path("data/evaluated/ask/trials.csv"), records.ScoredTrial)
@@ -243,7 +243,7 @@ def test_methods_that_fit_are_tried_and_what_ever_trains_is_stored(params) -> No
     )
     write_plans(params)
     pretrain.main(params, "plain")
-    finetune.main(params, "plain", "tag")
+    finetune.main(alone(params, "plain"), "tag")
 
     folder = Path("data/finetuned/tag/plain")
     (skipped,) = records.read(folder / "skipped.csv", records.SkippedMethod)
@@ -590,7 +590,7 @@ def test_text_is_written_from_what_was_pretrained(params) -> None:
     )
     fit_baseline.main(params, "write")
     for run in writers:
-        finetune.main(params, run, "write")
+        finetune.main(alone(params, run), "write")
         folder = Path("data/finetuned/write", run)
         predicted = records.read(folder / "predictions.csv.gz", records.PredictionRecord)
         assert {row.id for row in predicted} == {row["id"] for row in test}
@@ -630,7 +630,7 @@ def test_a_public_checkpoint_from_its_folder_to_scores(
 
     shutil.rmtree(origin)  # all that fine-tuning needs stands in data/pretrained/public
     for task, metric in (("tag", "entity_f1"), ("section", "macro_f1")):
-        finetune.main(pinned, "public", task)
+        finetune.main(alone(pinned, "public"), task)
         evaluate.main(pinned, task)
         scored = records.read(Path(f"data/evaluated/{task}/trials.csv"), records.ScoredTrial)
         assert len(scored) == 4 and {trial.metric for trial in scored} == {metric}
@@ -728,7 +728,7 @@ def test_a_public_checkpoint_is_pretrained_further_and_fine_tuned(params, family
     assert one.keys() == other.keys() and not all(torch.equal(one[k], other[k]) for k in one)
 
     tuning = with_full_alone(params)
-    finetune.main(tuning, "further", "tag")
+    finetune.main(alone(tuning, "further"), "tag")
     rows = records.read(Path("data/finetuned/tag/further/trials.csv"), records.TrialRecord)
     assert {(row.objective, row.corpus) for row in rows} == {(FURTHER[family], "prose")}
 
@@ -748,7 +748,7 @@ def test_a_method_that_trains_nothing_leaves_predictions_alone(params) -> None:
     runs = {"decoder": decoder, "encoder": changed(params.pretrain["encoder_mlm"], num_steps=4)}
     pretrained(params, runs)
     params = prompted(params, runs, num_shots=2)
-    finetune.main(params, "decoder", "section")
+    finetune.main(alone(params, "decoder"), "section")
     evaluate.main(prompted(params, {"decoder": decoder}), "section")
     scored = records.read(Path("data/evaluated/section/trials.csv"), records.ScoredTrial)
     assert [trial.finetune_seed for trial in scored] == params.finetune.seeds
@@ -768,7 +768,7 @@ def test_a_method_that_trains_nothing_leaves_predictions_alone(params) -> None:
     found = records.read(folder / "predictions.csv.gz", records.PredictionRecord)
     assert {row.prediction for row in found} <= {"yes", "no"}
 
-    finetune.main(params, "encoder", "section")
+    finetune.main(alone(params, "encoder"), "section")
     (skipped,) = records.read(
         Path("data/finetuned/section/encoder/skipped.csv"), records.SkippedMethod
     )
@@ -778,7 +778,7 @@ def test_a_method_that_trains_nothing_leaves_predictions_alone(params) -> None:
     )
     edit_task("section", verbalisers=["x=y"])
     with pytest.raises(ValueError, match=r"tasks\.section\.task\.verbalisers: 'x'"):
-        finetune.main(prompted(params, runs), "decoder", "section")
+        finetune.main(alone(prompted(params, runs), "decoder"), "section")
 
 
 def edit_task(key: str, **settings: Any) -> None:
@@ -819,7 +819,7 @@ def test_the_bits_of_text_before_and_after_training_on_such(params) -> None:
     }
     update = {"pretrain": {"decoder": decoder}, "finetune": tuning, "tasks": entries}
     study = params.model_copy(update=update | {"baselines": {"ngram": {"name": "ngram"}}})
-    finetune.main(study, "decoder", "text")
+    finetune.main(alone(study, "decoder"), "text")
     fit_baseline.main(study, "text")
     evaluate.main(study, "text")
 
@@ -856,4 +856,4 @@ def test_texts_longer_than_a_public_checkpoint_takes_are_refused(params, tmp_pat
     pretrain.main(pinned, "public")
     longer = params.finetune.model_copy(update={"max_tokens": 65})
     with pytest.raises(ValueError, match=r"finetune\.max_tokens: 65 is more than .*64"):
-        finetune.main(pinned.model_copy(update={"finetune": longer}), "public", "tag")
+        finetune.main(alone(pinned.model_copy(update={"finetune": longer}), "public"), "tag")

@@ -48,7 +48,7 @@ def made(params: Params, stages: list[str]) -> Estimate:
         run.pending = f"pretrain@{run.run}" in stages
     for each in trials:
         # A stage whose trials the store has runs, and takes next to nothing.
-        waits = f"finetune@{each.run}-{each.task}" in stages
+        waits = f"finetune@{each.task}" in stages
         each.pending = waits and each.num_stored < each.num_trials
     calibration = Calibration(params, trials)
     measure_pretrainings(params, runs, calibration)

@@ -106,23 +106,23 @@ def measure_finetunings(params: Params, costs: list[Finetuning], calibration: Ca
             cost.seconds, cost.speed_from = estimate.seconds, CALIBRATION
             # A task that writes, or scores, text holds logits besides, which the sizes tell.
             cost.memory_bytes = _most(estimate.peak_memory_bytes, cost.memory_bytes)
-    stages: dict[tuple[str, str], list[Finetuning]] = {}
+    stages: dict[str, list[Finetuning]] = {}
     for cost in costs:
         if cost.seconds is not None:
-            stages.setdefault((cost.run, cost.task), []).append(cost)
-    for methods in stages.values():
-        put_side_by_side(methods, side_by_side(params.compute))
+            stages.setdefault(cost.task, []).append(cost)
+    for of_task in stages.values():
+        put_side_by_side(of_task, side_by_side(params.compute))
 
 
-def put_side_by_side(methods: list[Finetuning], at_once: int) -> None:
+def put_side_by_side(costs: list[Finetuning], at_once: int) -> None:
     """Of one stage: each process takes the next group of trials when it has done one, the longest
     first, and the stage takes as long as the last."""
-    groups = [share * (cost.seconds or 0.0) for cost in methods for share in cost.shares]
+    groups = [share * (cost.seconds or 0.0) for cost in costs for share in cost.shares]
     ends = [0.0] * at_once
     for seconds in sorted(groups, reverse=True):
         heapq.heapreplace(ends, ends[0] + seconds)
-    alone = sum(cost.seconds or 0.0 for cost in methods)
-    for cost in methods:
+    alone = sum(cost.seconds or 0.0 for cost in costs)
+    for cost in costs:
         cost.seconds = (cost.seconds or 0.0) * max(ends) / alone if alone else 0.0
 
 

@@ -14,7 +14,7 @@ def stored_trials(params: Params, stages: Collection[str]) -> dict[tuple[str, st
     for run in params.pretrain:
         for task in params.tasks:
             before = (f"pretrain@{run}", f"prepare_task@{task}")
-            if f"finetune@{run}-{task}" in stages and not any(stage in stages for stage in before):
+            if f"finetune@{task}" in stages and not any(stage in stages for stage in before):
                 found[run, task] = _of(params, run, task)
     return found
 

@@ -1,28 +1,24 @@
-"""The trials of a run and a task; those that the store lacks run in parallel processes."""
+"""The trials of a task; those that the store lacks run in parallel processes."""
 
-import multiprocessing
 import shutil
-import sys
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
+import torch
 from tqdm import tqdm
 
 from stages.core.params import Params
-from stages.core.process import die_with_parent
 from stages.evaluation.records import budget_order
 from stages.training.device import resolve, side_by_side
-from stages.trials import store
+from stages.trials import store, workers
 from stages.trials.outcome import Outcome, TrialKey
 from stages.trials.runner import TrialRunner, is_first_seed, keeps_weights, method_of
 from stages.trials.setup import TrialSetup
 
 Group = list[TrialKey]  # of one method
-# Run, task, a group with its addresses, and where kept weights go.
-Job = tuple[Params, str, str, dict[TrialKey, str], Path]
 
 
 def trial_groups(params: Params, run_key: str, methods: Iterable[str]) -> list[Group]:
@@ -45,35 +41,67 @@ def trial_groups(params: Params, run_key: str, methods: Iterable[str]) -> list[G
     return result
 
 
-def run_groups(
-    params: Params, run_key: str, task_key: str, groups: list[Group], weights: Path
-) -> list[Outcome]:
-    """The outcomes in the order of the groups; kept weights go to the folder ``weights``.
+@dataclass(frozen=True)
+class _Job:
+    """The trials of a group that the store lacks, with their addresses."""
 
-    Runs those that the store lacks, ``threads // trial_threads`` groups in parallel. Neither their
-    number nor what the store has changes a result: each trial has its own seed, threads and order
-    of data.
+    params: Params
+    run: str
+    task: str
+    addresses: dict[TrialKey, str]
+    weights: Path  # the folder for kept weights
 
-    Raises ValueError if the store cannot be written.
+    @property
+    def work(self) -> tuple[int, float]:
+        """How long it takes, compared with others: by its trials, then by their labels."""
+        return len(self.addresses), max(budget_order(key.label_budget) for key in self.addresses)
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        first = next(iter(self.addresses))
+        return f"{self.run} on {self.task}, {first.method}"
+
+
+def run_trials(
+    params: Params, task: str, groups: Mapping[str, Sequence[Group]], weights: Mapping[str, Path]
+) -> dict[str, list[Outcome]]:
+    """The outcomes of each run's groups, in their order; kept weights go to the run's folder in
+    ``weights``.
+
+    Runs the trials that the store lacks, ``threads // trial_threads`` groups in parallel. Neither
+    their number nor what the store has changes a result: each trial has its own seed, threads and
+    order of data.
+
+    Raises ValueError if the store cannot be written or if groups failed; the others are in the
+    store then.
     """
-    setup = TrialSetup(run_key, task_key, max_tokens=params.finetune.max_tokens)
-    addresses = addresses_of(params, setup, groups)
     store.check_writable()
-    outcomes = _taken(params, addresses, weights)
-    if outcomes:
-        print(f"{run_key} on {task_key}: {len(outcomes)} of {len(addresses)} trials were there")
-    missing = [[key for key in group if key not in outcomes] for group in groups]
+    addresses = dict[str, dict[TrialKey, str]]()
+    outcomes = dict[str, dict[TrialKey, Outcome]]()
+    jobs = list[_Job]()
+    for run, some in groups.items():
+        setup = TrialSetup(run, task, max_tokens=params.finetune.max_tokens)
+        addresses[run] = addresses_of(params, setup, some)
+        outcomes[run] = _taken(params, addresses[run], weights[run])
+        for group in some:
+            missing = {key: addresses[run][key] for key in group if key not in outcomes[run]}
+            if missing:
+                jobs.append(_Job(params, run, task, missing, weights[run]))
+    if taken := sum(map(len, outcomes.values())):
+        print(f"{task}: {taken} of {sum(map(len, addresses.values()))} trials were in the store")
     # The longest first, so that all processes end at about the same time.
-    jobs = [
-        (params, run_key, task_key, {key: addresses[key] for key in group}, weights)
-        for group in sorted(filter(None, missing), key=_work, reverse=True)
-    ]
-    description = f"{run_key} on {task_key}"
-    with tqdm(total=len(jobs), desc=description, unit="group", disable=None) as progress:
-        for done in _each(jobs, side_by_side(params.compute)):
-            outcomes |= {outcome.key: outcome for outcome in done}
-            progress.update()
-    return [outcomes[key] for key in addresses]
+    jobs.sort(key=lambda job: job.work, reverse=True)
+    failed = list[str]()
+    done = workers.each(_run_group, jobs, at_once=side_by_side(params.compute))
+    for job, result in tqdm(done, total=len(jobs), desc=task, unit="group", disable=None):
+        if isinstance(result, ValueError):
+            failed.append(f"{job.name}: {result}")
+        else:
+            outcomes[job.run] |= {outcome.key: outcome for outcome in result}
+    if failed:
+        raise ValueError("\n".join(failed))
+    return {run: [outcomes[run][key] for key in keys] for run, keys in addresses.items()}
 
 
 def _taken(
@@ -114,37 +142,20 @@ def stored(params: Params, key: TrialKey, address: str) -> store.Stored | None:
     return store.load(address, with_weights=keeps_weights(params, key), with_speed=first)
 
 
-def _work(group: Group) -> tuple[int, float]:
-    """How long a group takes, compared with others: by its trials, then by their labels."""
-    return len(group), max(budget_order(key.label_budget) for key in group)
-
-
-def _each(jobs: list[Job], workers: int) -> Iterator[list[Outcome]]:
-    """The outcomes of each group as soon as they are there."""
-    if workers == 1:
-        for job in jobs:
-            yield _run_group(*job)
-        return
-    # A forked child starts at once. It is safe: this process has started no threads before.
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    with ProcessPoolExecutor(workers, context, initializer=die_with_parent) as pool:
-        for done in as_completed([pool.submit(_run_group, *job) for job in jobs]):
-            yield done.result()
-
-
-def _run_group(
-    params: Params, run_key: str, task_key: str, addresses: dict[TrialKey, str], weights: Path
-) -> list[Outcome]:
+def _run_group(job: _Job) -> list[Outcome]:
     """Train and predict one trial after the other, in this process."""
-    device, group = resolve(params.compute, threads=params.compute.trial_threads), [*addresses]
+    params, group = job.params, [*job.addresses]
+    device = resolve(params.compute, threads=params.compute.trial_threads)
+    if device.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     name = group[0].method
     text_to_text = params.finetune.methods[name].text_to_text
-    runner = TrialRunner(params, run_key, task_key, device, keys=group, text_to_text=text_to_text)
+    runner = TrialRunner(params, job.run, job.task, device, keys=group, text_to_text=text_to_text)
     method, outcomes = method_of(params, name), list[Outcome]()
-    for key, address in addresses.items():
+    for key, address in job.addresses.items():
         with store.unfinished() as folder:
             outcome = runner.run(key, method, folder)
-            _keep(params, key, outcome, next(folder.iterdir(), None), weights)
+            _keep(params, key, outcome, next(folder.iterdir(), None), job.weights)
             store.save(address, outcome, folder)
         outcomes.append(outcome)
     return outcomes

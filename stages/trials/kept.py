@@ -137,7 +137,7 @@ def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
     ):
         raise ValueError(
             f"{path}: belongs to initial weights that this version of torch does not draw from the "
-            f"seed; run `dvc repro --force finetune@{trial.run}-{trial.task}`"
+            f"seed; run `dvc repro --force finetune@{trial.task}`"
         )
     return setup
 

@@ -67,7 +67,7 @@ def _why_missing(run: str, task: str) -> str:
     if params is not None and run not in params.pretrain:
         return f"pretrain: {unknown(run, params.pretrain)}"
     folder = paths.FINETUNED / task / run
-    return f"{folder}: no such folder; `dvc repro finetune@{run}-{task}` writes it"
+    return f"{folder}: no such folder; `dvc repro finetune@{task}` writes it"
 
 
 def _params() -> Params | None:

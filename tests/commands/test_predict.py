@@ -25,6 +25,7 @@ from stages.matching.budget import plans
 from stages.trials import kept
 from stages.trials.setup import TrialSetup
 from tests.small_study import LINES, MAX_TOKENS, SCRATCH, TASKS, write_study
+from tests.smoke import alone
 
 pytestmark = pytest.mark.slow
 
@@ -44,11 +45,11 @@ def trained(tmp_path_factory) -> Path:
         for run in params.pretrain:
             pretrain.main(params, run)
         for task in TASKS:
-            finetune.main(params, SCRATCH, task)
-        finetune.main(params, "public", "section")
+            finetune.main(alone(params, SCRATCH), task)
+        finetune.main(alone(params, "public"), "section")
         prompted = with_prompts(params)
         pretrain.main(prompted, DECODER)
-        finetune.main(prompted, DECODER, "section")
+        finetune.main(alone(prompted, DECODER), "section")
     return folder
 
 
@@ -285,7 +286,7 @@ def test_mistakes_end_with_2_and_one_line(study, command) -> None:
         (*TAG, "words.jsonl"): "words.jsonl line 1: words must be words, not [1, 2]",
         ("--run", SCRATCH, "--task", "tga", "empty.txt"): "unknown 'tga'; did you mean 'tag'",
         ("--run", "encodr", "--task", "tag", "empty.txt"): "pretrain: unknown 'encodr'",
-        ("--run", "decoder_causal", "--task", "tag", "empty.txt"): "`dvc repro finetune@decoder_",
+        ("--run", "decoder_causal", "--task", "tag", "empty.txt"): "`dvc repro finetune@tag`",
         ("--run", SCRATCH, "--task", "tag", "--seed", "1", "empty.txt"): (
             "several kept trials match: --method full "
             "--label-budget 64 --seed 1; --method linear_probe --label-budget 64 --seed 1"

@@ -79,7 +79,7 @@ def documentation_is_read(monkeypatch: pytest.MonkeyPatch, *, seconds: float = 0
 
 def every_stage(params: Params) -> list[str]:
     return [f"pretrain@{run}" for run in params.pretrain] + [
-        f"finetune@{run}-{task}" for run in params.pretrain for task in params.tasks
+        f"finetune@{task}" for task in params.tasks
     ]
 
 

@@ -12,7 +12,7 @@ from stages.planning.stored_trials import stored_trials
 from stages.trials.outcome import TrialKey
 from tests.small_study import SCRATCH, write_study
 
-STAGES = [f"finetune@{SCRATCH}-section"]
+STAGES = ["finetune@section"]
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     pretrain.main(params, SCRATCH)
     params = tuned(params, label_budgets=[16, 32], seeds=[1])
     probe = {"linear_probe": params.finetune.methods["linear_probe"]}
-    finetune.main(tuned(params, methods=probe), SCRATCH, "section")
+    finetune.main(tuned(params, methods=probe), "section")
     return params
 
 

@@ -24,6 +24,7 @@ from stages.kinds._kind import KINDS, labelled_rows
 from stages.trials import kept, store
 from stages.trials.setup import TrialSetup
 from tests.small_study import MAX_TOKENS, SCRATCH, write_study
+from tests.smoke import alone
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +63,7 @@ def predictions(params: Params, run: str) -> dict[tuple[str, str, int], list[str
     """What each trial of the task predicts, and the weights that it keeps."""
     remove(paths.FINETUNED / "section" / run)
     remove(store.root())
-    finetune.main(params, run, "section")
+    finetune.main(alone(params, run), "section")
     found: dict[tuple[str, str, int], list[str]] = {}
     path = paths.FINETUNED / "section" / run / "predictions.csv.gz"
     for row in records.read(path, records.PredictionRecord):

@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,14 @@ from stages import finetune, pretrain
 from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.core.code import hashes
 from stages.core.params import Params
+from stages.matching.budget import plans
 from stages.training.device import resolve
 from stages.trials import store
 from stages.trials.outcome import Outcome, TrialKey
 from stages.trials.runner import TrialRunner
 from stages.trials.setup import TrialSetup
 from tests.small_study import SCRATCH, write_study
+from tests.smoke import alone
 
 TASK = "section"
 STORE, RESULT = Path(".scratch/trials"), Path("data/finetuned") / TASK / SCRATCH
@@ -53,7 +55,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
 
     def stage(params: Params) -> list[TrialKey]:
         computed.clear()
-        finetune.main(params, SCRATCH, TASK)
+        finetune.main(alone(params, SCRATCH), TASK)
         return sorted(computed, key=str)
 
     return stage
@@ -243,7 +245,7 @@ def test_a_killed_trial_leaves_no_entry_and_the_others_are_kept(
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(TrialRunner, "run", killed)
-        finetune.main(params, SCRATCH, TASK)
+        finetune.main(alone(params, SCRATCH), TASK)
     assert len([*STORE.iterdir()]) == 1
     assert [key.finetune_seed for key in ran(params)] == [2]
 
@@ -259,6 +261,40 @@ def test_a_store_may_be_shared(
     assert ran(params) == []
     monkeypatch.delenv("TRIALS_STORE")
     assert len(ran(params)) == 1
+
+
+def test_a_run_that_fails_costs_its_own_trials_and_is_named(
+    params: Params, ran: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = {"linear_probe": params.finetune.methods["linear_probe"]}
+    encoder = params.pretrain[SCRATCH]
+    decoder = encoder.model_copy(update={"model": encoder.model | {"name": "decoder"}})
+    # The run that fails is the first.
+    runs = {"decoder": decoder, SCRATCH: encoder}
+    params = tuned(params, methods=probe).model_copy(update={"pretrain": runs})
+    write_json(Path("data/plans/decoder.json"), asdict(plans(params)["decoder"]))
+    pretrain.main(params, "decoder")
+    run = TrialRunner.run
+
+    def failing(self: TrialRunner, key: TrialKey, *others: Any) -> Outcome:
+        if self.setup.run_key == "decoder":
+            raise ValueError("finetune.methods.full.training.lr: training diverged")
+        return run(self, key, *others)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrialRunner, "run", failing)
+        with pytest.raises(ValueError, match=f"decoder on {TASK}, linear_probe: finetune.methods"):
+            finetune.main(params, TASK)
+    assert not RESULT.exists() and len([*STORE.iterdir()]) == 2
+    computed: list[str] = []
+
+    def counted(self: TrialRunner, key: TrialKey, *others: Any) -> Outcome:
+        computed.append(self.setup.run_key)
+        return run(self, key, *others)
+
+    monkeypatch.setattr(TrialRunner, "run", counted)
+    finetune.main(params, TASK)
+    assert computed == ["decoder"] * 2 and RESULT.exists()
 
 
 @pytest.fixture

@@ -1,0 +1,74 @@
+"""Processes that work side by side, each on one job."""
+
+import sys
+from collections.abc import Callable, Generator, Sequence
+from multiprocessing import get_context
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeVar
+
+from stages.core.process import die_with_parent
+
+J = TypeVar("J")
+R = TypeVar("R")
+
+
+def each(
+    work: Callable[[J], R], jobs: Sequence[J], *, at_once: int
+) -> Generator[tuple[J, R | ValueError], None, None]:
+    """Each job with its result, as soon as that is there; with the ValueError that it raised, a
+    user's mistake, or that says how its process ended. The other jobs go on.
+
+    Each job has a process of its own: memory that one held would count in the peak of the next, and
+    one that is killed costs its own job alone. (ProcessPoolExecutor and multiprocessing.Pool keep
+    their processes, and a killed one breaks or blocks them.) One at a time, jobs run here.
+    """
+    if at_once == 1:
+        for job in jobs:
+            yield job, _result(work, job)
+        return
+    # A forked child starts at once. It is safe: this process has started no threads before.
+    context = get_context("fork") if sys.platform == "linux" else get_context("spawn")
+    waiting = list(reversed(jobs))
+    running: dict[Any, tuple[J, BaseProcess]] = {}  # by the end of the pipe that gets the result
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_once:
+                receiver, sender = context.Pipe(duplex=False)
+                job = waiting.pop()
+                process = context.Process(target=_child, args=(work, job, sender))
+                process.start()
+                sender.close()  # else the end of the process would go unnoticed
+                running[receiver] = job, process
+            for receiver in wait([*running]):
+                job, process = running.pop(receiver)
+                yield job, _received(receiver, process)
+    finally:
+        for _, process in running.values():
+            process.kill()
+            process.join()
+
+
+def _child(work: Callable[[J], R], job: J, sender: Any) -> None:
+    die_with_parent()
+    sender.send(_result(work, job))
+
+
+def _result(work: Callable[[J], R], job: J) -> R | ValueError:
+    try:
+        return work(job)
+    except ValueError as error:
+        return error
+
+
+def _received(receiver: Any, process: BaseProcess) -> Any:
+    try:
+        return receiver.recv()
+    except EOFError:
+        process.join()
+        code = process.exitcode or 0
+        how = f"signal {-code}" if code < 0 else f"exit status {code}"
+        return ValueError(f"its process ended by {how}; run `dvc repro` again")
+    finally:
+        receiver.close()
+        process.join()

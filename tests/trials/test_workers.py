@@ -1,0 +1,81 @@
+"""Processes that work side by side."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from stages.trials import workers
+
+ROOT = Path(__file__).parents[2]
+
+
+def process_of(job: int) -> tuple[int, int]:
+    if job < 0:
+        raise ValueError(f"{job} is below 0")
+    if job == 99:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if job == 98:
+        os._exit(3)
+    return job, os.getpid()
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_each_job_has_its_result_or_its_mistake(at_once: int) -> None:
+    found = dict(workers.each(process_of, [1, -2, 3, 4], at_once=at_once))
+    assert found.keys() == {1, -2, 3, 4}
+    mistake = found.pop(-2)
+    assert isinstance(mistake, ValueError) and str(mistake) == "-2 is below 0"
+    results = [result for result in found.values() if not isinstance(result, ValueError)]
+    assert sorted(job for job, _ in results) == [1, 3, 4]
+    here = {process == os.getpid() for _, process in results}
+    assert here == {at_once == 1}
+    assert len({process for _, process in results}) == (1 if at_once == 1 else 3)
+
+
+def test_a_process_that_dies_costs_its_own_job() -> None:
+    found = dict(workers.each(process_of, [1, 99, 98, 4], at_once=2))
+    assert "signal 9" in str(found[99]) and "exit status 3" in str(found[98])
+    assert not isinstance(found[1], ValueError) and not isinstance(found[4], ValueError)
+
+
+def naps(job: float) -> float:
+    time.sleep(job)
+    return job
+
+
+def test_jobs_run_side_by_side_and_begin_in_their_order() -> None:
+    began = time.monotonic()
+    found = [job for job, _ in workers.each(naps, [1.0, 0.1, 0.2, 0.3], at_once=2)]
+    assert found == [0.1, 0.2, 0.3, 1.0]
+    assert time.monotonic() - began < 1.6
+
+
+def test_none_is_left_when_the_caller_stops() -> None:
+    before = {*psutil.Process().children()}
+    jobs = workers.each(naps, [0.1, 60.0, 60.0], at_once=2)
+    assert next(jobs)[0] == 0.1
+    jobs.close()
+    assert not {*psutil.Process().children()} - before
+
+
+def test_none_is_left_when_the_caller_is_killed(tmp_path: Path) -> None:
+    script = (
+        "from tests.trials.test_workers import workers, naps;"
+        "[*workers.each(naps, [61.25, 61.25], at_once=2)]"
+    )
+    caller = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT)
+    children: list[psutil.Process] = []
+    while len(children) < 2:
+        assert caller.poll() is None
+        time.sleep(0.05)
+        children = psutil.Process(caller.pid).children()
+    caller.kill()
+    caller.wait()
+    gone, alive = psutil.wait_procs(children, timeout=10)
+    assert len(gone) == 2 and not alive
