@@ -126,7 +126,9 @@ def _wrong(kind: str, about: str, sentence: str) -> Iterator[str]:
 
 def _contrast(study: Study, *key: str) -> tuple[list[str], dict[str, str]]:
     columns = ("axis", "task", "method", "label_budget", "run_a", "run_b")
-    wanted = dict(zip(columns, [key[0].replace("_", " "), *key[1:]], strict=True))
+    wanted = dict(zip(columns, key, strict=True))
+    wanted["axis"] = wanted["axis"].replace("_", " ")
+    wanted["method"] = wanted["method"].replace("_v._", " v. ")  # of the axis "method"
     found = [row for row in study.contrasts if wanted.items() <= row.items()]
     assert len(found) == 1, f"{key}: {len(found)} contrasts"
     (row,) = found

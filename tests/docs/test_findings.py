@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.findings import DECIMAL, TABLE, Study, mistakes
+from tests.docs.findings import CLAIM, DECIMAL, SECTION, TABLE, Study, mistakes
 from tests.docs.pages import ROOT, name, text_of
 
 PAGES = [ROOT / "README.md", ROOT / "docs/results.md"]
@@ -20,6 +20,12 @@ def test_numbers_and_verdicts_are_those_of_the_tables(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_pages_have_tables_of_a_study(page: Path) -> None:
     assert TABLE.search(text_of(page))
+
+
+@pytest.mark.parametrize(("page", "fewest"), [("README.md", 4), ("docs/results.md", 15)])
+def test_what_is_said_of_the_default_study_are_claims(page: str, fewest: int) -> None:
+    sections = [text for study, text in SECTION.findall(text_of(ROOT / page)) if study == "default"]
+    assert sum(len(CLAIM.findall(text)) for text in sections) >= fewest
 
 
 @pytest.fixture
