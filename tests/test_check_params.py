@@ -74,6 +74,7 @@ def mutated(raw: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     return raw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_mutated_study_is_valid_or_refused_with_the_path_of_each_fault(seed: int) -> None:
     rng = random.Random(seed)

@@ -16,6 +16,7 @@ from stages.evaluation.records import (
     PredictionRecord,
     ScoredTrial,
     SkippedMethod,
+    TextBitsRecord,
     TrialRecord,
     read,
     write,
@@ -119,6 +120,14 @@ def write_run(folder: Path, answers: list[str]) -> None:
     write(folder / "history.csv", EpochRecord, epochs)
     write(folder / "skipped.csv", SkippedMethod, [])
     write(folder / "inputs.csv", InputRecord, [what_was_read(folder.name)])
+    write(folder / "text_bits.csv", TextBitsRecord, bits_of(folder.name))
+
+
+def bits_of(run: str) -> list[TextBitsRecord]:
+    """The first run has no such number."""
+    if run == RUN_NAMES[0]:
+        return []
+    return [TextBitsRecord(run=run, loss=4.5, bits_per_byte=1.25, num_targets=7)]
 
 
 def what_was_read(run: str) -> InputRecord:
@@ -218,6 +227,12 @@ def test_what_was_cut_is_said_of_all_runs(params: Params) -> None:
     evaluate.main(params, "tag")
     found = read(Path("data/evaluated/tag/inputs.csv"), InputRecord)
     assert found == [what_was_read(run) for run in RUN_NAMES]
+
+
+def test_how_well_runs_predict_the_texts_stands_in_one_file(params: Params) -> None:
+    evaluate.main(params, "tag")
+    found = read(Path("data/evaluated/tag/text_bits.csv"), TextBitsRecord)
+    assert found == [bits for run in RUN_NAMES for bits in bits_of(run)] and found
 
 
 def test_labels_that_look_like_missing_values_are_labels(params: Params) -> None:

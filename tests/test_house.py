@@ -6,6 +6,8 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
+import pytest
+
 from stages.core.components import STAGES
 
 ROOT = STAGES.parent
@@ -35,6 +37,7 @@ def words(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+", name)}
 
 
+@pytest.mark.slow
 def test_names_say_what_things_are() -> None:
     definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     for file in python_files():

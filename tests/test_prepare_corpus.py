@@ -69,6 +69,7 @@ def test_a_corpus_holds_the_documents_of_train_and_validation() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_twice_is_the_same_whatever_the_hash_seed(folder: Path) -> None:
     prepare_corpus.main(params(), "all")
     first = {p.name: p.read_bytes() for p in FOLDER.iterdir()}
@@ -137,6 +138,7 @@ def test_sentences_that_tasks_test_on_are_removed_and_counted() -> None:
     assert about["removed"]["train"]["documents"] >= 1
 
 
+@pytest.mark.slow
 def test_a_corpus_that_is_all_tested_on_is_refused() -> None:
     prepare_corpus.main(params(), "all")
     rows = [

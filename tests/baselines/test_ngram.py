@@ -34,6 +34,7 @@ def test_probabilities_of_all_bytes_add_up_to_one(context) -> None:
     assert sum(model.probability(b, context) for b in range(256)) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_more_text_and_more_context_take_fewer_bits() -> None:
     def found(train, *orders: int) -> float:
         return bits_per_byte(TEST, fitted(train, orders=orders).predict(TEST))
@@ -42,6 +43,7 @@ def test_more_text_and_more_context_take_fewer_bits() -> None:
     assert found(TRAIN, 5) < 0.9 * found(TRAIN[:2], 5)
 
 
+@pytest.mark.slow
 def test_the_order_is_the_one_with_the_fewest_bits_on_validation() -> None:
     taken = fitted(TRAIN, orders=[1, 2, 4]).order
     bits = {

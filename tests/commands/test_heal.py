@@ -38,6 +38,7 @@ def entries(lock: Path) -> dict[str, object]:
     return YAML(typ="safe").load(lock.read_text()).get("stages", {})
 
 
+@pytest.mark.slow
 def test_wherever_the_lock_is_cut_its_whole_entries_are_kept(lock: Path) -> None:
     text, before = lock.read_text(), entries(lock)
     begins = {name: text.index(f"\n  {name}:") for name in before}
@@ -55,6 +56,7 @@ def test_wherever_the_lock_is_cut_its_whole_entries_are_kept(lock: Path) -> None
     assert lock.read_text() == text
 
 
+@pytest.mark.slow
 def test_dvc_goes_on_and_computes_nothing_again(
     lock: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,6 +69,7 @@ def test_dvc_goes_on_and_computes_nothing_again(
     assert again.returncode == 0 and "is cached" in again.stdout and lock.read_text() == text
 
 
+@pytest.mark.slow
 def test_an_empty_record_of_readers_and_writers_is_removed(
     lock: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,6 +81,7 @@ def test_an_empty_record_of_readers_and_writers_is_removed(
         assert dvc("repro", "--force").returncode == 0
 
 
+@pytest.mark.slow
 def test_nothing_is_touched_while_another_dvc_runs(lock: Path) -> None:
     half = lock.read_text()[:-40]
     lock.write_text(half)
@@ -99,6 +103,7 @@ def test_nothing_is_touched_while_another_dvc_runs(lock: Path) -> None:
         running.wait()
 
 
+@pytest.mark.slow
 def test_a_lock_that_was_edited_by_hand_is_refused_and_kept(lock: Path) -> None:
     text = lock.read_text().replace("cmd: echo", "command: echo")
     lock.write_text(text)

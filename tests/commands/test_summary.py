@@ -24,6 +24,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
     return screen.getvalue()
 
 
+@pytest.mark.slow
 def test_every_run_baseline_task_and_axis_is_shown(shown: str) -> None:
     for name in (*RUNS, *METRICS, "majority", "tfidf", "window"):
         assert name in shown

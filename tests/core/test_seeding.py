@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from stages.core.seeding import derive, stream, torch_stream
 KEYS = st.tuples(st.integers(0, 2**31), st.text(max_size=5), st.integers(0, 1000))
 
 
+@pytest.mark.slow
 @given(KEYS, KEYS)
 def test_keys_decide(a, b) -> None:
     assert stream(*a).random() == stream(*a).random()

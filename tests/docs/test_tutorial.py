@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.docs.pages import ROOT, blocks
 from tests.project import clone_of_working_tree
 
@@ -10,6 +12,7 @@ CSV = "text,label\n" + "".join(
 )
 
 
+@pytest.mark.slow
 def test_the_study_of_the_tutorial_is_valid(tmp_path: Path) -> None:
     (params,) = [b.body for b in blocks(ROOT / "docs" / "tutorial.md") if b.info == "yaml"]
     project = clone_of_working_tree(tmp_path / "clone")

@@ -50,6 +50,7 @@ def test_macro_f1_by_hand() -> None:
     assert score("macro_f1", ["a", "b"], ["a", "a"]) == pytest.approx(1 / 3)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcde")), min_size=1))
 def test_macro_f1_and_accuracy_are_those_of_scikit_learn(pairs: list[tuple[str, str]]) -> None:
     gold, found = map(list, zip(*pairs, strict=True))

@@ -85,6 +85,7 @@ def test_sums_over_rows_give_the_metric_of_any_rows(metric: str, num: int) -> No
     assert float(value) == pytest.approx(score(metric, gold, found), rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_standard_error_is_that_of_a_bootstrap_over_rows(metric: str) -> None:
     """Of the metric as it is defined, on rows drawn with replacement; so is that of a paired

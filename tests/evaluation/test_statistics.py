@@ -264,6 +264,7 @@ QUICK = [
 ]
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_true_difference_where_others_do_not() -> None:
     """At least 93 % of 95 % intervals; so at most 7 % find what is not there. Two standard errors
     of 80 simulations are 5 %, and of all of them 2 %."""
@@ -276,6 +277,7 @@ def test_intervals_cover_the_true_difference_where_others_do_not() -> None:
     assert sum(narrow) >= len(QUICK) - 1
 
 
+@pytest.mark.slow
 def test_after_correction_a_study_without_effects_rarely_finds_any() -> None:
     rng = stream(1, "false positives")
     found = 0

@@ -79,6 +79,7 @@ def test_each_pair_of_seeds_has_a_sample_of_its_own(rows) -> None:
     assert counts.mean() == 20 and 3.2 < counts.std() < 4.6
 
 
+@pytest.mark.slow
 def test_the_draw_is_the_same_in_another_process() -> None:
     code = (
         "from tests.kinds.test_labelled_rows import *\n"

@@ -1,6 +1,7 @@
 """Bidirectional language modelling: the next and the previous token, within the document."""
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -100,6 +101,7 @@ class Fixed:
         return [self._batch]
 
 
+@pytest.mark.slow
 def test_one_batch_is_learnt_in_both_directions() -> None:
     """To well below the entropy of its tokens' frequencies."""
     batch = collated(real_rows(4))

@@ -180,6 +180,7 @@ def test_a_rotated_document_begins_anywhere_and_goes_round() -> None:
     assert abs(counts - 200).max() < 4 * (1000 * 0.2 * 0.8) ** 0.5
 
 
+@pytest.mark.slow
 def test_one_batch_can_be_learnt() -> None:
     """From chance, to far under what its tokens' frequencies allow."""
     objective = Denoising(VOCABULARY, 32)

@@ -177,6 +177,7 @@ def test_only_other_documents_are_asked_for_that_are_used() -> None:
     assert pairing("nsp").compares_documents and not pairing("sop").compares_documents
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("next_sentence", ["nsp", "sop"])
 def test_half_of_the_pairs_stand_as_they_did(next_sentence) -> None:
     """Within 4 standard deviations of 2,000 draws, where a false continuation can be had."""
@@ -337,6 +338,7 @@ def test_one_batch_of_pairs_is_learnt(next_sentence) -> None:
     assert share_told(model, batch) > 0.9
 
 
+@pytest.mark.slow
 def test_the_order_of_unseen_texts_is_told_where_there_is_one() -> None:
     """Documents whose second half uses other words than their first."""
     objective = pairing("sop", max_tokens=22)

@@ -104,6 +104,7 @@ def test_only_targets_are_counted_and_padding_is_none(architecture) -> None:
     assert batch.visible is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", WRITERS)
 def test_one_batch_is_learnt_from_chance_to_near_its_floor(architecture) -> None:
     of, rows = objective(architecture), packing(ROWS * 4, 32)

@@ -102,6 +102,7 @@ def test_micro_batches_change_no_split() -> None:
     assert whole.num_targets["prefix_lm"] == sum(p.num_targets["prefix_lm"] for p in parts)
 
 
+@pytest.mark.slow
 def test_one_batch_is_learnt_from_chance_to_near_its_floor() -> None:
     packing = Packing(small_corpus(), 32, seed=1)
     batch = collated([packing.row(i) for i in range(8)])

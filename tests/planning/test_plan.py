@@ -103,6 +103,7 @@ def test_each_run_has_a_line_of_its_own(fresh: Params) -> None:
     assert found["decoder_causal"][4] == "0.04M"
 
 
+@pytest.mark.slow
 def test_what_a_public_checkpoint_took_is_nobodys_plan(fresh: Params) -> None:
     model = {"name": "hub", "path": "openai-community/gpt2", "revision": "0" * 40}
     public = fresh.pretrain["encoder_scratch"].model_copy(
@@ -128,6 +129,7 @@ def test_a_run_takes_what_all_of_its_learning_rates_take(fresh: Params) -> None:
     assert found[0].disk_bytes == found[1].disk_bytes
 
 
+@pytest.mark.slow
 def test_matched_operations_are_alike(fresh: Params) -> None:
     budget = fresh.budget.model_copy(update={"matched": "flops"})
     found = rows(fresh.model_copy(update={"budget": budget}))
@@ -163,6 +165,7 @@ def test_steps_and_tokens_of_fine_tuning_are_those_of_its_settings(fresh: Params
     )  # forward and backward in each of 3 epochs, or forward once
 
 
+@pytest.mark.slow
 def test_what_nobody_has_counted_is_left_out_and_said(fresh: Params) -> None:
     """All rows of a file: those to predict are left out, those to train on leave nothing."""
     tag = fresh.tasks["tag"].model_copy(update={"num_train": "all", "num_test": "all"})
@@ -177,6 +180,7 @@ def test_what_nobody_has_counted_is_left_out_and_said(fresh: Params) -> None:
     assert total["seconds"] is None and total["unknown"] == len(found.finetune)
 
 
+@pytest.mark.slow
 def test_texts_that_are_prepared_are_as_long_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +195,7 @@ def test_texts_that_are_prepared_are_as_long_as_they_are(
         assert 3 < cost.text_tokens < (64 if cost.method == "full" else 65)
 
 
+@pytest.mark.slow
 def test_what_will_be_cut_of_prepared_texts_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +216,7 @@ def test_what_will_be_cut_of_prepared_texts_is_said(
     }
 
 
+@pytest.mark.slow
 def test_more_labels_than_were_prepared_are_counted_as_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +237,7 @@ def test_more_labels_than_were_prepared_are_counted_as_asked(
         estimate.made(larger, [])
 
 
+@pytest.mark.slow
 def test_the_time_of_a_run_is_what_it_took_before(fresh: Params) -> None:
     """Of half as many operations as it has now, in 10 seconds."""
     (mlm,) = (cost for cost in pretrainings(fresh) if cost.run == "encoder_mlm")
@@ -252,12 +259,14 @@ def test_a_new_run_is_as_fast_as_those_of_its_architecture(fresh: Params) -> Non
     assert cost.flops is not None and cost.seconds == pytest.approx(cost.flops / 500)
 
 
+@pytest.mark.slow
 def test_times_of_another_device_tell_nothing(fresh: Params) -> None:
     write_timing("encoder_mlm", flops=1000, seconds=2.0, device="abacus")
     found = {cost.run: cost for cost in made(fresh).pretrain}
     assert found["encoder_mlm"].speed_from == CALIBRATION
 
 
+@pytest.mark.slow
 def test_trials_take_what_they_took_before_side_by_side(fresh: Params) -> None:
     methods = {"full": fresh.finetune.methods["full"]}
     settings = fresh.finetune.model_copy(update={"methods": methods})
@@ -388,6 +397,7 @@ def test_an_untrained_run_stands_in_with_an_objective_of_its_architecture(fresh:
         assert run.model["name"] in found.architectures
 
 
+@pytest.mark.slow
 def test_a_total_that_leaves_something_out_is_at_least_that(fresh: Params) -> None:
     """Of the time where it is unknown, of sizes where those are unknown."""
     stages = ["pretrain@encoder_mlm", "report"]
@@ -491,6 +501,7 @@ def test_a_public_checkpoint_is_as_fast_as_what_stands_in_for_it(fresh: Params) 
     assert found.peak_memory_bytes is None  # of another model
 
 
+@pytest.mark.slow
 def test_memory_is_what_was_held_before(fresh: Params) -> None:
     """By the same model on batches of the same size; else it is an estimate."""
     run = fresh.pretrain["encoder_mlm"]
@@ -506,6 +517,7 @@ def test_memory_is_what_was_held_before(fresh: Params) -> None:
     assert cost.memory_bytes is not None and cost.memory_bytes < HELD
 
 
+@pytest.mark.slow
 def test_memory_and_disk_are_counted_from_the_weights(fresh: Params) -> None:
     runs = {cost.run: cost for cost in pretrainings(fresh)}
     mlm = runs["encoder_mlm"]
@@ -527,6 +539,7 @@ def test_memory_and_disk_are_counted_from_the_weights(fresh: Params) -> None:
     assert kept["all"] == len(fresh.finetune.seeds) * kept["first_seed"]
 
 
+@pytest.mark.slow
 def test_the_screen_is_as_wide_as_the_readme(fresh: Params) -> None:
     lines = screen(fresh, every_stage(fresh))
     assert max(map(len, lines)) <= 100
@@ -535,6 +548,7 @@ def test_the_screen_is_as_wide_as_the_readme(fresh: Params) -> None:
     assert "Nothing to run: every stage is up to date." in screen(fresh, [])
 
 
+@pytest.mark.slow
 def test_json_has_the_same_numbers(fresh: Params) -> None:
     found = made(fresh)
     record = json.loads(json.dumps(estimate.as_record(found)))
@@ -549,6 +563,7 @@ def test_json_has_the_same_numbers(fresh: Params) -> None:
     assert total["finetune"]["stages"] == len(fresh.tasks)
 
 
+@pytest.mark.slow
 def test_what_is_done_costs_nothing_more(fresh: Params) -> None:
     found = estimate.made(fresh, ["pretrain@encoder_mlm"])
     total = estimate.as_record(found)["totals"]

@@ -38,6 +38,7 @@ def cost(params: Params, method: str, *, stages: list[str] = STAGES) -> Finetuni
     return one
 
 
+@pytest.mark.slow
 def test_what_is_there_takes_nothing_and_the_rest_as_much_as_alone(params: Params) -> None:
     keys = {TrialKey("linear_probe", str(budget), 1) for budget in (16, 32)}
     assert stored_trials(params, STAGES) == {(SCRATCH, "section"): keys}
@@ -51,12 +52,14 @@ def test_what_is_there_takes_nothing_and_the_rest_as_much_as_alone(params: Param
     assert more.prediction_flops == alone.prediction_flops
 
 
+@pytest.mark.slow
 def test_nothing_is_taken_for_a_checkpoint_or_a_task_that_is_made_again(params: Params) -> None:
     for before in (f"pretrain@{SCRATCH}", "prepare_task@section"):
         assert stored_trials(params, [before, *STAGES]) == {}
     assert stored_trials(params, []) == {}
 
 
+@pytest.mark.slow
 def test_the_speed_of_earlier_trials_does_not_depend_on_what_is_stored(params: Params) -> None:
     """It is that of all their work, whoever has it."""
     place = "section", SCRATCH, "linear_probe"

@@ -69,6 +69,7 @@ WORDS = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", OWN_MARKS)
 @given(first=WORDS, second=st.none() | WORDS, max_tokens=st.integers(6, 30))
 @settings(max_examples=60, deadline=None)

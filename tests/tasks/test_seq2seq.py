@@ -171,6 +171,7 @@ def test_flops_are_what_torch_counts(architecture) -> None:
 # What is learnt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", WRITERS)
 def test_what_was_learnt_by_heart_is_written(architecture) -> None:
     """The tokens that are likeliest when the target is given are those that are written."""

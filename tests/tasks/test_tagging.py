@@ -1,6 +1,7 @@
 """Tagging: labels of words, predicted at one of their subwords."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,6 +75,7 @@ def test_or_at_all_of_them() -> None:
     assert [LABELS[i] for i in example.labels[example.word_positions]] == TAGS
 
 
+@pytest.mark.slow
 @given(
     words=st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=20),
     max_tokens=st.integers(4, 40),

@@ -14,6 +14,7 @@ class Killed(Exception):
     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_interrupted_equals_uninterrupted_bit_for_bit(tmp_path, monkeypatch, dropout) -> None:
     monkeypatch.setattr("stages.training.loop.CHECKPOINT_SECONDS", 0.0)

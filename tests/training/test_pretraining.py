@@ -48,6 +48,7 @@ def headed(objective: Any, backbone: Any) -> ModelWithHead:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("architecture", "settings"), PAIRS)
 def test_the_first_loss_is_the_entropy_of_the_targets(architecture, settings) -> None:
     """Without a bias it is that of guessing, and with one that nothing has set."""

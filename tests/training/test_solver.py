@@ -180,6 +180,7 @@ def _penalty(model: ModelWithHead) -> float:
     return float((model.head.linear.weight.detach().double() * std).square().sum())
 
 
+@pytest.mark.slow
 def test_the_penalty_that_is_best_on_validation_is_kept() -> None:
     task = Tagging([*TAGS], small_tokenizer(), 32)
     model, batches = probed(task, "encoder")

@@ -92,6 +92,7 @@ def test_no_text_is_asked_for_twice_and_none_by_a_known_id(num_rows: int) -> Non
     assert not {f"row {i}" for i in range(num_rows)} & set(asked)
 
 
+@pytest.mark.slow
 def test_what_is_slow_is_measured_on_fewer_texts() -> None:
     sleeper = Sleeper(0.4)
     assert speed(sleeper, 60).latency_s >= 0.4

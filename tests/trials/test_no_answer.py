@@ -65,6 +65,7 @@ def test_where_every_question_has_an_answer_it_changes_nothing() -> None:
     assert best_threshold("squad_f1", gold, given) == 0.0
 
 
+@pytest.mark.slow
 @given(
     rows=st.lists(
         st.tuples(

@@ -118,6 +118,7 @@ def test_a_study_from_the_store_has_the_bytes_of_one_that_was_computed_at_once(
     assert results() == at_once
 
 
+@pytest.mark.slow
 def test_what_a_trial_depends_on_is_in_its_address(
     params: Params, ran: Ran, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +209,7 @@ def damage() -> dict[str, Callable[[Path], object]]:
     }
 
 
+@pytest.mark.slow
 def test_what_is_damaged_or_foreign_is_computed_again(params: Params, ran: Ran) -> None:
     params = tuned(
         params, seeds=[1], methods={"linear_probe": params.finetune.methods["linear_probe"]}
@@ -221,6 +223,7 @@ def test_what_is_damaged_or_foreign_is_computed_again(params: Params, ran: Ran) 
         assert results() == before and ran(params) == [], name
 
 
+@pytest.mark.slow
 def test_weights_that_are_asked_for_now_are_computed(params: Params, ran: Ran) -> None:
     params = tuned(
         params, seeds=[1], methods={"linear_probe": params.finetune.methods["linear_probe"]}
@@ -232,6 +235,7 @@ def test_weights_that_are_asked_for_now_are_computed(params: Params, ran: Ran) -
     assert not [*RESULT.glob("weights/*")]
 
 
+@pytest.mark.slow
 def test_a_killed_trial_leaves_no_entry_and_the_others_are_kept(
     params: Params, ran: Ran, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +254,7 @@ def test_a_killed_trial_leaves_no_entry_and_the_others_are_kept(
     assert [key.finetune_seed for key in ran(params)] == [2]
 
 
+@pytest.mark.slow
 def test_a_store_may_be_shared(
     params: Params, ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +268,7 @@ def test_a_store_may_be_shared(
     assert len(ran(params)) == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_costs_its_own_trials_and_is_named(
     params: Params, ran: Ran, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,6 +315,7 @@ def shared(params: Params, ran: Ran, monkeypatch: pytest.MonkeyPatch) -> tuple[s
     return "a" * 64, trial.outcome
 
 
+@pytest.mark.slow
 def test_a_second_writer_takes_nothing_from_an_entry(shared: tuple[str, Outcome]) -> None:
     """Of two studies one keeps weights and measures speed, and the other does neither."""
     address, outcome = shared
@@ -323,6 +330,7 @@ def test_a_second_writer_takes_nothing_from_an_entry(shared: tuple[str, Outcome]
     assert [path.name for path in store.root().iterdir()] == [address]
 
 
+@pytest.mark.slow
 def test_many_writers_and_readers_of_one_entry_see_it_whole(shared: tuple[str, Outcome]) -> None:
     address, outcome = shared
 
@@ -339,6 +347,7 @@ def test_many_writers_and_readers_of_one_entry_see_it_whole(shared: tuple[str, O
     assert [path.name for path in store.root().iterdir()] == [address]
 
 
+@pytest.mark.slow
 def test_an_entry_may_be_read_by_others(shared: tuple[str, Outcome]) -> None:
     address, outcome = shared
     before = os.umask(0o002)
@@ -359,6 +368,7 @@ def test_a_store_that_cannot_be_written_is_refused_before_anything_is_trained(
         ran(params)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_named(shared: tuple[str, Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*values: object, **others: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

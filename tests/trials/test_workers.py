@@ -49,6 +49,7 @@ def naps(job: float) -> float:
     return job
 
 
+@pytest.mark.slow
 def test_jobs_run_side_by_side_and_begin_in_their_order() -> None:
     began = time.monotonic()
     found = [job for job, _ in workers.each(naps, [1.0, 0.1, 0.2, 0.3], at_once=2)]
@@ -64,6 +65,7 @@ def test_none_is_left_when_the_caller_stops() -> None:
     assert not {*psutil.Process().children()} - before
 
 
+@pytest.mark.slow
 def test_none_is_left_when_the_caller_is_killed(tmp_path: Path) -> None:
     script = (
         "from tests.trials.test_workers import workers, naps;"

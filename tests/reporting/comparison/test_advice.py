@@ -123,6 +123,7 @@ def test_signed_numbers_have_no_negative_zero() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_of_bits_per_byte_the_lowest_mean_is_the_best_and_it_is_no_percentage(
     results: Results,
 ) -> None:

@@ -245,6 +245,7 @@ def test_one_pretraining_seed_is_an_objection(results: Results, five_seeds: Resu
     assert objection(check) is False and check.answer.startswith("5 for each run; 0 of ")
 
 
+@pytest.mark.slow
 def test_few_rows_for_small_differences_are_an_objection(results: Results) -> None:
     check = evidence.power(results)
     assert objection(check) is True and "1,000 test rows" in check.answer
@@ -357,6 +358,7 @@ def test_the_summary_counts_each_question_once(results: Results) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_page_in_markdown_begins_with_the_summary_and_has_every_question(results) -> None:
     text = pages.markdown(results)
     checks = audit(results)

@@ -56,6 +56,7 @@ def used_by(params: Params, *, with_head: bool) -> tuple[list[Group], dict[str, 
     return found, Used.by_group(found, trials, task="type", method="full")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d_model", [128, 512, 768])
 def test_encoder_decoders_are_compared_at_every_size(d_model, tmp_path, monkeypatch) -> None:
     """With a head their encoders are, which are as large as encoders whatever the vocabulary's
@@ -107,6 +108,7 @@ def pretrained_pairs(found: list[Group], used: dict[str, Used], name: str) -> li
     return [b.name for axis, a, b in pairs(found, used) if axis == "pretrained" and a.name == name]
 
 
+@pytest.mark.slow
 def test_an_encoder_from_scratch_is_the_partner_of_an_encoder_decoder_with_a_head(
     tmp_path, monkeypatch
 ) -> None:
@@ -131,6 +133,7 @@ def test_an_encoder_from_scratch_is_the_partner_of_an_encoder_decoder_with_a_hea
     assert pretrained_pairs(found, {k: v for k, v in whole.items() if k != own}, "t5") == []
 
 
+@pytest.mark.slow
 def test_one_design_is_needed_for_a_partner_from_scratch(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     found, used = used_by(systems_at(128, tmp_path), with_head=True)

@@ -1,10 +1,13 @@
 from dataclasses import replace
 
+import pytest
+
 from stages.reporting.comparison.calibration import section
 from stages.reporting.comparison.results import Results
 from stages.reporting.page import pages
 
 
+@pytest.mark.slow
 def test_a_row_for_each_run_and_method_is_the_mean_of_its_trials(results: Results) -> None:
     found = section(results)
     assert found is not None
@@ -24,6 +27,7 @@ def test_a_row_for_each_run_and_method_is_the_mean_of_its_trials(results: Result
     assert row["accuracy"] in pages.markdown(results).split("## Calibration")[1]
 
 
+@pytest.mark.slow
 def test_without_probabilities_there_is_no_section(results: Results) -> None:
     none = [replace(trial, calibration_error=None) for trial in results.trials]
     without = replace(results, trials=none)

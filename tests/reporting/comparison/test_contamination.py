@@ -94,6 +94,7 @@ def test_where_nothing_was_pretrained_nothing_is_said(
     assert "Contamination" not in pages.markdown(results)
 
 
+@pytest.mark.slow
 def test_much_overlap_is_a_caveat(results: Results) -> None:
     assert list(caveats(results)) == []
     assert list(caveats(with_counts(results, (ALL, "tag", 30)))) == []  # 3%
@@ -102,6 +103,7 @@ def test_much_overlap_is_a_caveat(results: Results) -> None:
     assert text in advice.caveats(with_counts(results, (ALL, "tag", 31), (ALL, "type", 33)))
 
 
+@pytest.mark.slow
 def test_unequal_overlap_of_training_sets_that_are_compared_is_a_caveat(
     results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +128,7 @@ def test_a_measurement_that_is_missing_is_named(
         load(params)
 
 
+@pytest.mark.slow
 def test_both_pages_show_the_table(results: Results) -> None:
     found = with_counts(results, (SCIENTIFIC, "type", 123))
     text = pages.markdown(found)

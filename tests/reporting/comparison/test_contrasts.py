@@ -220,6 +220,7 @@ def test_another_learning_rate_is_a_confound_unless_nothing_else_differs(
     assert "training.lr: 0.003 v. 0.001" in results.contrasts[0].confounds
 
 
+@pytest.mark.slow
 def test_how_the_learning_rate_of_pretraining_was_chosen_is_a_confound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -376,6 +377,7 @@ def test_published_checkpoints_have_verdicts_about_themselves(
         assert c.verdict.endswith("for these checkpoints")
 
 
+@pytest.mark.slow
 def test_shares_add_up_and_say_what_would_narrow_the_interval(five_seeds: Results) -> None:
     assert all(c.effect.variance for c in five_seeds.contrasts)
     for c in (c for c in five_seeds.contrasts if c.effect.basis == PRETRAINING):

@@ -57,6 +57,7 @@ def test_each_run_stands_beside_its_corpus_and_its_gain(four: Results) -> None:
         assert row["gain"] == pytest.approx(GAINS[row["corpus"]], abs=0.005)
 
 
+@pytest.mark.slow
 def test_ranks_are_correlated_over_four_training_sets(four: Results) -> None:
     found = section(four)
     assert found is not None and len(found.correlations) == 3 * 2

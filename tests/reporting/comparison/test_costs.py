@@ -19,6 +19,7 @@ def changed(results: Results, **changes: Any) -> Results:
     return replace(results, **changes)
 
 
+@pytest.mark.slow
 def test_new_columns_stand_behind_the_old_and_are_all_filled_somewhere(
     five_seeds: Results,
 ) -> None:

@@ -10,6 +10,7 @@ from stages.reporting.comparison.results import Results, load
 from tests.synthetic_study import RUNS, raw_params, write_study
 
 
+@pytest.mark.slow
 def test_a_point_took_the_pretraining_divided_by_what_was_gained(five_seeds: Results) -> None:
     found = gains(five_seeds)
     assert {gain.contrast.a.group for gain in found} == {"encoder_mlm", "encoder_scientific"}

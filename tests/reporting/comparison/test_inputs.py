@@ -39,6 +39,7 @@ def test_much_cut_is_a_caveat(results: Results, rows_cut: int, warned: bool) -> 
     assert not warned or ("`type` 5.5%" in said[0] and "`tag`" not in said[0])
 
 
+@pytest.mark.slow
 def test_both_pages_show_where_labels_are_read(results: Results) -> None:
     text = pages.markdown(results)
     assert text.index("## Tasks") < text.index("## Inputs") < text.index("## Contamination")

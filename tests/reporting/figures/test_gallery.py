@@ -2,6 +2,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from stages.reporting.comparison.results import Results
 from stages.reporting.figures import gallery, style
 from tests.synthetic_study import METRICS, RUNS, raw_params
@@ -21,6 +23,7 @@ def test_every_run_baseline_and_task_is_named_in_the_comparison(
     assert {f"{task}, 200 labels" for task in METRICS} <= set(texts)
 
 
+@pytest.mark.slow
 def test_pictures_ask_no_other_machine_and_hold_no_nan(results: Results, tmp_path: Path) -> None:
     for name in ("comparison", "curves_tag_full_200"):
         svg = drawn(results, name, tmp_path)

@@ -20,6 +20,7 @@ def lines(results: Results, amount: Amount) -> dict[str, list[dict[str, Any]]]:
     return {line: [p for p in points if p["line"] == line] for line in {p["line"] for p in points}}
 
 
+@pytest.mark.slow
 def test_a_line_is_each_validation_of_a_run(results: Results) -> None:
     found = lines(results, "tokens")
     assert set(found) == {name for name in RUNS if "scratch" not in name}
@@ -31,6 +32,7 @@ def test_a_line_is_each_validation_of_a_run(results: Results) -> None:
         assert [point["x"] for point in flops] == [step.flops for step in steps]
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_begins_where_its_parent_ended(results: Results) -> None:
     runs = dict(results.params.pretrain)
     runs["encoder_small"] = runs["encoder_small"].model_copy(update={"parent": "encoder_mlm"})

@@ -125,6 +125,7 @@ def test_a_report_can_be_made_where_its_device_is_not() -> None:
     assert computation["value"].startswith("on cuda, which")
 
 
+@pytest.mark.slow
 def test_the_page_has_commit_and_machine_and_markdown_what_stays(
     results: Results, repository: Path
 ) -> None:
@@ -141,6 +142,7 @@ def test_the_page_has_commit_and_machine_and_markdown_what_stays(
     assert pages.markdown(results) == markdown
 
 
+@pytest.mark.slow
 def test_the_page_says_that_there_is_no_commit(results: Results, folder: Path) -> None:
     html = pages.html(results, drawn_of(results))
     assert "outside a git repository" in html and "git checkout" not in html
