@@ -4,6 +4,7 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
+from stages import pretrain
 from stages.core.artifacts import write_json, write_jsonl
 from stages.core.params import Params, load
 from stages.matching.budget import plans
@@ -41,6 +42,18 @@ def write_study(folder: Path, *, lr: float | list[float]) -> Params:
         Path("data", nothing).write_text("nothing\n")
     for key, plan in plans(params).items():
         write_json(Path(f"data/plans/{key}.json"), asdict(plan))
+    return params
+
+
+def write_pair(folder: Path) -> Params:
+    """A study of an encoder and a decoder from scratch, with their checkpoints."""
+    params = write_study(folder, lr=1e-3)
+    encoder = params.pretrain[SCRATCH]
+    decoder = encoder.model_copy(update={"model": encoder.model | {"name": "decoder"}})
+    params = params.model_copy(update={"pretrain": {SCRATCH: encoder, "decoder": decoder}})
+    for key, plan in plans(params).items():
+        write_json(Path(f"data/plans/{key}.json"), asdict(plan))
+        pretrain.main(params, key)
     return params
 
 

@@ -1,22 +1,19 @@
 """What a run reads of a task's rows, and where its labels are read."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from stages import pretrain
 from stages.core.artifacts import read_json, read_jsonl, write_json
 from stages.core.params import Params
 from stages.evaluation.records import InputRecord
-from stages.matching.budget import plans
 from stages.text.batch import IGNORE_INDEX
 from stages.trials import kept
 from stages.trials.inputs import input_records
 from stages.trials.setup import TrialSetup
 from tests.small import small_tokenizer
-from tests.small_study import SCRATCH, write_study
+from tests.small_study import SCRATCH, write_pair
 
 MAX_TOKENS = 14
 
@@ -25,16 +22,9 @@ MAX_TOKENS = 14
 def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     """An encoder and a decoder from scratch."""
     monkeypatch.chdir(tmp_path)
-    params = write_study(tmp_path, lr=1e-3)
-    encoder = params.pretrain[SCRATCH]
-    decoder = encoder.model_copy(update={"model": encoder.model | {"name": "decoder"}})
+    params = write_pair(tmp_path)
     settings = params.finetune.model_copy(update={"max_tokens": MAX_TOKENS})
-    runs = {SCRATCH: encoder, "decoder": decoder}
-    params = params.model_copy(update={"pretrain": runs, "finetune": settings})
-    for key, plan in plans(params).items():
-        write_json(Path(f"data/plans/{key}.json"), asdict(plan))
-        pretrain.main(params, key)
-    return params
+    return params.model_copy(update={"finetune": settings})
 
 
 def test_what_is_cut_is_counted_of_every_split(params: Params) -> None:

@@ -1,7 +1,6 @@
 """How well a run predicts the texts of a task by its own objective."""
 
 import math
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +8,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from stages import pretrain
 from stages.core.artifacts import read_json, read_jsonl, write_json
 from stages.core.params import Params
-from stages.matching.budget import plans
 from stages.text.batch import Batch
 from stages.training.device import resolve
 from stages.trials.setup import TrialSetup
 from stages.trials.text_bits import text_bits
 from tests.small import small_tokenizer
-from tests.small_study import SCRATCH, write_study
+from tests.small_study import SCRATCH, write_pair
 
 TEXTS = Path("data/tasks/section/examples/test.jsonl")
 
@@ -27,14 +24,7 @@ TEXTS = Path("data/tasks/section/examples/test.jsonl")
 def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     """An encoder and a decoder with random weights."""
     monkeypatch.chdir(tmp_path)
-    params = write_study(tmp_path, lr=1e-3)
-    encoder = params.pretrain[SCRATCH]
-    decoder = encoder.model_copy(update={"model": encoder.model | {"name": "decoder"}})
-    params = params.model_copy(update={"pretrain": {SCRATCH: encoder, "decoder": decoder}})
-    for key, plan in plans(params).items():
-        write_json(Path(f"data/plans/{key}.json"), asdict(plan))
-        pretrain.main(params, key)
-    return params
+    return write_pair(tmp_path)
 
 
 def bits_of(params: Params, run: str, objective: dict[str, Any], **training: int) -> Any:
