@@ -35,6 +35,12 @@ from stages.evaluation.records import (
 from stages.evaluation.row_scores import row_scores
 from stages.kinds._kind import KINDS
 
+# Files that each run has, put together as they are.
+OF_EACH_RUN: dict[str, type] = {
+    "skipped.csv": SkippedMethod,
+    "inputs.csv": InputRecord,
+    "text_bits.csv": TextBitsRecord,
+}
 # run, method, label budget, fine-tuning seed, and of a baseline the pretraining seed
 Key = tuple[str, str, str, int, int | None]
 
@@ -77,12 +83,8 @@ def main(params: Params, task: str) -> None:
         np.save(folder / "row_scores.npy", np.array(by_row, dtype=np.float32))
         curves = [epoch for run in runs for epoch in read(run / "history.csv", EpochRecord)]
         write(folder / "history.csv", EpochRecord, _of_chosen_rates(curves, trials))
-        skipped = [each for run in runs for each in read(run / "skipped.csv", SkippedMethod)]
-        write(folder / "skipped.csv", SkippedMethod, skipped)
-        inputs = [each for run in runs for each in read(run / "inputs.csv", InputRecord)]
-        write(folder / "inputs.csv", InputRecord, inputs)
-        bits = [each for run in runs for each in read(run / "text_bits.csv", TextBitsRecord)]
-        write(folder / "text_bits.csv", TextBitsRecord, bits)
+        for name, record in OF_EACH_RUN.items():
+            write(folder / name, record, [row for run in runs for row in read(run / name, record)])
         write_json(folder / "task.json", about)
         shown = [] if kind.is_own_answer else examples(kind, rows, gold, predictions)
         write_jsonl(folder / "examples.jsonl", shown)

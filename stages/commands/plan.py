@@ -10,9 +10,8 @@ import argparse
 import json
 import os
 
-from rich.console import Console
-
 from stages.checking.faults import find_faults
+from stages.commands._console import console
 from stages.core.params import Params, load
 from stages.core.process import exit_on_mistake
 from stages.planning import narrower
@@ -47,12 +46,10 @@ def _main(*, as_json: bool) -> None:
     if as_json:
         print(json.dumps(as_record(estimate), indent=2, ensure_ascii=False))
         return
-    console = Console()
-    if not console.is_terminal:  # a file or a pipe gets whole lines
-        console = Console(width=PIPED_WIDTH)
-    show(estimate, console)
+    output = console(piped_width=PIPED_WIDTH)
+    show(estimate, output)
     for line in narrower.lines():
-        console.print(line, highlight=False)
+        output.print(line, highlight=False)
 
 
 def checked(params: Params) -> Params:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from stages.commands._console import console
 from stages.core import paths
 from stages.core.artifacts import read_json
 from stages.core.components import Settings
@@ -24,10 +25,8 @@ PIPED_WIDTH = 200
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m stages.commands.summary", description=__doc__)
     parser.parse_args()
-    console = Console()
-    if not console.is_terminal:  # nothing is cut off in a file or behind a pipe
-        console = Console(width=PIPED_WIDTH)
-    exit_on_mistake(lambda: show(console))
+    output = console(piped_width=PIPED_WIDTH)
+    exit_on_mistake(lambda: show(output))
 
 
 def show(console: Console) -> None:

@@ -10,9 +10,9 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console
 from rich.table import Table
 
+from stages.commands._console import console
 from stages.core.artifacts import Json
 from stages.core.process import exit_on_mistake
 from stages.trials import store
@@ -57,9 +57,6 @@ def _main(days: float | None, *, as_json: bool) -> None:
 
 
 def _show(found: Sequence[Listed]) -> None:
-    console = Console()
-    if not console.is_terminal:  # a file or a pipe gets whole lines
-        console = Console(width=PIPED_WIDTH)
     table = Table(
         title=f"{store.root()}: {len(found)} trials, {_size(found)}", title_justify="left"
     )
@@ -68,7 +65,7 @@ def _show(found: Sequence[Listed]) -> None:
     for (run, task), some in _places(found).items():
         days = f"{_unused_days(some):.1f} days"
         table.add_row(run, task, str(len(some)), _size(some), days)
-    console.print(table)
+    console(piped_width=PIPED_WIDTH).print(table)
 
 
 def _places(found: Iterable[Listed]) -> dict[tuple[str, str], list[Listed]]:
