@@ -151,9 +151,10 @@ def _wrong_cells(study: str, method: str, labels: str, table: str) -> Iterator[s
                 yield f"{study}: {run} on {task} has {wanted}, not {cell}"
     for head, *column in list(zip(*cells, strict=True))[1:]:
         means = {cell: float(numbers(cell.replace("*", ""))[0]) for cell in column[1:] if cell}
-        bold = {cell for cell in means if "**" in cell}
-        if any(means[cell] < max(means.values()) for cell in bold):
-            yield f"{study}: {bold} is not the highest of {head}"
+        if "**" in table and any(
+            ("**" in cell) != (means[cell] == max(means.values())) for cell in means
+        ):
+            yield f"{study}: the highest of {head} is bold, and no other: {[*means]}"
 
 
 def _wrong(kind: str, about: str, sentence: str) -> Iterator[str]:
