@@ -11,7 +11,7 @@ from tests.docs.pages import ROOT
 
 Row = dict[str, str]
 
-NUMBER = re.compile(r"(?<![\w.,])[+-]?\d(?:[\d,]*\d)?(?:\.\d+)?(?![\w]|\.\d)")
+NUMBER = re.compile(r"(?<![\w.,])(?<!\w-)[+-]?\d(?:[\d,]*\d)?(?:\.\d+)?(?![\w]|\.\d)")
 AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
     "min": min,
     "max": max,
