@@ -48,7 +48,7 @@ def _main(*, as_json: bool) -> None:
         return
     output = console(piped_width=PIPED_WIDTH)
     show(estimate, output)
-    for line in narrower.lines():
+    for line in narrower.lines(params.study):
         output.print(line, highlight=False)
 
 

@@ -17,6 +17,7 @@ from stages.core.params import PATH, read_yaml
 from stages.core.process import exit_on_mistake
 from stages.evaluation.metrics import POINTS, merit, scale_of
 from stages.evaluation.records import CLASSICAL
+from stages.planning.last_report import reported_study
 from stages.reporting.comparison.verdicts import ONE_SEED, SIGNIFICANT
 
 PIPED_WIDTH = 200
@@ -54,8 +55,7 @@ def show(console: Console) -> None:
 
 def _title() -> str:
     """The study of the report, and whether params.yaml declares another by now."""
-    of = (paths.REPORTS / "comparison.md").read_text(encoding="utf-8").partition("\n")[0]
-    of = of.removeprefix("# ").replace("\\", "")  # as Markdown escapes it
+    of = reported_study()
     declared = str(read_yaml(PATH).get("study"))
     other = f"; params.yaml is {declared} and has no report yet" if declared != of else ""
     return f"The study {of}{other}\n"

@@ -6,13 +6,17 @@ from pathlib import Path
 from stages.core import paths
 from stages.core.artifacts import Json
 from stages.evaluation.precision import doublings, sentence
+from stages.planning.last_report import reported_study
 from stages.planning.tables import duration
 
 
-def lines() -> list[str]:
-    """None without a report, and where every contrast with a verdict is significant."""
+def lines(study: str) -> list[str]:
+    """None without a report of this study, and where every contrast with a verdict is
+    significant."""
     tables = [paths.REPORTS / name for name in ("contrasts.csv", "costs.csv")]
-    if not all(table.exists() for table in tables):
+    if not all(table.exists() for table in (*tables, paths.REPORTS / "comparison.md")):
+        return []
+    if reported_study() != study:
         return []
     contrasts, costs = map(_rows, tables)
     columns = {"narrower_rows", "p_holm"}

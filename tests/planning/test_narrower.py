@@ -27,6 +27,7 @@ def write_report(contrasts: list[tuple[str, object, object, object, object]]) ->
         for _ in range(2)
     ]
     write_table(paths.REPORTS / "costs.csv", costs[0], costs)
+    (paths.REPORTS / "comparison.md").write_text("# mine\n")
 
 
 def test_costs_and_gains_are_those_of_the_last_report(
@@ -34,7 +35,7 @@ def test_costs_and_gains_are_those_of_the_last_report(
 ) -> None:
     """By hand: 2 x 1,500 s of pretraining and 4 x 150 s of fine-tuning are an hour."""
     monkeypatch.chdir(tmp_path)
-    assert narrower.lines() == []
+    assert narrower.lines("mine") == []
     write_report(
         [
             (NOT_SIGNIFICANT, 0.5, 0.4, 0.1, 0.05),
@@ -43,11 +44,12 @@ def test_costs_and_gains_are_those_of_the_last_report(
             (ONE_SEED, "", "", 0.9, 0.9),
         ]
     )
-    (line,) = narrower.lines()
+    (line,) = narrower.lines("mine")
     assert " 2 are not significant" in line
     assert "pretraining seeds by 30% for 60 min (30% per hour)" in line
     assert "fine-tuning seeds by 5% for 10 min (30% per hour)" in line
     assert "test rows by 10%" in line
+    assert narrower.lines("another") == []  # whose report is still to come
 
 
 def test_a_report_in_which_all_is_decided_asks_for_nothing(
@@ -55,4 +57,4 @@ def test_a_report_in_which_all_is_decided_asks_for_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_report([(SIGNIFICANT, 0.01, 0.9, 0.9, 0.9), (ONE_SEED, "", "", 0.9, 0.9)])
-    assert narrower.lines() == []
+    assert narrower.lines("mine") == []
