@@ -17,9 +17,9 @@ PACKAGES = .venv/bin/python -m pip install --quiet --no-compile --no-input --dis
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
 
-repro: setup ## run the study of params.yaml, what changed of it, and show the comparison
-	@python -m stages.commands.heal
-	@dvc repro
+repro: setup ## run the study of params.yaml, what changed of it (JOBS=2: side by side), and show the comparison
+	@python -m stages.commands.repro --jobs $(or $(JOBS),1) \
+	    $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 	@python -m stages.commands.summary
 
 plan: setup ## what make repro would run and what that costs, before anything runs
@@ -92,7 +92,7 @@ ENVIRONMENT = import json, pathlib, platform; \
 # pins them itself.
 lock: setup ## resolve pyproject.toml anew into requirements.lock, with the newest versions
 	@$(PACKAGES) uv
-	@.venv/bin/uv pip compile pyproject.toml --extra dev --output-file requirements.lock --upgrade \
+	@.venv/bin/uv pip compile pyproject.toml --extra dev --extra jobs --output-file requirements.lock --upgrade \
 	    --python-version 3.11 --universal --fork-strategy fewest --no-annotate --quiet \
 	    --custom-compile-command "make lock" --system-certs
 

@@ -14,11 +14,9 @@ from stages.core.process import run_stage
 from stages.evaluation import records
 from stages.training.device import resolve, side_by_side
 from stages.trials import workers
-from stages.trials.compatibility import incompatibility
-from stages.trials.groups import run_trials, trial_groups
+from stages.trials.groups import incompatibility_of, run_trials, trial_groups
 from stages.trials.inputs import input_records
 from stages.trials.outcome import Outcome
-from stages.trials.runner import method_of
 from stages.trials.setup import TrialSetup
 from stages.trials.text_bits import text_bits
 
@@ -70,17 +68,10 @@ class _Asked:
 def skipped_methods(params: Params, run: str, task: str) -> list[records.SkippedMethod]:
     """The methods that are incompatible with the run or the task."""
     setup = TrialSetup(run, task, max_tokens=params.finetune.max_tokens)
-    backbone, name = setup.outline(), setup.task_record["task"]["name"]
-    reasons = {
-        key: incompatibility(
-            method_of(params, key), setup.task, name, backbone, text_to_text=entry.text_to_text
-        )
-        for key, entry in params.finetune.methods.items()
-    }
     return [
-        records.SkippedMethod(run=run, method=key, reason=reason)
-        for key, reason in reasons.items()
-        if reason
+        records.SkippedMethod(run=run, method=method, reason=reason)
+        for method in params.finetune.methods
+        if (reason := incompatibility_of(params, setup, method))
     ]
 
 

@@ -42,7 +42,7 @@ def main() -> None:
 
 def _main(*, as_json: bool) -> None:
     params = checked(load())
-    estimate = made(params, pending(params))
+    estimate = made(params, [*pending(params)])
     if as_json:
         print(json.dumps(as_record(estimate), indent=2, ensure_ascii=False))
         return

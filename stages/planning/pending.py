@@ -31,16 +31,17 @@ from stages.matching.budget import plans
 CHECK = "check_params"
 
 
-def pending(params: Params) -> list[str]:
-    """The names of stages, in an order in which they can run; none if all is up to date.
+def pending(params: Params) -> dict[str, list[str]]:
+    """The stages, in the order in which ``dvc repro`` runs them, with those among them that each
+    waits for; none if all is up to date.
 
     Raises ValueError if DVC cannot tell.
     """
-    from networkx import topological_sort
+    from networkx import dfs_postorder_nodes
 
     with _repository() as repository:
         graph, status = repository.index.graph, repository.status()
-        stages = [stage for stage in reversed([*topological_sort(graph)])]
+        stages = [*dfs_postorder_nodes(graph)]
         checks = next(stage for stage in stages if stage.addressing == CHECK)
         written = {out.def_path for out in checks.outs}
         records = _records(params)
@@ -53,7 +54,13 @@ def pending(params: Params) -> list[str]:
                 or _has_other_records(stage, records)
             ):
                 found.add(stage)
-        return [stage.addressing for stage in stages if stage in found]
+        return {
+            stage.addressing: [
+                before.addressing for before in graph.successors(stage) if before in found
+            ]
+            for stage in stages
+            if stage in found
+        }
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from stages.core.params import Params
 from stages.evaluation.records import budget_order
 from stages.training.device import resolve, side_by_side
 from stages.trials import store, workers
+from stages.trials.compatibility import incompatibility
 from stages.trials.outcome import Outcome, TrialKey
 from stages.trials.runner import TrialRunner, is_first_seed, keeps_weights, method_of
 from stages.trials.setup import TrialSetup
@@ -49,12 +50,7 @@ class _Job:
     run: str
     task: str
     addresses: dict[TrialKey, str]
-    weights: Path  # the folder for kept weights
-
-    @property
-    def work(self) -> tuple[int, float]:
-        """How long it takes, compared with others: by its trials, then by their labels."""
-        return len(self.addresses), max(budget_order(key.label_budget) for key in self.addresses)
+    weights: Path | None  # the folder for kept weights; None: they stay in the store
 
     @property
     def name(self) -> str:
@@ -91,7 +87,7 @@ def run_trials(
     if taken := sum(map(len, outcomes.values())):
         print(f"{task}: {taken} of {sum(map(len, addresses.values()))} trials were in the store")
     # The longest first, so that all processes end at about the same time.
-    jobs.sort(key=lambda job: job.work, reverse=True)
+    jobs.sort(key=lambda job: work([*job.addresses]), reverse=True)
     failed = list[str]()
     done = workers.each(_run_group, jobs, at_once=side_by_side(params.compute))
     for job, result in tqdm(done, total=len(jobs), desc=task, unit="group", disable=None):
@@ -102,6 +98,34 @@ def run_trials(
     if failed:
         raise ValueError("\n".join(failed))
     return {run: [outcomes[run][key] for key in keys] for run, keys in addresses.items()}
+
+
+def fill_store(params: Params, run: str, task: str, group: Group) -> None:
+    """Run the trials of a group that the store lacks; none if the method is incompatible.
+
+    Raises ValueError if a trial fails or the store cannot be written.
+    """
+    store.check_writable()
+    method, setup = group[0].method, TrialSetup(run, task, max_tokens=params.finetune.max_tokens)
+    if incompatibility_of(params, setup, method):
+        return
+    addresses = addresses_of(params, setup, [group])
+    missing = {key: each for key, each in addresses.items() if stored(params, key, each) is None}
+    if missing:
+        _run_group(_Job(params, run, task, missing, weights=None))
+
+
+def incompatibility_of(params: Params, setup: TrialSetup, method: str) -> str | None:
+    """Why the method has no trials of this run and task; None if it has."""
+    text_to_text = params.finetune.methods[method].text_to_text
+    name = setup.task_record["task"]["name"]
+    found = method_of(params, method)
+    return incompatibility(found, setup.task, name, setup.outline(), text_to_text=text_to_text)
+
+
+def work(group: Group) -> tuple[int, float]:
+    """How long a group takes, compared with others: by its trials, then by their labels."""
+    return len(group), max(budget_order(key.label_budget) for key in group)
 
 
 def _taken(
@@ -121,11 +145,11 @@ def _taken(
 
 
 def _keep(
-    params: Params, key: TrialKey, outcome: Outcome, file: Path | None, weights: Path
+    params: Params, key: TrialKey, outcome: Outcome, file: Path | None, weights: Path | None
 ) -> None:
     """Copy the file with the weights of a trial to the folder ``weights``, if they are kept.
     Without trained weights it says which trial it is, and always is."""
-    if file and (keeps_weights(params, key) or not outcome.trial.num_trained_params):
+    if file and weights and (keeps_weights(params, key) or not outcome.trial.num_trained_params):
         shutil.copyfile(file, weights / file.name)
 
 

@@ -1,0 +1,116 @@
+"""Run the study of params.yaml, what changed of it.
+
+With one job this is `dvc repro`. With more, what is ready runs side by side: stages, and the trials
+within them. Results and dvc.lock are the same then, times apart. A worker that dies costs what it
+was doing, which is tried again, twice at most. What is interrupted goes on with the next call.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, NoReturn
+
+from stages.commands.heal import heal
+from stages.core.params import Params, load
+from stages.core.process import exit_on_mistake
+from stages.planning.pending import CHECK, pending
+
+if TYPE_CHECKING:
+    from stages.scheduling.clusters import Client
+
+REPRO = [sys.executable, "-m", "dvc", "repro"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m stages.commands.repro",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="workers side by side (default 1)"
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--cluster",
+        metavar="SYSTEM",
+        help="run the workers as jobs of a batch system: slurm, pbs, sge, lsf, oar, moab or "
+        "htcondor, with the settings that Dask has for it",
+    )
+    where.add_argument(
+        "--scheduler", metavar="ADDRESS", help="use the workers of a Dask scheduler that runs"
+    )
+    asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        exit_on_mistake(lambda: _main(asked))
+    except KeyboardInterrupt:
+        print("\ninterrupted; the next `make repro` goes on from here", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _main(asked: argparse.Namespace) -> NoReturn:
+    if asked.jobs < 1:
+        raise ValueError(f"--jobs: {asked.jobs} is below 1")
+    heal()
+    if asked.jobs > 1 or asked.cluster or asked.scheduler:
+        _side_by_side(asked)
+    # DVC has the last word: it runs what is left, or says that all is up to date. In place of this
+    # process, so that a signal reaches it alone.
+    sys.stdout.flush()
+    os.execv(REPRO[0], REPRO)
+
+
+def _side_by_side(asked: argparse.Namespace) -> None:
+    """Raises ValueError if units failed; SystemExit if params.yaml has faults."""
+    if code := subprocess.run([*REPRO, "--quiet", "--single-item", CHECK]).returncode:
+        raise SystemExit(code)
+    params = load()
+    stages = pending(params)
+    if not stages:
+        return
+    workers = _workers(asked, params)
+    from stages.scheduling import lock_order
+    from stages.scheduling.schedule import complete
+    from stages.scheduling.units import units
+
+    before = lock_order.entries()
+    try:
+        with workers as client:
+            complete(client, lambda: units(params, pending(params)), mend=heal)
+    finally:
+        lock_order.put_in_order(before, [*stages])
+
+
+def _workers(asked: argparse.Namespace, params: Params) -> "AbstractContextManager[Client]":
+    try:
+        from stages.scheduling import clusters
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"several jobs need the package {error.name}; `make setup` installs it"
+        ) from None
+    if asked.scheduler:
+        return clusters.running(asked.scheduler)
+    if asked.cluster:
+        return clusters.batch(asked.cluster, asked.jobs)
+    cores, threads = len(os.sched_getaffinity(0)), params.compute.threads
+    if asked.jobs > cores:
+        raise ValueError(f"--jobs: {asked.jobs} is above the number of cores here, {cores}")
+    if asked.jobs * threads > cores and not clusters.visible_gpus():
+        print(
+            f"note: {asked.jobs} jobs of {threads} threads (compute.threads) share {cores} cores; "
+            f"compute.threads: {max(cores // asked.jobs, 1)} would give each its own",
+            file=sys.stderr,
+        )
+    return clusters.local(asked.jobs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,3 @@
+"""The stages of a study and the trials within them, on several workers at once. Only here Dask is
+imported.
+"""

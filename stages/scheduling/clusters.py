@@ -1,0 +1,120 @@
+"""Where workers run: on this machine, on a batch system's, or at a scheduler that runs already."""
+
+import logging
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import dask_jobqueue
+from dask import config
+from distributed import Client, Nanny, Scheduler, SpecCluster
+
+from stages.core import paths
+from stages.scheduling.unit import LOGS
+
+CLASSES = ("HTCondor", "LSF", "Moab", "OAR", "PBS", "SGE", "SLURM")
+BATCH_SYSTEMS = {name.lower(): f"{name}Cluster" for name in CLASSES}  # of dask-jobqueue
+MAX_RETRIES = 2  # of a unit whose worker died
+PATIENCE_S = 20  # for a scheduler to answer
+QUIET: dict[str, Any] = {"silence_logs": logging.ERROR}
+# Workers start processes, which daemons may not.
+NO_DAEMON = "export DASK_DISTRIBUTED__WORKER__DAEMON=False"
+
+
+@contextmanager
+def local(num_workers: int) -> Iterator[Client]:
+    """Workers on this machine; each one sees one GPU, if there are any.
+
+    Raises ValueError if they do not start.
+    """
+    gpus = visible_gpus()
+    workers = {}
+    for index in range(num_workers):
+        env = {"CUDA_VISIBLE_DEVICES": gpus[index % len(gpus)]} if gpus else {}
+        options = QUIET | {"nthreads": 1, "memory_limit": 0, "env": env, "host": "127.0.0.1"}
+        workers[index] = {"cls": Nanny, "options": options}
+    options = {"dashboard": False, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
+    scheduler = {"cls": Scheduler, "options": options}
+    with _settings(), ExitStack() as stack:
+        try:
+            cluster = stack.enter_context(SpecCluster(workers, scheduler, **QUIET))
+        except RuntimeError as error:
+            raise ValueError(f"a worker did not start ({error}); try again") from None
+        yield stack.enter_context(Client(cluster))
+
+
+@contextmanager
+def batch(system: str, num_workers: int) -> Iterator[Client]:
+    """Workers as jobs of a batch system, by the settings in Dask's own files
+    (``jobqueue.slurm.queue``, ...), one process each.
+
+    Raises ValueError if the batch system or its settings are not there, or it is unknown.
+    """
+    if system not in BATCH_SYSTEMS:
+        raise ValueError(f"--cluster: unknown {system!r}; valid: {', '.join(BATCH_SYSTEMS)}")
+    kind: Any = getattr(dask_jobqueue, BATCH_SYSTEMS[system])
+    command = kind.job_cls.submit_command.split()[0]
+    if not shutil.which(command):
+        raise ValueError(
+            f"--cluster {system}: there is no command {command} here; run this where jobs are "
+            "submitted"
+        )
+    with _settings():
+        settings = config.get(f"jobqueue.{system}")
+        for name in ("cores", "memory"):
+            if not settings.get(name):
+                raise ValueError(
+                    f"--cluster {system}: jobqueue.{system}.{name} is not set; set it in "
+                    "~/.config/dask/jobqueue.yaml (see docs/scaling.md)"
+                )
+        prologue = [*settings["job-script-prologue"], NO_DAEMON]
+        jobs = {"processes": 1, "job_script_prologue": prologue, "log_directory": str(LOGS)}
+        with kind(**jobs, **QUIET) as cluster, Client(cluster) as client:
+            cluster.scale(num_workers)
+            yield client
+
+
+@contextmanager
+def running(address: str) -> Iterator[Client]:
+    """The workers of a scheduler that runs already. They share this folder.
+
+    Raises ValueError if it does not answer.
+    """
+    try:
+        client = Client(address, timeout=PATIENCE_S)
+    except (OSError, ValueError):
+        raise ValueError(
+            f"--scheduler {address}: no scheduler answers there; start one by `dask scheduler` "
+            f"and workers in this folder by `dask worker {address} --nthreads 1`"
+        ) from None
+    with client:
+        yield client
+
+
+def visible_gpus() -> list[str]:
+    """Of this machine; without importing torch, which would keep memory on each of them."""
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [name for name in visible.split(",") if name]
+    if not shutil.which("nvidia-smi"):
+        return []
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+    lines = listed.stdout.splitlines() if listed.returncode == 0 else []
+    return [str(index) for index, line in enumerate(lines) if line.startswith("GPU ")]
+
+
+def _settings() -> config.set:
+    return config.set(
+        {
+            "distributed.scheduler.allowed-failures": MAX_RETRIES,
+            "distributed.scheduler.worker-saturation": 1.0,  # what waits, any worker may take
+            "distributed.worker.daemon": False,
+            "distributed.nanny.pre-spawn-environ": {},
+            # Workers wait for processes: profiles of them and a short tick are a waste.
+            "distributed.worker.profile.enabled": False,
+            "distributed.admin.tick.interval": "1s",
+            "temporary-directory": str((paths.SCRATCH / "dask").absolute()),
+        }
+    )

@@ -1,0 +1,39 @@
+"""The order of the entries of dvc.lock.
+
+DVC adds an entry when its stage has ended: of stages that ran side by side, in an order of chance.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from stages.core.artifacts import replacing
+
+LOCK = Path("dvc.lock")
+ENTRY = re.compile(r"^  (?=[^ ])", re.MULTILINE)
+
+
+def entries() -> list[str]:
+    """The stages of dvc.lock, in its order."""
+    return [*_blocks()[1]]
+
+
+def put_in_order(before: Sequence[str], ran: Sequence[str]) -> None:
+    """As one `dvc repro` leaves it: the stages that stood there ``before``, then the others in the
+    order in which it runs them."""
+    head, blocks = _blocks()
+    if not blocks:
+        return
+    order = [*before, *(name for name in ran if name not in before)]
+    placed = sorted(blocks, key=lambda name: order.index(name) if name in order else len(order))
+    if placed != [*blocks]:
+        with replacing(LOCK) as path:
+            path.write_text(head + "".join(blocks[name] for name in placed), encoding="utf-8")
+
+
+def _blocks() -> tuple[str, dict[str, str]]:
+    """What stands before the entries, and the lines of each."""
+    if not LOCK.exists():
+        return "", {}
+    head, *blocks = ENTRY.split(LOCK.read_text(encoding="utf-8"))
+    return head, {block.partition(":\n")[0].strip("'\""): f"  {block}" for block in blocks}

@@ -1,0 +1,84 @@
+"""What a worker does with a unit: run it in a process of its own, which dies with the worker."""
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from multiprocessing import get_context
+
+from dask import config
+
+from stages.core.params import load
+from stages.core.process import PR_SET_PDEATHSIG, die_with_parent, exit_on_mistake
+from stages.scheduling.unit import Result, Status, Trials, Unit
+
+DVC = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item"]
+# Of DVC: a command that a signal ended, and files or locks that a killed DVC left.
+KILLED = re.compile(r"exited with -\d+|Unable to acquire lock|is busy|corrupted|invalid.*dvc\.lock")
+_prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+
+def run(unit: Unit, needed: Sequence[Result]) -> Result:
+    """Run a unit, if all that it needs was done; what it prints goes to its log."""
+    if any(each.status != Status.DONE for each in needed):
+        return Result(unit.name, Status.LEFT_OUT)
+    # Dask sets them for its workers. Here a study's own settings hold.
+    for name in config.get("distributed.nanny.pre-spawn-environ"):
+        os.environ.pop(name, None)
+    began = time.monotonic()
+    unit.log.parent.mkdir(parents=True, exist_ok=True)
+    status = _stage(unit) if unit.trials is None else _trials(unit, unit.trials)
+    return Result(unit.name, status, time.monotonic() - began)
+
+
+def _stage(unit: Unit) -> Status:
+    """By DVC, which decides whether there is anything to do."""
+    with unit.log.open("wb") as log:
+        process = subprocess.Popen(
+            [*DVC, unit.name],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            preexec_fn=_die_with_worker,
+        )
+        code = process.wait()
+    if code == 0:
+        return Status.DONE
+    return Status.KILLED if code < 0 or KILLED.search(unit.end_of_log()) else Status.FAILED
+
+
+def _die_with_worker() -> None:
+    # A worker has threads: after a fork of it nothing may be loaded.
+    if _prctl:
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _trials(unit: Unit, trials: Trials) -> Status:
+    """In a fork of a process that has imported all that trials need, once for each worker."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["stages.trials.groups"])
+    process = context.Process(target=_fill_store, args=(unit, trials))
+    process.start()
+    process.join()
+    if process.exitcode == 0:
+        return Status.DONE
+    return Status.KILLED if (process.exitcode or 0) < 0 else Status.FAILED
+
+
+def _fill_store(unit: Unit, trials: Trials) -> None:
+    die_with_parent()
+    with unit.log.open("wb") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+
+    def fill() -> None:
+        from stages.trials.groups import fill_store
+        from stages.trials.outcome import TrialKey
+
+        fill_store(load(), trials.run, trials.task, [TrialKey(*key) for key in trials.keys])
+
+    exit_on_mistake(fill)

@@ -1,0 +1,121 @@
+"""Bad input to the command that runs a study; what it runs is shown in tests/scheduling."""
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+import stages.scheduling
+from stages.commands import repro
+from tests.smoke import with_values
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with a study, where DVC has something to do and is never called."""
+    monkeypatch.chdir(tmp_path)
+    with_values(tmp_path, {"compute.threads": 1})
+    monkeypatch.setattr(repro, "pending", lambda params: {"check_params": []})
+    monkeypatch.setattr(repro, "REPRO", [sys.executable, "-c", "pass"])
+
+
+def refusal(*arguments: str, monkeypatch, capsys) -> str:
+    monkeypatch.setattr(sys, "argv", ["repro", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        repro.main()
+    assert ended.value.code == 2
+    return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("jobs", ["0", "-3"])
+def test_fewer_than_one_job(jobs, monkeypatch, capsys) -> None:
+    assert f"--jobs: {jobs} is below 1" in refusal(
+        "--jobs", jobs, monkeypatch=monkeypatch, capsys=capsys
+    )
+
+
+def test_more_jobs_than_cores(monkeypatch, capsys) -> None:
+    cores = len(os.sched_getaffinity(0))
+    said = refusal("--jobs", str(cores + 1), monkeypatch=monkeypatch, capsys=capsys)
+    assert said.startswith("error: --jobs") and said.endswith(str(cores))
+
+
+def test_threads_that_share_cores_are_noted(monkeypatch, capsys) -> None:
+    from stages.scheduling import clusters
+
+    with_values(Path.cwd(), {"compute.threads": 2})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
+    monkeypatch.setattr(clusters, "visible_gpus", lambda: [])
+
+    def none(num_workers: int) -> None:
+        raise ValueError(f"{num_workers} workers")
+
+    monkeypatch.setattr(clusters, "local", none)
+    monkeypatch.setattr(sys, "argv", ["repro", "--jobs", "2"])
+    with pytest.raises(SystemExit):
+        repro.main()
+    said = capsys.readouterr().err
+    assert "2 jobs of 2 threads" in said and "compute.threads: 1" in said
+
+
+def test_an_unknown_batch_system(monkeypatch, capsys) -> None:
+    said = refusal("--cluster", "slrum", monkeypatch=monkeypatch, capsys=capsys)
+    assert "--cluster" in said and "slrum" in said and "slurm" in said
+
+
+def test_a_batch_system_that_is_not_here(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert "sbatch" in refusal("--cluster", "slurm", monkeypatch=monkeypatch, capsys=capsys)
+
+
+def test_a_batch_system_without_settings(tmp_path, monkeypatch, capsys) -> None:
+    sbatch = tmp_path / "sbatch"
+    sbatch.write_text("#!/bin/sh\n")
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = refusal("--cluster", "slurm", monkeypatch=monkeypatch, capsys=capsys)
+    assert "jobqueue.slurm.cores" in said
+
+
+def test_a_scheduler_that_is_not_there(monkeypatch, capsys) -> None:
+    from stages.scheduling import clusters
+
+    monkeypatch.setattr(clusters, "PATIENCE_S", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    address = f"tcp://127.0.0.1:{port}"
+    said = refusal("--scheduler", address, monkeypatch=monkeypatch, capsys=capsys)
+    assert address in said and "dask scheduler" in said
+
+
+def test_without_dask_one_line_says_what_is_missing(monkeypatch, capsys) -> None:
+    monkeypatch.delitem(sys.modules, "stages.scheduling.clusters", raising=False)
+    monkeypatch.delattr(stages.scheduling, "clusters", raising=False)
+    monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
+    said = refusal("--jobs", "2", monkeypatch=monkeypatch, capsys=capsys)
+    assert "dask_jobqueue" in said and "make setup" in said
+
+
+@pytest.mark.parametrize(
+    ("environment", "listed", "expected"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "3,5"}, None, ["3", "5"]),
+        ({"CUDA_VISIBLE_DEVICES": ""}, None, []),
+        ({}, "GPU 0: A (UUID: x)\nGPU 1: B (UUID: y)", ["0", "1"]),
+        ({}, None, []),
+    ],
+)
+def test_each_gpu_is_seen(environment, listed, expected, tmp_path, monkeypatch) -> None:
+    from stages.scheduling import clusters
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    if listed:
+        command = tmp_path / "nvidia-smi"
+        command.write_text(f"#!/bin/sh\n/bin/echo '{listed}'\n")
+        command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert clusters.visible_gpus() == expected

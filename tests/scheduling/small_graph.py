@@ -1,0 +1,44 @@
+"""A graph of stages that take no time: real DVC on a real git repository."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from stages.scheduling.unit import Unit
+
+NEEDS = {
+    "a": [],
+    "b": [],
+    "ab": ["a", "b"],
+    "c": [],
+    "abc": ["ab", "c"],
+    "a2": ["a"],
+    "b2": ["b"],
+    "all": ["abc", "a2", "b2"],
+}
+
+
+def write_graph(folder: Path, commands: dict[str, str] | None = None) -> list[Unit]:
+    """Each stage writes its name and what it reads; some have other commands. Its units."""
+    stages = {}
+    for name, needs in NEEDS.items():
+        command = f"cat /dev/null {' '.join(needs)} > {name}; echo {name} >> {name}"
+        command = (commands or {}).get(name, command)
+        stages[name] = {"cmd": command, "deps": needs, "outs": [name]}
+    YAML().dump({"stages": stages}, folder / "dvc.yaml")
+    for command in (["git", "init", "--quiet"], [*DVC, "init", "--quiet"]):
+        subprocess.run(command, cwd=folder, check=True)
+    return [Unit(name, (*needs,)) for name, needs in NEEDS.items()]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The results and dvc.lock."""
+    files = [folder / name for name in (*NEEDS, "dvc.lock")]
+    return {file.name: file.read_bytes() for file in files if file.exists()}
+
+
+DVC = [sys.executable, "-m", "dvc"]
+os.environ["DVC_NO_ANALYTICS"] = "1"

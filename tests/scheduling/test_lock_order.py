@@ -1,0 +1,42 @@
+"""The order of the entries of dvc.lock."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from stages.scheduling import lock_order
+
+HEAD = "schema: '2.0'\nstages:\n"
+
+
+def entry(name: str) -> str:
+    return f"  {name}:\n    cmd: run\n      {name}\n    outs:\n    - path: data/{name}\n"
+
+
+def test_new_entries_stand_behind_the_old_ones_in_the_order_of_their_stages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lock_order.LOCK.write_text(HEAD + "".join(map(entry, ["b", "x@2", "a", "x@1", "c"])))
+    lock_order.put_in_order(["b", "a"], ["x@1", "a", "x@2", "b", "c"])
+    assert lock_order.entries() == ["b", "a", "x@1", "x@2", "c"]
+
+
+@given(st.permutations([f"s@{i}" for i in range(6)]), st.permutations([f"s@{i}" for i in range(6)]))
+def test_no_entry_changes(tmp_path_factory, written: list[str], order: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("lock"))
+        lock_order.LOCK.write_text(HEAD + "".join(map(entry, written)))
+        before = YAML(typ="safe").load(lock_order.LOCK)
+        lock_order.put_in_order([], order)
+        assert lock_order.entries() == order
+        assert YAML(typ="safe").load(lock_order.LOCK) == before
+
+
+def test_without_a_lock_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lock_order.put_in_order([], ["a"])
+    assert lock_order.entries() == [] and not lock_order.LOCK.exists()

@@ -1,0 +1,126 @@
+"""Stages on several workers: real DVC, real workers on this machine."""
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from distributed import Client
+
+from stages.commands.heal import heal
+from stages.scheduling import clusters, lock_order
+from stages.scheduling.progress import State
+from stages.scheduling.schedule import complete, run_units
+from stages.scheduling.unit import Status
+from tests.scheduling.small_graph import DVC, NEEDS, contents, write_graph
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+DIE_WITH_PARENT = (
+    f"import sys; sys.path.insert(0, '{ROOT}'); "
+    "from stages.core.process import die_with_parent; die_with_parent()"
+)
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    monkeypatch.chdir(tmp_path)
+    with clusters.local(2) as found:
+        yield found
+
+
+def ignore(state: State) -> None:
+    pass
+
+
+def workers() -> list[psutil.Process]:
+    """The processes that run units."""
+    children = psutil.Process().children()
+    return [process for process in children if "spawn_main" in " ".join(process.cmdline())]
+
+
+def sleepers(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    return [each for each in processes if "sleep(61.5)" in " ".join(each.cmdline()[-1:])]
+
+
+def test_the_results_and_the_lock_are_those_of_one_dvc_repro(
+    client: Client, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    here, other = Path.cwd(), tmp_path_factory.mktemp("one")
+    graph = write_graph(here)
+    results = run_units(client, graph, ignore)
+    assert [*results.keys() ^ NEEDS.keys()] == []
+    assert {each.status for each in results.values()} == {Status.DONE}
+    write_graph(other)
+    subprocess.run([*DVC, "repro", "--quiet"], cwd=other, check=True)
+    with contextlib.chdir(other):
+        order = lock_order.entries()
+    lock_order.put_in_order([], order)
+    assert contents(here) == contents(other)
+
+
+def test_what_fails_costs_itself_and_what_needs_it(client: Client) -> None:
+    graph = write_graph(Path.cwd(), {"ab": "echo no such luck >&2; exit 3"})
+    with pytest.raises(ValueError) as error:
+        complete(client, lambda: graph, mend=heal)
+    assert "1 failed: ab; 2 that need them were left out" in str(error.value)
+    assert contents(Path.cwd()).keys() == {*NEEDS, "dvc.lock"} - {"ab", "abc", "all"}
+    (failed,) = [unit for unit in graph if unit.name == "ab"]
+    assert "no such luck" in failed.end_of_log()
+
+
+def test_stages_run_side_by_side(client: Client) -> None:
+    look = "test -e {1}.here && exec touch {0}; sleep 0.1"
+    meet = f"touch {{0}}.here; for i in $(seq 600); do {look}; done"
+    commands = {"a": meet.format("a", "b"), "b": meet.format("b", "a")}
+    graph = write_graph(Path.cwd(), commands)
+    results = run_units(client, graph, ignore)
+    assert {each.status for each in results.values()} == {Status.DONE}
+
+
+def test_what_is_killed_is_tried_again(client: Client) -> None:
+    once = "test -e b.tried && exec touch b; touch b.tried; kill -9 $$"
+    graph = write_graph(Path.cwd(), {"b": once})
+    left = iter([graph, graph])
+    complete(client, lambda: next(left), mend=heal)
+    assert contents(Path.cwd()).keys() == {*NEEDS, "dvc.lock"}
+
+
+def test_what_is_killed_again_and_again_is_given_up(client: Client) -> None:
+    graph = write_graph(Path.cwd(), {"a": "kill -9 $$"})
+    with pytest.raises(ValueError, match="killed.* a$"):
+        complete(client, lambda: graph, mend=heal)
+
+
+def test_a_worker_that_dies_costs_nothing_but_time(client: Client) -> None:
+    # As a stage does, what it runs dies with DVC.
+    script = f"{DIE_WITH_PARENT}; import time; open('c.began', 'w'); time.sleep(61.5)"
+    wait = f'test -e c.began && exec touch c; exec {sys.executable} -c "{script}"'
+    graph = write_graph(Path.cwd(), {"c": wait})
+    killed = list[int]()
+
+    def kill(state: State) -> None:
+        if not killed and Path("c.began").exists():
+            for process in workers():
+                if sleepers(process.children(recursive=True)):
+                    killed.append(process.pid)
+                    process.kill()
+
+    results = run_units(client, graph, kill)
+    assert killed
+    assert {each.status for each in results.values()} == {Status.DONE}
+    assert not sleepers(psutil.process_iter())
+
+
+def test_nothing_is_left_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with clusters.local(2):
+        assert len(workers()) == 2
+    deadline = time.monotonic() + 30
+    while workers() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not workers()
