@@ -13,6 +13,7 @@ from rich.table import Table
 
 from stages.scheduling.unit import Result, Status, Unit
 
+PATIENCE_S = 10.0
 ENDS_OF_LINES = re.compile(r"[\r\n]+")
 
 
@@ -32,6 +33,7 @@ class Screen:
         self._console = console
         self._shown = set[str]()
         self._since = dict[str, float]()  # of the units that run
+        self._began, self._has_waited = time.monotonic(), False
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -61,9 +63,17 @@ class Screen:
             if name not in self._shown and result.status != Status.LEFT_OUT:
                 self._shown.add(name)
                 self._console.print(self._line(result), highlight=False)
+        if not state.running and len(state.results) < len(self._units):
+            self._say_that_none_runs()
         if self._live:
             self._bar.update(self._all, completed=len(state.results))
             self._live.update(Group(self._bar, self._running(state)))
+
+    def _say_that_none_runs(self) -> None:
+        """Once: a batch system may take hours to start the first worker."""
+        if not self._has_waited and time.monotonic() - self._began > PATIENCE_S:
+            self._has_waited = True
+            self._console.print("No worker has started yet; waiting for one", highlight=False)
 
     def _line(self, result: Result) -> str:
         place = f"{len(self._shown):>{len(str(len(self._units)))}}/{len(self._units)}"

@@ -57,7 +57,7 @@ def run_units(
 ) -> dict[str, Result]:
     """The result of each unit. A unit that fails costs itself and what needs it.
 
-    ``follow`` is called each second. Raises ValueError if no worker is left.
+    ``follow`` is called each second. Where there is no worker yet, the units wait for one.
     """
     attempt, futures = next(_attempts), dict[str, Future]()
     for unit in units:

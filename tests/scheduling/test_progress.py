@@ -1,0 +1,51 @@
+"""What the screen says of workers."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from stages.scheduling import progress
+from stages.scheduling.progress import Screen, State
+from stages.scheduling.unit import Result, Status, Unit
+
+UNITS = [Unit("a", ()), Unit("b", ("a",)), Unit("c", ("b",))]
+
+
+def said(states: list[State], *, terminal: bool = False) -> str:
+    output = io.StringIO()
+    console = Console(file=output, width=80, force_terminal=terminal, _environ={})
+    with Screen(UNITS, console) as screen:
+        for state in states:
+            screen(state)
+    return output.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_line_for_each_that_has_ended() -> None:
+    done, failed = Result("a", Status.DONE, 61.4), Result("b", Status.FAILED, 2)
+    left_out = Result("c", Status.LEFT_OUT)
+    first = State({"a": done}, {"w1": "b"})
+    last = State({"a": done, "b": failed, "c": left_out}, {})
+    assert said([first, first, last]).splitlines() == [
+        "1/3    1:01  a",
+        "2/3    0:02  b  failed",
+    ]
+
+
+def test_a_terminal_shows_the_last_line_of_what_runs() -> None:
+    UNITS[1].log.parent.mkdir(parents=True)
+    UNITS[1].log.write_text("starts\nstep 1\rstep 2 of 9")
+    shown = said([State({}, {"w1": "b"})], terminal=True)
+    assert "step 2 of 9" in shown and "starts" not in shown
+
+
+def test_waiting_for_workers_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE_S", -1.0)
+    none = State({}, {})
+    assert said([none, none]).count("waiting") == 1
+    assert "waiting" not in said([State({}, {"w1": "a"})])
