@@ -13,11 +13,10 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
-from jaxtyping import install_import_hook  # noqa: E402
 
 from tests import checker  # noqa: E402
 
-install_import_hook("stages", f"{checker.__name__}.checked")
+checker.install()
 
 # How long an example takes is the machine's affair.
 hypothesis.settings.register_profile("untimed", deadline=None)
