@@ -3,12 +3,14 @@
 Tests run side by side, a process for each core: more threads would only wait for each other.
 """
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
+gc.disable()  # until all tests are imported: of what they make, all is kept
 
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
@@ -23,7 +25,7 @@ hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 # Files that take longest, in this order.
-SLOWEST = ("test_study", "test_systems", "test_training_stages", "test_matrix")
+SLOWEST = ("test_study", "test_systems", "test_matrix", "test_extension", "test_training_stages")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,6 +37,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return place.get(item.path.stem, len(place)), not is_slow
 
     items.sort(key=order)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
