@@ -1,5 +1,125 @@
-"""How beartype checks: as pyright does, an int will do where a float is asked for."""
+"""Every signature in stages/ is checked in every test: types by beartype, shapes by jaxtyping.
 
+Each call of a function is checked once, with its answer. jaxtyping's own decorator binds the
+arguments of all functions anew and checks them twice, which takes longer than most tests.
+"""
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import is_dataclass
+from functools import wraps
+from inspect import isclass, isgeneratorfunction, unwrap
+from types import CodeType
+from typing import Any, get_args
+
+import jaxtyping
 from beartype import BeartypeConf, beartype
+from jaxtyping import AbstractArray, install_import_hook
 
-checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
+NEW_SIZES = jaxtyping.jaxtyped("context")  # within which B is as many everywhere
+CONF = BeartypeConf(is_pep484_tower=True)  # as pyright, an int will do where a float is asked for
+CHECKED = "__is_checked__"
+LOCAL: dict[CodeType, Callable[..., Any]] = {}
+CALLED: ContextVar[Callable[..., Any]] = ContextVar("called")
+
+
+def install() -> None:
+    """In all modules of stages/ that are imported from now on."""
+    jaxtyping.jaxtyped = checked  # what the hook decorates functions and classes with
+    install_import_hook("stages", None)
+
+
+def checked(target: Any = None, *, typechecker: object = None) -> Any:
+    """A function whose calls are checked, or a dataclass whose fields are."""
+    if target is None:
+        return checked
+    if isclass(target):
+        if is_dataclass(target) and not hasattr(target.__init__, CHECKED):
+            target.__init__ = checked(target.__init__)
+        return target
+    if isinstance(target, classmethod | staticmethod):
+        return type(target)(checked(target.__func__))
+    if isinstance(target, property):
+        parts = (target.fget, target.fset, target.fdel)
+        return property(*(part and checked(part) for part in parts), doc=target.__doc__)
+    return _checked(target)
+
+
+def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    is_local = "<locals>" in function.__qualname__
+    checking: Callable[..., Any] | None = None
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal checking
+        if checking is None:  # most are never called
+            checking = _of_code(function) if is_local else _checking(function)
+        if is_local:
+            CALLED.set(function)
+        return checking(*args, **kwargs)
+
+    setattr(call, CHECKED, True)
+    return call
+
+
+def _of_code(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What checks all functions that one line of a function has made: it calls the latest."""
+    if function.__code__ not in LOCAL:
+
+        @wraps(function)
+        def latest(*args: Any, **kwargs: Any) -> Any:
+            return CALLED.get()(*args, **kwargs)
+
+        LOCAL[function.__code__] = _checking(latest)
+    return LOCAL[function.__code__]
+
+
+def _checking(function: Callable[..., Any]) -> Callable[..., Any]:
+    function.__annotations__ = _resolved(function)
+    if not any(map(_has_sizes, function.__annotations__.values())):
+        return beartype(function, conf=CONF)
+    if isgeneratorfunction(unwrap(function)):
+        return _checking_arguments(function)
+    checking = beartype(function, conf=CONF)
+
+    def with_sizes(*args: Any, **kwargs: Any) -> Any:
+        with NEW_SIZES:
+            return checking(*args, **kwargs)
+
+    return with_sizes
+
+
+def _checking_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of a generator, before others of its size are called between two of its items."""
+
+    @wraps(function)
+    def nothing(*args: Any, **kwargs: Any) -> None:
+        return None
+
+    arguments = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
+    nothing.__annotations__ = arguments
+    checking = beartype(nothing, conf=CONF)
+
+    def with_sizes(*args: Any, **kwargs: Any) -> Any:
+        with NEW_SIZES:
+            checking(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return with_sizes
+
+
+def _resolved(function: Callable[..., Any]) -> Mapping[str, Any]:
+    hints = {}
+    for name, hint in function.__annotations__.items():
+        if isinstance(hint, str):
+            try:
+                hint = eval(hint, getattr(unwrap(function), "__globals__", {}))
+            except NameError:  # of a class in a function, or imported for type checkers alone
+                hint = Any
+        hints[name] = hint
+    return hints
+
+
+def _has_sizes(hint: Any) -> bool:
+    is_array = isclass(hint) and issubclass(hint, AbstractArray)
+    return is_array or any(map(_has_sizes, get_args(hint)))

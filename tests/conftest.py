@@ -3,28 +3,29 @@
 Tests run side by side, a process for each core: more threads would only wait for each other.
 """
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
+gc.disable()  # until all tests are imported: of what they make, all is kept
 
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
-from jaxtyping import install_import_hook  # noqa: E402
 
 from tests import checker  # noqa: E402
 
-install_import_hook("stages", f"{checker.__name__}.checked")
+checker.install()
 
 # How long an example takes is the machine's affair.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 # Files that take longest, in this order.
-SLOWEST = ("test_study", "test_systems", "test_training_stages", "test_matrix")
+SLOWEST = ("test_study", "test_systems", "test_matrix", "test_extension", "test_training_stages")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,6 +37,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return place.get(item.path.stem, len(place)), not is_slow
 
     items.sort(key=order)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

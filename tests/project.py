@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,18 @@ AFTER_THE_DECODER = [  # what runs when the smoke study's decoder was edited
     "evaluate@section",
     "report",
 ]
+
+# The smoke study with the same stages and trials, sooner done.
+SHORTER: dict[str, object] = {
+    "tokenizers.unigram.vocab_size": 512,
+    "tokenizers.unigram.max_sentences": 2000,
+    **{
+        f"pretrain.{run}.training.{name}": value
+        for run in ("encoder_mlm", "encoder_scratch", "decoder_causal")
+        for name, value in {"num_steps": 8, "num_validations": 2}.items()
+    },
+    "finetune.methods.linear_probe.method": {"name": "linear_probe", "C": [0.1]},
+}
 
 
 class Project:
@@ -119,7 +132,8 @@ def share_parsed_packages(folder: Path) -> None:
     (folder / ".scratch/installed_docs").symlink_to(shared, target_is_directory=True)
 
 
-def clone_of_working_tree(folder: Path) -> Project:
+def clone_of_working_tree(folder: Path, changes: Mapping[str, object] | None = None) -> Project:
+    """With the smoke study, or one that differs in ``changes``."""
     project = Project(folder)
     folder.mkdir()
     listed = subprocess.run(
@@ -135,6 +149,10 @@ def clone_of_working_tree(folder: Path) -> Project:
             shutil.copyfile(ROOT / name, folder / name)
     (folder / "dvc.lock").unlink(missing_ok=True)
     shutil.copyfile(ROOT / "studies" / "smoke.yaml", folder / "params.yaml")
+    if changes:
+        for path, value in changes.items():
+            project.edit(*path.split("."), value=value)
+        shutil.copyfile(folder / "params.yaml", folder / "studies" / "smoke.yaml")
     write_environment(folder)
     share_parsed_packages(folder)
     project.run("git", "init", "--quiet", "--initial-branch", "main")

@@ -23,6 +23,7 @@ SMALLER = {
     "tokenizers.unigram.vocab_size": 600,
     f"pretrain.{SCRATCH}.model.d_model": 32,
     "finetune.methods.full.training.num_epochs": 4,
+    "finetune.methods.linear_probe.method": {"name": "linear_probe", "C": [0.1, 1.0]},
     "finetune.label_budgets": [64],
     "finetune.keep_weights": "all",
 }

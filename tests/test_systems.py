@@ -27,14 +27,17 @@ def small(raw: dict[str, Any]) -> dict[str, Any]:
         if key.endswith("_scratch"):
             continue
         runs[key] = run | {"training": run["training"] | training | {"num_validations": 1}}
-    methods = {"full": smoke["finetune"]["methods"]["full"]}
+    full = smoke["finetune"]["methods"]["full"]
+    full |= {"training": full["training"] | {"num_epochs": 1}}
+    tokenizer = smoke["tokenizers"]["unigram"] | {"vocab_size": 512, "max_sentences": 2000}
+    numbers = {"num_train": 60, "num_validation": 20, "num_test": 30}
     return raw | {
         "corpora": {"all": smoke["corpora"]["prose"]},
-        "tokenizers": {"unigram": smoke["tokenizers"]["unigram"] | {"corpus": "all"}},
-        "tasks": {"tag": smoke["tasks"]["tag"]},
+        "tokenizers": {"unigram": tokenizer | {"corpus": "all"}},
+        "tasks": {"tag": smoke["tasks"]["tag"] | numbers},
         "pretrain": runs,
         "baselines": {"window": {"name": "window"}},
-        "finetune": smoke["finetune"] | {"methods": methods, "seeds": [1]},
+        "finetune": smoke["finetune"] | {"methods": {"full": full}, "seeds": [1]},
     }
 
 

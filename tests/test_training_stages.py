@@ -54,6 +54,7 @@ pytestmark = pytest.mark.slow
 SMALLER = {
     "compute.threads": 1,
     "tokenizers.unigram.vocab_size": 600,
+    "finetune.methods.linear_probe.method": {"name": "linear_probe", "C": [0.1, 1.0]},
     **{
         f"pretrain.{run}.training.num_steps": 6
         for run in ("encoder_mlm", "encoder_scratch", "decoder_causal")

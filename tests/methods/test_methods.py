@@ -62,6 +62,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "prefix": {"num_prefix_tokens": 3},
 }
 ADDING = ("adapter", "lora", "prompt", "prefix")
+PREDICTED = 0.3  # of the first loss: with it nearly all classes are predicted
 # What is incompatible, and why.
 REFUSED = {
     **{
@@ -143,8 +144,10 @@ def check_fit(
     *,
     num_steps: int = 40,
     lr: float = 1.5e-2,
+    enough: float = 0.6,
 ) -> None:
-    """The loss falls, and all that trains changes and nothing else."""
+    """The loss falls, and all that trains changes and nothing else. Training ends early where all
+    has trained and the loss is less than ``enough`` of the first."""
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     trained = trained_names(model)
     data = FinetuningData(examples, task, batch_examples=len(examples), seed=1)
@@ -164,6 +167,9 @@ def check_fit(
             device=CPU,
             frozen=frozen,
         ):
+            is_low = not frozen and step.loss < enough * first  # before its update
+            if is_low and mean_loss(model, task, batches, CPU) < enough * first:
+                break
             frozen[:] = method.frozen(model, step.step // 10)
     assert mean_loss(model, task, batches, CPU) < 0.8 * first
     for name, weight in model.named_parameters():
@@ -193,7 +199,7 @@ def test_every_method_fits_a_small_set_on_a_public_checkpoint(architecture, name
     task, model, examples = applied(architecture, method)
     assert method.incompatibility(backbone_of(architecture)[0]) is None
     slow = {"num_steps": 60, "lr": 3e-2} if name == "prompt" else {}
-    check_fit(task, model, examples, method, **slow)
+    check_fit(task, model, examples, method, **slow, enough=PREDICTED)
     check_predictions(task, model, examples)
 
 

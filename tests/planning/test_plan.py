@@ -3,9 +3,10 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from rich.console import Console
@@ -48,6 +49,15 @@ class Known(Calibration):
 
     def finetuning(self, cost: Finetuning) -> TimeAndMemory | None:
         return None if cost.flops is None else TimeAndMemory(cost.flops / SPEED, HELD)
+
+
+class Tried(NamedTuple):
+    """A study that is calibrated, each of its models once for all tests."""
+
+    params: Params
+    pretraining: dict[str, Pretraining]
+    finetuning: list[Finetuning]
+    calibration: Calibration
 
 
 @pytest.fixture
@@ -369,24 +379,6 @@ for name in training_environment():
 """
 
 
-@pytest.mark.slow
-def test_a_student_is_calibrated_with_its_teacher_before_anything_is_trained(
-    fresh: Params,
-) -> None:
-    teacher = fresh.pretrain["encoder_mlm"]
-    student = teacher.model_copy(
-        update={
-            "parent": "encoder_mlm",
-            "objective": {"name": "distillation"},
-            "model": teacher.model | {"num_layers": 1},
-        }
-    )
-    params = fresh.model_copy(update={"pretrain": fresh.pretrain | {"student": student}})
-    costs = {cost.run: cost for cost in pretrainings(params)}
-    found = Calibration(params, finetunings(params)).pretraining(costs["student"])
-    assert found is not None and 0 < found.seconds < math.inf
-
-
 def test_an_untrained_run_stands_in_with_an_objective_of_its_architecture(fresh: Params) -> None:
     """Whatever the architecture's name is."""
     params = with_encoder_decoder(fresh)
@@ -461,26 +453,43 @@ def write_trials(cost: Finetuning, *, seconds: float) -> None:
     records.write_table(timing, times[0], times)
 
 
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tried]:
+    """The smoke study with a wider model, a student and a public checkpoint."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        smoke = load(ROOT / "studies" / "smoke.yaml")
+        patch.chdir(tmp_path_factory.mktemp("tried"))
+        documentation_is_read(patch)
+        mlm, scratch = smoke.pretrain["encoder_mlm"], smoke.pretrain["encoder_scratch"]
+        wide = mlm.model | {"d_model": 512, "num_heads": 8, "d_ff": 2048}
+        distilled = {"parent": "encoder_mlm", "objective": {"name": "distillation"}}
+        gpt2 = {"name": "hub", "path": "openai-community/gpt2", "revision": "0" * 40}
+        changes = {
+            "wide": mlm.model_copy(update={"model": wide}),
+            "student": mlm.model_copy(update=distilled | {"model": mlm.model | {"num_layers": 1}}),
+        }
+        params = smoke.model_copy(update={"pretrain": smoke.pretrain | changes})
+        costs = [replace(cost, text_tokens=20.0) for cost in finetunings(params)]  # longest: 64
+        pretraining = {cost.run: cost for cost in pretrainings(params)}
+        public = {"gpt2": scratch.model_copy(update={"model": gpt2})}  # nobody has its sizes
+        params = params.model_copy(update={"pretrain": params.pretrain | public})
+        yield Tried(params, pretraining, costs, Calibration(params, costs))
+
+
 @pytest.mark.slow
-def test_a_calibration_finds_a_time_for_every_method(fresh: Params) -> None:
-    costs = [replace(cost, text_tokens=20.0) for cost in finetunings(fresh)]  # the longest has 64
-    calibration = Calibration(fresh, costs)
-    for method in fresh.finetune.methods:
-        cost = next(each for each in costs if each.method == method)
-        found = calibration.finetuning(cost)
+def test_a_calibration_finds_a_time_for_every_method(tried: Tried) -> None:
+    for method in tried.params.finetune.methods:
+        cost = next(each for each in tried.finetuning if each.method == method)
+        found = tried.calibration.finetuning(cost)
         assert found is not None and 0 < found.seconds < math.inf
 
 
 @pytest.mark.slow
-def test_a_calibration_tries_the_run_itself(fresh: Params) -> None:
+def test_a_calibration_tries_the_run_itself(tried: Tried) -> None:
     """A wider model holds its weights, their gradients and moments besides."""
-    mlm = fresh.pretrain["encoder_mlm"]
-    model = mlm.model | {"d_model": 512, "num_heads": 8, "d_ff": 2048}
-    wide = {"wide": mlm.model_copy(update={"model": model})}
-    params = fresh.model_copy(update={"pretrain": fresh.pretrain | wide})
-    costs = {cost.run: cost for cost in pretrainings(params)}
-    calibration = Calibration(params, finetunings(params))
-    narrow, wider = (calibration.pretraining(costs[key]) for key in ("encoder_mlm", "wide"))
+    costs = tried.pretraining
+    narrow, wider = (tried.calibration.pretraining(costs[key]) for key in ("encoder_mlm", "wide"))
     assert narrow is not None and wider is not None
     # No more of the times: beside other work the smaller model can take longer.
     assert all(0 < each.seconds < math.inf for each in (narrow, wider))
@@ -491,12 +500,15 @@ def test_a_calibration_tries_the_run_itself(fresh: Params) -> None:
 
 
 @pytest.mark.slow
-def test_a_public_checkpoint_is_as_fast_as_what_stands_in_for_it(fresh: Params) -> None:
-    costs = finetunings(fresh)
-    hub = {"name": "hub", "path": "openai-community/gpt2", "revision": "0" * 40}
-    public = fresh.pretrain["encoder_scratch"].model_copy(update={"model": hub})
-    params = fresh.model_copy(update={"pretrain": {**fresh.pretrain, "gpt2": public}})
-    found = Calibration(params, costs).finetuning(replace(costs[0], run="gpt2"))
+def test_a_student_is_calibrated_with_its_teacher_before_anything_is_trained(tried: Tried) -> None:
+    found = tried.calibration.pretraining(tried.pretraining["student"])
+    assert found is not None and 0 < found.seconds < math.inf
+
+
+@pytest.mark.slow
+def test_a_public_checkpoint_is_as_fast_as_what_stands_in_for_it(tried: Tried) -> None:
+    cost = next(each for each in tried.finetuning if each.run == "encoder_mlm")
+    found = tried.calibration.finetuning(replace(cost, run="gpt2"))
     assert found is not None and found.seconds > 0
     assert found.peak_memory_bytes is None  # of another model
 

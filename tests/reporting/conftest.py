@@ -4,7 +4,7 @@ from stages.reporting.comparison.results import Results, load
 from tests.synthetic_study import RUNS, raw_params, repeated, run, write_study
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Those of the synthetic study."""
     root = tmp_path_factory.mktemp("study")
@@ -13,7 +13,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
         return load(write_study(root, raw_params()))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def five_seeds(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Four runs of it, each with five pretraining and three fine-tuning seeds."""
     root = tmp_path_factory.mktemp("seeds")
@@ -25,7 +25,7 @@ def five_seeds(tmp_path_factory: pytest.TempPathFactory) -> Results:
         return load(write_study(root, raw))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def three_sizes(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """The synthetic study with one more size of its encoder."""
     root = tmp_path_factory.mktemp("sizes")
