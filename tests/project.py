@@ -97,10 +97,11 @@ class Project:
 
     def outputs(self) -> dict[str, str]:
         """The hash of every output, as DVC locked it."""
-        lock = YAML(typ="safe").load((self.folder / "dvc.lock").read_text())
-        return {
-            out["path"]: out["md5"] for stage in lock["stages"].values() for out in stage["outs"]
-        }
+        return {out["path"]: out["md5"] for stage in self.lock().values() for out in stage["outs"]}
+
+    def lock(self) -> dict[str, Any]:
+        """The entry of each stage in dvc.lock, in its order."""
+        return YAML(typ="safe").load((self.folder / "dvc.lock").read_text())["stages"]
 
 
 def recommented(source: str) -> str:

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import shutil
 
 import pytest
 from ruamel.yaml import YAML
@@ -116,6 +115,21 @@ def test_a_clone_that_pulls_runs_nothing_and_shows_the_same(study, tmp_path) -> 
         assert ours.read_bytes() == theirs.read_bytes()
 
 
+def test_two_workers_in_another_folder_leave_the_same(first_run, tmp_path) -> None:
+    """Every result but what was measured of time, and the entries of dvc.lock in their order."""
+    study, stages = first_run
+    clone = clone_of_working_tree(tmp_path / "clone", SHORTER)
+    output = clone.run("python", "-m", "stages.commands.repro", "--jobs", "2")
+    assert "Data and pipelines are up to date." in output
+    logs = {file.stem for file in (clone.folder / ".scratch/logs").iterdir()}
+    assert len([name for name in logs if name.startswith("trials@")]) > 8
+    assert logs >= {*stages} - {"check_params"}
+    assert [*clone.lock()] == [*study.lock()]
+    before, after = study.outputs(), clone.outputs()
+    for path in before:
+        assert before[path] == after[path] or path.startswith(MEASURED), path
+
+
 def test_comments_and_docstrings_rerun_nothing(study) -> None:
     """Edited in every module, so that every stage reads some of them."""
     before = study.outputs()
@@ -124,22 +138,6 @@ def test_comments_and_docstrings_rerun_nothing(study) -> None:
     assert study.pending() == ["check_params"]
     assert study.repro() == ["check_params"]
     assert study.outputs() == before
-
-
-def test_run_again_by_force_every_result_is_the_same(first_run) -> None:
-    """One stage of each kind, in another process and at another time; tests/test_report.py has the
-    report, which a later test runs."""
-    project, every = first_run
-    before = project.outputs()
-    kinds = {stage.partition("@")[0]: stage for stage in every if stage != "report"}
-    again = list(kinds.values())
-    assert len(again) > 8 and "pretrain@encoder_mlm" in every
-    again = ["pretrain@encoder_mlm" if s.startswith("pretrain@") else s for s in again]
-    shutil.rmtree(project.folder / ".scratch/trials")
-    assert project.repro("--force", "--single-item", *again) == again
-    after = project.outputs()
-    for path in before:
-        assert before[path] == after[path] or path.startswith(MEASURED), path
 
 
 def test_editing_one_run_reruns_it_and_what_follows_from_it(study) -> None:
