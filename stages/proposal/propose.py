@@ -17,7 +17,7 @@ from stages.prepare_task import check_labels, sampled
 from stages.proposal.asked import Asked, Notes
 from stages.proposal.columns import guess
 from stages.proposal.corpus import choose_corpus
-from stages.proposal.design import Budget, Design, Pace, fitted, label_budgets
+from stages.proposal.design import Budget, Pace, fitted, label_budgets, least
 from stages.proposal.examples import Examples, read_examples, tag_scheme
 from stages.proposal.facts import facts
 from stages.proposal.form import encoding_advice
@@ -50,15 +50,7 @@ def propose(
     """Raises ValueError for data that no study can be made of."""
     notes = Notes()
     layout = lay_out(data, asked, notes)
-    try:
-        layout, guessed, examples = _read(layout, asked, notes)
-    except ValueError as error:
-        if "is not UTF-8" in str(error):
-            broken = [file for file in layout.files if str(file) in str(error)]
-            raise ValueError(
-                f"{error}; {encoding_advice((broken or [*layout.files])[0])}"
-            ) from None
-        raise
+    layout, guessed, examples = _read(layout, asked, notes)
     name = _name_of(data)
     task = _task(guessed, examples, notes)
     max_tokens = asked.max_tokens or examples.fitting_tokens()
@@ -70,32 +62,19 @@ def propose(
     corpus = choose_corpus(examples, guessed.kind, text, name, notes)
     budgets = asked.budgets or label_budgets(examples.num["train"], len(examples.labels))
     architectures = architectures_of(guessed.kind)
-
-    def study(design: Design) -> Study:
-        return Study(
-            name=name,
-            kind=guessed.kind,
-            task=task,
-            source=examples.source,
-            num=num,
-            corpus=corpus,
-            design=design,
-            max_tokens=max_tokens,
-            threads=min(cores(), MOST_THREADS),
-        )
-
-    one_each = Design(
-        architectures=architectures,
-        pretrains=corpus.pretrains,
-        pretraining_seeds=1,
-        pretraining_steps=130,
-        budgets=tuple(budgets[:1]),
+    smallest = least(architectures, budgets[0], pretrains=corpus.pretrains)
+    study = Study(
+        name=name,
+        kind=guessed.kind,
+        task=task,
+        source=examples.source,
+        num=num,
+        corpus=corpus,
+        design=replace(smallest, architectures=architectures),
+        max_tokens=max_tokens,
+        threads=min(cores(), MOST_THREADS),
     )
-    counted = {s: _counted(num[s], examples.num[s]) for s in SPLITS}
-    probe = _one_run_each(_parsed(written(replace(study(one_each), num=counted), [])))
-    length = round(float(np.minimum(examples.tokens, max_tokens).mean()))
-    length = max_tokens if guessed.kind == "span_qa" else max(length, 8)
-    pace = measure(probe, budgets, length)
+    pace = _paced(study, examples, budgets, measure)
     design = fitted(
         architectures,
         budgets,
@@ -105,10 +84,18 @@ def propose(
         pretrains=corpus.pretrains,
         asked=bool(asked.budgets),
     )
-    made, takes = study(design), pace.seconds(design)
-    return Proposal(
-        text=written(made, _comments(data, notes, takes)), study=made, notes=notes, seconds=takes
-    )
+    study, takes = replace(study, design=design), pace.seconds(design)
+    written_study = written(study, _comments(data, notes, takes))
+    return Proposal(text=written_study, study=study, notes=notes, seconds=takes)
+
+
+def _paced(study: Study, examples: Examples, budgets: Sequence[Budget], measure: Measure) -> Pace:
+    """By a study with one run of each architecture."""
+    counted = {split: _counted(study.num[split], examples.num[split]) for split in SPLITS}
+    raw = _one_run_each(YAML(typ="safe").load(written(replace(study, num=counted), [])))
+    mean = round(float(np.minimum(examples.tokens, study.max_tokens).mean()))
+    # Windows of a context are as long as they can be.
+    return measure(raw, budgets, study.max_tokens if study.kind == "span_qa" else max(mean, 8))
 
 
 def cores() -> int:
@@ -119,6 +106,17 @@ def cores() -> int:
 
 
 def _read(layout: Layout, asked: Asked, notes: Notes) -> tuple[Layout, Guess, Examples]:
+    try:
+        return _guessed(layout, asked, notes)
+    except ValueError as error:
+        if "is not UTF-8" not in str(error):
+            raise
+        broken = [file for file in layout.files if str(file) in str(error)]
+        advice = encoding_advice((broken or [*layout.files])[0])
+        raise ValueError(f"{error}; {advice}") from None
+
+
+def _guessed(layout: Layout, asked: Asked, notes: Notes) -> tuple[Layout, Guess, Examples]:
     place = str(next(iter(layout.files)))
     if layout.languages:
         text, target = layout.languages
@@ -218,10 +216,6 @@ def _one_run_each(raw: Json) -> Json:
             seen.add(run["model"]["name"])
             runs[key] = run
     return raw | {"pretrain": runs, "finetune": raw["finetune"] | {"seeds": [1]}}
-
-
-def _parsed(text: str) -> Json:
-    return YAML(typ="safe").load(text)
 
 
 def _name_of(data: Path) -> str:
