@@ -1,13 +1,16 @@
 """What a small model can be pretrained on beside one's labelled rows."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 from stages.core.artifacts import Json
 from stages.proposal.asked import Notes
 from stages.proposal.examples import SPACELESS, TOKENS_PER_WORD, Examples
 from stages.sources._source import SOURCES, Source
+from stages.text import tokenizer
 
 ENOUGH_WORDS = 400_000  # of the labelled texts themselves
 MOST_WORDS = 3_000_000  # counted of a folder
@@ -16,8 +19,10 @@ DOCS = ["python", "numpy", "pandas", "scikit-learn", "scipy"]
 DOCS_WORDS = 700_000  # about as many
 # Columns of a row that are read as text of a corpus; of questions each context would recur.
 TEXT_OF = {"classification": "text", "regression": "text", "seq2seq": "text"}
-VOCABULARY = ((5_000, 512), (20_000, 1024), (100_000, 2048))  # up to so many words of text
-LARGEST_VOCABULARY = 4096
+VOCABULARIES = (4096, 2048, 1024, 512)
+SPARE = 1.1  # a text must fill so much more, since sentences of test rows leave it
+FILLING_WORDS = 200_000  # so many fill the largest, whatever they are
+Algorithm = Literal["unigram", "char"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,18 +34,13 @@ class Corpus:
     words: int  # at least
     decontaminate_against: Literal["none", "tasks"]
     pretrains: bool
-    algorithm: Literal["unigram", "char"]
+    algorithm: Algorithm
+    vocab_size: int
     why: str  # a comment in params.yaml
 
     @property
     def tokens(self) -> int:
         return round(self.words * TOKENS_PER_WORD)
-
-    @property
-    def vocab_size(self) -> int:
-        """A small text cannot fill a large vocabulary."""
-        fitting = (size for words, size in VOCABULARY if self.words < words)
-        return next(fitting, LARGEST_VOCABULARY)
 
 
 def choose_corpus(
@@ -51,14 +51,16 @@ def choose_corpus(
 
     Raises ValueError for a folder without text.
     """
-    algorithm = "char" if examples.script in SPACELESS else "unigram"
+    has_blanks = examples.script not in SPACELESS
     if text is not None:
-        return _own_text(text, algorithm, task, notes)
+        return _own_text(text, task, notes, has_blanks=has_blanks)
     own = _labelled_texts(examples, kind)
     total = sum(examples.scripts.values())
     latin = examples.scripts["LATIN"] / total if total else 1.0
     if own is not None and (examples.words >= ENOUGH_WORDS or latin < LATIN):
         enough = examples.words >= ENOUGH_WORDS
+        read = (" ".join(examples.kind.texts(e.row)) for e in examples.by_split["train"])
+        algorithm, vocab_size = vocabulary_of(read, has_blanks=has_blanks)
         if enough:
             notes.seen.append(
                 f"The training texts ({examples.words:,} words) are enough to pretrain on, without "
@@ -76,6 +78,7 @@ def choose_corpus(
             decontaminate_against="tasks",
             pretrains=enough,
             algorithm=algorithm,
+            vocab_size=vocab_size,
             why="the task's own training texts, without their labels"
             if enough
             else "the task's own training texts, for the tokenizer alone: too few to pretrain on",
@@ -93,8 +96,40 @@ def choose_corpus(
         decontaminate_against="none",
         pretrains=latin >= LATIN,
         algorithm="unigram",
+        vocab_size=VOCABULARIES[0],
         why="the documentation installed with the project, as there is no other text",
     )
+
+
+def vocabulary_of(sentences: Iterable[str], *, has_blanks: bool) -> tuple[Algorithm, int]:
+    """The largest vocabulary that a text fills, found by training tokenizers on a small one; one of
+    letters, which need not be filled, where there are no words or too few."""
+    if has_blanks:
+        some, words = list[str](), 0
+        for sentence in sentences:
+            some.append(sentence)
+            words += len(sentence.split())
+            if words >= FILLING_WORDS:
+                return "unigram", VOCABULARIES[0]
+        for size in VOCABULARIES:
+            if _fills(some, round(SPARE * size)):
+                return "unigram", size
+    return "char", VOCABULARIES[0]
+
+
+def _fills(sentences: list[str], vocab_size: int) -> bool:
+    with TemporaryDirectory() as folder:
+        try:
+            tokenizer.train(
+                sentences,
+                Path(folder, tokenizer.FILE),
+                algorithm="unigram",
+                vocab_size=vocab_size,
+                threads=1,
+            )
+        except ValueError:
+            return False
+    return True
 
 
 def _labelled_texts(examples: Examples, kind: str) -> Json | None:
@@ -112,13 +147,13 @@ def _labelled_texts(examples: Examples, kind: str) -> Json | None:
     return settings
 
 
-def _own_text(path: Path, algorithm: Literal["unigram", "char"], task: str, notes: Notes) -> Corpus:
+def _own_text(path: Path, task: str, notes: Notes, *, has_blanks: bool) -> Corpus:
     settings: Json = {"name": "files", "path": path.as_posix()}
     for unit in ("paragraph", "line"):
         settings = {"name": "files", "path": path.as_posix()}
         if unit != "paragraph":
             settings["unit"] = unit
-        num, words = _counted(settings)
+        num, words, some = _counted(settings)
         if num["train"] and num["validation"]:
             break
     else:
@@ -130,6 +165,7 @@ def _own_text(path: Path, algorithm: Literal["unigram", "char"], task: str, note
     )
     if words < ENOUGH_WORDS // 4:
         notes.seen.append("This is little text: more would make pretraining tell more.")
+    algorithm, vocab_size = vocabulary_of(some, has_blanks=has_blanks)
     return Corpus(
         key="my_text" if task != "my_text" else "own_text",
         source=settings,
@@ -137,19 +173,21 @@ def _own_text(path: Path, algorithm: Literal["unigram", "char"], task: str, note
         decontaminate_against="tasks",
         pretrains=True,
         algorithm=algorithm,
+        vocab_size=vocab_size,
         why="your unlabelled text",
     )
 
 
-def _counted(settings: Json) -> tuple[dict[str, int], int]:
-    """Documents by split, and words of train ones, of the first MOST_WORDS."""
+def _counted(settings: Json) -> tuple[dict[str, int], int, list[str]]:
+    """Of the first MOST_WORDS: documents by split, words of train ones and some sentences."""
     num = {"train": 0, "validation": 0, "test": 0}
-    words = 0
+    words, some = 0, list[str]()
     source: Source = SOURCES.build(settings, where="--text")
     for document in source.documents():
         num[document.split] += 1
         if document.split == "train":
+            some += document.sentences if words < FILLING_WORDS else []
             words += sum(len(sentence.split()) for sentence in document.sentences)
         if words >= MOST_WORDS:
             break
-    return num, words
+    return num, words, some

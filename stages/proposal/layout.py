@@ -77,14 +77,17 @@ class Layout:
         )
 
     def profiled(self) -> list[Record]:
-        """The first records of train, or of each file if no split is named.
+        """Records of train, or of each file if no split is named: from all over a file, since rows
+        are often sorted by their labels; of a large one from its beginning.
 
         Raises ValueError if there are none.
         """
         files = [file for file, split in self.files.items() if split in ("train", None)]
-        found = [
-            r for file in files for r in islice(self.records(file), PROFILED // len(files) + 1)
-        ]
+        found: list[Record] = []
+        for file in files:
+            most = SAMPLED if self.is_large(file) else None
+            there = list(islice(self.records(file), most))
+            found += there[:: max(len(there) * len(files) // PROFILED, 1)]
         if not found:
             raise ValueError(f"{files[0]}: the file has no rows")
         return found

@@ -21,7 +21,7 @@ from stages.proposal.design import Budget, Pace, fitted, label_budgets, least
 from stages.proposal.examples import Examples, read_examples, tag_scheme
 from stages.proposal.facts import facts
 from stages.proposal.form import encoding_advice
-from stages.proposal.layout import Layout, lay_out
+from stages.proposal.layout import SAMPLED, Layout, lay_out
 from stages.proposal.profile import profile
 from stages.proposal.roles import Guess
 from stages.proposal.study import Study, architectures_of, written
@@ -109,6 +109,8 @@ def _read(layout: Layout, asked: Asked, notes: Notes) -> tuple[Layout, Guess, Ex
     try:
         return _guessed(layout, asked, notes)
     except ValueError as error:
+        if layout.is_sampled:
+            raise ValueError(f"{error}; only the first {SAMPLED:,} rows were looked at") from None
         if "is not UTF-8" not in str(error):
             raise
         broken = [file for file in layout.files if str(file) in str(error)]

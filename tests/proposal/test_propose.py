@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from stages import prepare_task
 from stages.checking.faults import find_faults
-from stages.core.artifacts import Json
+from stages.core import paths
+from stages.core.artifacts import Json, read_jsonl
 from stages.core.params import Params, load
+from stages.proposal.corpus import vocabulary_of
 from stages.proposal.propose import Proposal
+from stages.sources._source import SOURCES
+from stages.text import tokenizer
 from tests.labelled_files import (
     NUM,
     classified,
@@ -162,7 +167,8 @@ def test_a_study_of_each_format_has_no_fault(name: str) -> None:
     proposal = proposed(path)
     params = study_of(proposal)
     assert list(find_faults(params)) == []
-    (task,) = params.tasks.values()
+    ((key, task),) = params.tasks.items()
+    prepare_task.main(params, key)
     assert task.task["name"] == kind
     source = {k: v for k, v in task.source.items() if k not in ("name", "path")}
     if kind == "seq2seq":
@@ -221,9 +227,6 @@ def test_a_test_file_without_labels_is_left_out() -> None:
 
 def test_counts_are_those_of_the_prepared_task() -> None:
     """Duplicates, also between splits, by what ``prepare_task`` writes."""
-    from stages import prepare_task
-    from stages.core import paths
-
     rows = texts(90)
     put("data/train.csv", table([("text", "label"), *rows[:60], rows[0], rows[70], rows[80]]))
     put("data/dev.csv", table([("text", "label"), *rows[60:75]]))
@@ -240,6 +243,13 @@ def test_counts_are_those_of_the_prepared_task() -> None:
         assert f"{label}: {number}" in said
 
 
+def test_a_file_may_be_sorted_by_its_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stages.proposal.layout.PROFILED", 40)
+    rows = sorted(texts(100), key=lambda row: row[1])
+    put("a.csv", table([("text", "label"), *rows]))
+    assert proposed("a.csv").study.kind == "classification"
+
+
 def test_a_large_file_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stages.proposal.layout.LARGE_BYTES", 100)
     monkeypatch.setattr("stages.proposal.examples.SAMPLED", 50)
@@ -247,3 +257,38 @@ def test_a_large_file_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     found = proposed("a.csv")
     assert sum(map(int, found.study.num.values())) <= 50
     assert any("large" in line for line in found.notes.seen)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        lambda i: f"it was bought in {i} and paid",  # of few words
+        lambda i: f"text{i} and words{i} that are{i} never the same{i}",
+        lambda i: f"это слово{i} и другое{i}",
+        lambda i: "".join(chr(0x4E00 + (7 * i + j) % 900) for j in range(12)),
+    ],
+)
+@pytest.mark.parametrize("num", [40, 400, 4000])
+def test_the_text_fills_the_vocabulary(
+    sentence: Callable[[int], str], num: int, tmp_path: Path
+) -> None:
+    sentences = [sentence(i) for i in range(num)]
+    algorithm, size = vocabulary_of(sentences, has_blanks=" " in sentences[0])
+    fewer = sentences[: num - num // 50]  # those of test rows are removed
+    tokenizer.train(
+        fewer, tmp_path / tokenizer.FILE, algorithm=algorithm, vocab_size=size, threads=1
+    )
+
+
+def test_labelled_texts_as_a_corpus_hold_out_the_test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stages.proposal.corpus.ENOUGH_WORDS", 100)
+    put("a.csv", classified(";"))
+    params = study_of(proposed("a.csv"))
+    (corpus,) = params.corpora.values()
+    ((key, _),) = params.tasks.items()
+    assert {run.corpus for run in params.pretrain.values()} == {"labelled_texts", "none"}
+    prepare_task.main(params, key)
+    test = {row["text"] for row in read_jsonl(paths.examples(key) / "test.jsonl")}
+    documents = [*SOURCES.build(corpus.source, where="corpora.labelled_texts").documents()]
+    held_out = {" ".join(d.sentences) for d in documents if d.split == "test"}
+    assert len(documents) == NUM and test and held_out == test
