@@ -28,9 +28,10 @@ def facts(examples: Examples, max_tokens: int, *, given: set[Split]) -> Iterator
     yield from _duplicates(examples)
     yield f"Script: {examples.script.title()}."
     num_test = examples.num["test"]
-    if 0 < num_test < FEW_TEST_ROWS:
+    has_accuracy = examples.kind.stratified or examples.kind.right_if is not None
+    if has_accuracy and 0 < num_test < FEW_TEST_ROWS:
         points = 100 * NORMAL_95 * math.sqrt(0.25 / num_test)
-        yield f"{num_test} test rows tell an accuracy of 50 to about {points:.0f} points (95 %)."
+        yield f"{num_test} test rows tell an accuracy of 50 % to within {points:.0f} points (95 %)."
 
 
 def _labels(examples: Examples) -> Iterator[str]:

@@ -124,7 +124,8 @@ def _note_labelled(
     )
     role = "target" if kind == "regression" else "label"
     for other in others:
-        if other.name not in read:
+        is_time = other.whole and other.distinct == other.filled
+        if other.name not in read and not is_time:
             flag = "target" if other.holds == "numbers" and not other.is_label else "label"
             notes.unclear.append(
                 f"{other.name} could be predicted as well ({other.distinct:,} different values): "

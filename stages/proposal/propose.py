@@ -197,9 +197,10 @@ def _check(examples: Examples, task: Json, num: dict[Split, int | Literal["all"]
         try:
             check_labels(chosen, kind, where="data")
         except ValueError as error:
+            said = str(error).removeprefix("data.source: ")
             raise ValueError(
-                f"{error}; give its rows another label or leave them out, since nobody can learn "
-                "a label without an example"
+                f"{said}; give its rows another label or leave them out, since nobody can learn a "
+                "label without an example"
             ) from None
     kind.check_labels(sorted(examples.labels), task)
     kind.facts([each.row for each in chosen["train"]])
