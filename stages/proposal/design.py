@@ -6,6 +6,7 @@ from typing import Literal
 
 Budget = int | Literal["all"]
 STEP_TOKENS = 16 * 128  # of pretraining: rows and their length
+WIDTHS = (128, 256)  # of a model; where all else fits, a wide one
 LEAST_STEPS, USUAL_STEPS = 130, 260  # of pretraining
 MOST_EPOCHS = 4  # of the corpus (Muennighoff et al. 2023: repeated so often it is nearly as good)
 MOST_SEEDS = 5
@@ -25,6 +26,7 @@ class Design:
     pretraining_seeds: int
     pretraining_steps: int
     budgets: tuple[Budget, ...]
+    d_model: int = WIDTHS[0]
 
     @property
     def finetuning_seeds(self) -> list[int]:
@@ -50,7 +52,9 @@ class Pace:
             if design.pretrains:
                 steps = design.pretraining_seeds * design.pretraining_steps
                 pretraining += steps * self.step_s[architecture]
-        return FIXED_S + runs * START_S + pretraining + finetuning
+        # Measured at the first width; operations grow with its square, at most.
+        wider = (design.d_model / WIDTHS[0]) ** 2
+        return FIXED_S + runs * START_S + wider * (pretraining + finetuning)
 
 
 def label_budgets(num_train: int, num_labels: int) -> list[Budget]:
@@ -107,6 +111,7 @@ def fitted(
     while steps < most_steps:
         steps *= 2
         additions.append(lambda d, n=steps: _steps(d, n, most_steps))
+    additions.append(lambda d: replace(d, d_model=WIDTHS[1]))
     for add in additions:
         larger = add(design)
         if pace.seconds(larger) <= seconds:

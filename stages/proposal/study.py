@@ -10,7 +10,7 @@ from typing import Any, Literal
 from stages.core.artifacts import Json
 from stages.kinds._kind import Split
 from stages.proposal.corpus import Corpus
-from stages.proposal.design import Design
+from stages.proposal.design import WIDTHS, Design
 
 WIDTH = 98  # of comments
 BASELINES = {
@@ -30,6 +30,7 @@ OBJECTIVES: dict[str, Json] = {
     "encoder_decoder": {"name": "denoising", "infilling": 0.3, "mean_span_length": 3.0},
 }
 NUM_VALIDATIONS = 4
+PRETRAINING_LR, FINETUNING_LR = 3e-3, 1e-3  # at the first width
 PLAIN = r"[A-Za-z_./~-][\w./~ -]*"  # of a text that needs no quotes in YAML
 OTHER_IN_YAML = {"true", "false", "yes", "no", "on", "off", "null", "~", "y", "n", ""}
 
@@ -150,7 +151,9 @@ def _runs(study: Study) -> Iterator[str]:
     )
     known: set[str] = set()
     for number, (name, architecture, pretrained, seed) in enumerate(run_names(design)):
-        model = {"name": architecture, "d_model": 128, "num_layers": 4, "num_heads": 4, "d_ff": 512}
+        d_model = design.d_model
+        model = {"name": architecture, "d_model": d_model}
+        model |= {"num_layers": 4, "num_heads": 4, "d_ff": 4 * d_model}
         first = architecture not in known
         known.add(architecture)
         yield f"  {name}:" + (" # the reference" if not number else "")
@@ -169,13 +172,18 @@ def _runs(study: Study) -> Iterator[str]:
     yield f"budget: {{matched: {matched}, reference: {study.reference}}}"
 
 
+def _lr(rate: float, design: Design) -> str:
+    """Smaller for wider models."""
+    return f"{rate * WIDTHS[0] / design.d_model:.1e}".replace(".0e", "e").replace("e-0", "e-")
+
+
 def _training(design: Design) -> Iterator[str]:
     yield "    training: &training"
     yield f"      num_steps: {design.pretraining_steps} # of 16 x 128 tokens; more tell more"
     yield "      batch_rows: 16"
     yield "      micro_batch_rows: 16"
     yield "      max_tokens: 128"
-    yield "      lr: 3e-3"
+    yield f"      lr: {_lr(PRETRAINING_LR, design)}"
     yield "      warmup_fraction: 0.1"
     yield "      decay: linear"
     yield "      weight_decay: 0.01"
@@ -198,7 +206,7 @@ def _finetuning(study: Study) -> Iterator[str]:
     yield "        min_steps: 500 # few labels need more epochs"
     yield "        patience: none # the last epoch is kept"
     yield "        batch_examples: 8"
-    yield "        lr: 1e-3"
+    yield f"        lr: {_lr(FINETUNING_LR, design)}"
     yield "        warmup_fraction: 0.1"
     yield "        decay: linear"
     yield "        weight_decay: 0.01"

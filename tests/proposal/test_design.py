@@ -38,11 +38,12 @@ def test_it_fits(seconds: float, step_s: float, trial_s: float) -> None:
 
 
 def test_more_time_gives_seeds_labels_and_steps() -> None:
-    least, usual, large = design(0), design(600), design(100_000)
+    least, usual, large = design(0), design(600), design(1_000_000)
     assert least.pretraining_seeds == 1 and least.architectures == ("encoder",)
     assert usual.architectures == ARCHITECTURES and usual.pretraining_seeds >= 2
     assert large.pretraining_seeds == 5 and large.budgets == (1000, 100, "all")
     assert large.pretraining_steps == 8000  # four epochs
+    assert (usual.d_model, large.d_model) == (128, 256)
 
 
 def test_asked_budgets_are_kept() -> None:

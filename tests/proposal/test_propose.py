@@ -177,6 +177,20 @@ def test_a_study_of_each_format_has_no_fault(name: str) -> None:
 
 
 @pytest.mark.slow
+def test_hours_make_wider_models_at_smaller_learning_rates() -> None:
+    put("a.csv", classified())
+    rates = []
+    for minutes, width in ((10, 128), (1000, 256)):
+        params = study_of(proposed("a.csv", minutes=minutes))
+        assert list(find_faults(params)) == []
+        assert {run.model["d_model"] for run in params.pretrain.values()} == {width}
+        adapted = params.finetune.methods["full"].training
+        assert adapted is not None
+        rates.append((params.pretrain["encoder_mlm"].training.lr, adapted.lr))
+    assert rates == [(3e-3, 1e-3), (1.5e-3, 5e-4)]
+
+
+@pytest.mark.slow
 def test_own_text_is_what_models_are_pretrained_on() -> None:
     put("a.csv", classified())
     put("mytext/a.txt", "\n\n".join(f"A text of the year {i}." for i in range(300)))
