@@ -12,10 +12,14 @@ unexport PYTHONDONTWRITEBYTECODE
 PACKAGES = .venv/bin/python -m pip install --quiet --no-compile --no-input --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help plan repro check test docs ui lock clean setup
+.PHONY: help new plan repro check test docs ui lock clean setup
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
+
+new: setup ## write a study of your labelled files: DATA=reviews.csv [TEXT=folder] [MINUTES=10] [FLAGS=...]
+	@python -m stages.commands.new $(if $(DATA),"$(DATA)") $(if $(TEXT),--text "$(TEXT)") \
+	    --minutes $(or $(MINUTES),10) $(if $(FORCE),--force) $(FLAGS)
 
 repro: setup ## run the study of params.yaml, what changed of it (JOBS=2: side by side), and show the comparison
 	@python -m stages.commands.repro --jobs $(or $(JOBS),1) \

@@ -17,6 +17,8 @@ Format = Literal[
     "auto", "txt", "csv", "tsv", "jsonl", "json", "conll", "conllu", "parquet", "parallel"
 ]
 Unit = Literal["paragraph", "line", "file"]
+Delimiter = Literal["auto", "comma", "semicolon", "tab", "bar"]  # of csv and tsv
+DELIMITERS: dict[Delimiter, str] = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 CONLLU = ["ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC"]
 _DOCUMENT_MARK = "-DOCSTART-"  # CoNLL-2003's, where a document begins
 Lines = Iterable[tuple[int, str]]  # numbered from 1
@@ -67,6 +69,7 @@ def read(
     columns: list[str] | None,
     unit: Unit,
     languages: list[str],
+    delimiter: Delimiter = "auto",
 ) -> Iterator[Record]:
     """The records of a file in their order; ``languages`` are the endings of parallel files, of
     which ``file`` is the stem. The rest is that of ``records``."""
@@ -76,7 +79,9 @@ def read(
         yield from _parquet(file)
     else:
         with opened(file) as binary:
-            yield from records(binary, format, name=str(file), columns=columns, unit=unit)
+            yield from records(
+                binary, format, name=str(file), columns=columns, unit=unit, delimiter=delimiter
+            )
 
 
 def records(
@@ -86,16 +91,22 @@ def records(
     name: str,
     columns: list[str] | None = None,
     unit: Unit = "line",
+    delimiter: Delimiter = "auto",
 ) -> Iterator[Record]:
     """The records of a file of text, from its lines.
 
     ``columns`` are the names of those of csv, tsv and conll files that do not name them; ``unit``
-    is of txt. Raises ValueError with the file's ``name`` and the place.
+    is of txt; ``delimiter``, of csv and tsv, is what the format says if it is auto. Raises
+    ValueError with the file's ``name`` and the place.
     """
     parse: dict[str, Callable[[Lines], Iterator[Record]]] = {
         "txt": {"paragraph": _paragraphs, "line": _each_line, "file": _whole}[unit],
-        "csv": lambda lines: _table(lines, columns, dialect="excel", strict=True),
-        "tsv": lambda lines: _table(lines, columns, delimiter="\t", quoting=csv.QUOTE_NONE),
+        "csv": lambda lines: _table(
+            lines, columns, delimiter=DELIMITERS.get(delimiter, ","), strict=True
+        ),
+        "tsv": lambda lines: _table(
+            lines, columns, delimiter=DELIMITERS.get(delimiter, "\t"), quoting=csv.QUOTE_NONE
+        ),
         "jsonl": _json_lines,
         "json": _json,
         "conll": lambda lines: _conll(lines, columns),
@@ -189,7 +200,7 @@ def _table(lines: Lines, columns: list[str] | None, **form: Any) -> Iterator[Rec
                     raise _Fault(
                         f"line {begin}",
                         f"one column, {columns[0]!r}; a csv file has commas, not {odd[0]!r}, "
-                        "between its columns, and a tsv file tabs",
+                        "between its columns, and a tsv file tabs, unless `delimiter` says another",
                     )
             elif cells and len(cells) != len(columns):
                 raise _Fault(f"line {begin}", _unequal(cells, columns))

@@ -8,7 +8,16 @@ from stages.core.artifacts import Json
 from stages.core.components import unknown
 from stages.kinds._kind import Kind, Split
 from stages.sources._columns import NONE, SCHEMA, TEXT, WORDS, Columns, MissingColumnError
-from stages.sources._formats import FORMATS, Format, Record, Unit, format_of, read, sides
+from stages.sources._formats import (
+    FORMATS,
+    Delimiter,
+    Format,
+    Record,
+    Unit,
+    format_of,
+    read,
+    sides,
+)
 from stages.sources._source import (
     Document,
     Labelled,
@@ -38,8 +47,9 @@ class Files(Source):
     ``text``, ``choices`` (one column or several) and ``label``, perhaps ``question``.
     Each setting of such a name says which column of the files it is. ``columns`` names those of a
     file that has no header; a conll file has ``[words, tags]`` unless it says otherwise, a conllu
-    file FORM and UPOS. Tags in ``tag_scheme`` become BIO. A json file is a list of objects or has
-    the form of SQuAD's, where ``unanswerable`` says what becomes of questions without an answer.
+    file FORM and UPOS. ``delimiter`` stands between the columns of csv and tsv files. Tags in
+    ``tag_scheme`` become BIO. A json file is a list of objects or has the form of SQuAD's, where
+    ``unanswerable`` says what becomes of questions without an answer.
 
     ``format: parallel``: ``train: train, text: en, target: de`` are the files ``train.en`` and
     ``train.de``, line by line.
@@ -61,11 +71,13 @@ class Files(Source):
         format: Format = "auto",
         columns: list[str] | Literal["none"] = NONE,
         unit: Unit = "paragraph",
+        delimiter: Delimiter = "auto",
     ) -> None:
         self.root = Path(path)
         self.format = format
         self.columns = None if columns == NONE else list(columns)
         self.unit: Unit = unit
+        self.delimiter: Delimiter = delimiter
         self.languages = [naming.name_of("text"), naming.name_of("target")]
         self._read = naming
         if not self.root.exists():
@@ -190,7 +202,14 @@ class Files(Source):
         format, columns = self._format(file), self.columns
         if format == "conll" and columns is None:
             columns = [self._read.name_of(column) for column in ("words", "tags")]
-        return read(file, format, columns=columns, unit=self.unit, languages=self.languages)
+        return read(
+            file,
+            format,
+            columns=columns,
+            unit=self.unit,
+            languages=self.languages,
+            delimiter=self.delimiter,
+        )
 
 
 def _list(names: str | list[str]) -> list[str]:

@@ -193,3 +193,19 @@ def test_a_split_of_several_files() -> None:
 def test_tagged_words_are_a_corpus() -> None:
     Path("a.conll").write_text("Ada\tO\nwrote\tO\n\nBob\tO\n")
     assert [d.sentences for d in source("a.conll").documents()] == [["Ada wrote"], ["Bob"]]
+
+
+# Delimiters
+
+
+@pytest.mark.parametrize(
+    ("name", "delimiter", "sign"),
+    [("a.csv", "semicolon", ";"), ("a.csv", "tab", "\t"), ("a.tsv", "bar", "|")],
+)
+def test_the_columns_of_a_table_stand_between_other_signs(
+    name: str, delimiter: str, sign: str
+) -> None:
+    Path(name).write_text(f"text{sign}label\nodd, too{sign}x\n")
+    assert rows(name, "classification", delimiter=delimiter) == [{"text": "odd, too", "label": "x"}]
+    with pytest.raises(ValueError, match="delimiter"):
+        rows(name, "classification")

@@ -1,0 +1,193 @@
+"""What a small model can be pretrained on beside one's labelled rows."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from stages.core.artifacts import Json
+from stages.proposal.asked import Notes
+from stages.proposal.examples import SPACELESS, TOKENS_PER_WORD, Examples
+from stages.sources._source import SOURCES, Source
+from stages.text import tokenizer
+
+ENOUGH_WORDS = 400_000  # of the labelled texts themselves
+MOST_WORDS = 3_000_000  # counted of a folder
+LATIN = 0.8  # share of letters above which English documentation may help
+DOCS = ["python", "numpy", "pandas", "scikit-learn", "scipy"]
+DOCS_WORDS = 700_000  # about as many
+# Columns of a row that are read as text of a corpus; of questions each context would recur.
+TEXT_OF = {"classification": "text", "regression": "text", "seq2seq": "text"}
+VOCABULARIES = (4096, 2048, 1024, 512)
+SPARE = 1.1  # a text must fill so much more, since sentences of test rows leave it
+FILLING_WORDS = 200_000  # so many fill the largest, whatever they are
+Algorithm = Literal["unigram", "char"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """Its entry in ``corpora:``, and whether models are pretrained on it."""
+
+    key: str
+    source: Json
+    words: int  # at least
+    decontaminate_against: Literal["none", "tasks"]
+    pretrains: bool
+    algorithm: Algorithm
+    vocab_size: int
+    why: str  # a comment in params.yaml
+
+    @property
+    def tokens(self) -> int:
+        return round(self.words * TOKENS_PER_WORD)
+
+
+def choose_corpus(
+    examples: Examples, kind: str, text: Path | None, task: str, notes: Notes
+) -> Corpus:
+    """One's own text, the labelled texts if there are enough, else documentation in English; texts
+    in another script have nothing to be pretrained on.
+
+    Raises ValueError for a folder without text.
+    """
+    has_blanks = examples.script not in SPACELESS
+    if text is not None:
+        return _own_text(text, task, notes, has_blanks=has_blanks)
+    own = _labelled_texts(examples, kind)
+    total = sum(examples.scripts.values())
+    latin = examples.scripts["LATIN"] / total if total else 1.0
+    if own is not None and (examples.words >= ENOUGH_WORDS or latin < LATIN):
+        enough = examples.words >= ENOUGH_WORDS
+        read = (" ".join(examples.kind.texts(e.row)) for e in examples.by_split["train"])
+        algorithm, vocab_size = vocabulary_of(read, has_blanks=has_blanks)
+        if enough:
+            notes.seen.append(
+                f"The training texts ({examples.words:,} words) are enough to pretrain on, without "
+                "their labels; --text FOLDER gives more of their kind."
+            )
+        else:
+            notes.seen.append(
+                f"{examples.script.title()} script, and only {examples.words:,} words: nothing "
+                "here to pretrain on, so models start from scratch; --text FOLDER gives text."
+            )
+        return Corpus(
+            key="labelled_texts",
+            source=own,
+            words=examples.words,
+            decontaminate_against="tasks",
+            pretrains=enough,
+            algorithm=algorithm,
+            vocab_size=vocab_size,
+            why="the task's own training texts, without their labels"
+            if enough
+            else "the task's own training texts, for the tokenizer alone: too few to pretrain on",
+        )
+    few = f"The training texts ({examples.words:,} words) are too few to pretrain on"
+    notes.seen.append(
+        f"{few if own is not None else 'There is no running text to pretrain on'}; models read "
+        "the documentation that is installed here, which may be of little use: it is technical "
+        "English. --text FOLDER gives text of your own."
+    )
+    return Corpus(
+        key="documentation",
+        source={"name": "installed_docs", "path": "requirements.lock", "packages": DOCS},
+        words=DOCS_WORDS,
+        decontaminate_against="none",
+        pretrains=latin >= LATIN,
+        algorithm="unigram",
+        vocab_size=VOCABULARIES[0],
+        why="the documentation installed with the project, as there is no other text",
+    )
+
+
+def vocabulary_of(sentences: Iterable[str], *, has_blanks: bool) -> tuple[Algorithm, int]:
+    """The largest vocabulary that a text fills, found by training tokenizers on a small one; one of
+    letters, which need not be filled, where there are no words or too few."""
+    if has_blanks:
+        some, words = list[str](), 0
+        for sentence in sentences:
+            some.append(sentence)
+            words += len(sentence.split())
+            if words >= FILLING_WORDS:
+                return "unigram", VOCABULARIES[0]
+        for size in VOCABULARIES:
+            if _fills(some, round(SPARE * size)):
+                return "unigram", size
+    return "char", VOCABULARIES[0]
+
+
+def _fills(sentences: list[str], vocab_size: int) -> bool:
+    with TemporaryDirectory() as folder:
+        try:
+            tokenizer.train(
+                sentences,
+                Path(folder, tokenizer.FILE),
+                algorithm="unigram",
+                vocab_size=vocab_size,
+                threads=1,
+            )
+        except ValueError:
+            return False
+    return True
+
+
+def _labelled_texts(examples: Examples, kind: str) -> Json | None:
+    """The source of the task as one of text; test texts are held out of it as of the task."""
+    settings = {**examples.source}
+    if kind == "tagging":
+        settings.pop("tags", None)
+        settings.pop("tag_scheme", None)
+        return settings if settings.get("format") == "conll" or "words" not in settings else None
+    if kind not in TEXT_OF:
+        return None
+    for name in ("text_pair", "label", "target"):
+        if name != "target" or settings.get("format") != "parallel":
+            settings.pop(name, None)
+    return settings
+
+
+def _own_text(path: Path, task: str, notes: Notes, *, has_blanks: bool) -> Corpus:
+    settings: Json = {"name": "files", "path": path.as_posix()}
+    for unit in ("paragraph", "line"):
+        settings = {"name": "files", "path": path.as_posix()}
+        if unit != "paragraph":
+            settings["unit"] = unit
+        num, words, some = _counted(settings)
+        if num["train"] and num["validation"]:
+            break
+    else:
+        raise ValueError(f"--text: {path} has too little text: no document for validation")
+    more = "more than " if words >= MOST_WORDS else ""
+    notes.seen.append(
+        f"Text to pretrain on: {path}, {more}{words:,} words in {sum(num.values()):,} documents"
+        f"{', one a line' if settings.get('unit') else ''}."
+    )
+    if words < ENOUGH_WORDS // 4:
+        notes.seen.append("This is little text: more would make pretraining tell more.")
+    algorithm, vocab_size = vocabulary_of(some, has_blanks=has_blanks)
+    return Corpus(
+        key="my_text" if task != "my_text" else "own_text",
+        source=settings,
+        words=words,
+        decontaminate_against="tasks",
+        pretrains=True,
+        algorithm=algorithm,
+        vocab_size=vocab_size,
+        why="your unlabelled text",
+    )
+
+
+def _counted(settings: Json) -> tuple[dict[str, int], int, list[str]]:
+    """Of the first MOST_WORDS: documents by split, words of train ones and some sentences."""
+    num = {"train": 0, "validation": 0, "test": 0}
+    words, some = 0, list[str]()
+    source: Source = SOURCES.build(settings, where="--text")
+    for document in source.documents():
+        num[document.split] += 1
+        if document.split == "train":
+            some += document.sentences if words < FILLING_WORDS else []
+            words += sum(len(sentence.split()) for sentence in document.sentences)
+        if words >= MOST_WORDS:
+            break
+    return num, words, some

@@ -1,0 +1,136 @@
+"""How many seeds, labels and steps a study has, so that it takes the time that there is."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Budget = int | Literal["all"]
+STEP_TOKENS = 16 * 128  # of pretraining: rows and their length
+WIDTHS = (128, 256)  # of a model; where all else fits, a wide one
+LEAST_STEPS, USUAL_STEPS = 130, 260  # of pretraining
+MOST_EPOCHS = 4  # of the corpus (Muennighoff et al. 2023: repeated so often it is nearly as good)
+MOST_SEEDS = 5
+SCRATCH_SEEDS = 3  # of fine-tuning, where a study has no pretraining seeds
+FEW_LABELS, MANY_LABELS, MOST_LABELS = 100, 1000, 20_000
+FEW_PER_CLASS = 5
+START_S = 4.0  # of a stage's process
+FIXED_S = 45.0  # reading, tokenizing and reporting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """What is varied to fit the time."""
+
+    architectures: tuple[str, ...]
+    pretrains: bool
+    pretraining_seeds: int
+    pretraining_steps: int
+    budgets: tuple[Budget, ...]
+    d_model: int = WIDTHS[0]
+
+    @property
+    def finetuning_seeds(self) -> list[int]:
+        """One for each pretraining seed, which varies everything."""
+        return [1] if self.pretraining_seeds > 1 else [*range(1, SCRATCH_SEEDS + 1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """Seconds here, by architecture."""
+
+    step_s: Mapping[str, float]  # of a step of pretraining
+    trials_s: Mapping[tuple[str, Budget], float]  # of a trial of each method, as run side by side
+
+    def seconds(self, design: Design) -> float:
+        """Of the whole study."""
+        runs = len(design.architectures) * design.pretraining_seeds * (1 + design.pretrains)
+        pretraining = finetuning = 0.0
+        for architecture in design.architectures:
+            of_budgets = sum(self.trials_s[architecture, b] for b in design.budgets)
+            trained = design.pretraining_seeds * (1 + design.pretrains)
+            finetuning += trained * len(design.finetuning_seeds) * of_budgets
+            if design.pretrains:
+                steps = design.pretraining_seeds * design.pretraining_steps
+                pretraining += steps * self.step_s[architecture]
+        # Measured at the first width; operations grow with its square, at most.
+        wider = (design.d_model / WIDTHS[0]) ** 2
+        return FIXED_S + runs * START_S + wider * (pretraining + finetuning)
+
+
+def label_budgets(num_train: int, num_labels: int) -> list[Budget]:
+    """The main one first, then a small one, then every row."""
+    main: Budget = MANY_LABELS if num_train > MANY_LABELS else "all"
+    few = max(FEW_LABELS, FEW_PER_CLASS * num_labels)
+    found: list[Budget] = [main]
+    if 2 * few <= min(num_train, MANY_LABELS):
+        found.append(few)
+    if main != "all" and num_train <= MOST_LABELS:
+        found.append("all")
+    return found
+
+
+def least(architectures: tuple[str, ...], budget: Budget, *, pretrains: bool) -> Design:
+    """The smallest study that compares anything."""
+    return Design(
+        architectures=architectures[:1],
+        pretrains=pretrains,
+        pretraining_seeds=1,
+        pretraining_steps=LEAST_STEPS,
+        budgets=(budget,),
+    )
+
+
+def fitted(
+    architectures: tuple[str, ...],
+    budgets: list[Budget],
+    corpus_tokens: int,
+    pace: Pace,
+    seconds: float,
+    *,
+    pretrains: bool,
+    asked: bool,
+) -> Design:
+    """The largest study that takes at most ``seconds``: what tells most is added first.
+
+    ``asked`` label budgets are all kept. The smallest study is returned if even that takes longer.
+    """
+    start = least(architectures, budgets[0], pretrains=pretrains)
+    design = replace(start, budgets=tuple(budgets)) if asked else start
+    most_steps = max(round(MOST_EPOCHS * corpus_tokens / STEP_TOKENS), LEAST_STEPS)
+    steps = USUAL_STEPS
+    additions: list[Callable[[Design], Design]] = [
+        lambda d: replace(d, architectures=architectures),
+        lambda d: _seeds(d, 2),
+        lambda d: _steps(d, USUAL_STEPS, most_steps),
+        lambda d: _seeds(d, 3),
+        *([] if asked else [_with_budget(budget) for budget in budgets[1:2]]),
+        lambda d: _steps(d, 2 * USUAL_STEPS, most_steps),
+        *([] if asked else [_with_budget(budget) for budget in budgets[2:]]),
+        lambda d: _seeds(d, MOST_SEEDS),
+    ]
+    while steps < most_steps:
+        steps *= 2
+        additions.append(lambda d, n=steps: _steps(d, n, most_steps))
+    additions.append(lambda d: replace(d, d_model=WIDTHS[1]))
+    for add in additions:
+        larger = add(design)
+        if pace.seconds(larger) <= seconds:
+            design = larger
+    return design
+
+
+def _seeds(design: Design, number: int) -> Design:
+    """Pretraining seeds; seeds of the weights from scratch where nothing is pretrained."""
+    return replace(design, pretraining_seeds=number)
+
+
+def _steps(design: Design, number: int, most: int) -> Design:
+    wanted = min(number, most) if design.pretrains else design.pretraining_steps
+    return replace(design, pretraining_steps=max(wanted, design.pretraining_steps))
+
+
+def _with_budget(budget: Budget) -> Callable[[Design], Design]:
+    def add(design: Design) -> Design:
+        return replace(design, budgets=(*design.budgets, budget))
+
+    return add

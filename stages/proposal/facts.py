@@ -1,0 +1,80 @@
+"""What is said of the labelled rows before anything is trained."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from stages.kinds._kind import SPLITS, Split
+from stages.proposal.examples import TOKENS_PER_WORD, Examples
+
+SHOWN_LABELS = 8
+UNEVEN = 5  # times as many rows of the largest class as of the smallest
+FEW_TEST_ROWS = 400
+MANY_CUT = 0.01
+NORMAL_95 = 1.96
+
+
+def facts(examples: Examples, max_tokens: int, *, given: set[Split]) -> Iterator[str]:
+    """Sentences; ``given`` are the splits that files are of."""
+    counted = ", ".join(f"{examples.num[split]:,} {split}" for split in SPLITS)
+    how = "drawn by a hash of the input, 80/10/10"
+    if given - {"train"}:
+        drawn = [split for split in SPLITS if split not in given]
+        how = f"{' and '.join(drawn)} drawn from train" if drawn else "as the files have them"
+    yield f"Rows: {counted} ({how})."
+    yield from _labels(examples)
+    yield from _lengths(examples, max_tokens)
+    yield from _duplicates(examples)
+    yield f"Script: {examples.script.title()}."
+    num_test = examples.num["test"]
+    has_accuracy = examples.kind.stratified or examples.kind.right_if is not None
+    if has_accuracy and 0 < num_test < FEW_TEST_ROWS:
+        points = 100 * NORMAL_95 * math.sqrt(0.25 / num_test)
+        yield f"{num_test} test rows tell an accuracy of 50 % to within {points:.0f} points (95 %)."
+
+
+def _labels(examples: Examples) -> Iterator[str]:
+    if not examples.kind.has_classes:
+        return
+    labels = sorted(examples.labels.items(), key=lambda item: -item[1])
+    shown = ", ".join(f"{label}: {number:,}" for label, number in labels[:SHOWN_LABELS])
+    more = f" and {len(labels) - SHOWN_LABELS} more" if len(labels) > SHOWN_LABELS else ""
+    what = "Labels" if examples.kind.stratified else "Tags"
+    yield f"{what} in train: {shown}{more}."
+    if examples.kind.stratified and labels[0][1] >= UNEVEN * labels[-1][1]:
+        yield (
+            f"Classes are uneven ({labels[0][1]:,} of {labels[0][0]}, {labels[-1][1]:,} of "
+            f"{labels[-1][0]}): compared by macro F1, which counts each class alike; accuracy "
+            "stands beside it."
+        )
+    joined = [label for label, _ in labels if any(sign in label for sign in "|;,")]
+    if examples.kind.stratified and len(joined) > len(labels) / 3:
+        yield (
+            f"Labels such as {joined[0]!r} may be several; a task has one label a row, so each "
+            "combination is a class of its own."
+        )
+
+
+def _lengths(examples: Examples, max_tokens: int) -> Iterator[str]:
+    words = (examples.tokens - 2) / TOKENS_PER_WORD
+    half, most, longest = np.quantile(words, [0.5, 0.95, 1.0])
+    cut = examples.share_cut(max_tokens)
+    said = f"about {cut:.0%} of the texts are cut" if cut >= MANY_CUT else "hardly any text is cut"
+    if examples.kind.name == "span_qa":
+        said = "longer contexts are read in windows"
+    yield (
+        f"Length in words: {half:.0f} in the middle, 95 % up to {most:.0f}, {longest:.0f} the "
+        f"longest. Of max_tokens {max_tokens} {said} (--max-tokens)."
+    )
+
+
+def _duplicates(examples: Examples) -> Iterator[str]:
+    shared = [f"{n:,} rows of {split}" for split, n in examples.removed.items() if n]
+    if shared:
+        yield f"Left out since a later split has the same input: {' and '.join(shared)}."
+    if examples.repeated:
+        yield (
+            f"{examples.repeated:,} rows of train repeat an input of train, "
+            f"{examples.contradicting:,} with another answer; they stay."
+        )

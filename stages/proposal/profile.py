@@ -1,0 +1,172 @@
+"""What the columns of data hold."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stages.sources._formats import Record
+
+Holds = Literal["nothing", "numbers", "strings", "lists", "answers", "objects"]
+ANSWER = {"text", "answer_start"}
+MOST_LABELS = 300
+NUM_FEW = 20  # rows below which shares say nothing
+LEAST_REPEATED = 0.5  # share of rows in whose column a value has been before, of labels
+TEXT_WORDS, TEXT_LETTERS = 3.0, 15.0  # in the mean
+LABEL_WORDS = 5.0
+LEAST_FILLED = 0.9  # of a label's cells; which are empty is said with their lines
+ID_NAMES = {"id", "ids", "idx", "index", "key", "uid", "uuid", "guid", "no", "nr", "number"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of some rows; numbers of words and letters are means of the filled cells."""
+
+    name: str
+    holds: Holds
+    num: int  # cells
+    filled: int
+    values: Counter[str]  # of strings and numbers
+    words: float
+    letters: float
+    whole: bool  # numbers without fractions
+
+    @property
+    def distinct(self) -> int:
+        return len(self.values)
+
+    @property
+    def repeats(self) -> bool:
+        """Values occur again and again, as labels do."""
+        return self.num < NUM_FEW or self.distinct <= (1 - LEAST_REPEATED) * self.filled
+
+    @property
+    def is_text(self) -> bool:
+        return self.holds == "strings" and (
+            self.words >= TEXT_WORDS or (self.letters >= TEXT_LETTERS and not self.repeats)
+        )
+
+    @property
+    def is_label(self) -> bool:
+        """A class for each row."""
+        return (
+            self.holds in ("strings", "numbers")
+            and self.whole
+            and self.filled >= LEAST_FILLED * self.num
+            and 2 <= self.distinct <= MOST_LABELS
+            and self.repeats
+            and self.words <= LABEL_WORDS
+        )
+
+    @property
+    def is_id(self) -> bool:
+        """A number or a name of the row."""
+        return (
+            self.distinct == self.filled >= NUM_FEW
+            and not self.is_text
+            and (self.whole and (bool(words_of_name(self.name) & ID_NAMES) or self.counts_up))
+        )
+
+    @property
+    def counts_up(self) -> bool:
+        if self.holds != "numbers" or not self.whole or not self.values:
+            return False
+        numbers = [float(value) for value in self.values]
+        return max(numbers) - min(numbers) == len(numbers) - 1
+
+    def described(self) -> str:
+        if self.holds in ("numbers", "strings"):
+            kind = "numbers" if self.holds == "numbers" else "texts" if self.is_text else "strings"
+            words = f" of {self.words:.0f} words" if self.is_text else ""
+            return (
+                f"{self.name}: {kind}{words}, {self.distinct:,} different in {self.filled:,} rows"
+            )
+        return f"{self.name}: {self.holds}"
+
+
+def profile(records: Iterable[Record]) -> dict[str, Column]:
+    """The columns of records by their names; those in objects are ``translation.de``."""
+    cells: dict[str, list[Any]] = {}
+    for number, record in enumerate(records):
+        for name, value in _flat(record.cells):
+            column = cells.setdefault(name, [None] * number)
+            column.append(value)
+        for column in cells.values():
+            column.extend([None] * (number + 1 - len(column)))
+    return {name: _column(name, values) for name, values in cells.items()}
+
+
+def words_of_name(name: str) -> set[str]:
+    """``{"sentence", "a"}`` of ``sentence_A``, ``Sentence A`` and ``sentenceA``."""
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return {word for word in re.split(r"[^a-z0-9]+", parted.lower()) if word}
+
+
+def is_answers(value: Any) -> bool:
+    """As SQuAD's files or the hub have them."""
+    if isinstance(value, Mapping):
+        return value.keys() >= ANSWER
+    return isinstance(value, list) and any(
+        isinstance(each, Mapping) and each.keys() >= ANSWER for each in value
+    )
+
+
+def _flat(cells: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, value in cells.items():
+        if isinstance(value, Mapping) and not is_answers(value):
+            found += _flat(value, f"{before}{name}.")
+        else:
+            found.append((f"{before}{name}", value))
+    return found
+
+
+def _column(name: str, cells: list[Any]) -> Column:
+    filled = [cell for cell in cells if not _is_empty(cell)]
+    texts = [str(cell) for cell in filled] if _are_single(filled) else []
+    numbers = [number for text in texts if (number := _number(text)) is not None]
+    are_numbers = bool(texts) and len(numbers) == len(texts)
+    return Column(
+        name=name,
+        holds="numbers" if are_numbers else _held(filled),
+        num=len(cells),
+        filled=len(filled),
+        values=Counter(text.strip() for text in texts),
+        words=_mean([len(text.split()) for text in texts]),
+        letters=_mean([len(text) for text in texts]),
+        whole=not are_numbers or all(number.is_integer() for number in numbers),
+    )
+
+
+def _held(filled: list[Any]) -> Holds:
+    if not filled:
+        return "nothing"
+    if _are_single(filled):
+        return "strings"
+    if any(is_answers(cell) for cell in filled):
+        return "answers"
+    if all(isinstance(cell, list) for cell in filled):
+        return "lists"
+    return "objects"
+
+
+def _are_single(cells: list[Any]) -> bool:
+    return bool(cells) and all(isinstance(cell, str | int | float) for cell in cells)
+
+
+def _is_empty(cell: Any) -> bool:
+    return cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
+
+
+def _number(text: str) -> float | None:
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _mean(values: list[int]) -> float:
+    return sum(values) / len(values) if values else 0.0

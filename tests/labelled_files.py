@@ -1,0 +1,90 @@
+"""Small labelled files in every format, of made-up rows, and a study of them without a training."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+
+from stages.core.artifacts import Json
+from stages.proposal.asked import Asked
+from stages.proposal.design import Budget, Pace
+from stages.proposal.propose import Proposal, propose
+
+NUM = 60
+THINGS = ("film", "book", "song", "play", "meal", "hotel")
+GOOD, BAD = ("a fine and lively", "one very warm"), ("a dull and slow", "one rather cold")
+STEP_S, TRIAL_S = 0.4, 10.0
+
+
+def texts(num: int = NUM) -> list[tuple[str, str]]:
+    """(text, label), each text once."""
+    found = []
+    for i in range(num):
+        kinds, label = (GOOD, "good") if i % 2 else (BAD, "bad")
+        found.append((f"{kinds[i // 2 % 2]} {THINGS[i % 6]} of the year {1900 + i}", label))
+    return found
+
+
+def table(rows: Sequence[Sequence[object]], sign: str = ",") -> str:
+    return "".join(sign.join(map(str, row)) + "\n" for row in rows)
+
+
+def classified(sign: str = ",") -> str:
+    return table([("review", "stars"), *texts()], sign)
+
+
+def squad(num: int = NUM) -> str:
+    paragraphs = []
+    for i, (text, _) in enumerate(texts(num)):
+        start = text.index(THINGS[i % 6])
+        answer = {"text": THINGS[i % 6], "answer_start": start}
+        asked = {"id": f"q{i}", "question": f"What was made in {i}?", "answers": [answer]}
+        paragraphs.append({"context": f"{text}.", "qas": [asked]})
+    return json.dumps({"data": [{"title": "Years", "paragraphs": paragraphs}]})
+
+
+def tagged(inside: str = "B-PLACE", num: int = NUM, sign: str = "\t") -> str:
+    """Sentences of a span of one word, of two words, and of two spans side by side."""
+    begin, second = inside, "B-PLACE"
+    lines = []
+    for i in range(num):
+        words = [f"He{i}", "saw", "Old", "Town", "Rome"]
+        tags = ["O", "O", begin, "I-PLACE", second]
+        lines += [f"{word}{sign}{tag}" for word, tag in zip(words, tags, strict=True)] + [""]
+    return "\n".join(lines) + "\n"
+
+
+def conllu(num: int = NUM) -> str:
+    lines = []
+    for i in range(num):
+        for n, (word, tag) in enumerate([(f"He{i}", "PRON"), ("runs", "VERB"), (".", "PUNCT")], 1):
+            lines.append("\t".join([str(n), word, "_", tag, *"______"]))
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+def objects(rows: Sequence[Json]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def write_parquet(path: Path) -> None:
+    read, labels = zip(*texts(), strict=True)
+    pyarrow.parquet.write_table(pyarrow.table({"text": [*read], "label": [*labels]}), path)
+
+
+def paced(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
+    """Instead of a measurement."""
+    names = {run["model"]["name"] for run in raw["pretrain"].values()}
+    return Pace(
+        step_s=dict.fromkeys(names, STEP_S),
+        trials_s={(name, budget): TRIAL_S for name in names for budget in budgets},
+    )
+
+
+def proposed(
+    path: str | Path, *, text: Path | None = None, minutes: float = 10, **asked: object
+) -> Proposal:
+    flags = Asked(**asked)  # type: ignore[arg-type]
+    return propose(Path(path), flags, text=text, seconds=60 * minutes, measure=paced)

@@ -1,0 +1,36 @@
+"""What is measured of this machine."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from stages.core.artifacts import Json
+from stages.proposal.asked import Asked
+from stages.proposal.design import Budget, Pace
+from stages.proposal.pace import measured
+from stages.proposal.propose import propose
+from tests.labelled_files import classified, paced
+
+
+@pytest.mark.slow
+def test_every_architecture_and_budget_has_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("requirements.lock").write_text("")
+    Path("a.csv").write_text(classified())
+    asked: list[tuple[Json, Sequence[Budget], int]] = []
+
+    def measure(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
+        asked.append((raw, budgets, text_tokens))
+        return paced(raw, budgets, text_tokens)
+
+    propose(Path("a.csv"), Asked(), text=None, seconds=600, measure=measure)
+    ((raw, _, length),) = asked
+    task = raw["tasks"]["a"] | {"num_train": 4000}  # 500 steps at least: more rows, more steps
+    found = measured(raw | {"tasks": {"a": task}}, [100, 4000], length)
+    assert found.step_s.keys() == {"encoder", "decoder"} and min(found.step_s.values()) > 0
+    for architecture in found.step_s:
+        few, many = (found.trials_s[architecture, budget] for budget in (100, 4000))
+        assert 0 < 2 * few < many  # 500 and 2,000 steps

@@ -1,0 +1,308 @@
+"""What files of every format are taken for, and that their study has no fault."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stages import prepare_task
+from stages.checking.faults import find_faults
+from stages.core import paths
+from stages.core.artifacts import Json, read_jsonl
+from stages.core.params import Params, load
+from stages.proposal.corpus import vocabulary_of
+from stages.proposal.propose import Proposal
+from stages.sources._source import SOURCES
+from stages.text import tokenizer
+from tests.labelled_files import (
+    NUM,
+    classified,
+    conllu,
+    objects,
+    proposed,
+    squad,
+    table,
+    tagged,
+    texts,
+    write_parquet,
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("requirements.lock").write_text("")
+
+
+def study_of(proposal: Proposal) -> Params:
+    """The file that is written, typed."""
+    path = Path("params.yaml")
+    path.write_text(proposal.text)
+    return load(path)
+
+
+def put(name: str, content: str) -> None:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(content)
+
+
+def pairs(num: int = NUM) -> list[Json]:
+    return [
+        {"id": i, "sentence_A": text, "sentence_B": f"it was {text}"}
+        | {"score": i / 10, "gold": label}
+        for i, (text, label) in enumerate(texts(num))
+    ]
+
+
+def split_files() -> None:
+    rows = texts(90)
+    for name, part in (("train", rows[:60]), ("dev", rows[60:75]), ("test_gold", rows[75:])):
+        put(f"data/{name}.txt", table(part, "\t"))
+    put("data/README.md", "What this is.")
+
+
+def choices() -> str:
+    rows = [
+        {"premise": text, "choice1": "it is liked", "choice2": "it is not", "label": i % 2}
+        for i, (text, _) in enumerate(texts())
+    ]
+    return objects(rows)
+
+
+def words_and_tags() -> str:
+    rows = [{"tokens": [f"a{i}", "b"], "ner_tags": ["O", "B-X"]} for i in range(NUM)]
+    return objects(rows)
+
+
+def translations() -> None:
+    for split, num in (("train", 60), ("val", 12), ("test", 12)):
+        rows = [f"{text} {split}" for text, _ in texts(num)]
+        put(f"data/{split}.en", "\n".join(rows) + "\n")
+        put(f"data/{split}.de", "\n".join(row.upper() for row in rows) + "\n")
+
+
+# (path, what writes it, kind, what its source says)
+FILES: dict[str, tuple[str, Callable[[], object], str, Json]] = {
+    "csv": (
+        "a.csv",
+        lambda: put("a.csv", classified()),
+        "classification",
+        {"text": "review", "label": "stars"},
+    ),
+    "semicolons": (
+        "a.csv",
+        lambda: put("a.csv", classified(";")),
+        "classification",
+        {"delimiter": "semicolon", "text": "review", "label": "stars"},
+    ),
+    "no header": (
+        "a.tsv",
+        lambda: put("a.tsv", table(texts(), "\t")),
+        "classification",
+        {"columns": ["text", "label"]},
+    ),
+    "pairs": (
+        "a.jsonl",
+        lambda: put("a.jsonl", objects(pairs())),
+        "classification",
+        {"text": "sentence_A", "text_pair": "sentence_B", "label": "gold"},
+    ),
+    "parquet": ("a.parquet", lambda: write_parquet(Path("a.parquet")), "classification", {}),
+    "splits": (
+        "data",
+        split_files,
+        "classification",
+        {
+            "train": "train.txt",
+            "validation": "dev.txt",
+            "test": "test_gold.txt",
+            "format": "tsv",
+            "columns": ["text", "label"],
+        },
+    ),
+    "numbers": (
+        "a.csv",
+        lambda: put(
+            "a.csv", table([("text", "price"), *((t, 1.5 * i) for i, (t, _) in enumerate(texts()))])
+        ),
+        "regression",
+        {"target": "price"},
+    ),
+    "squad": ("a.json", lambda: put("a.json", squad()), "span_qa", {}),
+    "bio": ("a.conll", lambda: put("a.conll", tagged()), "tagging", {"columns": ["words", "tags"]}),
+    "iob1": (
+        "a.conll",
+        lambda: put("a.conll", tagged("I-PLACE", sign=" ")),
+        "tagging",
+        {"columns": ["words", "tags"], "tag_scheme": "iob1"},
+    ),
+    "conllu": ("a.conllu", lambda: put("a.conllu", conllu()), "tagging", {}),
+    "lists": (
+        "a.jsonl",
+        lambda: put("a.jsonl", words_and_tags()),
+        "tagging",
+        {"words": "tokens", "tags": "ner_tags"},
+    ),
+    "choices": (
+        "a.jsonl",
+        lambda: put("a.jsonl", choices()),
+        "multiple_choice",
+        {"text": "premise", "choices": ["choice1", "choice2"]},
+    ),
+    "parallel": (
+        "data",
+        translations,
+        "seq2seq",
+        {"train": "train", "validation": "val", "test": "test", "format": "parallel"},
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_a_study_of_each_format_has_no_fault(name: str) -> None:
+    path, write, kind, columns = FILES[name]
+    write()
+    proposal = proposed(path)
+    params = study_of(proposal)
+    assert list(find_faults(params)) == []
+    ((key, task),) = params.tasks.items()
+    prepare_task.main(params, key)
+    assert task.task["name"] == kind
+    source = {k: v for k, v in task.source.items() if k not in ("name", "path")}
+    if kind == "seq2seq":
+        assert (source.pop("text"), source.pop("target")) == ("en", "de")
+    assert source == columns
+
+
+@pytest.mark.slow
+def test_hours_make_wider_models_at_smaller_learning_rates() -> None:
+    put("a.csv", classified())
+    rates = []
+    for minutes, width in ((10, 128), (1000, 256)):
+        params = study_of(proposed("a.csv", minutes=minutes))
+        assert list(find_faults(params)) == []
+        assert {run.model["d_model"] for run in params.pretrain.values()} == {width}
+        adapted = params.finetune.methods["full"].training
+        assert adapted is not None
+        rates.append((params.pretrain["encoder_mlm"].training.lr, adapted.lr))
+    assert rates == [(3e-3, 1e-3), (1.5e-3, 5e-4)]
+
+
+@pytest.mark.slow
+def test_own_text_is_what_models_are_pretrained_on() -> None:
+    put("a.csv", classified())
+    put("mytext/a.txt", "\n\n".join(f"A text of the year {i}." for i in range(300)))
+    params = study_of(proposed("a.csv", text=Path("mytext")))
+    assert list(find_faults(params)) == []
+    assert params.corpora["my_text"].source["path"] == "mytext"
+    assert params.corpora["my_text"].decontaminate_against == "tasks"
+    runs = [(run.model["name"], run.corpus) for run in params.pretrain.values()]
+    assert {*runs} == {(m, c) for m in ("encoder", "decoder") for c in ("my_text", "none")}
+
+
+@pytest.mark.slow
+def test_texts_in_another_script_have_nothing_to_be_pretrained_on() -> None:
+    rows = [(f"это {'хороший' if i % 2 else 'плохой'} фильм номер {i}", i % 2) for i in range(NUM)]
+    put("a.csv", table([("text", "label"), *rows]))
+    proposal = proposed("a.csv")
+    params = study_of(proposal)
+    assert list(find_faults(params)) == []
+    assert {run.objective["name"] for run in params.pretrain.values()} == {"none"}
+    assert any("Cyrillic" in line for line in proposal.notes.seen)
+
+
+def test_what_the_data_leave_open_is_listed_with_its_flag() -> None:
+    put("a.jsonl", objects(pairs()))
+    (unclear,) = proposed("a.jsonl").notes.unclear
+    assert "score" in unclear and "--column target=score" in unclear
+    decided = proposed("a.jsonl", columns={"target": ["score"]})
+    assert decided.study.kind == "regression"
+    assert decided.study.source["target"] == "score"
+
+
+def test_classes_that_may_be_a_scale_are_asked_about() -> None:
+    rows = [(text, i % 5 + 1) for i, (text, _) in enumerate(texts())]
+    put("a.csv", table([("text", "stars"), *rows]))
+    found = proposed("a.csv")
+    assert found.study.kind == "classification"
+    assert any("--task regression" in line for line in found.notes.unclear)
+    assert proposed("a.csv", task="regression").study.kind == "regression"
+
+
+def test_a_test_file_without_labels_is_left_out() -> None:
+    put("data/train.csv", table([("text", "label"), *texts()]))
+    put("data/test.csv", table([("text",), *((f"{text} again",) for text, _ in texts(9))]))
+    found = proposed("data")
+    assert "test" not in found.study.source
+    assert any("test.csv has no answers" in line for line in found.notes.seen)
+
+
+def test_counts_are_those_of_the_prepared_task() -> None:
+    """Duplicates, also between splits, by what ``prepare_task`` writes."""
+    rows = texts(90)
+    put("data/train.csv", table([("text", "label"), *rows[:60], rows[0], rows[70], rows[80]]))
+    put("data/dev.csv", table([("text", "label"), *rows[60:75]]))
+    put("data/test.csv", table([("text", "label"), *rows[75:]]))
+    found = proposed("data")
+    prepare_task.main(study_of(found), "data")
+    record = json.loads((paths.examples("data") / "task.json").read_text())
+    counted = record["num_examples"]
+    said = " ".join(found.notes.seen)
+    assert f"{counted['train']} train, {counted['validation']} validation" in said
+    assert counted["train"] == 61 and record["duplicates_removed"]["train"] == 2
+    assert "2 rows of train" in said and "1 rows of train repeat an input" in said
+    for label, number in record["num_labels"]["train"].items():
+        assert f"{label}: {number}" in said
+
+
+def test_a_file_may_be_sorted_by_its_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stages.proposal.layout.PROFILED", 40)
+    rows = sorted(texts(100), key=lambda row: row[1])
+    put("a.csv", table([("text", "label"), *rows]))
+    assert proposed("a.csv").study.kind == "classification"
+
+
+def test_a_large_file_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stages.proposal.layout.LARGE_BYTES", 100)
+    monkeypatch.setattr("stages.proposal.examples.SAMPLED", 50)
+    put("a.csv", table([("text", "label"), *texts(200)]))
+    found = proposed("a.csv")
+    assert sum(map(int, found.study.num.values())) <= 50
+    assert any("large" in line for line in found.notes.seen)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        lambda i: f"it was bought in {i} and paid",  # of few words
+        lambda i: f"text{i} and words{i} that are{i} never the same{i}",
+        lambda i: f"это слово{i} и другое{i}",
+        lambda i: "".join(chr(0x4E00 + (7 * i + j) % 900) for j in range(12)),
+    ],
+)
+@pytest.mark.parametrize("num", [40, 400, 4000])
+def test_the_text_fills_the_vocabulary(
+    sentence: Callable[[int], str], num: int, tmp_path: Path
+) -> None:
+    sentences = [sentence(i) for i in range(num)]
+    algorithm, size = vocabulary_of(sentences, has_blanks=" " in sentences[0])
+    fewer = sentences[: num - num // 50]  # those of test rows are removed
+    tokenizer.train(
+        fewer, tmp_path / tokenizer.FILE, algorithm=algorithm, vocab_size=size, threads=1
+    )
+
+
+def test_labelled_texts_as_a_corpus_hold_out_the_test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stages.proposal.corpus.ENOUGH_WORDS", 100)
+    put("a.csv", classified(";"))
+    params = study_of(proposed("a.csv"))
+    (corpus,) = params.corpora.values()
+    ((key, _),) = params.tasks.items()
+    assert {run.corpus for run in params.pretrain.values()} == {"labelled_texts", "none"}
+    prepare_task.main(params, key)
+    test = {row["text"] for row in read_jsonl(paths.examples(key) / "test.jsonl")}
+    documents = [*SOURCES.build(corpus.source, where="corpora.labelled_texts").documents()]
+    held_out = {" ".join(d.sentences) for d in documents if d.split == "test"}
+    assert len(documents) == NUM and test and held_out == test
