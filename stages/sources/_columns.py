@@ -5,7 +5,8 @@ from dataclasses import field, make_dataclass, replace
 from typing import Any
 
 from stages.core.artifacts import Json
-from stages.kinds._kind import KINDS, Kind, settings_of
+from stages.kinds._kind import KINDS, Kind, Row, settings_of
+from stages.sources._source import one_spaced
 
 NONE = "none"
 Cells = Mapping[str, Any]  # of a record, by the names of its columns
@@ -18,9 +19,14 @@ class _Text(Kind):
     target = ""
     metrics = ()
 
+    def same_input(self, row: Row) -> str:
+        """That of all kinds, of a document of any length."""
+        return one_spaced(row["text"]).casefold()
+
 
 class _Words(_Text):
     inputs = lists = ("words",)
+    same_input = Kind.same_input
 
 
 TEXT, WORDS = _Text(), _Words()
@@ -32,6 +38,10 @@ class Columns:
 
     Every method raises ValueError that begins with ``place``, the file and the line.
     """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For other processes: pickle knows a class by its module's name for it."""
+        return _of_settings, (vars(self),)
 
     def name_of(self, column: str) -> str:
         """The column of the data that is this ``column`` of a row."""
@@ -96,6 +106,10 @@ def _fields() -> list[tuple[str, Any, Any]]:
 
 # What a source that reads records takes from params.yaml for them: its ``schema``.
 SCHEMA = make_dataclass("Columns", _fields(), bases=(Columns,), frozen=True, kw_only=True)
+
+
+def _of_settings(settings: Mapping[str, Any]) -> Columns:
+    return SCHEMA(**settings)
 
 
 class MissingColumnError(ValueError):

@@ -3,13 +3,17 @@
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from stages.core.artifacts import Json
 from stages.core.components import Components
+from stages.core.parallel import grouped
 from stages.kinds._kind import Kind, Split
 from stages.sources._sentences import sentences
+
+_PIECE = 2**20  # characters
 
 
 class Document(NamedTuple):
@@ -33,6 +37,13 @@ class Labelled(NamedTuple):
     original: Json | None = None
 
 
+class Part(NamedTuple):
+    """Some documents, one after the other. Any process can make them of what it is sent."""
+
+    num_bytes: int  # about
+    documents: Callable[[], list[Document]]
+
+
 class Source(ABC):
     """Where documents of a corpus and labelled examples of a task come from.
 
@@ -46,6 +57,9 @@ class Source(ABC):
 
     # Whether a document's sentences follow one another in one text; else each is a text by itself.
     running_text: ClassVar[bool] = True
+
+    # Whether ``parts`` leaves it to others to parse what it has read.
+    is_read_in_parts: ClassVar[bool] = False
 
     def check(self, kind: Kind | None) -> None:  # noqa: B027 (most sources read anything)
         """Raises ValueError for what can be refused without reading everything: as a task of this
@@ -62,6 +76,12 @@ class Source(ABC):
 
     @abstractmethod
     def documents(self) -> Iterator[Document]: ...
+
+    def parts(self) -> Iterator[Part]:
+        """The same documents, in the same order. A source that text of any size can be read from
+        has parts of its own: no document before it is asked for."""
+        for some in grouped(self.documents(), _size):
+            yield Part(sum(map(_size, some)), partial(list, some))
 
     @abstractmethod
     def examples(self, kind: Kind) -> Iterator[Labelled]: ...
@@ -96,8 +116,42 @@ def drawn_from_train(split: Split, key: str, given: Collection[Split]) -> Split:
 
 def sentences_of(text: str) -> list[str]:
     """The sentences of a text; a blank line ends one, too."""
-    paragraphs = (" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", text))
+    paragraphs = map(one_spaced, re.split(r"\n\s*\n", text))
     return [sentence for paragraph in paragraphs for sentence in sentences(paragraph)]
+
+
+def one_spaced(text: str) -> str:
+    """The text with one blank for each run of white space, and none at its ends.
+
+    The words of a long text, as Python's strings, would take ten times its memory: of its pieces,
+    none does.
+    """
+    if len(text) <= _PIECE:
+        return " ".join(text.split())
+    joined: list[str] = []
+    apart = False  # from what was before
+    for begin in range(0, len(text), _PIECE):
+        piece = text[begin : begin + _PIECE]
+        apart = apart or piece[0].isspace()
+        if words := " ".join(piece.split()):
+            joined += [" ", words] if joined and apart else [words]
+            apart = False
+        apart = apart or piece[-1].isspace()
+    return "".join(joined)
+
+
+def text_parts(texts: Iterable[tuple[str, Split, str]]) -> Iterator[Part]:
+    """Of documents whose sentences are still to be found: (id, split, text) each."""
+    for some in grouped(texts, lambda each: len(each[2])):
+        yield Part(sum(len(text) for _, _, text in some), partial(_with_sentences, some))
+
+
+def _with_sentences(texts: list[tuple[str, Split, str]]) -> list[Document]:
+    return [Document(id, split, sentences_of(text)) for id, split, text in texts]
+
+
+def _size(document: Document) -> int:
+    return sum(map(len, document.sentences))
 
 
 SOURCES = Components[Source]("sources")
