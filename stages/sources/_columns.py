@@ -5,8 +5,7 @@ from dataclasses import field, make_dataclass, replace
 from typing import Any
 
 from stages.core.artifacts import Json
-from stages.kinds._kind import KINDS, Kind, Row, settings_of
-from stages.sources._source import one_spaced
+from stages.kinds._kind import KINDS, Kind, settings_of
 
 NONE = "none"
 Cells = Mapping[str, Any]  # of a record, by the names of its columns
@@ -19,14 +18,9 @@ class _Text(Kind):
     target = ""
     metrics = ()
 
-    def same_input(self, row: Row) -> str:
-        """That of all kinds, of a document of any length."""
-        return one_spaced(row["text"]).casefold()
-
 
 class _Words(_Text):
     inputs = lists = ("words",)
-    same_input = Kind.same_input
 
 
 TEXT, WORDS = _Text(), _Words()

@@ -19,7 +19,14 @@ from stages.sources._formats import (
     read,
     records,
 )
-from stages.sources._source import Document, Labelled, Part, drawn_from_train, sentences_of
+from stages.sources._source import (
+    Document,
+    Labelled,
+    Part,
+    document_split,
+    drawn_from_train,
+    sentences_of,
+)
 
 _PACKED = 3  # times the size of a .gz file is that of its text, about
 
@@ -69,8 +76,10 @@ class SourceFile:
         return list(self.documents())
 
     def _of_lines(self, first: int, lines: list[bytes]) -> list[Document]:
+        """``lines`` are given up as they are read: one may be a whole book."""
+        lines.reverse()
         found = records(
-            lines,
+            (lines.pop() for _ in range(len(lines))),
             self.format,
             name=str(self.path),
             columns=self._names(),
@@ -87,9 +96,14 @@ class SourceFile:
         for record in found:
             row = self._row(record, kind)
             if row is not None:
-                key = self.name if self.unit == "file" else kind.split_key(row)
-                split = drawn_from_train(self.split, key, self.given)
-                yield Document(f"{self.name}:{record.key}", split, sentences_of(*kind.texts(row)))
+                (text,) = kind.texts(row)
+                if self.unit == "file":
+                    split = drawn_from_train(self.split, self.name, self.given)
+                elif kind is TEXT:
+                    split = document_split(self.split, text, self.given)
+                else:
+                    split = drawn_from_train(self.split, kind.split_key(row), self.given)
+                yield Document(f"{self.name}:{record.key}", split, sentences_of(text))
 
     def _row(self, record: Record, kind: Kind) -> Json | None:
         try:

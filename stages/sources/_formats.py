@@ -123,17 +123,19 @@ def line_groups(
     """The lines of a file, cut where no record is: the number of the first line of each group, and
     its lines. Raises ValueError with the file's ``name``."""
     ends_at_blank = format != "jsonl" and (format != "txt" or unit == "paragraph")
-    first, lines, num_bytes = 1, [], 0
+    lines: list[bytes] = []
+    first, number, num_bytes = 1, 0, 0
     try:
         for line in file:
             lines.append(line)
+            number += 1
             num_bytes += len(line)
             if num_bytes >= parallel.PART_BYTES and not (ends_at_blank and line.strip()):
+                del line  # which may be a whole book
                 yield first, lines
-                first, lines, num_bytes = first + len(lines), [], 0
-            del line
+                lines, first, num_bytes = [], number + 1, 0
     except _NO_WHOLE_GZIP as error:
-        raise ValueError(f"{name} {_cut_off(first + len(lines), error)}") from None
+        raise ValueError(f"{name} {_cut_off(number + 1, error)}") from None
     if lines:
         yield first, lines
 
@@ -141,8 +143,11 @@ def line_groups(
 def _lines(file: Iterable[bytes], first: int = 1) -> Iterator[tuple[int, str]]:
     number = first - 1
     try:
-        for number, line in enumerate(file, first):
-            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+        for line in file:
+            number += 1
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            del line  # which may be a whole book
+            yield number, text
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         raise _Fault(f"line {number}", f"byte {byte:#04x} is not UTF-8; convert the file") from None

@@ -38,7 +38,7 @@ class Labelled(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some documents, one after the other. Any process can make them of what it is sent."""
+    """Some documents, one after the other. Any process can make them of what it is sent, once."""
 
     num_bytes: int  # about
     documents: Callable[[], list[Document]]
@@ -104,40 +104,80 @@ class Slow(Protocol):
 def split_of(key: str) -> Split:
     """80 % train, 10 % validation, 10 % test, by a hash of ``key`` alone: adding or removing other
     data moves nothing."""
-    tenth = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") % 10
+    return _drawn([key])
+
+
+def _drawn(pieces: Iterable[str]) -> Split:
+    digest = hashlib.blake2b(digest_size=8)
+    for piece in pieces:
+        digest.update(piece.encode())
+    tenth = int.from_bytes(digest.digest(), "big") % 10
     return "test" if tenth == 9 else "validation" if tenth == 8 else "train"
 
 
 def drawn_from_train(split: Split, key: str, given: Collection[Split]) -> Split:
     """The split of what was given as ``split``: splits that were not given are drawn from train."""
-    drawn = split_of(key)
+    return _unless_given(split_of(key), split, given)
+
+
+def document_split(split: Split, text: str, given: Collection[Split]) -> Split:
+    """The same of a document of any length, by what ``Kind.same_input`` makes of its text."""
+    return _unless_given(_drawn(map(str.casefold, one_spaced(text))), split, given)
+
+
+def _unless_given(drawn: Split, split: Split, given: Collection[Split]) -> Split:
     return drawn if split == "train" and drawn not in given else split
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences of a text; a blank line ends one, too."""
-    paragraphs = map(one_spaced, re.split(r"\n\s*\n", text))
-    return [sentence for paragraph in paragraphs for sentence in sentences(paragraph)]
+    """The sentences of a text of any length; a blank line ends one, too."""
+    found: list[str] = []
+    for paragraph in re.split(r"\n\s*\n", text):
+        found += _sentences(one_spaced(paragraph))
+    return found
 
 
-def one_spaced(text: str) -> str:
-    """The text with one blank for each run of white space, and none at its ends.
+def _sentences(pieces: Iterator[str]) -> Iterator[str]:
+    """Of a paragraph in pieces; where the last sentence of some pieces ends, the next ones tell.
 
-    The words of a long text, as Python's strings, would take ten times its memory: of its pieces,
-    none does.
+    They are looked through with the blank before them, as they stand in the paragraph.
     """
+    before, rest = "", next(pieces, "")
+    more: list[str] = []
+    num_more = 0
+    for piece in pieces:
+        more.append(piece)
+        num_more += len(piece)
+        if num_more >= len(rest):  # so that a sentence without end is not read with each piece
+            *ended, last = _behind(before, rest)
+            yield from ended
+            before = " " if ended else before
+            rest = "".join([last, *more])
+            more, num_more = [], 0
+    if rest:
+        yield from _behind(before, "".join([rest, *more]))
+
+
+def _behind(before: str, text: str) -> Iterator[str]:
+    found = sentences(before + text)
+    yield next(found)[len(before) :]
+    yield from found
+
+
+def one_spaced(text: str) -> Iterator[str]:
+    """The text with one blank for each run of white space and none at its ends, in pieces: the
+    words of a long one, as strings of Python, would take ten times its memory."""
     if len(text) <= _PIECE:
-        return " ".join(text.split())
-    joined: list[str] = []
-    apart = False  # from what was before
+        yield " ".join(text.split())
+        return
+    is_first, apart = True, False
     for begin in range(0, len(text), _PIECE):
         piece = text[begin : begin + _PIECE]
         apart = apart or piece[0].isspace()
         if words := " ".join(piece.split()):
-            joined += [" ", words] if joined and apart else [words]
-            apart = False
+            yield words if is_first or not apart else f" {words}"
+            is_first = apart = False
         apart = apart or piece[-1].isspace()
-    return "".join(joined)
 
 
 def text_parts(texts: Iterable[tuple[str, Split, str]]) -> Iterator[Part]:
