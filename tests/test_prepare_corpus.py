@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from stages.core.params import Corpus, Params
 from stages.evaluation.contamination import TaskTexts
 from stages.sources._source import SOURCES, split_of
 from tests.installed_package import install, module
+from tests.small import small_tokenizer
 
 FILES = {f"shelf/room_{i}.py": module("books", i) for i in range(60)}
 FOLDER = Path("data/corpora/all")
@@ -275,6 +277,54 @@ def test_bytes_that_are_no_text_are_named_and_leave_nothing(
     with pytest.raises(ValueError, match=f"corpora.all.source: {broken} line 41: byte 0xff is not"):
         prepare_corpus.main(params(**source), "all")
     assert not list(FOLDER.parent.iterdir())
+
+
+FULL_DISK = """
+import resource
+from stages import encode_corpus, prepare_corpus
+from stages.core.params import Tokenizer
+from stages.core.process import exit_on_mistake
+from tests.test_prepare_corpus import params
+
+own = Tokenizer(corpus="all", algorithm="unigram", vocab_size=600, max_sentences=9)
+made = params(name="files", path="book.txt", unit="line")
+made = made.model_copy(update={"tokenizers": {"unigram": own}})
+BEFORE
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+exit_on_mistake(lambda: LAST)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "last", "written"),
+    [
+        ("", "prepare_corpus.main(made, 'all')", "data/corpora"),
+        (
+            "prepare_corpus.main(made, 'all')",
+            "encode_corpus.main(made, 'all', 'unigram')",
+            "data/encoded/all",
+        ),
+    ],
+)
+def test_a_full_disk_is_named_and_nothing_is_left(
+    before: str, last: str, written: str, folder: Path
+) -> None:
+    """A limit for files stands for it: the system refuses to write on, as on a full disk."""
+    Path("book.txt").write_text("".join(f"Line {i} of the book.\n" for i in range(5000)))
+    (model,) = small_tokenizer().files
+    Path("data/tokenizers/unigram").mkdir(parents=True)
+    shutil.copy(model, "data/tokenizers/unigram")
+    paths = os.pathsep.join([str(folder / "site"), str(Path(__file__).parents[1])])
+    finished = subprocess.run(
+        [sys.executable, "-c", FULL_DISK.replace("BEFORE", before).replace("LAST", last)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert finished.returncode == 2, finished.stderr
+    assert finished.stderr.startswith("error: ") and "Traceback" not in finished.stderr
+    assert not list(Path(written).iterdir())
 
 
 def test_an_unknown_corpus_is_named() -> None:
