@@ -5,13 +5,18 @@ depends on the tokenizer.
 """
 
 from dataclasses import asdict
+from functools import partial
+
+import numpy as np
 
 from stages.core import paths
-from stages.core.artifacts import read_json, read_jsonl, replacing, write_json
+from stages.core.artifacts import read_json, replacing, write_json
+from stages.core.parallel import in_order
 from stages.core.params import Params, entry
 from stages.core.process import run_stage
-from stages.evaluation.contamination import TaskTexts, searched_texts
+from stages.evaluation.contamination import Matches, TaskTexts, searched_texts
 from stages.text.corpus import document_order
+from stages.text.stored import StoredDocuments
 
 
 def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
@@ -19,12 +24,12 @@ def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
     where ``decontaminate_against`` was on, what it removed before."""
     entry(params.corpora, corpus_key, where="corpora")
     folder, split = paths.CORPORA / corpus_key, "train"
-    documents = read_jsonl(folder / f"{split}.jsonl")
+    documents = StoredDocuments(folder / f"{split}.jsonl")
     encoded = read_json(paths.ENCODED / corpus_key / tokenizer_key / "encoded.json")
     kept = document_order(len(documents), split)[: encoded[f"{split}_documents"]]
-    overlap = TaskTexts(searched_texts(params.tasks)).overlap(
-        documents[i]["sentences"] for i in kept
-    )
+    texts = TaskTexts(searched_texts(params.tasks))
+    parts = documents.parts(np.sort(kept))
+    overlap = texts.overlap_of(in_order(partial(_matches, documents, texts), parts, documents.size))
     about = {
         "documents": len(kept),
         "tasks": {task: asdict(of_task) for task, of_task in overlap.items()},
@@ -32,6 +37,10 @@ def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
     }
     with replacing(paths.CONTAMINATION / corpus_key / f"{tokenizer_key}.json") as path:
         write_json(path, about)
+
+
+def _matches(documents: StoredDocuments, texts: TaskTexts, numbers: np.ndarray) -> Matches:
+    return texts.matches(documents.sentences(numbers))
 
 
 if __name__ == "__main__":

@@ -5,17 +5,23 @@ depends on the tokenizer. The texts of a task are the inputs of its test rows, a
 those of its training rows may stand in the corpus, where both have one source.
 """
 
-import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import numpy as np
 
 from stages.core import paths
-from stages.core.artifacts import read_json, read_jsonl, replacing, write_json
+from stages.core.artifacts import read_json, read_jsonl, remove, replacing, write_json
+from stages.core.parallel import in_order
 from stages.core.params import Params, entry
 from stages.core.process import run_stage
-from stages.evaluation.likeness import measure
+from stages.evaluation.likeness import Comparison, Reading
 from stages.kinds._kind import KINDS
 from stages.text.corpus import document_order
+from stages.text.stored import StoredDocuments
 
 
 def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
@@ -23,10 +29,13 @@ def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
     kept: corpora that share it differ in ``max_tokens`` alone."""
     entry(params.corpora, corpus_key, where="corpora")
     encoded = read_json(paths.ENCODED / corpus_key / tokenizer_key / "encoded.json")
-    measured = measure(
-        _documents(corpus_key, encoded["train_documents"]),
-        {task: list(_texts(task)) for task in params.tasks},
-    )
+    documents = StoredDocuments(paths.CORPORA / corpus_key / "train.jsonl")
+    kept = document_order(len(documents), "train")[: encoded["train_documents"]]
+    comparison = Comparison({task: list(_texts(task)) for task in params.tasks})
+    with scratch(f"words-{corpus_key}-{tokenizer_key}") as folder:
+        read = partial(_read, documents, comparison)
+        readings = in_order(read, documents.parts(np.sort(kept)), documents.size)
+        measured = comparison.measured(readings, folder)
     about = {
         "tokens": encoded["train_tokens"],
         "sha256": read_json(paths.CORPORA / corpus_key / "corpus.json")["sha256"],
@@ -36,15 +45,19 @@ def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
         write_json(path, about)
 
 
-def _documents(corpus_key: str, num_encoded: int) -> Iterator[list[str]]:
-    """The sentences of the documents that were encoded (of the last one, a part may be)."""
-    folder = paths.CORPORA / corpus_key
-    number = read_json(folder / "corpus.json")["train"]["documents"]
-    kept = set(document_order(number, "train")[:num_encoded].tolist())
-    with (folder / "train.jsonl").open(encoding="utf-8") as file:
-        for i, line in enumerate(file):
-            if i in kept:
-                yield json.loads(line)["sentences"]
+def _read(documents: StoredDocuments, comparison: Comparison, numbers: np.ndarray) -> Reading:
+    return comparison.read(documents.sentences(numbers))
+
+
+@contextmanager
+def scratch(name: str) -> Iterator[Path]:
+    """A folder for this stage's own use, which is not there before nor after."""
+    folder = paths.SCRATCH / name
+    remove(folder)
+    try:
+        yield folder
+    finally:
+        remove(folder)
 
 
 def _texts(task: str) -> Iterator[str]:

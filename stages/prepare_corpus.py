@@ -1,14 +1,27 @@
 """Read a corpus: unlabelled documents for training and validation."""
 
 import hashlib
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from stages.core import paths
-from stages.core.artifacts import replacing, write_json, write_jsonl
+from stages.core import parallel, paths
+from stages.core.artifacts import replacing, write_json
+from stages.core.parallel import grouped, in_order
 from stages.core.params import NONE, Params, entry
 from stages.core.process import run_stage
 from stages.evaluation.contamination import TaskTexts, searched_texts
-from stages.kinds._kind import SPLITS, Split
-from stages.sources._source import SOURCES, Document, Source
+from stages.sources._source import SOURCES, Document, Part, Source
+from stages.text.corpus import SPLITS
+from stages.text.stored import StoredDocuments
+
+_TO_JSON = json.JSONEncoder(ensure_ascii=False).encode
+_COUNTED = ("documents", "sentences", "characters")
 
 
 def main(params: Params, key: str) -> None:
@@ -22,65 +35,140 @@ def main(params: Params, key: str) -> None:
     where = f"corpora.{key}.source"
     corpus = entry(params.corpora, key, where="corpora")
     source: Source = SOURCES.build(corpus.source, where=where)
-    documents: dict[Split, list[Document]] = {split: [] for split in SPLITS}
-    try:
-        for document in source.documents():
-            documents[document.split].append(document)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
-    held_out = len(documents.pop("test"))
-    removed = {}
+    texts = None
     if corpus.decontaminate_against != NONE:
         texts = TaskTexts(searched_texts(params.tasks))
-        for split, found in documents.items():
-            documents[split] = decontaminated(found, texts)
-            removed[split] = loss(found, documents[split])
-
-    digest = hashlib.sha256()
-    counts = {}
     with replacing(paths.CORPORA / key) as folder:
         folder.mkdir()
-        for split, found in documents.items():
-            if not found:
-                left = " that no task tests on" if removed else ""
-                raise ValueError(f"{where}: no text for {split}{left}; give it more documents")
-            write_jsonl(
-                folder / f"{split}.jsonl", ({"id": d.id, "sentences": d.sentences} for d in found)
-            )
-            counts[split] = extent(found)
-            sentences = [sentence for d in found for sentence in d.sentences]
-            digest.update("\n".join([split, *sentences, ""]).encode())
-        about = {
-            **counts,
-            **({"removed": removed} if removed else {}),
-            "held_out_documents": held_out,
+        try:
+            about = write(source, texts, folder)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+        about |= {
             "max_tokens": corpus.max_tokens,  # which the encoded corpus will keep to
             "versions": source.versions(),
-            "sha256": digest.hexdigest(),
+            "sha256": about.pop("sha256"),
         }
         write_json(folder / "corpus.json", about)
 
 
-def decontaminated(documents: list[Document], texts: TaskTexts) -> list[Document]:
-    """Without what ``texts`` match, and without what is then empty."""
-    left = texts.removed_from(document.sentences for document in documents)
-    pairs = zip(documents, left, strict=True)
-    return [document._replace(sentences=sentences) for document, sentences in pairs if sentences]
+def write(
+    source: Source, texts: TaskTexts | None, folder: Path, *, processes: int | None = None
+) -> dict[str, Any]:
+    """Write the documents of a source as they come, without what ``texts`` match.
 
-
-def extent(documents: list[Document]) -> dict[str, int]:
-    sentences = [sentence for document in documents for sentence in document.sentences]
+    Says how much there is, how much was removed and the hash of the text. Raises ValueError if a
+    split has none.
+    """
+    if texts is None and not source.is_read_in_parts:
+        processes = 1  # to send sentences would take longer than to write them
+    groups = grouped(source.parts(), lambda part: part.num_bytes)
+    work = partial(_prepared, texts)
+    counts: Counter[tuple[str, ...]] = Counter()
+    digest = hashlib.sha256(b"train\n")
+    with ExitStack() as stack:
+        found = in_order(work, groups, _num_bytes, processes=processes)
+        stack.enter_context(closing(found))
+        files = {
+            split: stack.enter_context((folder / f"{split}.jsonl").open("wb")) for split in SPLITS
+        }
+        for some in found:
+            counts.update(some.counts)
+            digest.update(some.train_text)
+            for split, rows in some.rows.items():
+                files[split].write(rows)
+    extents = {split: {name: counts[split, name] for name in _COUNTED} for split in SPLITS}
+    removed = {
+        split: {name: counts["removed", split, name] for name in _COUNTED} for split in SPLITS
+    }
+    for split, extent in extents.items():
+        if not extent["documents"]:
+            left = " that no task tests on" if texts else ""
+            raise ValueError(f"no text for {split}{left}; give it more documents")
+    digest.update(b"validation\n")  # after all of train, which has its place anywhere
+    stored = StoredDocuments(folder / "validation.jsonl")
+    for sentences in stored.sentences(range(len(stored))):
+        digest.update(_lines(sentences))
     return {
-        "documents": len(documents),
+        **extents,
+        **({} if texts is None else {"removed": removed}),
+        "held_out_documents": counts["test", "documents"],
+        "sha256": digest.hexdigest(),
+    }
+
+
+class _Prepared(NamedTuple):
+    """Documents as they are written."""
+
+    rows: dict[str, bytes]  # of each split
+    train_text: bytes
+    counts: Counter[tuple[str, ...]]  # (split, what is counted), (removed, split, what)
+
+
+def _prepared(texts: TaskTexts | None, parts: list[Part]) -> _Prepared:
+    rows = {split: io.BytesIO() for split in SPLITS}
+    train_text = io.BytesIO()
+    counts: Counter[tuple[str, ...]] = Counter()
+    documents = [document for part in parts for document in part.documents()]
+    parts.clear()  # a document may be a large part of the memory
+    for document, sentences in zip(documents, _left(documents, texts), strict=True):
+        split = document.split
+        if split == "test":
+            counts[split, "documents"] += 1
+            continue
+        before = left = _extent(document.sentences)
+        if texts is not None:
+            left = _extent(sentences) if sentences else dict.fromkeys(_COUNTED, 0)
+            counts.update({("removed", split, n): before[n] - left[n] for n in _COUNTED})
+        counts.update({(split, name): number for name, number in left.items()})
+        if not left["documents"]:
+            continue
+        is_short = left["characters"] <= parallel.PART_BYTES
+        pieces = [sentences] if is_short else list(grouped(sentences, len))
+        for some in _row(document.id, pieces):
+            rows[split].write(some.encode())
+        if split == "train":
+            for some in pieces:
+                train_text.write(_lines(some))
+    return _Prepared(
+        {split: file.getvalue() for split, file in rows.items()}, train_text.getvalue(), counts
+    )
+
+
+def _left(documents: list[Document], texts: TaskTexts | None) -> Iterable[list[str]]:
+    """The sentences of each document that are left; those of test are left as they are."""
+    if texts is None:
+        return (document.sentences for document in documents)
+    searched = (document.sentences for document in documents if document.split != "test")
+    left = texts.removed_from(searched)
+    return (d.sentences if d.split == "test" else next(left) for d in documents)
+
+
+def _num_bytes(parts: list[Part]) -> int:
+    return sum(part.num_bytes for part in parts)
+
+
+def _extent(sentences: list[str]) -> dict[str, int]:
+    """Of a document."""
+    return {
+        "documents": 1,
         "sentences": len(sentences),
         "characters": sum(map(len, sentences)),
     }
 
 
-def loss(before: list[Document], after: list[Document]) -> dict[str, int]:
-    """How much less there is."""
-    left = extent(after)
-    return {name: number - left[name] for name, number in extent(before).items()}
+def _row(id: str, pieces: list[list[str]]) -> Iterator[str]:
+    """The line of a document, as ``json.dumps`` writes it, from pieces of its sentences."""
+    begin = f'{{"id": {_TO_JSON(id)}, "sentences": ['
+    for some in pieces:
+        yield begin + _TO_JSON(some)[1:-1]
+        begin = ", "
+    yield "]}\n"
+
+
+def _lines(sentences: list[str]) -> bytes:
+    """What of them the hash is of."""
+    return "".join(f"{sentence}\n" for sentence in sentences).encode()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stages import encode_corpus, measure_contamination
-from stages.core import paths
+from stages.core import parallel, paths
 from stages.core.artifacts import read_json, write_json, write_jsonl
 from stages.core.params import Corpus, Params, Tokenizer
 from stages.text.corpus import EncodedCorpus
@@ -73,6 +73,14 @@ def test_rows_of_every_task_are_counted() -> None:
         },
         "removed": {},
     }
+
+
+def test_several_processes_count_what_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = measured("all")
+    monkeypatch.setattr(parallel, "PART_BYTES", 100)
+    monkeypatch.setattr(parallel, "HERE_BYTES", 1)
+    monkeypatch.setattr(parallel, "cores", lambda: 3)
+    assert measured("all") == one
 
 
 def test_documents_that_max_tokens_leaves_out_are_not_searched() -> None:

@@ -7,9 +7,10 @@ from typing import Any, Literal
 import pytest
 
 from stages import encode_corpus, measure_likeness
+from stages.core import parallel, paths
 from stages.core.artifacts import read_json, write_json, write_jsonl
 from stages.core.params import Corpus, Params, Tokenizer
-from stages.evaluation.likeness import measure
+from stages.evaluation.likeness import Comparison, Measured
 from stages.text.corpus import document_order
 from tests.small import documents, small_tokenizer
 
@@ -58,6 +59,11 @@ def measured(max_tokens: int | Literal["all"]) -> dict[str, Any]:
     return read_json(Path("data/likeness/all/unigram.json"))
 
 
+def measure(documents: list[list[str]], tasks: dict[str, list[str]]) -> Measured:
+    comparison = Comparison(tasks)
+    return comparison.measured([comparison.read(documents)], Path("none"))
+
+
 def test_tasks_of_the_study_are_compared_with_all_documents() -> None:
     found = measured("all")
     encoded = read_json(Path("data/encoded/all/unigram/encoded.json"))
@@ -65,6 +71,15 @@ def test_tasks_of_the_study_are_compared_with_all_documents() -> None:
     expected = measure(DOCUMENTS, {"read": TEXTS, "tag": tag})
     assert found == asdict(expected) | {"tokens": encoded["train_tokens"], "sha256": "abc"}
     assert expected.documents == len(DOCUMENTS)
+
+
+def test_several_processes_measure_what_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = measured("all")
+    monkeypatch.setattr(parallel, "PART_BYTES", 3_000)
+    monkeypatch.setattr(parallel, "HERE_BYTES", 1)
+    monkeypatch.setattr(parallel, "cores", lambda: 3)
+    assert measured("all") == one
+    assert not list(paths.SCRATCH.glob("words*"))
 
 
 def test_documents_that_max_tokens_leaves_out_are_not_compared() -> None:

@@ -1,6 +1,10 @@
 """A corpus holds its documents, none that is held out, and is the same every time."""
 
+import gzip
+import hashlib
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +13,13 @@ from typing import Any, Literal
 import pytest
 
 from stages import prepare_corpus
+from stages.core import parallel
 from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.core.params import Corpus, Params
 from stages.evaluation.contamination import TaskTexts
-from stages.sources._source import split_of
+from stages.sources._source import SOURCES, split_of
 from tests.installed_package import install, module
+from tests.small import small_tokenizer
 
 FILES = {f"shelf/room_{i}.py": module("books", i) for i in range(60)}
 FOLDER = Path("data/corpora/all")
@@ -147,6 +153,178 @@ def test_a_corpus_that_is_all_tested_on_is_refused() -> None:
     write_tests([], [s for row in rows for s in row["sentences"]])
     with pytest.raises(ValueError, match="no text for train that no task tests on; give it more"):
         prepare_corpus.main(params("tasks"), "all")
+
+
+# Text of any size -------------------------------------------------------------------------------
+
+TEXTS = [
+    " ".join(f"{w} stands on line {n}, Dr. {w}!" for w in ["Öl", "One", "Two"]) for n in range(90)
+]
+
+
+def write_texts(format: str) -> dict[str, Any]:
+    """Several files, to be read in many parts; the settings of their source."""
+    folder = Path("texts")
+    folder.mkdir()
+    for number in range(3):
+        texts = [f"{text} Of {number}." for text in TEXTS]
+        lines = {
+            "txt": "".join(f"{t}\nand so on.\n{' ' * (i % 2)}\n" for i, t in enumerate(texts)),
+            "jsonl": "".join(json.dumps({"text": text, "url": "x"}) + "\n" for text in texts),
+            "csv": "text,other\n" + "".join(f'"{text}\nIt goes on.",1\n' for text in texts),
+            "conllu": "".join(
+                "".join(f"{i}\t{w}" + "\t_" * 8 + "\n" for i, w in enumerate(t.split(), 1)) + "\n"
+                for t in texts
+            ),
+        }[format.removesuffix(".gz")]
+        content = lines.encode()
+        packed = gzip.compress(content) if format.endswith(".gz") else content
+        (folder / f"{number}.{format}").write_bytes(packed)
+    (folder / f"empty.{format}").write_bytes(b"text\n" if format == "csv" else b"")
+    return {"name": "files", "path": "texts"}
+
+
+def expected(source: dict[str, Any]) -> tuple[dict[str, str], str]:
+    """The rows of both splits and the hash of their text, with everything held at once."""
+    rows = {"train": [], "validation": [], "test": []}
+    for document in SOURCES.build(source, where="").documents():
+        rows[document.split].append({"id": document.id, "sentences": document.sentences})
+    digest = hashlib.sha256()
+    for split in ("train", "validation"):
+        sentences = [sentence for row in rows[split] for sentence in row["sentences"]]
+        digest.update("\n".join([split, *sentences, ""]).encode())
+    written = {
+        f"{split}.jsonl": "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows[split])
+        for split in ("train", "validation")
+    }
+    return written, digest.hexdigest()
+
+
+@pytest.mark.parametrize("unit", ["paragraph", "line", "file"])
+@pytest.mark.parametrize("format", ["txt", "txt.gz"])
+def test_texts_in_parts_are_those_of_the_whole(
+    format: str, unit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_parts({**write_texts(format), "unit": unit}, monkeypatch, whole_files=unit == "file")
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv", "conllu", "jsonl.gz"])
+def test_rows_in_parts_are_those_of_the_whole(format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_parts(write_texts(format), monkeypatch)
+
+
+def check_parts(
+    source: dict[str, Any], monkeypatch: pytest.MonkeyPatch, *, whole_files: bool = False
+) -> None:
+    monkeypatch.setattr(parallel, "PART_BYTES", 600)
+    monkeypatch.setattr(parallel, "HERE_BYTES", 2000)
+    if whole_files:  # of three, one each is drawn for train and validation
+        for number, split in enumerate(("train", "validation", "test")):
+            source[split] = sorted(p.name for p in Path("texts").iterdir())[number]
+    rows, digest = expected(source)
+    built = SOURCES.build(source, where="")
+    assert len(list(built.parts())) > (2 if whole_files else 30)
+    for processes in (1, 2, 3):
+        folder = Path(f"with_{processes}")
+        folder.mkdir()
+        about = prepare_corpus.write(built, None, folder, processes=processes)
+        assert {file.name: file.read_text() for file in folder.iterdir()} == rows
+        assert about["sha256"] == digest
+        assert about["train"]["documents"] == rows["train.jsonl"].count("\n")
+
+
+def test_sentences_are_removed_by_several_processes_as_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = SOURCES.build(write_texts("txt"), where="")
+    texts = TaskTexts({"one": [[TEXTS[3]], ["Two stands on line 7, Dr. Two!"]]})
+    monkeypatch.setattr(parallel, "PART_BYTES", 600)
+    monkeypatch.setattr(parallel, "HERE_BYTES", 2000)
+    written = []
+    for processes in (1, 3):
+        folder = Path(f"with_{processes}")
+        folder.mkdir()
+        about = prepare_corpus.write(source, texts, folder, processes=processes)
+        written.append((about, {file.name: file.read_bytes() for file in folder.iterdir()}))
+    assert written[0] == written[1]
+    assert written[0][0]["removed"]["train"]["sentences"] > 5
+
+
+def test_a_long_document_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sentences are written in pieces."""
+    monkeypatch.setattr(parallel, "PART_BYTES", 600)
+    rows = [" ".join(TEXTS), *TEXTS]
+    Path("book.txt").write_text("\n".join(rows))
+    source = {"name": "files", "path": "book.txt", "unit": "line"}
+    written, digest = expected(source)
+    Path("out").mkdir()
+    about = prepare_corpus.write(SOURCES.build(source, where=""), None, Path("out"))
+    assert {file.name: file.read_text() for file in Path("out").iterdir()} == written
+    assert about["sha256"] == digest
+
+
+@pytest.mark.parametrize("format", ["txt", "jsonl"])
+def test_bytes_that_are_no_text_are_named_and_leave_nothing(
+    format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "PART_BYTES", 600)
+    monkeypatch.setattr(parallel, "HERE_BYTES", 600)
+    source = write_texts(format)
+    broken = Path("texts", f"1.{format}")
+    lines = broken.read_bytes().splitlines(keepends=True)
+    lines[40] = b"\xff" + lines[40]
+    broken.write_bytes(b"".join(lines))
+    with pytest.raises(ValueError, match=f"corpora.all.source: {broken} line 41: byte 0xff is not"):
+        prepare_corpus.main(params(**source), "all")
+    assert not list(FOLDER.parent.iterdir())
+
+
+FULL_DISK = """
+import resource
+from stages import encode_corpus, prepare_corpus
+from stages.core.params import Tokenizer
+from stages.core.process import exit_on_mistake
+from tests.test_prepare_corpus import params
+
+own = Tokenizer(corpus="all", algorithm="unigram", vocab_size=600, max_sentences=9)
+made = params(name="files", path="book.txt", unit="line")
+made = made.model_copy(update={"tokenizers": {"unigram": own}})
+BEFORE
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+exit_on_mistake(lambda: LAST)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("before", "last", "written"),
+    [
+        ("", "prepare_corpus.main(made, 'all')", "data/corpora"),
+        (
+            "prepare_corpus.main(made, 'all')",
+            "encode_corpus.main(made, 'all', 'unigram')",
+            "data/encoded/all",
+        ),
+    ],
+)
+def test_a_full_disk_is_named_and_nothing_is_left(
+    before: str, last: str, written: str, folder: Path
+) -> None:
+    """A limit for files stands for it: the system refuses to write on, as on a full disk."""
+    Path("book.txt").write_text("".join(f"Line {i} of the book.\n" for i in range(5000)))
+    (model,) = small_tokenizer().files
+    Path("data/tokenizers/unigram").mkdir(parents=True)
+    shutil.copy(model, "data/tokenizers/unigram")
+    paths = os.pathsep.join([str(folder / "site"), str(Path(__file__).parents[1])])
+    finished = subprocess.run(
+        [sys.executable, "-c", FULL_DISK.replace("BEFORE", before).replace("LAST", last)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert finished.returncode == 2, finished.stderr
+    assert finished.stderr.startswith("error: ") and "Traceback" not in finished.stderr
+    assert not list(Path(written).iterdir())
 
 
 def test_an_unknown_corpus_is_named() -> None:

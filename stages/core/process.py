@@ -2,6 +2,7 @@
 
 import argparse
 import ctypes
+import errno
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from stages.core.params import PATH, load, read_yaml
 LOCKS = paths.SCRATCH / "locks"
 TIMES = paths.SCRATCH / "times"  # of each stage's last run here, by its name in DVC
 WAIT_S = 30.0  # for a process that runs the same stage; it dies soon if its parent was killed
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # the disk, one's share of it, a file
 PR_SET_PDEATHSIG = 1  # of Linux' prctl
 
 
@@ -82,11 +84,17 @@ def _write_time(stage: str, keys: list[str], seconds: float) -> None:
 
 
 def exit_on_mistake(main: Callable[[], None]) -> None:
-    """Run ``main``; a ValueError (a user's mistake) is printed as it is, exit status 2."""
+    """Run ``main``; a ValueError (a user's mistake) is printed as it is, exit status 2. So is what
+    the system says of a disk that is full."""
     try:
         main()
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        print(f"error: {error}; nothing half-written is left", file=sys.stderr)
         raise SystemExit(2) from None
 
 

@@ -33,14 +33,29 @@ class ByteNgrams:
     def count(self, texts: Iterable[bytes]) -> None:
         """Count texts of the corpus; contexts do not reach beyond a text."""
         for batch in _batches(texts):
-            found = _Bytes.of(batch)
-            at = np.arange(len(found.value))
-            node = np.zeros(len(at), dtype=np.int64)
-            for length, level in enumerate(self._levels):
-                if length:
-                    at, node = found.longer(at, node, length)
-                    at, node = level.known(at, node)
-                level.count(node, found.value[at])
+            self.add(self._counted(batch))
+
+    def counted(self, texts: Iterable[bytes]) -> list["Counts"]:
+        """What texts of the corpus add to the counts of each length, for ``add``."""
+        batches = map(self._counted, _batches(texts))
+        return [_sum(of_length) for of_length in zip(*batches, strict=True)]
+
+    def add(self, counts: Sequence["Counts"]) -> None:
+        """Add what was counted, here or by another process."""
+        for level, of_length in zip(self._levels, counts, strict=False):
+            level.add(of_length)
+
+    def _counted(self, batch: Sequence[bytes]) -> list["Counts"]:
+        found = _Bytes.of(batch)
+        at = np.arange(len(found.value))
+        node = np.zeros(len(at), dtype=np.int64)
+        counts = []
+        for length, level in enumerate(self._levels):
+            if length:
+                at, node = found.longer(at, node, length)
+                at, node = level.known(at, node)
+            counts.append(level.counted(node, found.value[at]))
+        return counts
 
     def bits(self) -> np.ndarray:
         """float64 [num_texts]: the bits of each text, given that it begins."""
@@ -50,6 +65,20 @@ class ByteNgrams:
         inside = self._asked.offset > 0
         of_text = self._asked.text[inside]
         return np.bincount(of_text, -np.log2(p[inside]), minlength=self._num_texts)
+
+
+class Counts(NamedTuple):
+    """Of the contexts of one length with a byte behind each."""
+
+    grams: np.ndarray  # int64 [n], sorted: node * NUM_BYTES + byte
+    number: np.ndarray  # int64 [n]
+
+
+def _sum(parts: Sequence[Counts]) -> Counts:
+    grams, place = np.unique(np.concatenate([part.grams for part in parts]), return_inverse=True)
+    total = np.zeros(len(grams), dtype=np.int64)
+    np.add.at(total, place, np.concatenate([part.number for part in parts]))
+    return Counts(grams, total)
 
 
 class _Bytes(NamedTuple):
@@ -96,19 +125,21 @@ class _Level:
         same = self.keys[node] == keys if len(self.keys) else np.zeros(len(keys), dtype=bool)
         return at[same], node[same]
 
-    def count(self, node: np.ndarray, value: np.ndarray) -> None:
-        """Count places in a corpus."""
-        self._counts += np.bincount(node, minlength=len(self.keys))
+    def counted(self, node: np.ndarray, value: np.ndarray) -> Counts:
+        """Of places in a corpus."""
         grams = node * NUM_BYTES + value
         if len(self._follows) <= len(grams):
-            counts = np.bincount(grams, minlength=len(self._follows))
-            self._follows |= counts > 0
-            self._gram_counts += counts[self._grams]
-            return
-        grams, counts = np.unique(grams, return_counts=True)  # fewer than there could be
+            numbers = np.bincount(grams, minlength=len(self._follows))
+            found = np.flatnonzero(numbers)
+            return Counts(found, numbers[found])
+        return Counts(*np.unique(grams, return_counts=True))  # fewer than there could be
+
+    def add(self, counts: Counts) -> None:
+        grams, number = counts
+        np.add.at(self._counts, grams // NUM_BYTES, number)
         self._follows[grams] = True
         asked = np.isin(self._grams, grams, assume_unique=True)
-        self._gram_counts[asked] += counts[np.isin(grams, self._grams, assume_unique=True)]
+        self._gram_counts[asked] += number[np.isin(grams, self._grams, assume_unique=True)]
 
     def interpolated(self, p: np.ndarray) -> np.ndarray:
         """The probabilities at the places of the texts, from those with the next shorter

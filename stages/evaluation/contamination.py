@@ -78,10 +78,19 @@ class TaskTexts:
 
     def overlap(self, documents: Iterable[Sequence[str]]) -> dict[str, Overlap]:
         """task -> what of it stands in the documents."""
+        return self.overlap_of([self.matches(documents)])
+
+    def matches(self, documents: Iterable[Sequence[str]]) -> "Matches":
+        """What stands in documents, for ``overlap_of``."""
+        return self._trie.matches(documents)
+
+    def overlap_of(self, matches: Iterable["Matches"]) -> dict[str, Overlap]:
+        """task -> what of it stands in the documents of any of the ``matches``, which other
+        processes may have found."""
         ends = np.cumsum([0, *self._num_test.values()])
         exact, ngram = (
             np.diff(np.searchsorted(np.unique(self._row[hit]), ends)).tolist()
-            for hit in self._trie.found(documents)
+            for hit in self._trie.found(matches)
         )
         numbers = zip(self._num_test.items(), exact, ngram, strict=True)
         return {task: Overlap(num, *of_task) for (task, num), *of_task in numbers}
@@ -103,6 +112,7 @@ class TaskTexts:
             yield from ([text for text, _ in document] for document in batch)
 
 
+Matches = list[np.ndarray]  # of each length in words, the nodes of the trie that were found
 _Document = list[tuple[str, list[str]]]  # its sentences, and the words of each
 
 
@@ -146,12 +156,20 @@ class _Trie:
             self._ends.append(ends)
             alive = alive[~ending]
 
-    def found(self, documents: Iterable[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
-        """Of each text, whether all of it and whether an n-gram of it stands in a document."""
-        seen = [np.zeros_like(ends) for ends in self._ends]
+    def matches(self, documents: Iterable[Sequence[str]]) -> Matches:
+        seen: list[list[np.ndarray]] = [[] for _ in self._ends]
         for batch in _batches(documents):
             for _, length, nodes in self._matches(*self._read(batch)):
-                seen[length - 1][nodes] = True
+                seen[length - 1].append(np.unique(nodes))
+        none = np.zeros(0, dtype=np.int64)
+        return [np.unique(np.concatenate([none, *nodes])) for nodes in seen]
+
+    def found(self, matches: Iterable[Matches]) -> tuple[np.ndarray, np.ndarray]:
+        """Of each text, whether all of it and whether an n-gram of it stands in a document."""
+        seen = [np.zeros_like(ends) for ends in self._ends]
+        for some in matches:
+            for of_length, nodes in zip(seen, some, strict=True):
+                of_length[nodes] = True
         hit = np.zeros(len(self._node), dtype=bool)
         for length, nodes in enumerate(seen, 1):
             here = self._length == length

@@ -18,13 +18,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 
 from stages.core.seeding import stream
-from stages.evaluation.byte_ngrams import ByteNgrams
+from stages.evaluation.byte_ngrams import ByteNgrams, Counts
 from stages.evaluation.contamination import words
+from stages.evaluation.word_counts import Vocabulary, WordCounts
 
 NUM_DRAWS = 10  # of samples, whose divergences are averaged
 SEED = 0
@@ -57,42 +60,79 @@ class Measured:
     tasks: dict[str, Likeness]
 
 
-def measure(
-    documents: Iterable[Sequence[str]], tasks: Mapping[str, Sequence[str]], *, seed: int = SEED
-) -> Measured:
-    """``documents`` are lists of sentences, read once and a few at a time; ``tasks`` are texts."""
-    ngrams = ByteNgrams([text.encode() for texts in tasks.values() for text in texts])
-    corpus: Counter[str] = Counter()
-    num_documents = num_bytes = 0
+class Reading(NamedTuple):
+    """What was counted of a part of the corpus."""
 
-    def read() -> Iterator[bytes]:
-        nonlocal num_documents, num_bytes
-        for sentences in documents:
-            num_documents += 1
-            for sentence in sentences:
-                corpus.update(words(sentence))
-                encoded = sentence.encode()
-                num_bytes += len(encoded)
-                yield encoded
+    documents: int
+    bytes: int
+    words: Counter[str]
+    grams: list[Counts]
 
-    ngrams.count(read())
-    bits = iter(ngrams.bits().tolist())
-    found = {
-        task: _likeness(texts, corpus, bits=sum(islice(bits, len(texts))), key=(seed, task))
-        for task, texts in tasks.items()
-    }
-    return Measured(num_documents, corpus.total(), len(corpus), num_bytes, found)
+
+class Comparison:
+    """Of a corpus, which is read in parts, with the texts of tasks."""
+
+    def __init__(self, tasks: Mapping[str, Sequence[str]]) -> None:
+        self._tasks = tasks
+        self._ngrams = ByteNgrams([text.encode() for texts in tasks.values() for text in texts])
+
+    def read(self, documents: Iterable[Sequence[str]]) -> Reading:
+        """Count documents (lists of sentences), a few at a time; any process can."""
+        counts: Counter[str] = Counter()
+        num_documents = num_bytes = 0
+
+        def sentences() -> Iterator[bytes]:
+            nonlocal num_documents, num_bytes
+            for document in documents:
+                num_documents += 1
+                for sentence in document:
+                    counts.update(words(sentence))
+                    encoded = sentence.encode()
+                    num_bytes += len(encoded)
+                    yield encoded
+
+        grams = self._ngrams.counted(sentences())
+        return Reading(num_documents, num_bytes, counts, grams)
+
+    def measured(self, readings: Iterable[Reading], folder: Path, *, seed: int = SEED) -> Measured:
+        """``folder``, which is not there, gets the words that are too many for memory."""
+        corpus = WordCounts(folder)
+        num_documents = num_bytes = num_words = 0
+        for reading in readings:
+            num_documents += reading.documents
+            num_bytes += reading.bytes
+            num_words += reading.words.total()
+            corpus.add(reading.words)
+            self._ngrams.add(reading.grams)
+        own = {
+            task: Counter(word for text in texts for word in words(text))
+            for task, texts in self._tasks.items()
+        }
+        vocabulary = corpus.vocabulary(word for of_task in own.values() for word in of_task)
+        bits = iter(self._ngrams.bits().tolist())
+        found = {
+            task: _likeness(
+                texts, own[task], vocabulary, bits=sum(islice(bits, len(texts))), key=(seed, task)
+            )
+            for task, texts in self._tasks.items()
+        }
+        return Measured(num_documents, num_words, vocabulary.num_types, num_bytes, found)
 
 
 def _likeness(
-    texts: Sequence[str], corpus: Counter[str], *, bits: float, key: tuple[int, str]
+    texts: Sequence[str],
+    own: Counter[str],
+    corpus: Vocabulary,
+    *,
+    bits: float,
+    key: tuple[int, str],
 ) -> Likeness:
-    own = Counter(word for text in texts for word in words(text))
-    number = min(own.total(), corpus.total()) // 2
+    in_corpus = int(corpus.ends[-1]) if len(corpus.ends) else 0
+    number = min(own.total(), in_corpus) // 2
     divergence = uncorrected = None
     if number:
         divergence, uncorrected = _divergences(own, corpus, number, key)
-    unseen = [count for word, count in own.items() if word not in corpus]
+    unseen = [count for word, count in own.items() if not corpus.number[word]]
     num_bytes = sum(len(text.encode()) for text in texts)
     return Likeness(
         texts=len(texts),
@@ -109,26 +149,35 @@ def _likeness(
 
 
 def _divergences(
-    own: Counter[str], corpus: Counter[str], number: int, key: tuple[int, str]
+    own: Counter[str], corpus: Vocabulary, number: int, key: tuple[int, str]
 ) -> tuple[float, float]:
     """Corrected and not: means over samples of ``number`` words, drawn without replacement."""
-    vocabulary = sorted({*corpus, *own})  # in an order that depends on no order of texts
-    ends = [np.cumsum([each[word] for word in vocabulary]) for each in (own, corpus)]
+    vocabulary = sorted(own)  # in an order that depends on no order of texts
+    places = np.array([corpus.place[word] for word in vocabulary])
+    ends = np.cumsum([own[word] for word in vocabulary])
     between, within = [], []
     for draw in range(NUM_DRAWS):
         rng = stream(key[0], "likeness", key[1], draw)
-        (a, b), (c, d) = (_two_samples(each, number, rng) for each in ends)
-        between += [jensen_shannon(a, c), jensen_shannon(b, d)]
-        within += [jensen_shannon(a, b), jensen_shannon(c, d)]
+        a, b = (places[sample] for sample in _two_samples(ends, number, rng))
+        c, d = _two_samples(corpus.ends, number, rng)
+        between += [_divergence(a, c), _divergence(b, d)]
+        within += [_divergence(a, b), _divergence(c, d)]
     return fmean(between) - fmean(within), fmean(between)
 
 
-def _two_samples(ends: np.ndarray, number: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Counts of words in two disjoint samples; ``ends`` are the sums of all counts up to each
-    word."""
+def _two_samples(ends: np.ndarray, number: int, rng: np.random.Generator) -> np.ndarray:
+    """int64 [2, number]: the words of two disjoint samples; ``ends`` are the sums of all counts up
+    to each word."""
     drawn = rng.choice(ends[-1], 2 * number, replace=False)
-    drawn = np.searchsorted(ends, drawn, side="right").reshape(2, number)
-    return [np.bincount(sample, minlength=len(ends)) for sample in drawn]
+    return np.searchsorted(ends, drawn, side="right").reshape(2, number)
+
+
+def _divergence(one: np.ndarray, other: np.ndarray) -> float:
+    """Of two samples of words. Of the words that neither has no count is kept: a corpus has
+    millions of them."""
+    found, places = np.unique(np.concatenate([one, other]), return_inverse=True)
+    of_one, of_other = np.split(places, [len(one)])
+    return jensen_shannon(*(np.bincount(each, minlength=len(found)) for each in (of_one, of_other)))
 
 
 def jensen_shannon(one: np.ndarray, other: np.ndarray) -> float:

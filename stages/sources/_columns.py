@@ -33,6 +33,10 @@ class Columns:
     Every method raises ValueError that begins with ``place``, the file and the line.
     """
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For other processes: pickle knows a class by its module's name for it."""
+        return _of_settings, (vars(self),)
+
     def name_of(self, column: str) -> str:
         """The column of the data that is this ``column`` of a row."""
         return getattr(self, column)
@@ -96,6 +100,10 @@ def _fields() -> list[tuple[str, Any, Any]]:
 
 # What a source that reads records takes from params.yaml for them: its ``schema``.
 SCHEMA = make_dataclass("Columns", _fields(), bases=(Columns,), frozen=True, kw_only=True)
+
+
+def _of_settings(settings: Mapping[str, Any]) -> Columns:
+    return SCHEMA(**settings)
 
 
 class MissingColumnError(ValueError):

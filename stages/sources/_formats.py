@@ -10,6 +10,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from stages.core import parallel
 from stages.core.artifacts import Json
 
 FORMATS = ("txt", "csv", "tsv", "jsonl", "json", "conll", "conllu", "parquet")
@@ -22,6 +23,9 @@ DELIMITERS: dict[Delimiter, str] = {"comma": ",", "semicolon": ";", "tab": "\t",
 CONLLU = ["ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC"]
 _DOCUMENT_MARK = "-DOCSTART-"  # CoNLL-2003's, where a document begins
 Lines = Iterable[tuple[int, str]]  # numbered from 1
+_ROWS = 2**10  # of parquet, read at once; a row may be a whole book
+_BUFFER_BYTES = 2**20
+_NO_WHOLE_GZIP = gzip.BadGzipFile, EOFError, zlib.error
 
 
 class Record(NamedTuple):
@@ -92,8 +96,9 @@ def records(
     columns: list[str] | None = None,
     unit: Unit = "line",
     delimiter: Delimiter = "auto",
+    first: int = 1,
 ) -> Iterator[Record]:
-    """The records of a file of text, from its lines.
+    """The records of a file of text, from its lines; ``first`` is the number of the first one.
 
     ``columns`` are the names of those of csv, tsv and conll files that do not name them; ``unit``
     is of txt; ``delimiter``, of csv and tsv, is what the format says if it is auto. Raises
@@ -113,21 +118,56 @@ def records(
         "conllu": lambda lines: _conll(lines, CONLLU),
     }
     try:
-        yield from parse[format](_lines(file))
+        yield from parse[format](_lines(file, first))
     except _Fault as fault:
         raise ValueError(f"{name} {fault}") from None
 
 
-def _lines(file: Iterable[bytes]) -> Iterator[tuple[int, str]]:
-    number = 0
+def can_be_cut(format: str, unit: Unit) -> bool:
+    """Whether a record can be read without those before it: what ``line_groups`` are good for."""
+    return format in ("jsonl", "conll", "conllu") or (format == "txt" and unit != "file")
+
+
+def line_groups(
+    file: Iterable[bytes], format: str, *, name: str, unit: Unit
+) -> Iterator[tuple[int, list[bytes]]]:
+    """The lines of a file, cut where no record is: the number of the first line of each group, and
+    its lines. Raises ValueError with the file's ``name``."""
+    ends_at_blank = format != "jsonl" and (format != "txt" or unit == "paragraph")
+    lines: list[bytes] = []
+    first, number, num_bytes = 1, 0, 0
     try:
-        for number, line in enumerate(file, 1):
-            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+        for line in file:
+            lines.append(line)
+            number += 1
+            num_bytes += len(line)
+            if num_bytes >= parallel.PART_BYTES and not (ends_at_blank and line.strip()):
+                del line  # which may be a whole book
+                yield first, lines
+                lines, first, num_bytes = [], number + 1, 0
+    except _NO_WHOLE_GZIP as error:
+        raise ValueError(f"{name} {_cut_off(number + 1, error)}") from None
+    if lines:
+        yield first, lines
+
+
+def _lines(file: Iterable[bytes], first: int = 1) -> Iterator[tuple[int, str]]:
+    number = first - 1
+    try:
+        for line in file:
+            number += 1
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            del line  # which may be a whole book
+            yield number, text
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         raise _Fault(f"line {number}", f"byte {byte:#04x} is not UTF-8; convert the file") from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise _Fault(f"line {number + 1}", f"no whole gzip file: {error}") from None
+    except _NO_WHOLE_GZIP as error:
+        raise _cut_off(number + 1, error) from None
+
+
+def _cut_off(number: int, error: Exception) -> _Fault:
+    return _Fault(f"line {number}", f"no whole gzip file: {error}")
 
 
 def _on_line(number: int, cells: Json) -> Record:
@@ -228,7 +268,8 @@ def _parquet(file: Path) -> Iterator[Record]:
     import pyarrow.parquet
 
     try:
-        batches = pyarrow.parquet.ParquetFile(file).iter_batches()
+        opened = pyarrow.parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        batches = opened.iter_batches(batch_size=_ROWS)
         rows = chain.from_iterable(batch.to_pylist() for batch in batches)
         for number, cells in enumerate(rows, 1):
             yield Record(str(number), f"row {number}", cells)

@@ -4,27 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from stages.core.artifacts import Json
 from stages.core.components import unknown
 from stages.kinds._kind import Kind, Split
-from stages.sources._columns import NONE, SCHEMA, TEXT, WORDS, Columns, MissingColumnError
-from stages.sources._formats import (
-    FORMATS,
-    Delimiter,
-    Format,
-    Record,
-    Unit,
-    format_of,
-    read,
-    sides,
-)
-from stages.sources._source import (
-    Document,
-    Labelled,
-    Source,
-    drawn_from_train,
-    sentences_of,
-)
+from stages.sources._columns import NONE, SCHEMA, Columns
+from stages.sources._file import SourceFile
+from stages.sources._formats import FORMATS, Delimiter, Format, Unit, format_of, sides
+from stages.sources._source import Document, Labelled, Part, Source
 
 PARALLEL = "parallel"
 _WORDS_AND_TAGS = {"conllu": {"words": "FORM", "tags": "UPOS"}}  # their columns by default
@@ -58,6 +43,7 @@ class Files(Source):
     label, and bytes that are not UTF-8.
     """
 
+    is_read_in_parts = True
     schema = SCHEMA
 
     def __init__(
@@ -75,10 +61,10 @@ class Files(Source):
     ) -> None:
         self.root = Path(path)
         self.format = format
-        self.columns = None if columns == NONE else list(columns)
+        self.columns = None if columns == NONE else tuple(columns)
         self.unit: Unit = unit
         self.delimiter: Delimiter = delimiter
-        self.languages = [naming.name_of("text"), naming.name_of("target")]
+        self.languages = (naming.name_of("text"), naming.name_of("target"))
         self._read = naming
         if not self.root.exists():
             home = "; write ~ out, which a shell alone reads" if path.startswith("~") else ""
@@ -105,45 +91,35 @@ class Files(Source):
 
     def check(self, kind: Kind | None) -> None:
         """Reads each file as far as its first document or example."""
-        for file in self.files:
-            next(iter(self._documents(file) if kind is None else self._examples(file, kind)), None)
+        for file in self._files():
+            next(iter(file.documents() if kind is None else file.examples(kind)), None)
 
     def documents(self) -> Iterator[Document]:
-        for file in self.files:
-            yield from self._documents(file)
+        for file in self._files():
+            yield from file.documents()
+
+    def parts(self) -> Iterator[Part]:
+        for file in self._files():
+            yield from file.parts()
 
     def examples(self, kind: Kind) -> Iterator[Labelled]:
-        for file in self.files:
-            yield from self._examples(file, kind)
+        for file in self._files():
+            yield from file.examples(kind)
 
-    def _documents(self, file: Path) -> Iterator[Document]:
-        name, columns = self._name(file), self._columns(file)
-        kind = WORDS if self._format(file) in ("conll", "conllu") else TEXT
-        for record in self._records(file):
-            row = self._row(file, columns, record, kind)
-            if row is not None:
-                key = name if self.unit == "file" else kind.split_key(row)
-                split = drawn_from_train(self.files[file], key, self.splits)
-                yield Document(f"{name}:{record.key}", split, sentences_of(*kind.texts(row)))
-
-    def _examples(self, file: Path, kind: Kind) -> Iterator[Labelled]:
-        name, columns = self._name(file), self._columns(file)
-        if self._format(file) == "txt" and {column for column, _ in columns.of(kind)} != {"text"}:
-            raise ValueError(f"{file}: a txt file has no labels; if it has, name its `format`")
-        for record in self._records(file):
-            row = self._row(file, columns, record, kind)
-            if row is not None:
-                split = drawn_from_train(self.files[file], kind.group_key(row), self.splits)
-                yield Labelled(f"{name}:{record.key}", split, row)
-
-    def _row(self, file: Path, columns: Columns, record: Record, kind: Kind) -> Json | None:
-        try:
-            return columns.row(record.cells, kind, f"{file} {record.place}")
-        except MissingColumnError as error:
-            if self._format(file) not in ("csv", "tsv") or self.columns is not None:
-                raise
-            hint = "if its first line names none, give their names: `columns: [...]`"
-            raise ValueError(f"{error}; {hint}") from None
+    def _files(self) -> Iterator[SourceFile]:
+        for path, split in self.files.items():
+            yield SourceFile(
+                path,
+                self._name(path),
+                self._format(path),
+                split,
+                frozenset(self.splits),
+                self._columns(path),
+                self.columns,
+                self.unit,
+                self.languages,
+                self.delimiter,
+            )
 
     # Which files, in which format, of which split --------------------------------------------
 
@@ -154,7 +130,7 @@ class Files(Source):
                 raise ValueError(f"{split}: {name} is of {self.files[file]} already")
             if self.format == PARALLEL:
                 try:
-                    sides(file, self.languages)
+                    sides(file, list(self.languages))
                 except ValueError as error:
                     raise ValueError(f"{split}: {error}") from None
             elif not file.is_file():
@@ -197,19 +173,6 @@ class Files(Source):
             if self._read.name_of(column) == column
         }
         return self._read.renamed(of_format)
-
-    def _records(self, file: Path) -> Iterator[Record]:
-        format, columns = self._format(file), self.columns
-        if format == "conll" and columns is None:
-            columns = [self._read.name_of(column) for column in ("words", "tags")]
-        return read(
-            file,
-            format,
-            columns=columns,
-            unit=self.unit,
-            languages=self.languages,
-            delimiter=self.delimiter,
-        )
 
 
 def _list(names: str | list[str]) -> list[str]:

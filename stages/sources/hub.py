@@ -19,9 +19,11 @@ from stages.sources._columns import NONE, SCHEMA, TEXT, Columns
 from stages.sources._source import (
     Document,
     Labelled,
+    Part,
     Source,
     drawn_from_train,
     sentences_of,
+    text_parts,
 )
 
 ON_THE_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -49,6 +51,7 @@ class Hub(Source):
     Raises ValueError for what cannot be had or read, and for a row that is no example.
     """
 
+    is_read_in_parts = True
     schema = SCHEMA
 
     def __init__(
@@ -97,9 +100,17 @@ class Hub(Source):
     def examples(self, kind: Kind) -> Iterator[Labelled]:
         return chain.from_iterable(self._examples(split, kind) for split in self.splits)
 
+    def parts(self) -> Iterator[Part]:
+        return text_parts(chain.from_iterable(self._texts(split) for split in self.splits))
+
     def _documents(self, split: Split) -> Iterator[Document]:
+        for id, drawn, text in self._texts(split):
+            yield Document(id, drawn, sentences_of(text))
+
+    def _texts(self, split: Split) -> Iterator[tuple[str, Split, str]]:
         for id, drawn, row, _ in self._examples(split, TEXT):
-            yield Document(id, drawn, sentences_of(*TEXT.texts(row)))
+            (text,) = TEXT.texts(row)
+            yield id, drawn, text
 
     def _examples(self, split: Split, kind: Kind) -> Iterator[Labelled]:
         name = self.splits[split]

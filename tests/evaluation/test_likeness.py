@@ -1,13 +1,20 @@
 """Likeness of planted texts: two languages with words and a grammar of their own."""
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pytest
 
 from stages.core.seeding import stream
-from stages.evaluation.likeness import jensen_shannon, measure
+from stages.evaluation import word_counts
+from stages.evaluation.contamination import words
+from stages.evaluation.likeness import NUM_DRAWS, SEED, Comparison, Measured, jensen_shannon
+from stages.evaluation.word_counts import WordCounts
 
 NUM_WORDS = 300
 Document = list[str]
@@ -46,6 +53,11 @@ class Language:
 ONE, OTHER = Language("one"), Language("other")
 TASK = [sentence for document in ONE.documents(30, "task") for sentence in document]
 OTHER_TASK = [sentence for document in OTHER.documents(30, "task") for sentence in document]
+
+
+def measure(documents: Sequence[Document], tasks: Mapping[str, Sequence[str]]) -> Measured:
+    comparison = Comparison(tasks)
+    return comparison.measured([comparison.read(documents)], Path("none"))
 
 
 def likeness(documents: list[Document], texts: list[str] = TASK) -> Any:
@@ -131,6 +143,59 @@ def test_it_is_the_divergence_of_scipy() -> None:
     assert jensen_shannon(one, other) == pytest.approx(jensenshannon(one, other, base=2) ** 2)
     assert jensen_shannon(one, one) == pytest.approx(0)
     assert jensen_shannon(np.array([2, 0]), np.array([0, 5])) == pytest.approx(1)
+
+
+def test_a_corpus_in_parts_whose_words_are_in_files_is_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, tasks = mixed(0.5), {"one": TASK, "other": OTHER_TASK, "none": ["", "?"]}
+    whole = measure(corpus, tasks)
+    monkeypatch.setattr(word_counts, "MOST_HELD", 200)
+    comparison = Comparison(tasks)
+    readings = [comparison.read(corpus[at : at + 15]) for at in range(0, len(corpus), 15)]
+    for order in (readings, readings[::-1]):
+        folder = tmp_path / f"words{order is readings}"
+        assert Comparison(tasks).measured(order, folder) == whole
+        assert len(list(folder.iterdir())) > 2
+
+
+def test_the_divergence_is_that_over_all_words() -> None:
+    """Bit by bit: words that no sample has change nothing, and are left out."""
+    corpus = mixed(0.5)
+    count = [Counter(w for text in texts for w in words(text)) for texts in (TASK, sum(corpus, []))]
+    vocabulary = sorted({*count[0], *count[1]})
+    ends = [np.cumsum([each[word] for word in vocabulary]) for each in count]
+    number = min(each.total() for each in count) // 2
+    between, within = [], []
+    for draw in range(NUM_DRAWS):
+        rng = stream(SEED, "likeness", "task", draw)
+        samples = []
+        for of_one in ends:
+            drawn = rng.choice(of_one[-1], 2 * number, replace=False)
+            drawn = np.searchsorted(of_one, drawn, side="right").reshape(2, number)
+            samples += [np.bincount(each, minlength=len(of_one)) for each in drawn]
+        a, b, c, d = samples
+        between += [jensen_shannon(a, c), jensen_shannon(b, d)]
+        within += [jensen_shannon(a, b), jensen_shannon(c, d)]
+    found = likeness(corpus)
+    assert found.uncorrected_divergence == fmean(between)
+    assert found.divergence == fmean(between) - fmean(within)
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+def test_words_are_counted_in_their_order(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(word_counts, "MOST_HELD", most)
+    counts = WordCounts(tmp_path / "words")
+    for text in ("ä b b", "z a b", "\U00020000 ﬀ", "ä é"):
+        counts.add(Counter(text.split()))
+    found = counts.vocabulary(["b", "c", "é", "zz", "b"])
+    #                          a  b  c  z  zz ä  é  ﬀ  \U00020000
+    assert found.ends.tolist() == np.cumsum([1, 3, 0, 1, 0, 2, 1, 1, 1]).tolist()
+    assert found.num_types == 7
+    assert found.place == {"b": 1, "c": 2, "zz": 4, "é": 6}
+    assert found.number == {"b": 3, "c": 0, "zz": 0, "é": 1}
 
 
 def test_what_was_read_is_counted() -> None:

@@ -1,0 +1,178 @@
+"""Time, memory and speed of the stages that read a corpus, by the size of its text, and how fast
+sentencepiece itself encodes the same sentences. Prints Markdown; run by hand, the result is in
+corpora.md.
+
+    python benchmarks/corpora.py --text BOOKS --megabytes 50 500 > benchmarks/corpora.md
+
+BOOKS is a folder of .txt or .txt.gz files, repeated up to each size. Speed is per second of CPU
+time, all processes together: what one core does, whatever else the machine does.
+"""
+
+import argparse
+import gzip
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import cycle, islice
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import sentencepiece
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from stages.core.artifacts import read_json, write_json, write_jsonl
+from stages.core.parallel import cores
+from stages.text.stored import StoredDocuments
+from stages.text.tokenizer import FILE
+
+STAGES = (
+    "prepare_corpus",
+    "train_tokenizer",
+    "encode_corpus",
+    "measure_contamination",
+    "measure_likeness",
+)
+SAMPLED_S = 0.2  # between looks at the memory
+ALONE_MB = 20  # of sentences that sentencepiece encodes by itself
+PROGRAM = """
+import importlib, sys
+from stages.core.params import Corpus, Params, Tokenizer
+
+source = {"name": "files", "path": "text.txt"}
+corpus = Corpus(source=source, max_tokens="all", decontaminate_against="none")
+tokenizer = Tokenizer(corpus="all", algorithm="unigram", vocab_size=8000, max_sentences=60000)
+params = Params.model_construct(
+    corpora={"all": corpus}, tokenizers={"own": tokenizer}, tasks={"own": ...}
+)
+stage, *keys = sys.argv[1:]
+importlib.import_module(f"stages.{stage}").main(params, *keys)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--text", type=Path, required=True, help="a folder of books")
+    parser.add_argument("--megabytes", type=int, nargs="+", default=[50, 500])
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
+    parser.add_argument("--folder", type=Path, help="for what is written; a temporary one if not")
+    arguments = parser.parse_args()
+    print(f"{cores()} cores, sentencepiece {sentencepiece.__version__}; times in seconds.\n")
+    for megabytes in arguments.megabytes:
+        with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+            print(table(Path(folder), arguments.text, megabytes, arguments.stages), flush=True)
+
+
+def table(folder: Path, books: Path, megabytes: int, stages: list[str]) -> str:
+    write_text(folder / "text.txt", books, megabytes * 10**6)
+    write_task(folder / "data/tasks/own")
+    rows = []
+    for stage in stages:
+        keys = {"prepare_corpus": ["all"], "train_tokenizer": ["own"]}.get(stage, ["all", "own"])
+        measures = measured(folder, [stage, *keys])
+        size = encoded_mb(folder) if stage == "encode_corpus" else megabytes
+        rows.append({"stage": stage, "MB / CPU s": size / measures["CPU time"]} | measures)
+    if "encode_corpus" in stages:
+        own = alone(folder)
+        (encoded,) = (row for row in rows if row["stage"] == "encode_corpus")
+        ratio = encoded["MB / CPU s"] / own
+        rows.append({"stage": "sentencepiece alone", "MB / CPU s": own})
+        note = f"\n\nencode_corpus has {ratio:.2f} of sentencepiece's own speed.\n"
+    else:
+        note = "\n"
+    shown = pd.DataFrame(rows).rename(columns={"stage": f"{megabytes} MB of text"})
+    return shown.to_markdown(index=False, floatfmt=".1f") + note
+
+
+def write_text(path: Path, books: Path, size: int) -> None:
+    """Repeated books, of which the words of each turn differ a little."""
+    files = sorted([*books.glob("*.txt"), *books.glob("*.txt.gz")])
+    with path.open("wb") as text:
+        for turn, file in enumerate(cycle(files)):
+            with (gzip.open if file.suffix == ".gz" else open)(file, "rb") as book:
+                content = book.read().decode(errors="ignore")
+            content = content.replace(" the ", f" the{turn // len(files)} ")
+            text.write(content.encode()[: size - text.tell()].decode(errors="ignore").encode())
+            if text.tell() > size - 4:
+                return
+
+
+def write_task(folder: Path) -> None:
+    (folder / "examples").mkdir(parents=True)
+    write_json(folder / "examples/task.json", {"kind": "classification"})
+    rows = [{"id": str(i), "text": f"It is {i} times as much as all of them."} for i in range(300)]
+    write_jsonl(folder / "examples/test.jsonl", rows)
+    write_jsonl(folder / "test_originals.jsonl", [])
+
+
+def measured(folder: Path, arguments: list[str]) -> dict[str, float]:
+    """Of a stage in a process of its own, with the processes that it starts."""
+    before, began, peak = cpu_s(), time.perf_counter(), 0.0
+    process = psutil.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+    while process.poll() is None:
+        peak = max(peak, memory_mb(process))
+        time.sleep(SAMPLED_S)
+    if process.returncode:
+        raise SystemExit(f"{arguments[0]} failed")
+    used = cpu_s() - before
+    return {
+        "time": time.perf_counter() - began,
+        "CPU time": used,
+        "peak memory (MB)": peak,
+    }
+
+
+def encoded_mb(folder: Path) -> float:
+    """Of the sentences alone; a tenth of the documents is held out."""
+    encoded = read_json(folder / "data/encoded/all/own/encoded.json")
+    return (encoded["train_bytes"] + encoded["validation_bytes"]) / 1e6
+
+
+def cpu_s() -> float:
+    """Of all processes that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def memory_mb(process: psutil.Process) -> float:
+    """Proportional: what processes share counts once."""
+    total = 0
+    try:
+        for each in (process, *process.children(recursive=True)):
+            total += each.memory_full_info().pss
+    except psutil.Error:  # one has ended
+        pass
+    return total / 1e6
+
+
+def alone(folder: Path) -> float:
+    """MB per second of CPU time that sentencepiece's batches encode, on one thread."""
+    model = str(folder / "data/tokenizers/own" / FILE)
+    processor = sentencepiece.SentencePieceProcessor(model_file=model)
+    speeds = []
+    for batch in batches(folder):
+        began = time.process_time()
+        processor.encode(batch, num_threads=1)
+        speeds.append((sum(len(s.encode()) for s in batch), time.process_time() - began))
+    return sum(size for size, _ in speeds) / 1e6 / sum(seconds for _, seconds in speeds)
+
+
+def batches(folder: Path) -> Iterator[list[str]]:
+    """Sentences of the corpus, 10000 at a time."""
+    documents = StoredDocuments(folder / "data/corpora/all/train.jsonl")
+    found = (s for sentences in documents.sentences(range(len(documents))) for s in sentences)
+    size = 0
+    while size < ALONE_MB * 10**6 and (batch := list(islice(found, 10_000))):
+        size += sum(map(len, batch))
+        yield batch
+
+
+if __name__ == "__main__":
+    main()

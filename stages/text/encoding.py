@@ -1,0 +1,200 @@
+"""Encodes the documents of a corpus on all cores and writes them as they come."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from stages.core import parallel
+from stages.text.corpus import EncodedCorpus, document_order
+from stages.text.stored import StoredDocuments
+from stages.text.tokenizer import TaskTokenizer
+
+
+class Extent(NamedTuple):
+    """How much was encoded."""
+
+    tokens: int
+    documents: int
+    # Of text, in UTF-8. Of the last document, which ``max_tokens`` may cut, an estimate: its tokens
+    # hold as many bytes each as those of the others.
+    num_bytes: int
+
+
+def encode_stored(
+    documents: StoredDocuments,
+    split: str,
+    tokenizer: TaskTokenizer,
+    folder: Path,
+    *,
+    max_tokens: int | None,
+    running: bool,
+    processes: int | None = None,
+) -> Extent:
+    """Write to ``folder`` what ``EncodedCorpus.save`` would of what ``encode`` makes of documents,
+    in their order (``document_order``); neither the text nor the tokens are held in memory.
+
+    Raises ValueError for a document without a sentence.
+    """
+    work = partial(_encode, documents, tokenizer, running)
+    parts = documents.parts(document_order(len(documents), split))
+    encoded = parallel.in_order(work, parts, documents.size, processes=processes)
+    with closing(encoded), _Writer(folder) as writer:
+        for part in encoded:
+            writer.add(part, max_tokens)
+            if writer.num_tokens == max_tokens:
+                break
+        return writer.extent()
+
+
+class _Part(NamedTuple):
+    """Encoded documents, end to end."""
+
+    tokens: np.ndarray  # uint16 or uint32 [num_tokens]
+    document_lengths: np.ndarray  # int64 [num_documents], in tokens
+    sentence_lengths: np.ndarray  # int64 [num_sentences], in tokens
+    document_bytes: np.ndarray  # int64 [num_documents], of their text
+
+
+def _encode(
+    documents: StoredDocuments, tokenizer: TaskTokenizer, running: bool, numbers: np.ndarray
+) -> _Part:
+    texts = list(documents.sentences(numbers))
+    counts = np.array([len(sentences) for sentences in texts])
+    if not counts.all():
+        raise ValueError(f"{documents.path}: a document has no sentence")
+    firsts = np.cumsum(counts) - counts
+    flat = list(chain.from_iterable(texts))
+    del texts
+    num_bytes = np.fromiter(map(len, map(str.encode, flat)), dtype=np.int64, count=len(flat))
+    dtype = np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32
+    is_first, is_last = np.zeros((2, len(flat) + 1), dtype=bool)
+    is_first[firsts] = is_last[firsts + counts - 1] = True
+    tokens, lengths = [], []
+    for begin, end in _spans(num_bytes):
+        ids = _ids(flat[begin:end], is_first[begin:end], tokenizer, running)
+        for i in np.flatnonzero(is_first[begin:end]):
+            ids[i] = [*tokenizer.before, *ids[i]]
+        for i in np.flatnonzero(is_last[begin:end]):
+            ids[i] = [*ids[i], *tokenizer.after]
+        lengths.append(np.fromiter(map(len, ids), dtype=np.int64, count=len(ids)))
+        tokens.append(
+            np.fromiter(chain.from_iterable(ids), dtype=dtype, count=int(lengths[-1].sum()))
+        )
+    sentence_lengths = np.concatenate(lengths)
+    return _Part(
+        np.concatenate(tokens),
+        np.add.reduceat(sentence_lengths, firsts),
+        sentence_lengths,
+        np.add.reduceat(num_bytes, firsts),
+    )
+
+
+def _spans(num_bytes: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Sentences that are encoded at once: a document may have more than their ids can be held
+    of."""
+    step = parallel.PART_BYTES
+    bounds = np.searchsorted(np.cumsum(num_bytes), np.arange(step, num_bytes.sum(), step))
+    edges = np.unique([0, *bounds, len(num_bytes)]).tolist()
+    yield from zip(edges, edges[1:], strict=False)
+
+
+def _ids(
+    sentences: list[str], is_first: np.ndarray, tokenizer: TaskTokenizer, running: bool
+) -> list[list[int]]:
+    """The ids of each sentence; one call of the tokenizer takes half the time of one for each
+    document."""
+    if not running:
+        return tokenizer.encode(sentences)
+    firsts = [s for s, first in zip(sentences, is_first, strict=True) if first]
+    others = [s for s, first in zip(sentences, is_first, strict=True) if not first]
+    begins = iter(tokenizer.encode(firsts))
+    follow = iter(tokenizer.encode_running([".", *others])[1:])
+    return [next(begins if first else follow) for first in is_first]
+
+
+class _Writer:
+    """Writes the arrays of an ``EncodedCorpus`` while they grow."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[str, _GrowingArray] = {}
+        self._stack = ExitStack()
+        self.num_tokens = 0
+        self._num_documents = 0
+        self._num_bytes = 0  # of the text of all documents
+        self._last = 0, 0  # where the last document begins, and the bytes of its text
+
+    def __enter__(self) -> "_Writer":
+        self._folder.mkdir(parents=True)
+        with ExitStack() as stack:
+            for name in EncodedCorpus.__dataclass_fields__:
+                file = stack.enter_context((self._folder / f"{name}.npy").open("wb"))
+                self._files[name] = _GrowingArray(file)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._stack:
+            if error[0] is None:
+                for file in self._files.values():
+                    file.finish()
+
+    def add(self, part: _Part, max_tokens: int | None) -> None:
+        """As much of it as ``max_tokens`` allow."""
+        room = len(part.tokens) if max_tokens is None else max_tokens - self.num_tokens
+        documents = _starts(part.document_lengths)
+        documents = documents[documents < room]
+        sentences = _starts(part.sentence_lengths)
+        self._files["document_starts"].append(documents + self.num_tokens)
+        self._files["sentence_starts"].append(sentences[sentences < room] + self.num_tokens)
+        self._files["tokens"].append(part.tokens[:room])
+        num_bytes = part.document_bytes[: len(documents)]
+        self._num_documents += len(documents)
+        self._num_bytes += int(num_bytes.sum())
+        self._last = self.num_tokens + int(documents[-1]), int(num_bytes[-1])
+        self.num_tokens += min(len(part.tokens), room)
+
+    def extent(self) -> Extent:
+        whole, last_bytes = self._last
+        num_bytes = last_bytes
+        if whole:  # more than one document
+            num_bytes = round((self._num_bytes - last_bytes) * self.num_tokens / whole)
+        return Extent(self.num_tokens, self._num_documents, num_bytes)
+
+
+def _starts(lengths: np.ndarray) -> np.ndarray:
+    return np.cumsum(lengths) - lengths
+
+
+class _GrowingArray:
+    """A ``.npy`` file like that of ``np.save``, written in parts. numpy leaves room in the header
+    for a longer first axis, which is why it can be written again."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._dtype = np.dtype(np.int64)
+        self._length = 0
+        self._write_header()
+
+    def append(self, values: np.ndarray) -> None:
+        """Values of the same type each time."""
+        self._dtype = values.dtype
+        self._length += len(values)
+        self._file.write(np.ascontiguousarray(values).data)
+
+    def finish(self) -> None:
+        self._file.seek(0)
+        self._write_header()
+
+    def _write_header(self) -> None:
+        header = {
+            "descr": np.lib.format.dtype_to_descr(self._dtype),
+            "fortran_order": False,
+            "shape": (self._length,),
+        }
+        np.lib.format.write_array_header_1_0(self._file, header)

@@ -1,0 +1,92 @@
+"""Work that is spread over processes gives what one process gives, in its order."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from stages.core import parallel
+from stages.core.parallel import grouped, in_order
+
+
+@pytest.fixture(autouse=True)
+def processes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "HERE_BYTES", 1)
+
+
+def square(number: int) -> tuple[int, int]:
+    time.sleep(0.01 if number % 5 == 0 else 0)  # those behind it are done before it
+    return number**2, os.getpid()
+
+
+def one(_: object) -> int:
+    return 1
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_results_are_in_the_order_of_the_parts(processes: int) -> None:
+    found = list(in_order(square, range(60), one, processes=processes))
+    assert [result for result, _ in found] == [number**2 for number in range(60)]
+    others = {process for _, process in found} - {os.getpid()}
+    assert len(others) <= processes and bool(others) == (processes > 1)
+
+
+def test_a_little_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "HERE_BYTES", 10)
+    here = [process == os.getpid() for _, process in in_order(square, range(20), one, processes=2)]
+    assert here == [True] * 10 + [False] * 10
+
+
+def test_a_large_part_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "LARGE_BYTES", 5)
+    found = [*in_order(square, range(12), lambda number: number, processes=2)]
+    assert [result for result, _ in found] == [number**2 for number in range(12)]
+    assert {process for _, process in found[6:]} == {os.getpid()}
+
+
+def test_no_more_is_read_than_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "WAITING_BYTES", 3)
+    read = 0
+
+    def parts() -> Iterator[int]:
+        nonlocal read
+        for number in range(1000):
+            read += 1
+            yield number
+
+    for done, _ in enumerate(in_order(square, parts(), one, processes=2), 1):
+        assert read - done <= 2 * 3 + 1
+
+
+def fail_from_7(number: int) -> int:
+    if number >= 7:
+        raise ValueError(f"fault {number}")
+    return number
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_first_fault_is_raised_behind_what_is_before_it(processes: int) -> None:
+    found = in_order(fail_from_7, range(30), one, processes=processes)
+    assert [next(found) for _ in range(7)] == list(range(7))
+    with pytest.raises(ValueError, match="^fault 7$"):
+        next(found)
+
+
+def end(number: int) -> int:
+    if number == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_a_killed_process_is_named() -> None:
+    with pytest.raises(ValueError, match="killed.*run `dvc repro` again"):
+        list(in_order(end, range(1, 9), one, processes=2))
+
+
+def test_groups_have_so_many_bytes_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "PART_BYTES", 10)
+    items = ["abc", "defgh", "ij", "klmnopqrstuvw", "x"]
+    assert list(grouped(items, len)) == [items[:3], items[3:4], items[4:]]
+    assert list(grouped([], len)) == []

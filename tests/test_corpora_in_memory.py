@@ -1,0 +1,94 @@
+"""The memory that the stages of a corpus take does not hold the corpus."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stages.core.artifacts import write_json, write_jsonl
+from tests.small import small_tokenizer
+
+ROOT = Path(__file__).parents[1]
+NUM_BYTES = 24e6  # of text
+# Of all processes, of which the modules take up to 100. To hold the text in lists took 198 in
+# prepare; to hold its tokens as Python's numbers took 13 times the text.
+MOST_MB = {"prepare": 150, "sample": 150, "encode": 230, "contamination": 210, "likeness": 290}
+PROGRAM = """
+import resource, sys
+from pathlib import Path
+
+from stages import encode_corpus, measure_contamination, measure_likeness, prepare_corpus
+from stages import train_tokenizer
+from stages.core import parallel
+from stages.core.params import Corpus, Params, Tokenizer
+from stages.text.stored import StoredDocuments
+
+parallel.cores = lambda: 2
+source = {"name": "files", "path": "text.txt", "unit": "line"}
+corpus = Corpus(source=source, max_tokens="all", decontaminate_against="none")
+tokenizer = Tokenizer(corpus="all", algorithm="unigram", vocab_size=300, max_sentences=2000)
+params = Params.model_construct(
+    corpora={"all": corpus}, tokenizers={"unigram": tokenizer}, tasks={"own": ...}
+)
+match sys.argv[1]:
+    case "prepare":
+        prepare_corpus.main(params, "all")
+    case "sample":
+        train_tokenizer.sample(StoredDocuments(Path("data/corpora/all/train.jsonl")), 2000)
+    case "encode":
+        encode_corpus.main(params, "all", "unigram")
+    case "contamination":
+        measure_contamination.main(params, "all", "unigram")
+    case "likeness":
+        measure_likeness.main(params, "all", "unigram")
+
+# Not ru_maxrss of this process, which may be that of the one that started it.
+status = Path("/proc/self/status").read_text().split()
+own = int(status[status.index("VmHWM:") + 1])
+children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+print((own + 2 * max(0, children - own / 2)) / 1e3)  # they share what they were forked with
+"""
+
+
+@pytest.mark.slow
+def test_each_stage_holds_a_part_of_the_corpus(tmp_path: Path) -> None:
+    write_text(tmp_path / "text.txt")
+    (model,) = small_tokenizer().files
+    folder = tmp_path / "data/tokenizers/unigram"
+    folder.mkdir(parents=True)
+    shutil.copy(model, folder)
+    own = tmp_path / "data/tasks/own"
+    (own / "examples").mkdir(parents=True)
+    write_json(own / "examples/task.json", {"kind": "classification"})
+    write_jsonl(own / "examples/test.jsonl", [{"id": "0", "text": "It stands in line 7 of all."}])
+    write_jsonl(own / "test_originals.jsonl", [])
+    peaks = {stage: peak_mb(stage, tmp_path) for stage in MOST_MB}
+    assert all(peaks[stage] < most for stage, most in MOST_MB.items()), peaks
+
+
+def write_text(path: Path) -> None:
+    """A document on each line."""
+    with path.open("w") as file:
+        number = 0
+        while file.tell() < NUM_BYTES:
+            number += 9
+            lines = (
+                f"It stands in line {number + i} of all, Mr. {i}! So it does." for i in range(9)
+            )
+            file.write(" ".join(lines) + "\n")
+
+
+def peak_mb(stage: str, folder: Path) -> float:
+    """Of a process and the two that it starts."""
+    finished = subprocess.run(
+        [sys.executable, "-c", PROGRAM, stage],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    return float(finished.stdout.split()[-1])
