@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NoReturn
 
 from stages.commands.heal import heal
+from stages.core.parallel import cores
 from stages.core.params import Params, load
 from stages.core.process import exit_on_mistake
 from stages.planning.pending import CHECK, pending
@@ -100,13 +101,13 @@ def _workers(asked: argparse.Namespace, params: Params) -> "AbstractContextManag
         return clusters.running(asked.scheduler)
     if asked.cluster:
         return clusters.batch(asked.cluster, asked.jobs)
-    cores, threads = len(os.sched_getaffinity(0)), params.compute.threads
-    if asked.jobs > cores:
-        raise ValueError(f"--jobs: {asked.jobs} is above the number of cores here, {cores}")
-    if asked.jobs * threads > cores and not clusters.visible_gpus():
+    available, threads = cores(), params.compute.threads
+    if asked.jobs > available:
+        raise ValueError(f"--jobs: {asked.jobs} is above the number of cores here, {available}")
+    if asked.jobs * threads > available and not clusters.visible_gpus():
         print(
-            f"note: {asked.jobs} jobs of {threads} threads (compute.threads) share {cores} cores; "
-            f"compute.threads: {max(cores // asked.jobs, 1)} would give each its own",
+            f"note: {asked.jobs} jobs of {threads} threads (compute.threads) share {available} "
+            f"cores; compute.threads: {max(available // asked.jobs, 1)} would give each its own",
             file=sys.stderr,
         )
     return clusters.local(asked.jobs)

@@ -1,6 +1,5 @@
 """From one's files to a study of them."""
 
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ import numpy as np
 from ruamel.yaml import YAML
 
 from stages.core.artifacts import Json
+from stages.core.parallel import cores
 from stages.core.params import Task
 from stages.kinds._kind import SPLITS, Split
 from stages.prepare_task import check_labels, sampled
@@ -96,13 +96,6 @@ def _paced(study: Study, examples: Examples, budgets: Sequence[Budget], measure:
     mean = round(float(np.minimum(examples.tokens, study.max_tokens).mean()))
     # Windows of a context are as long as they can be.
     return measure(raw, budgets, study.max_tokens if study.kind == "span_qa" else max(mean, 8))
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _read(layout: Layout, asked: Asked, notes: Notes) -> tuple[Layout, Guess, Examples]:

@@ -1,6 +1,5 @@
 """Bad input to the command that runs a study; what it runs is shown in tests/scheduling."""
 
-import os
 import socket
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 import stages.scheduling
 from stages.commands import repro
+from stages.core.parallel import cores
 from tests.smoke import with_values
 
 
@@ -37,16 +37,15 @@ def test_fewer_than_one_job(jobs, monkeypatch, capsys) -> None:
 
 
 def test_more_jobs_than_cores(monkeypatch, capsys) -> None:
-    cores = len(os.sched_getaffinity(0))
-    said = refusal("--jobs", str(cores + 1), monkeypatch=monkeypatch, capsys=capsys)
-    assert said.startswith("error: --jobs") and said.endswith(str(cores))
+    said = refusal("--jobs", str(cores() + 1), monkeypatch=monkeypatch, capsys=capsys)
+    assert said.startswith("error: --jobs") and said.endswith(str(cores()))
 
 
 def test_threads_that_share_cores_are_noted(monkeypatch, capsys) -> None:
     from stages.scheduling import clusters
 
     with_values(Path.cwd(), {"compute.threads": 2})
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
+    monkeypatch.setattr(repro, "cores", lambda: 2)
     monkeypatch.setattr(clusters, "visible_gpus", lambda: [])
 
     def none(num_workers: int) -> None:
