@@ -74,13 +74,13 @@ def _of_code(function: Callable[..., Any]) -> Callable[..., Any]:
     return LOCAL[function.__code__]
 
 
-def _checking(function: Callable[..., Any]) -> Callable[..., Any]:
+def _checking(function: Any) -> Callable[..., Any]:
     function.__annotations__ = _resolved(function)
     if not any(map(_has_sizes, function.__annotations__.values())):
-        return beartype(function, conf=CONF)
+        return beartype(conf=CONF)(function)
     if isgeneratorfunction(unwrap(function)):
         return _checking_arguments(function)
-    checking = beartype(function, conf=CONF)
+    checking = beartype(conf=CONF)(function)
 
     def with_sizes(*args: Any, **kwargs: Any) -> Any:
         with NEW_SIZES:
@@ -97,8 +97,9 @@ def _checking_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
         return None
 
     arguments = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
-    nothing.__annotations__ = arguments
-    checking = beartype(nothing, conf=CONF)
+    without_answer: Any = nothing
+    without_answer.__annotations__ = arguments
+    checking: Callable[..., Any] = beartype(conf=CONF)(without_answer)
 
     def with_sizes(*args: Any, **kwargs: Any) -> Any:
         with NEW_SIZES:

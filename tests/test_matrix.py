@@ -99,8 +99,8 @@ def test_it_fits_a_small_set_and_changes_what_it_says_alone(cell) -> None:
     if isinstance(method, SolvedMethod):
         method.remember(model, [task.collate(examples, rngs=[])])
     is_predicted = cell.task == "classification"
-    enough = {"enough": PREDICTED} if is_predicted else {}
-    check_fit(task, model, examples, method, **SLOW.get(cell.method, {}), **enough)
+    settings: dict[str, Any] = {"enough": PREDICTED} if is_predicted else {}
+    check_fit(task, model, examples, method, **settings, **SLOW.get(cell.method, {}))
     if is_predicted:
         check_predictions(task, model, examples)
 
