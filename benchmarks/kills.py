@@ -112,11 +112,9 @@ def of_kind(scheduler: int, kind: str) -> list[psutil.Process]:
 def run(order: list[str]) -> None:
     """What `python -m stages.commands.repro --jobs 2` does, with this graph."""
     heal()
-    before = lock_order.entries()
     units = [Unit(name, (*needs,)) for name, needs in graph().items()]
-    with clusters.local(2) as client:
+    with lock_order.of_one_run(order), clusters.local(2) as client:
         complete(client, lambda: units, mend=heal)
-    lock_order.put_in_order(before, order)
 
 
 def graph() -> dict[str, list[str]]:

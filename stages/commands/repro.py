@@ -82,12 +82,8 @@ def _side_by_side(asked: argparse.Namespace) -> None:
     from stages.scheduling.schedule import complete
     from stages.scheduling.units import units
 
-    before = lock_order.entries()
-    try:
-        with workers as client:
-            complete(client, lambda: units(params, pending(params)), mend=heal)
-    finally:
-        lock_order.put_in_order(before, [*stages])
+    with lock_order.of_one_run([*stages]), workers as client:
+        complete(client, lambda: units(params, pending(params)), mend=heal)
 
 
 def _workers(asked: argparse.Namespace, params: Params) -> "AbstractContextManager[Client]":

@@ -4,18 +4,36 @@ DVC adds an entry when its stage has ended: of stages that ran side by side, in 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from stages.core.artifacts import replacing
+from stages.core import paths
+from stages.core.artifacts import read_json, replacing, write_json
 
 LOCK = Path("dvc.lock")
+NOTE = paths.SCRATCH / "dvc_lock_order.json"  # of a call that runs, or was killed
 ENTRY = re.compile(r"^  (?=[^ ])", re.MULTILINE)
 
 
 def entries() -> list[str]:
     """The stages of dvc.lock, in its order."""
     return [*_blocks()[1]]
+
+
+@contextmanager
+def of_one_run(stages: Sequence[str]) -> Iterator[None]:
+    """Leaves the entries as one `dvc repro` of ``stages``, in its order, would. Of calls that were
+    killed, the first has seen which entries stood there before."""
+    before = read_json(NOTE)["order"] if NOTE.exists() else entries()
+    order = [*before, *(stage for stage in stages if stage not in before)]
+    with replacing(NOTE) as path:
+        write_json(path, {"order": order})
+    try:
+        yield
+    finally:
+        put_in_order([], order)
+        NOTE.unlink(missing_ok=True)
 
 
 def put_in_order(before: Sequence[str], ran: Sequence[str]) -> None:

@@ -36,6 +36,23 @@ def test_no_entry_changes(tmp_path_factory, written: list[str], order: list[str]
         assert YAML(typ="safe").load(lock_order.LOCK) == before
 
 
+def test_a_call_that_was_killed_leaves_no_order_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lock_order.LOCK.write_text(HEAD + "".join(map(entry, ["old@2", "old@1"])))
+    killed = lock_order.of_one_run(["a", "b", "c", "d"])
+    killed.__enter__()  # and no end
+    lock_order.LOCK.write_text(HEAD + "".join(map(entry, ["old@2", "old@1", "c", "a"])))
+    with lock_order.of_one_run(["b", "d"]):
+        added = "".join(map(entry, ["d", "b"]))
+        lock_order.LOCK.write_text(lock_order.LOCK.read_text() + added)
+    assert lock_order.entries() == ["old@2", "old@1", "a", "b", "c", "d"]
+    with lock_order.of_one_run(["e"]):  # nothing of it is left
+        lock_order.LOCK.write_text(HEAD + "".join(map(entry, ["e", "d", "a"])))
+    assert lock_order.entries() == ["a", "d", "e"]
+
+
 def test_without_a_lock_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lock_order.put_in_order([], ["a"])
