@@ -290,8 +290,12 @@ own = Tokenizer(corpus="all", algorithm="unigram", vocab_size=600, max_sentences
 made = params(name="files", path="book.txt", unit="line")
 made = made.model_copy(update={"tokenizers": {"unigram": own}})
 BEFORE
-resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-exit_on_mistake(lambda: LAST)
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+try:
+    exit_on_mistake(lambda: LAST)
+finally:  # coverage writes at the end of the process
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 """
 
 
