@@ -114,7 +114,7 @@ def run(order: list[str]) -> None:
     heal()
     units = [Unit(name, (*needs,)) for name, needs in graph().items()]
     with lock_order.of_one_run(order), clusters.local(2) as client:
-        complete(client, lambda: units, mend=heal)
+        complete(client, units, lambda: units, mend=heal)
 
 
 def graph() -> dict[str, list[str]]:

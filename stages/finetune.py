@@ -68,10 +68,11 @@ class _Asked:
 def skipped_methods(params: Params, run: str, task: str) -> list[records.SkippedMethod]:
     """The methods that are incompatible with the run or the task."""
     setup = TrialSetup(run, task, max_tokens=params.finetune.max_tokens)
+    backbone = setup.outline()
     return [
         records.SkippedMethod(run=run, method=method, reason=reason)
         for method in params.finetune.methods
-        if (reason := incompatibility_of(params, setup, method))
+        if (reason := incompatibility_of(params, setup, backbone, method))
     ]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import is_dataclass
 from functools import wraps
-from inspect import isclass, isgeneratorfunction, unwrap
+from inspect import get_annotations, isclass, isgeneratorfunction, unwrap
 from types import CodeType
 from typing import Any, get_args
 
@@ -114,11 +114,18 @@ def _resolved(function: Callable[..., Any]) -> Mapping[str, Any]:
     for name, hint in function.__annotations__.items():
         if isinstance(hint, str):
             try:
-                hint = eval(hint, getattr(unwrap(function), "__globals__", {}))
+                hint = _read(name, hint, getattr(unwrap(function), "__globals__", {}))
             except NameError:  # of a class in a function, or imported for type checkers alone
                 hint = Any
         hints[name] = hint
     return hints
+
+
+def _read(name: str, hint: str, known: dict[str, Any]) -> Any:
+    def alone() -> None: ...
+
+    alone.__annotations__ = {name: hint}
+    return get_annotations(alone, globals=known, eval_str=True)[name]
 
 
 def _has_sizes(hint: Any) -> bool:

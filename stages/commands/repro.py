@@ -83,7 +83,8 @@ def _side_by_side(asked: argparse.Namespace) -> None:
     from stages.scheduling.units import units
 
     with lock_order.of_one_run([*stages]), workers as client:
-        complete(client, lambda: units(params, pending(params)), mend=heal)
+        todo = units(params, stages)
+        complete(client, todo, lambda: units(params, pending(params)), mend=heal)
 
 
 def _workers(asked: argparse.Namespace, params: Params) -> "AbstractContextManager[Client]":

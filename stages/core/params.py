@@ -29,7 +29,8 @@ NONE = "none"  # the corpus, tokenizer or parent of a run that has none
 MAX_VOCAB_SIZE = 10_000_000  # more is a mistake, and takes gigabytes to check
 HUB = "hub"  # the model of a run that is a public checkpoint, and how its tokenizer came about
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+NAME = r"[a-z][a-z0-9_]*"
+Name = Annotated[str, StringConstraints(pattern=rf"^{NAME}$")]
 Component = dict[str, Any]
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]

@@ -22,6 +22,8 @@ TIMES = paths.SCRATCH / "times"  # of each stage's last run here, by its name in
 WAIT_S = 30.0  # for a process that runs the same stage; it dies soon if its parent was killed
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # the disk, one's share of it, a file
 PR_SET_PDEATHSIG = 1  # of Linux' prctl
+# Looked up here: after a fork of a process with threads, nothing may be loaded.
+_prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 def run_stage(
@@ -103,8 +105,8 @@ def die_with_parent() -> None:
 
     Otherwise a stage would outlive a killed DVC and write at the same time as the next one.
     """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if _prctl:
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def flags(*values: Settings) -> list[str]:

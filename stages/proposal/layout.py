@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -120,7 +120,7 @@ def lay_out(path: Path, asked: Asked, notes: Notes) -> Layout:
     if form in TABLES:
         return _table(layout, form, first, asked, notes)
     if form == "conll":
-        return Layout(path=path, files=files, format=format, names=_words_and_tags(layout, asked))
+        return replace(layout, names=_words_and_tags(layout, asked))
     return layout
 
 
@@ -157,13 +157,7 @@ def _table(layout: Layout, form: str, first: Path, asked: Asked, notes: Notes) -
                 f"No header: {why}. --columns NAME,NAME,... names the columns, --header says that "
                 "the first line does."
             )
-    return Layout(
-        path=layout.path,
-        files=layout.files,
-        format=layout.format,
-        delimiter=delimiter,
-        names=names,
-    )
+    return replace(layout, delimiter=delimiter, names=names)
 
 
 def _words_and_tags(layout: Layout, asked: Asked) -> list[str] | None:

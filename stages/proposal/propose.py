@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from stages.core.artifacts import Json
 from stages.core.parallel import cores
-from stages.core.params import Task
+from stages.core.params import NAME, Task
 from stages.kinds._kind import SPLITS, Split
 from stages.prepare_task import check_labels, sampled
 from stages.proposal.asked import Asked, Notes
@@ -30,7 +30,6 @@ from stages.sources._formats import format_of
 MOST_ROWS: dict[Split, int] = {"train": 20_000, "validation": 400, "test": 2_000}
 LEAST_QA_TOKENS = 128  # a question, and a window of its context
 MOST_THREADS = 8  # more do not make models so small faster
-NAME = r"[a-z][a-z0-9_]*"
 Measure = Callable[[Json, Sequence[Budget], int], Pace]
 
 

@@ -23,8 +23,8 @@ def entries() -> list[str]:
 
 @contextmanager
 def of_one_run(stages: Sequence[str]) -> Iterator[None]:
-    """Leaves the entries as one `dvc repro` of ``stages``, in its order, would. Of calls that were
-    killed, the first has seen which entries stood there before."""
+    """Leaves the entries as one `dvc repro` of ``stages``, in its order, would: those that stood
+    there before, then the others. Of calls that were killed, the first has seen what there was."""
     before = read_json(NOTE)["order"] if NOTE.exists() else entries()
     order = [*before, *(stage for stage in stages if stage not in before)]
     with replacing(NOTE) as path:
@@ -32,17 +32,12 @@ def of_one_run(stages: Sequence[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        put_in_order([], order)
+        _put_in_order(order)
         NOTE.unlink(missing_ok=True)
 
 
-def put_in_order(before: Sequence[str], ran: Sequence[str]) -> None:
-    """As one `dvc repro` leaves it: the stages that stood there ``before``, then the others in the
-    order in which it runs them."""
+def _put_in_order(order: Sequence[str]) -> None:
     head, blocks = _blocks()
-    if not blocks:
-        return
-    order = [*before, *(name for name in ran if name not in before)]
     placed = sorted(blocks, key=lambda name: order.index(name) if name in order else len(order))
     if placed != [*blocks]:
         with replacing(LOCK) as path:

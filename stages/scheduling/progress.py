@@ -62,7 +62,7 @@ class Screen:
         for name, result in state.results.items():
             if name not in self._shown and result.status != Status.LEFT_OUT:
                 self._shown.add(name)
-                self._console.print(self._line(result), highlight=False)
+                self._console.print(self._line(result), highlight=False, soft_wrap=True)
         if not state.running and len(state.results) < len(self._units):
             self._say_that_none_runs()
         if self._live:

@@ -18,17 +18,21 @@ _attempts = count(1)  # a key names a computation: another attempt needs another
 
 
 def complete(
-    client: Client, units_left: Callable[[], list[Unit]], *, mend: Callable[[], None]
+    client: Client,
+    units: Sequence[Unit],
+    left: Callable[[], Sequence[Unit]],
+    *,
+    mend: Callable[[], None],
 ) -> None:
-    """Run units until none is left.
+    """Run units; if something kills one, run what is ``left``, after ``mend`` has removed what the
+    kill left.
 
-    What something kills is tried again; before that, ``mend`` removes what it left. Raises
-    ValueError if units fail, which they would do again, or are killed MAX_ATTEMPTS times.
+    Raises ValueError if units fail, which they would do again, or are killed MAX_ATTEMPTS times.
     """
     console, killed = Console(), list[Unit]()
-    for _ in range(MAX_ATTEMPTS):
-        if not (units := units_left()):
-            return
+    for attempt in range(MAX_ATTEMPTS):
+        if attempt:
+            units = left()
         with Screen(units, console) as screen:
             results = run_units(client, units, screen)
         mend()

@@ -1,9 +1,7 @@
 """What a worker does with a unit: run it in a process of its own, which dies with the worker."""
 
-import ctypes
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -13,13 +11,12 @@ from multiprocessing import get_context
 from dask import config
 
 from stages.core.params import load
-from stages.core.process import PR_SET_PDEATHSIG, die_with_parent, exit_on_mistake
+from stages.core.process import die_with_parent, exit_on_mistake
 from stages.scheduling.unit import Result, Status, Trials, Unit
 
 DVC = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item"]
 # Of DVC: a command that a signal ended, and files or locks that a killed DVC left.
 KILLED = re.compile(r"exited with -\d+|Unable to acquire lock|is busy|corrupted|invalid.*dvc\.lock")
-_prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 def run(unit: Unit, needed: Sequence[Result]) -> Result:
@@ -43,18 +40,12 @@ def _stage(unit: Unit) -> Status:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            preexec_fn=_die_with_worker,
+            preexec_fn=die_with_parent,
         )
         code = process.wait()
     if code == 0:
         return Status.DONE
     return Status.KILLED if code < 0 or KILLED.search(unit.end_of_log()) else Status.FAILED
-
-
-def _die_with_worker() -> None:
-    # A worker has threads: after a fork of it nothing may be loaded.
-    if _prctl:
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _trials(unit: Unit, trials: Trials) -> Status:

@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from stages.core.params import Params
 from stages.evaluation.records import budget_order
+from stages.models._backbone import Backbone
 from stages.training.device import resolve, side_by_side
 from stages.trials import store, workers
 from stages.trials.compatibility import incompatibility
@@ -107,7 +108,7 @@ def fill_store(params: Params, run: str, task: str, group: Group) -> None:
     """
     store.check_writable()
     method, setup = group[0].method, TrialSetup(run, task, max_tokens=params.finetune.max_tokens)
-    if incompatibility_of(params, setup, method):
+    if incompatibility_of(params, setup, setup.outline(), method):
         return
     addresses = addresses_of(params, setup, [group])
     missing = {key: each for key, each in addresses.items() if stored(params, key, each) is None}
@@ -115,12 +116,14 @@ def fill_store(params: Params, run: str, task: str, group: Group) -> None:
         _run_group(_Job(params, run, task, missing, weights=None))
 
 
-def incompatibility_of(params: Params, setup: TrialSetup, method: str) -> str | None:
+def incompatibility_of(
+    params: Params, setup: TrialSetup, backbone: Backbone, method: str
+) -> str | None:
     """Why the method has no trials of this run and task; None if it has."""
     text_to_text = params.finetune.methods[method].text_to_text
     name = setup.task_record["task"]["name"]
     found = method_of(params, method)
-    return incompatibility(found, setup.task, name, setup.outline(), text_to_text=text_to_text)
+    return incompatibility(found, setup.task, name, backbone, text_to_text=text_to_text)
 
 
 def work(group: Group) -> tuple[int, float]:

@@ -20,8 +20,9 @@ def test_new_entries_stand_behind_the_old_ones_in_the_order_of_their_stages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    lock_order.LOCK.write_text(HEAD + "".join(map(entry, ["b", "x@2", "a", "x@1", "c"])))
-    lock_order.put_in_order(["b", "a"], ["x@1", "a", "x@2", "b", "c"])
+    lock_order.LOCK.write_text(HEAD + "".join(map(entry, ["b", "a"])))
+    with lock_order.of_one_run(["x@1", "a", "x@2", "b", "c"]):
+        lock_order.LOCK.write_text(HEAD + "".join(map(entry, ["b", "x@2", "a", "x@1", "c"])))
     assert lock_order.entries() == ["b", "a", "x@1", "x@2", "c"]
 
 
@@ -29,9 +30,9 @@ def test_new_entries_stand_behind_the_old_ones_in_the_order_of_their_stages(
 def test_no_entry_changes(tmp_path_factory, written: list[str], order: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("lock"))
-        lock_order.LOCK.write_text(HEAD + "".join(map(entry, written)))
-        before = YAML(typ="safe").load(lock_order.LOCK)
-        lock_order.put_in_order([], order)
+        with lock_order.of_one_run(order):
+            lock_order.LOCK.write_text(HEAD + "".join(map(entry, written)))
+            before = YAML(typ="safe").load(lock_order.LOCK)
         assert lock_order.entries() == order
         assert YAML(typ="safe").load(lock_order.LOCK) == before
 
@@ -55,5 +56,6 @@ def test_a_call_that_was_killed_leaves_no_order_of_its_own(
 
 def test_without_a_lock_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    lock_order.put_in_order([], ["a"])
+    with lock_order.of_one_run(["a"]):
+        pass
     assert lock_order.entries() == [] and not lock_order.LOCK.exists()
