@@ -57,7 +57,10 @@ def main(params: Params, key: str) -> None:
         "other_metric": other_metric,
         "code": code_hash(f"tasks/{name}"),
         "num_examples": {split: len(examples[split]) for split in SPLITS},
-        "num_labels": {split: count_labels(examples[split], kind) for split in SPLITS},
+        # Not of test: trials depend on this file, and their predictions on no test label.
+        "num_labels": {
+            split: count_labels(examples[split], kind) for split in SPLITS if split != "test"
+        },
         "duplicates_removed": removed,
         "duplicates_within_train": repeated,
         "share_a_text": sharing(examples, kind),
