@@ -5,7 +5,7 @@ import sys
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -179,6 +179,7 @@ class _Candidate:
     window: int  # which label
     tokens: np.ndarray  # int64 [T]
     first: int  # the tokens from here on are scored
+    num_cut: int = 0  # tokens of the prompt that were left out
 
     @property
     def key(self) -> bytes:
@@ -219,7 +220,18 @@ class _Prompts:
         return [
             candidate
             for row, number in zip(rows, numbers, strict=True)
-            for candidate in self._cut(self._candidates(row["id"], self._context(row, number)))
+            for candidate in self._fitting(row, number)
+        ]
+
+    def _fitting(self, row: Row, num_shots: int) -> list[_Candidate]:
+        """The row behind the last of the shots, which are as many as fit."""
+        found = self._candidates(row["id"], self._context(row, num_shots))
+        whole = found
+        if num_shots < len(self.shots):
+            whole = self._candidates(row["id"], self._context(row, len(self.shots)))
+        return [
+            replace(candidate, num_cut=len(uncut.tokens) - len(candidate.tokens))
+            for candidate, uncut in zip(self._cut(found), whole, strict=True)
         ]
 
     def _num_fitting(self, row: Row) -> int:

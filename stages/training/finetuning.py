@@ -26,6 +26,9 @@ class Encoded(Protocol):
     @property
     def window(self) -> int: ...  # which of the row's
 
+    @property
+    def num_cut(self) -> int: ...  # tokens that were left out
+
 
 E = TypeVar("E", bound=Encoded)
 

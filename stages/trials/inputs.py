@@ -6,7 +6,7 @@ from stages.core.artifacts import read_jsonl
 from stages.core.params import Params
 from stages.evaluation.records import InputRecord
 from stages.kinds._kind import SPLITS, Split, rows_in_budget
-from stages.tasks._task import Example
+from stages.training.finetuning import Encoded
 from stages.trials.runner import method_of
 from stages.trials.setup import TrialSetup
 
@@ -14,15 +14,17 @@ from stages.trials.setup import TrialSetup
 def input_records(
     params: Params, run_key: str, task_key: str, methods: Iterable[str]
 ) -> list[InputRecord]:
-    """A row for each split and each form in which the methods of a run read its texts; a method
-    that prompts has forms of its own, which are left out."""
-    prompted = {key for key in methods if method_of(params, key).prompts}
+    """A row for each split and each form in which the methods of a run read its texts, and one of
+    test for each method that prompts."""
+    methods = [*methods]
+    prompted = [key for key in methods if method_of(params, key).prompts]
     entries = [params.finetune.methods[key] for key in methods if key not in prompted]
-    return [
+    found = [
         record
         for text_to_text in sorted({entry.text_to_text for entry in entries})
         for record in _records(params, run_key, task_key, text_to_text=text_to_text)
     ]
+    return [*found, *(_of_prompt(params, run_key, task_key, key) for key in prompted)]
 
 
 def _records(
@@ -39,7 +41,24 @@ def _records(
         yield input_record(run_key, split, setup.task.read_at, setup.task.encode(rows))
 
 
-def input_record(run: str, split: Split, read_at: str, examples: Sequence[Example]) -> InputRecord:
+def _of_prompt(params: Params, run_key: str, task_key: str, method: str) -> InputRecord:
+    """Of the prompts of the first seed and the largest label budget. What is cut are shots, and
+    then the text."""
+    setup = TrialSetup(run_key, task_key, max_tokens=params.finetune.max_tokens)
+    rows = {split: read_jsonl(setup.examples / f"{split}.jsonl") for split in SPLITS}
+    budgets, available = params.finetune.label_budgets, len(rows["train"])
+    budget = max(budgets, key=lambda n: rows_in_budget(n, available, task=task_key))
+    seed = params.finetune.seeds[0]
+    predictor = setup.predictor(
+        method_of(params, method),
+        setup.labelled(rows["train"], str(budget), seed=seed),
+        seed=seed,
+        where=f"finetune.methods.{method}.method",
+    )
+    return input_record(run_key, "test", f"prompt of {method}", predictor.encode(rows["test"]))
+
+
+def input_record(run: str, split: Split, read_at: str, examples: Sequence[Encoded]) -> InputRecord:
     """What of a split's rows was cut, from its examples."""
     tokens_cut = sum(example.num_cut for example in examples)
     return InputRecord(

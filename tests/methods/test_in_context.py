@@ -187,12 +187,17 @@ def test_shots_that_do_not_fit_are_left_out_from_the_front(capsys) -> None:
         assert all_of_it.endswith(text)
         assert short.tokens[0] == BOS_ID
         assert len(short.tokens) - short.first == len(long.tokens) - long.first
+        assert short.num_cut == len(long.tokens) - len(short.tokens) > 0 == long.num_cut
 
 
 def test_of_a_text_that_is_too_long_the_end_and_the_label_stay() -> None:
     row = {"id": "1", "text": "class method " * 40}
     candidates = predictor(num_shots=2, max_tokens=16).encode([row])
     contexts = [c.tokens[: c.first].tolist() for c in candidates]
+    whole = predictor(num_shots=2).encode([row])  # with the shots, which do not fit either
+    assert [c.num_cut for c in candidates] == [
+        len(w.tokens) - len(c.tokens) for w, c in zip(whole, candidates, strict=True)
+    ]
     assert max(len(c.tokens) for c in candidates) == 16
     assert contexts[0] == contexts[1] == contexts[2]
     for candidate, label in zip(candidates, LABELS, strict=True):

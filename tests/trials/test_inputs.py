@@ -47,20 +47,22 @@ def test_what_is_cut_is_counted_of_every_split(params: Params) -> None:
 
 
 def test_each_form_in_which_texts_are_read_is_counted(params: Params) -> None:
-    """Of methods that share one there is one; a prompt is none."""
+    """Of methods that share one there is one; each prompt has one of its own."""
     full = params.finetune.methods["full"]
     methods = {
         **params.finetune.methods,
         "as_text": full.model_copy(update={"text_to_text": True}),
-        "prompted": full.model_copy(update={"method": {"name": "in_context"}, "training": None}),
+        "prompted": full.model_copy(
+            update={"method": {"name": "in_context", "num_shots": 3}, "training": None}
+        ),
     }
     settings = params.finetune.model_copy(update={"methods": methods, "max_tokens": 40})
     params = params.model_copy(update={"finetune": settings})
     found = input_records(params, "decoder", "section", methods)
     states = [record.read_at for record in found]
-    assert states == ["last token"] * 3 + ["written as text"] * 3
+    assert states == ["last token"] * 3 + ["written as text"] * 3 + ["prompt of prompted"]
     assert found[3].tokens > found[0].tokens  # the names of the task and of its columns
-    assert input_records(params, "decoder", "section", ["prompted"]) == []
+    assert found[6:] == input_records(params, "decoder", "section", ["prompted"])
 
 
 def test_a_setup_reads_as_its_run_does(params: Params) -> None:

@@ -14,7 +14,8 @@ COUNTED = (
     "Which states of a model a label is predicted from, and how many rows are longer than "
     "`finetune.max_tokens` and were cut; in parentheses the share of all tokens. Texts that are "
     "read in windows are not cut. Of train, as many rows as the largest label budget are counted; "
-    "prompts of in-context learning are not."
+    "of prompts, those of the test rows with the shots of the first seed: what is cut are shots "
+    "first, then the text."
 )
 
 
@@ -73,6 +74,6 @@ def caveats(results: Results) -> Iterator[str]:
     if high:
         yield (
             f"Rows were cut at {results.params.finetune.max_tokens} tokens (up to "
-            f"{', '.join(high)} of a split's rows): what they say after that plays no part. A "
-            "larger `finetune.max_tokens` keeps it."
+            f"{', '.join(high)} of a split's rows): the rest of a text, or of the shots before it, "
+            "plays no part. A larger `finetune.max_tokens` keeps it."
         )
