@@ -2,6 +2,7 @@
 a public checkpoint."""
 
 import shutil
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,9 @@ from stages.core.code import hashes
 from stages.core.components import below
 from stages.core.params import NONE, Params, Run, entry
 from stages.core.process import run_stage
+from stages.core.rank import rank_of_process
 from stages.core.seeding import torch_stream
+from stages.matching.budget import trains
 from stages.models._backbone import MODELS, Backbone, draw_weights
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.objectives._objective import Objective
@@ -29,6 +32,7 @@ from stages.training.checkpoint import (
     save_weights,
 )
 from stages.training.device import Device, resolve
+from stages.training.launch import rank_to_run
 from stages.training.loop import Step, mean_loss, train
 from stages.training.meter import Meter
 from stages.training.pretraining import (
@@ -37,6 +41,7 @@ from stages.training.pretraining import (
     built,
     validation_batches,
 )
+from stages.training.ranks import ALONE, Ranks, joined, uneven
 from stages.training.samples import samples
 from stages.training.tries import Try, best, try_each
 
@@ -48,6 +53,7 @@ class Start:
     key: str
     run: Run
     device: Device
+    ranks: Ranks
     tokenizer: TaskTokenizer
     objective: Objective
     model: ModelWithHead
@@ -59,20 +65,34 @@ class Start:
 def main(params: Params, key: str) -> None:
     plan = read_json(paths.PLANS / f"{key}.json")
     run = entry(params.pretrain, key, where="pretrain").planned(plan)
-    device = resolve(params.compute, threads=params.compute.threads)
-    meter = Meter(device)
-    start = _start(key, run, device)
-    tries = _train(start, params.study) if start.objective.trains else []
+    distributed, threads = params.distributed, params.compute.threads
+    if trains(run) and (reason := uneven(run.training, distributed)):
+        raise ValueError(f"pretrain.{key}.training.micro_batch_rows: {reason}")
+    if trains(run) and rank_of_process():
+        threads = max(threads // distributed.devices, 1)
+    device = resolve(params.compute, threads=threads)
+    with joined(distributed, device) if trains(run) else nullcontext(ALONE) as ranks:
+        meter = Meter(device)
+        start = _start(key, run, device, ranks, params)
+        tries = _train(start, params.study) if start.objective.trains else []
+        meter.add_others(ranks)
+    if not ranks.is_first:
+        return
     account = _write(start, tries)
     with replacing(paths.TIMINGS / "pretrain" / f"{key}.json") as file:
         write_json(file, timing(start.resumable.wall_time_s(), meter, account, device))
     start.resumable.clear()
 
 
+def _rank(params: Params, key: str) -> int | None:
+    run = entry(params.pretrain, key, where="pretrain")
+    return rank_to_run(params.compute, params.distributed, trains=trains(run))
+
+
 # Start -------------------------------------------------------------------------------------------
 
 
-def _start(key: str, run: Run, device: Device) -> Start:
+def _start(key: str, run: Run, device: Device, ranks: Ranks, params: Params) -> Start:
     """Build the model and the objective of a run, with the weights that it starts from: those of
     its parent, else random ones, else (of a public checkpoint) the published ones. If the state of
     an interrupted process is there, ``train`` replaces them by it.
@@ -80,9 +100,12 @@ def _start(key: str, run: Run, device: Device) -> Start:
     Raises ValueError with the path in params.yaml for what does not go together.
     """
     where = f"pretrain.{key}"
-    settings = run.model_dump() | {"compute": device.describe()}
+    # Of all processes together: another number of them goes on with the same state.
+    compute = device.describe() | {"threads": params.compute.threads}
+    settings = run.model_dump() | {"compute": compute}
     identity = _fingerprint(run, settings)
-    resumable = Resumable(f"pretrain/{key}", identity)
+    settings |= {"distributed": params.distributed.model_dump()}
+    resumable = Resumable(f"pretrain/{key}", identity, ranks=ranks)
     kind = MODELS.find(str(run.model["name"]), where=f"{where}.model")
     with below(f"{where}.model"):
         tokenizer = kind.tokenizer_of(run.model, paths.TOKENIZERS / run.tokenizer)
@@ -97,8 +120,9 @@ def _start(key: str, run: Run, device: Device) -> Start:
     with below(f"{where}.objective"):
         model = ModelWithHead(backbone, objective.head(backbone))
     initialise_head(model.head, generator=torch_stream(run.seed, "head"))
-    model.to(device.torch)
-    return Start(key, run, device, tokenizer, objective, model, settings, identity, resumable)
+    return Start(
+        key, run, device, ranks, tokenizer, objective, model, settings, identity, resumable
+    )
 
 
 def _fingerprint(run: Run, settings: Json) -> str:
@@ -127,6 +151,7 @@ def _train(start: Start, study: str) -> list[Try]:
     """Train the model in place at each learning rate, validate it at the steps that are due, and
     show both in MLflow. The model is left with the weights of the best rate."""
     run, training, objective = start.run, start.run.training, start.objective
+    ranks = start.ranks
     data = PretrainingData(
         _packing(start, "train", seed=run.seed),
         objective,
@@ -140,29 +165,37 @@ def _train(start: Start, study: str) -> list[Try]:
         _packing(start, "validation", seed=0), compared, batch_rows=training.micro_batch_rows
     )
     several = len(training.rates) > 1
-    with _tracker(start, study) as tracker, below(f"pretrain.{start.key}.training"):
+    tracker = _tracker(start, study)  # which records nothing before it is entered
+    with (
+        tracker if ranks.is_first else nullcontext(),
+        below(f"pretrain.{start.key}.training"),
+        ranks.spread(start.model, start.device) as model,
+    ):
 
         def attempt(rate: float, history: list[Step], resumable: Resumable) -> None:
+            about = f"pretrain {start.key}" + (f" at {rate}" if several else "")
             for step in train(
-                start.model,
+                model,
                 objective,
-                data,
+                data.of(ranks),
                 training.at(rate),
                 num_steps=training.num_steps,
                 seed=run.seed,
                 device=start.device,
                 history=history,
                 resumable=resumable,
-                description=f"pretrain {start.key}" + (f" at {rate}" if several else ""),
+                description=about if ranks.is_first else None,
+                ranks=ranks,
             ):
                 measured = {"loss": step.loss, "lr": step.lr}
                 if _validates(step.step, run):
-                    validated = mean_loss(start.model, compared, validation, start.device)
-                    measured["validation_loss"] = step.validation_loss = validated
+                    validated = mean_loss(model, compared, validation, start.device)
+                    step.validation_loss = ranks.from_first(validated)
+                    measured["validation_loss"] = step.validation_loss
                 # Which rate is kept is not known yet.
                 tracker.log(step.step, at_rate(measured, rate) if several else measured)
 
-        return try_each(start.model, training.rates, start.resumable, attempt)
+        return try_each(model, training.rates, start.resumable, attempt)
 
 
 def _tracker(start: Start, study: str) -> Tracker:
@@ -252,4 +285,9 @@ def _record(start: Start, backbone: Backbone) -> Json:
 
 
 if __name__ == "__main__":
-    run_stage(main, "run", repeats=lambda raw, key: [raw["pretrain"][key], raw["compute"]])
+    run_stage(
+        main,
+        "run",
+        repeats=lambda raw, key: [raw["pretrain"][key], raw["compute"], raw["distributed"]],
+        rank=_rank,
+    )

@@ -127,6 +127,7 @@ def raw_params(runs: Mapping[str, Any] = RUNS) -> dict[str, Any]:
             "threads": 2,
             "trial_threads": 1,
         },
+        "distributed": {"devices": 1, "num_nodes": 1, "strategy": "ddp"},
         "corpora": {
             name: {"source": source, "max_tokens": "all", "decontaminate_against": "none"}
             for name in ("all", "scientific", "deep_learning")

@@ -6,15 +6,18 @@ from stages.checking.entries import name_of, unlisted
 from stages.checking.outlines import RunOutline
 from stages.checking.parents import cycle_faults, parent_faults
 from stages.checking.public_checkpoints import public_faults
-from stages.core.params import NONE, Params, PublishedTokenizer, Training
+from stages.core.params import NONE, Params, PublishedTokenizer, Run, Training
+from stages.matching.budget import trains
 from stages.objectives._objective import OBJECTIVES
 from stages.training.pretraining import incompatibilities
+from stages.training.ranks import uneven
 
 
 def run_faults(params: Params, key: str, outlines: Mapping[str, RunOutline]) -> Iterator[str]:
     outlined = outlines[key]
     run, where = outlined.run, outlined.where
     yield from _training_faults(run.training, f"{where}.training")
+    yield from _sharing_faults(params, run, f"{where}.training")
     yield from outlined.faults
     if run.is_public:
         yield from public_faults(params, outlined)
@@ -43,6 +46,15 @@ def _training_faults(training: Training, where: str) -> Iterator[str]:
             f"{where}.num_validations: must be at most num_steps {training.num_steps}, not "
             f"{training.num_validations}"
         )
+
+
+def _sharing_faults(params: Params, run: Run, where: str) -> Iterator[str]:
+    training = run.training
+    if name_of(run.objective) not in OBJECTIVES.names() or not trains(run):
+        return
+    divides = training.batch_rows % training.micro_batch_rows == 0  # else that is said already
+    if divides and (reason := uneven(training, params.distributed)):
+        yield f"{where}.micro_batch_rows: {reason}"
 
 
 def _objective_faults(outlined: RunOutline) -> Iterator[str]:

@@ -74,6 +74,19 @@ class Compute(Strict):
     trial_threads: Positive  # of one fine-tuning trial; threads // trial_threads run side by side
 
 
+class Distributed(Strict):
+    """The processes of one pretraining, one for each device. Weights differ in the last bits from
+    those of another number."""
+
+    devices: Positive  # of each node; on a CPU processes, which share its compute.threads
+    num_nodes: Positive
+    strategy: Literal["ddp", "fsdp"]  # weights on each device, or sharded over all
+
+    @property
+    def num_ranks(self) -> int:
+        return self.devices * self.num_nodes
+
+
 class Corpus(Strict):
     source: Component
     max_tokens: NumberOrAll  # kept for training
@@ -250,6 +263,7 @@ class Evaluation(Strict):
 class Params(Strict):
     study: Name
     compute: Compute
+    distributed: Distributed
     corpora: dict[Name, Corpus]
     tokenizers: dict[Name, AnyTokenizer]
     tasks: dict[Name, Task]

@@ -30,6 +30,7 @@ def run_stage(
     main: Callable[..., None],
     *names: str,
     repeats: Callable[..., list[Mapping[str, Any]]] = lambda raw, *keys: [],
+    rank: Callable[..., int | None] = lambda params, *keys: 0,
 ) -> None:
     """Run a stage file: parse its positional ``names``, exit with 2 on a user's mistake.
 
@@ -38,6 +39,9 @@ def run_stage(
     longer than all else it does). ``repeats(raw, *keys)`` says which values those are; if they
     differ from params.yaml, the file was edited while DVC ran, and DVC would record a result
     under the wrong settings: refused.
+
+    ``rank(params, *keys)`` says which of several processes of the stage this one is; None if others
+    have done its work. The first takes the lock for all.
     """
     module = sys.modules[main.__module__]
     stage = module.__spec__.name if module.__spec__ else module.__name__
@@ -60,6 +64,10 @@ def run_stage(
             if rest != expected:
                 here = " ".join(sorted(set(rest) ^ set(expected)))
                 raise ValueError(f"{PATH} differs from this command ({here}); run `dvc repro`")
+        if (this := rank(params, *keys)) != 0:
+            if this is not None:
+                main(params, *keys)
+            return
         LOCKS.mkdir(parents=True, exist_ok=True)
         lock = LOCKS / f"{'-'.join([stage, *keys])}.lock"
         try:

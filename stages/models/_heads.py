@@ -1,6 +1,7 @@
 """Heads: from the states of a backbone to the labels of a task."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +9,9 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from stages.models._backbone import Backbone, Pooling
-from stages.text.batch import PADDING
+from stages.text.batch import PADDING, Batch
+
+T = TypeVar("T")
 
 
 class ModelWithHead(nn.Module):
@@ -21,6 +24,10 @@ class ModelWithHead(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.head = head
+
+    def forward(self, loss: "Callable[[ModelWithHead, Batch], T]", batch: Batch) -> T:
+        """``loss(self, batch)``, as a call of this module, on which torch synchronises devices."""
+        return loss(self, batch)
 
 
 @torch.no_grad()

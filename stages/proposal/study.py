@@ -108,6 +108,8 @@ def _head(study: Study, comments: list[str]) -> Iterator[str]:
     yield "  compile: false"
     yield f"  threads: {study.threads} # of pretraining; as many as there were cores"
     yield "  trial_threads: 1 # of a fine-tuning trial; threads / trial_threads run side by side"
+    yield ""
+    yield "distributed: {devices: 1, num_nodes: 1, strategy: ddp} # of one pretraining"
 
 
 def _data(study: Study) -> Iterator[str]:

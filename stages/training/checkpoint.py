@@ -19,6 +19,7 @@ from stages.core import paths
 from stages.core.artifacts import remove, replacing, sha256
 from stages.core.components import Settings
 from stages.training.optimizer import AdamW
+from stages.training.ranks import ALONE, Ranks, put, whole
 
 WEIGHTS = "model.safetensors"
 MODEL = "model:"
@@ -95,6 +96,9 @@ class Resumable:
     The file is ``.scratch/<name>/<fingerprint>.safetensors``, and beside it one for each further
     training of the same run (``another``). A run with another fingerprint does not load them. It
     removes them: the run that they belong to will not go on.
+
+    Of several ``ranks`` the first writes, whole tensors whatever the strategy, and all read, so
+    that another number of them can go on. All call the same methods.
     """
 
     def __init__(
@@ -105,16 +109,23 @@ class Resumable:
         scratch: Path = paths.SCRATCH,
         training: str = "",
         clock: Clock | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self._folder, self._fingerprint = scratch / name, fingerprint
         self._path = self._folder / f"{fingerprint}{training}.safetensors"
         self._clock = clock or Clock()
+        self._ranks = ranks
 
     def another(self, training: str) -> "Resumable":
         """The state of another training of the same run, on the same clock."""
         name, scratch = self._folder.name, self._folder.parent
         return Resumable(
-            name, self._fingerprint, scratch=scratch, training=f".{training}", clock=self._clock
+            name,
+            self._fingerprint,
+            scratch=scratch,
+            training=f".{training}",
+            clock=self._clock,
+            ranks=self._ranks,
         )
 
     def wall_time_s(self) -> float:
@@ -131,14 +142,15 @@ class Resumable:
     def load(self, model: nn.Module, optimizer: AdamW) -> tuple[int, list[Row]]:
         """(number of steps done, history of them); (0, []) if there is nothing to resume."""
         if not self._path.exists():
-            self._clear_others()
+            if self._ranks.is_first:
+                self._clear_others()
             return 0, []
         state: dict[str, dict[str, Tensor]] = {}
         with safe_open(self._path, framework="pt") as file:
-            for key in _restore(file, model):
+            for key in _restore(file, model, self._ranks):
                 kind, _, name = key.partition(":")
                 state.setdefault(name, {})[kind] = file.get_tensor(key)
-        optimizer.load(state)
+        optimizer.load(state, self._ranks)
         record = self._record()
         return record["step"], record["history"]
 
@@ -157,16 +169,22 @@ class Resumable:
     def restore(self, model: nn.Module) -> None:
         """Put the weights that ``finish`` kept into ``model``."""
         with safe_open(self._path, framework="pt") as file:
-            _restore(file, model)
+            _restore(file, model, self._ranks)
 
     def clear(self) -> None:
         remove(self._folder)
 
     def _write(self, record: Row, tensors: dict[str, Tensor]) -> None:
         written = json.dumps(record | {"wall_time_s": self.wall_time_s()})
-        with replacing(self._path) as temporary:
-            cpu = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-            save_file(cpu, temporary, metadata={"record": written})
+        cpu = dict[str, Tensor]()
+        for name, tensor in tensors.items():
+            values = whole(tensor.detach())
+            if self._ranks.is_first:
+                cpu[name] = values.contiguous().cpu()
+        if self._ranks.is_first:
+            with replacing(self._path) as temporary:
+                save_file(cpu, temporary, metadata={"record": written})
+        self._ranks.wait()  # until it is there to be read
 
     def _record(self) -> Row:
         with safe_open(self._path, framework="pt") as file:
@@ -185,14 +203,14 @@ def _named(model: nn.Module) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def _restore(file: Any, model: nn.Module) -> list[str]:
+def _restore(file: Any, model: nn.Module, ranks: Ranks) -> list[str]:
     """Put the weights of a file of safetensors into ``model``; returns the keys of what else is in
     it."""
     weights = dict(model.named_parameters())
     others = []
     for key in file.keys():  # noqa: SIM118 (not a mapping)
         if key.startswith(MODEL):
-            weights[key.removeprefix(MODEL)].copy_(file.get_tensor(key))
+            put(file.get_tensor(key), weights[key.removeprefix(MODEL)], ranks)
         else:
             others.append(key)
     return others

@@ -11,7 +11,8 @@ from stages.core.params import Compute
 
 @dataclass(frozen=True)
 class Device:
-    """The resolved settings of ``compute:``, which every trained artifact records."""
+    """The resolved settings of ``compute:``, which every trained artifact records, and the threads
+    of this process."""
 
     device: str  # cpu or cuda
     precision: str  # float32 or bfloat16

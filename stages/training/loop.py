@@ -1,7 +1,8 @@
 """The training loop of pretraining and fine-tuning, for every objective, task and method.
 
 The order of data is a pure function of the step, so resuming is ``start at step s``. The loss is
-a sum over targets divided by their number in the whole step, so micro-batches change no result.
+a sum over targets divided by their number in the whole step, so micro-batches change no result, nor
+does the number of processes (ranks) that share them.
 """
 
 import math
@@ -25,6 +26,7 @@ from stages.text.batch import Batch
 from stages.training.checkpoint import Resumable
 from stages.training.device import Device
 from stages.training.optimizer import AdamW, lr_factor
+from stages.training.ranks import ALONE, Ranks
 
 # At most this much work is lost. When a state is saved changes no result: no setting of a study.
 CHECKPOINT_SECONDS = float(os.environ.get("CHECKPOINT_SECONDS", "20"))
@@ -47,7 +49,7 @@ class Criterion(Protocol):
 
 @runtime_checkable
 class Data(Protocol):
-    """The batches of each step, counted from 0: a pure function of the step."""
+    """The batches of each step, counted from 0: a pure function of the step and the rank."""
 
     def micro_batches(self, step: int) -> list[Batch]: ...
 
@@ -86,8 +88,10 @@ def train(
     frozen: Sequence[nn.Parameter] = (),
     resumable: Resumable | None = None,
     description: str | None = None,
+    ranks: Ranks = ALONE,
 ) -> Generator[Step, None, None]:
-    """Train ``model`` in place; yields each step after its update.
+    """Train ``model`` in place; yields each step after its update. Each of several ``ranks`` has
+    its own part of ``data``, and yields the same steps.
 
     ``history`` gets every step before it is yielded, those of interrupted processes too. The caller
     may set a step's ``validation_loss``, and between steps change what is ``frozen``: weights that
@@ -112,17 +116,27 @@ def train(
         for index, micro_batches in enumerate(prefetched, start=start):
             if not model.training:  # the caller has evaluated it
                 model.train()
-            _seed(derive(seed, "dropout", index), device)
             lr = schedule.lr * lr_factor(
                 index, num_steps, warmup_fraction=schedule.warmup_fraction, decay=schedule.decay
             )
+            places = range(len(micro_batches) * ranks.rank, len(micro_batches) * (ranks.rank + 1))
             with _without_gradients(frozen):
-                loss = accumulate(model, criterion, micro_batches, device)
+                loss = accumulate(
+                    model,
+                    criterion,
+                    micro_batches,
+                    device,
+                    dropout_seeds=[_dropout_seed(seed, index, place) for place in places],
+                    ranks=ranks,
+                )
                 flops = sum(step_flops(model, criterion, batch) for batch in micro_batches)
+            ranks.sum_gradients(weights)
             nn.utils.clip_grad_norm_(weights, schedule.max_grad_norm)
             optimizer.step(lr=lr)
 
-            step = Step(index + 1, loss, lr, flops)
+            due = ranks.is_first and time.monotonic() - saved > CHECKPOINT_SECONDS
+            known = ranks.total({"flops": flops, "due": int(due)})
+            step = Step(index + 1, loss, lr, known["flops"])
             history.append(step)
             _refuse_divergence(step, schedule.lr, num_steps)
             yield step
@@ -130,8 +144,7 @@ def train(
 
             progress.update()
             progress.set_postfix(loss=f"{loss:.3f}", refresh=False)
-            due = time.monotonic() - saved > CHECKPOINT_SECONDS and step.step < num_steps
-            if resumable and due:
+            if resumable and known["due"] and step.step < num_steps:
                 resumable.save(step.step, model, optimizer, [*map(vars, history)])
                 saved = time.monotonic()
 
@@ -157,6 +170,11 @@ def step_flops(model: ModelWithHead, criterion: Criterion, batch: Batch) -> int:
     weights = [*model.head.parameters()] or backbone.output_weights()
     gradients = trains(weights) + trains(backbone.parameters())
     return forward + backbone.backward_flops(batch) + gradients * reads_states + besides
+
+
+def _dropout_seed(seed: int, step: int, place: int) -> int:
+    """Of a micro-batch at a place in the whole step, whichever rank computes it."""
+    return derive(seed, "dropout", step, *([place] if place else []))
 
 
 def _seed(seed: int, device: Device) -> None:
@@ -185,24 +203,30 @@ def accumulate(
     criterion: Criterion,
     micro_batches: list[Batch],
     device: Device,
+    *,
+    dropout_seeds: Sequence[int] = (),
+    ranks: Ranks = ALONE,
 ) -> float:
-    """Add the gradients of a step's loss to those of the model; returns the loss.
+    """Add the gradients of this rank's part of a step's loss to those of the model; returns the
+    loss of all ranks.
 
-    Each term is divided by its number of targets in the whole step, counted before the first
-    backward pass.
+    Each term is divided by its number of targets in the whole step, counted over all micro-batches
+    of all ranks before the first backward pass. There is a seed for each micro-batch, or none.
     """
-    totals = count_targets(micro_batches)
+    totals = ranks.total(count_targets(micro_batches))
     total_loss = 0.0
-    for batch in micro_batches:
+    for number, batch in enumerate(micro_batches):
+        if dropout_seeds:
+            _seed(dropout_seeds[number], device)
         with device.autocast():
-            terms = criterion.loss(model, batch.to(device.torch))
+            terms = model(criterion.loss, batch.to(device.torch))
         loss = sum(
             weight * loss_sum / max(totals[term], 1) for term, (weight, loss_sum) in terms.items()
         )
         assert isinstance(loss, torch.Tensor)
-        loss.backward()
+        ranks.scaled(loss).backward()
         total_loss += loss.item()
-    return total_loss
+    return ranks.total({"loss": total_loss})["loss"]
 
 
 @torch.no_grad()
@@ -215,7 +239,7 @@ def mean_loss(
     result = 0.0
     for batch in batches:
         with device.autocast():
-            terms = criterion.loss(model, batch.to(device.torch))
+            terms = model(criterion.loss, batch.to(device.torch))
         result += sum(
             weight * float(loss_sum) / max(totals[term], 1)
             for term, (weight, loss_sum) in terms.items()

@@ -1,6 +1,7 @@
 """Resource usage (time, memory, energy) and the name of the hardware."""
 
 import ctypes
+import math
 import platform
 import re
 import resource
@@ -11,6 +12,7 @@ from pathlib import Path
 import torch
 
 from stages.training.device import Device
+from stages.training.ranks import Ranks
 
 CPUINFO = Path("/proc/cpuinfo")
 NVML = "libnvidia-ml.so.1"  # NVIDIA's driver has it
@@ -27,21 +29,36 @@ class Usage:
 
 
 class Meter:
-    """Measures resource usage from the moment it is made."""
+    """Measures resource usage from the moment it is made, of this process and of those that have
+    been added."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._wall, self._processor = time.monotonic(), time.process_time()
         self._gpu = self._gpu_energy_j()
+        self._others = {"processor_time_s": 0.0, "gpu_energy_j": 0.0}
 
     def read(self) -> Usage:
+        """Memory is that of this process alone: the others take about as much, on their devices."""
         gpu = self._gpu_energy_j()
+        known = gpu is not None and self._gpu is not None
         return Usage(
             wall_time_s=time.monotonic() - self._wall,
-            processor_time_s=time.process_time() - self._processor,
+            processor_time_s=time.process_time()
+            - self._processor
+            + self._others["processor_time_s"],
             peak_memory_bytes=self._peak_memory_bytes(),
-            gpu_energy_j=None if gpu is None or self._gpu is None else gpu - self._gpu,
+            gpu_energy_j=gpu - self._gpu + self._others["gpu_energy_j"] if known else None,
         )
+
+    def add_others(self, ranks: Ranks) -> None:
+        """Add the usage of the other processes of a training up to here. All of them call this."""
+        usage = self.read()
+        mine = {
+            "processor_time_s": usage.processor_time_s,
+            "gpu_energy_j": math.nan if usage.gpu_energy_j is None else usage.gpu_energy_j,
+        }
+        self._others = ranks.total(dict.fromkeys(mine, 0.0) if ranks.is_first else mine)
 
     def _peak_memory_bytes(self) -> int:
         if self._device.device == "cuda":
@@ -64,7 +81,7 @@ def gpu_energy_j() -> float | None:
         nvml = ctypes.CDLL(NVML)
     except OSError:
         return None
-    uuid = f"GPU-{torch.cuda.get_device_properties(0).uuid}".encode()
+    uuid = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}".encode()
     gpu, millijoules = ctypes.c_void_p(), ctypes.c_ulonglong()
     failed = (
         nvml.nvmlInit_v2()

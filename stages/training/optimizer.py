@@ -1,10 +1,13 @@
 """AdamW (Loshchilov and Hutter 2019) with linear warm-up and a decay to zero."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
+
+from stages.training.ranks import ALONE, Ranks, Sharded, local, put
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # torch's and the paper's
 
@@ -13,7 +16,8 @@ class AdamW:
     """torch's functional AdamW over what requires a gradient, its state kept by name.
 
     ``torch.optim.AdamW`` computes the same, but loads torch's compiler for it: 1.6 s in every
-    process, of which a study has dozens. Biases and norms are not decayed (BERT).
+    process, of which a study has dozens. Biases and norms are not decayed (BERT). Of sharded
+    weights each process updates its part.
     """
 
     def __init__(self, model: nn.Module, *, weight_decay: float) -> None:
@@ -22,6 +26,7 @@ class AdamW:
             ({n: p for n, p in trained.items() if p.dim() >= 2}, weight_decay),
             ({n: p for n, p in trained.items() if p.dim() < 2}, 0.0),
         ]
+        self._sharded = any(isinstance(weight, Sharded) for weight in trained.values())
         self.state = {
             name: {
                 "step": torch.zeros((), device=weight.device),
@@ -40,10 +45,10 @@ class AdamW:
                 continue
             states = [self.state[name] for name in used]
             adamw(
-                list(used.values()),
-                [p.grad for p in used.values() if p.grad is not None],
-                [state["mean"] for state in states],
-                [state["square"] for state in states],
+                self._local(list(used.values())),
+                self._local([p.grad for p in used.values() if p.grad is not None]),
+                self._local([state["mean"] for state in states]),
+                self._local([state["square"] for state in states]),
                 [],
                 [state["step"] for state in states],
                 fused=True,
@@ -58,12 +63,15 @@ class AdamW:
             for weight in used.values():
                 weight.grad = None
 
-    def load(self, state: dict[str, dict[str, Tensor]]) -> None:
-        """Go on from a state of the same model."""
+    def _local(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        return [local(tensor) for tensor in tensors] if self._sharded else list(tensors)
+
+    def load(self, state: dict[str, dict[str, Tensor]], ranks: Ranks = ALONE) -> None:
+        """Go on from a state of the same model, whole on each rank."""
         assert state.keys() == self.state.keys()
         for name, values in state.items():
             for key, value in values.items():
-                self.state[name][key].copy_(value)
+                put(value, self.state[name][key], ranks)
 
 
 def lr_factor(step: int, num_steps: int, *, warmup_fraction: float, decay: str) -> float:

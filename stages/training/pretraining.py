@@ -1,6 +1,7 @@
 """The batches of pretraining: rows of a packed corpus, masked or corrupted by an objective."""
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 
 import torch
@@ -15,6 +16,7 @@ from stages.objectives._objective import OBJECTIVES, Objective
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import Vocabulary
+from stages.training.ranks import ALONE, Ranks
 
 VALIDATION_ROWS = 256  # at most; the same for every run on a corpus
 VALIDATION_SEED = 0
@@ -68,9 +70,18 @@ class PretrainingData:
     ) -> None:
         self._packing, self._objective, self._seed = packing, objective, seed
         self._batch_rows, self._micro_batch_rows = batch_rows, micro_batch_rows
+        self._ranks = ALONE
+
+    def of(self, ranks: Ranks) -> "PretrainingData":
+        """The part of this process: an equal number of each step's micro-batches, in order."""
+        part = copy(self)
+        part._ranks = ranks
+        return part
 
     def micro_batches(self, step: int) -> list[Batch]:
-        rows = range(step * self._batch_rows, (step + 1) * self._batch_rows)
+        number = self._batch_rows // self._ranks.number
+        first = step * self._batch_rows + self._ranks.rank * number
+        rows = range(first, first + number)
         return _collated(
             self._packing, self._objective, rows, self._micro_batch_rows, self._seed, "corruption"
         )

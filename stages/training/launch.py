@@ -1,0 +1,133 @@
+"""Starts the processes of one training on this machine.
+
+They find each other as torchrun's do, by the same environment variables. torchrun itself reports a
+mistake of the user as a failure of its own, with its exit status and a page of text.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch.distributed import TCPStore
+
+from stages.core.params import Compute, Distributed
+from stages.core.process import die_with_parent
+from stages.core.rank import rank_of_process
+
+POLL_S = 0.05
+
+
+def rank_to_run(compute: Compute, distributed: Distributed, *, trains: bool) -> int | None:
+    """The rank that this process has to run as; None if it has started the ranks, which have ended
+    well. What does not train runs in the first.
+
+    Raises ValueError with the path in params.yaml for devices that are not there or processes that
+    cannot be started here, and SystemExit with the status of a rank that has failed.
+    """
+    place = rank_of_process()
+    if place is not None:
+        if place.num_ranks != distributed.num_ranks:
+            raise ValueError(
+                f"distributed: devices {distributed.devices} x num_nodes {distributed.num_nodes} "
+                f"are {distributed.num_ranks} processes, and {place.num_ranks} were started"
+            )
+        return place.rank if trains or place.rank == 0 else None
+    if distributed.num_ranks == 1 or not trains:
+        return 0
+    if distributed.num_nodes > 1:
+        command = " ".join(sys.orig_argv[1:3])
+        raise ValueError(
+            f"distributed.num_nodes: a process of its own starts on each node: `srun --nodes "
+            f"{distributed.num_nodes} --ntasks-per-node {distributed.devices} python {command} RUN`"
+            f", or on each `torchrun --nnodes {distributed.num_nodes} --nproc-per-node "
+            f"{distributed.devices} --rdzv-backend c10d --rdzv-endpoint FIRST_NODE {command} RUN`"
+        )
+    if reason := too_many(compute, distributed):
+        raise ValueError(f"distributed.devices: {reason}")
+    if status := _run_ranks(distributed.devices):
+        raise SystemExit(status)
+    return None
+
+
+def too_many(compute: Compute, distributed: Distributed) -> str | None:
+    """Why this machine has fewer devices; None if it has enough."""
+    if compute.device != "cpu" and torch.cuda.is_available():
+        count = torch.cuda.device_count()
+        return f"there are {count} GPUs here" if distributed.devices > count else None
+    if distributed.devices > compute.threads:
+        return (
+            f"on a CPU {distributed.devices} processes share compute.threads, which is "
+            f"{compute.threads}; valid: 1 to {compute.threads}"
+        )
+    return None
+
+
+def _run_ranks(number: int) -> int:
+    """Start this command as ``number`` ranks and wait for them; returns the exit status. None of
+    them outlives this process, or the first that fails."""
+    # A port that is free, taken before anyone is told.
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    with tempfile.TemporaryDirectory() as folder:
+        # What the other ranks say, the first says too, unless they fail.
+        logs = [Path(folder, f"{rank}.log") for rank in range(number)]
+        ranks: list[subprocess.Popen[bytes]] = []
+        try:
+            for rank, log in enumerate(logs):
+                with log.open("wb") as file:
+                    ranks.append(
+                        subprocess.Popen(
+                            [sys.executable, *sys.orig_argv[1:]],
+                            env=_environment(rank, number, store.port),
+                            stderr=None if rank == 0 else file,
+                            preexec_fn=die_with_parent,
+                        )
+                    )
+            failed = _first_failure(ranks)
+        finally:
+            for process in ranks:
+                process.kill()
+                process.wait()
+        if failed is None:
+            return 0
+        if failed:
+            sys.stderr.write(logs[failed].read_text(errors="replace"))
+        status = ranks[failed].returncode
+        if status < 0:
+            name = signal.Signals(-status).name
+            print(f"error: process {failed} of {number} was ended by {name}", file=sys.stderr)
+            return 128 - status
+        return status
+
+
+def _environment(rank: int, number: int, port: int) -> dict[str, str]:
+    """As torchrun sets it, for processes whose store is the parent's."""
+    variables = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": number,
+        "LOCAL_WORLD_SIZE": number,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "TORCHELASTIC_USE_AGENT_STORE": True,
+    }
+    # On one machine no network is needed, whatever the name of the machine stands for.
+    loopback = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
+    return loopback | os.environ | {name: str(value) for name, value in variables.items()}
+
+
+def _first_failure(ranks: Sequence[subprocess.Popen[bytes]]) -> int | None:
+    """Wait; the first rank that ends with another status than 0, None if all end well."""
+    while True:
+        statuses = [process.poll() for process in ranks]
+        for rank, status in enumerate(statuses):
+            if status:
+                return rank
+        if all(status == 0 for status in statuses):
+            return None
+        time.sleep(POLL_S)

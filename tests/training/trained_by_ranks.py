@@ -1,0 +1,189 @@
+"""Short trainings of every objective, by one process or by this rank of several.
+
+    python -m tests.training.trained_by_ranks FOLDER
+
+trains everything as a rank, with both strategies, and the first rank writes what came of it.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from stages.core.params import Distributed
+from stages.core.rank import rank_of_process
+from stages.core.seeding import torch_stream
+from stages.models._heads import ModelWithHead, initialise_head
+from stages.objectives._objective import OBJECTIVES, Objective
+from stages.text.packing import Packing
+from stages.training import loop
+from stages.training.checkpoint import Resumable
+from stages.training.device import Device
+from stages.training.loop import Step, mean_loss, train
+from stages.training.pretraining import PretrainingData, begin_with_frequencies
+from stages.training.ranks import ALONE, Ranks, joined
+from stages.training.tries import try_each
+from tests.small import (
+    ARCHITECTURES,
+    small_corpus,
+    small_model,
+    small_schedule,
+    small_tokenizer,
+)
+
+STRATEGIES = ("ddp", "fsdp")
+LENGTH, ROWS, MICRO_ROWS, NUM_STEPS = 32, 8, 2, 4  # four micro-batches: one or two for each rank
+DROPOUT = 0.1
+RATES = [2e-2, 1e-2]
+CPU = Device("cpu", "float32", compile=False, threads=1)
+# The norm of the gradients is cut in every step.
+SCHEDULE = small_schedule(
+    rows=ROWS, max_tokens=LENGTH, num_steps=NUM_STEPS, lr=1e-2, max_grad_norm=0.1
+).at(1e-2)
+
+
+@dataclass
+class Trained:
+    losses: list[float]  # of each step; behind them the validation losses
+    weights: dict[str, Tensor]
+    flops: list[int]
+
+
+class Stopped(Exception):
+    pass
+
+
+def cases() -> Iterator[tuple[str, str]]:
+    """Each objective that trains, with each architecture that it fits."""
+    for name in OBJECTIVES.names():
+        for architecture in ARCHITECTURES:
+            if OBJECTIVES.find(name, where="").trains:
+                of = OBJECTIVES.build({"name": name}, small_tokenizer(), LENGTH, where="objective")
+                of.architecture = small_model(architecture).trained_like
+                if of.incompatibility(small_model(architecture)) is None:
+                    yield name, architecture
+
+
+def built(name: str, architecture: str) -> tuple[Objective, ModelWithHead, PretrainingData]:
+    objective = OBJECTIVES.build({"name": name}, small_tokenizer(), LENGTH, where="objective")
+    backbone = small_model(architecture, dropout=DROPOUT)
+    objective.architecture = backbone.trained_like
+    if objective.has_teacher:
+        teacher = small_model(architecture, seed=2, num_layers=2 * backbone.num_layers)
+        objective.learn_from(teacher.requires_grad_(False).eval(), backbone)
+    model = ModelWithHead(backbone, objective.head(backbone))
+    initialise_head(model.head, generator=torch_stream(1, "head"))
+    data = PretrainingData(
+        Packing(small_corpus(), LENGTH, seed=1),
+        objective,
+        batch_rows=ROWS,
+        micro_batch_rows=MICRO_ROWS,
+        seed=1,
+    )
+    begin_with_frequencies(backbone, data, num_steps=1)
+    return objective, model, data
+
+
+def trained(
+    name: str,
+    architecture: str,
+    ranks: Ranks = ALONE,
+    *,
+    rates: list[float] = RATES[1:],
+    scratch: Path | None = None,
+    stop_after: int | None = None,
+) -> Trained:
+    """The last training of several, with its own steps; ``stop_after`` so many raises Stopped."""
+    objective, model, data = built(name, architecture)
+    validation = data.micro_batches(100)
+    resumable = Resumable("run", "fingerprint", scratch=scratch or Path(), ranks=ranks)
+
+    def attempt(rate: float, history: list[Step], state: Resumable) -> None:
+        for step in train(
+            spread,
+            objective,
+            data.of(ranks),
+            SCHEDULE.model_copy(update={"lr": rate}),
+            num_steps=NUM_STEPS,
+            seed=1,
+            device=CPU,
+            history=history,
+            resumable=state if scratch else None,
+            ranks=ranks,
+        ):
+            if step.step == (stop_after or 0) + 1 and stop_after:
+                raise Stopped
+            if step.step % 2 == 0:
+                validated = mean_loss(spread, objective, validation, CPU)
+                step.validation_loss = ranks.from_first(validated)
+
+    with ranks.spread(model, CPU) as spread:
+        tries = try_each(spread, rates, resumable, attempt)
+    history = [step for each in tries for step in each.history]
+    validated = [step.validation_loss for step in history if step.validation_loss is not None]
+    return Trained(
+        [step.loss for step in history] + validated,
+        {name: weight.detach() for name, weight in model.named_parameters()},
+        [step.flops for step in history],
+    )
+
+
+def write(folder: Path, name: str, result: Trained) -> None:
+    save_file({key: weight.contiguous() for key, weight in result.weights.items()}, folder / name)
+    known = {"losses": result.losses, "flops": result.flops}
+    (folder / f"{name}.json").write_text(json.dumps(known))
+
+
+def apart(ranks: Ranks, result: Trained) -> bool:
+    """Whether the weights of the ranks differ."""
+    own = float(sum(weight.double().sum() for weight in result.weights.values()))
+    return ranks.from_first(own) != own
+
+
+class PerRank(Ranks):
+    """A mistake to find: each rank divides by its own targets, and the mean over ranks is taken."""
+
+    def total(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        if "loss" in values or "flops" in values or "" in values:
+            return super().total(values)
+        return {name: value * self.number for name, value in values.items()}
+
+
+def main(folder: Path) -> None:
+    place = rank_of_process()
+    assert place is not None
+    loop.CHECKPOINT_SECONDS = 0.0
+    distributed = Distributed(devices=place.num_ranks, num_nodes=1, strategy="ddp")
+    with joined(distributed, CPU) as first:
+        for strategy in STRATEGIES:
+            ranks = Ranks(first.rank, first.number, strategy)
+            results = {f"{name}-{of}": trained(name, of, ranks) for name, of in cases()}
+            results["tries"] = trained(
+                "mlm", "encoder", ranks, rates=RATES, scratch=folder / "tries" / strategy
+            )
+            results["wrong"] = trained(
+                "mlm", "encoder", PerRank(first.rank, first.number, strategy)
+            )
+            earlier = folder / "earlier" / strategy
+            if earlier.is_dir():
+                results["resumed"] = trained("causal", "decoder", ranks, scratch=earlier)
+            with pytest.raises(Stopped) if first.number == 2 else nullcontext():
+                scratch = folder / "stopped" / strategy
+                trained("causal", "decoder", ranks, scratch=scratch, stop_after=2)
+            for name, result in results.items():
+                assert strategy == "fsdp" or not apart(ranks, result), name
+                if ranks.is_first:
+                    write(folder, f"{strategy}-{name}", result)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(Path(sys.argv[1]))
