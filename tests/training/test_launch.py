@@ -1,0 +1,258 @@
+"""The processes of one pretraining: how they start, what they report, and that none is left."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from stages import pretrain
+from stages.core.artifacts import read_json
+from stages.core.params import Compute, Distributed, Params, load
+from stages.text.corpus import encode
+from stages.training.launch import rank_to_run
+from tests.small import documents, small_tokenizer
+from tests.smoke import with_values
+from tests.test_training_stages import write_plans
+
+ROOT = Path(__file__).parents[2]
+RUN = "decoder_causal"
+SMALL = {
+    "compute.threads": 4,
+    "compute.device": "cpu",
+    "compute.precision": "float32",
+    "tokenizers.unigram.vocab_size": 600,
+    "distributed.devices": 2,
+    f"pretrain.{RUN}.training.num_steps": 4,
+    f"pretrain.{RUN}.training.micro_batch_rows": 4,
+}
+WEIGHTS = Path("data/pretrained", RUN, "model.safetensors")
+
+
+def compute(**changes: object) -> Compute:
+    settings = {"device": "cpu", "precision": "float32", "compile": False, "threads": 2}
+    return Compute.model_validate(settings | {"trial_threads": 1} | changes)
+
+
+def distributed(**changes: object) -> Distributed:
+    return Distributed.model_validate({"devices": 1, "num_nodes": 1, "strategy": "ddp"} | changes)
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that nothing has started as a rank."""
+    for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("changes", "path", "word"),
+    [
+        ({"devices": 3}, "distributed.devices", "1 to 2"),
+        ({"num_nodes": 2}, "distributed.num_nodes", "srun"),
+    ],
+)
+def test_what_cannot_start_here_is_refused(changes, path, word) -> None:
+    with pytest.raises(ValueError, match=word) as refused:
+        rank_to_run(compute(), distributed(**changes), trains=True)
+    assert str(refused.value).startswith(f"{path}: ")
+    assert rank_to_run(compute(), distributed(**changes), trains=False) == 0
+
+
+@pytest.mark.usefixtures("alone")
+def test_another_number_of_processes_than_the_study_has_is_refused(monkeypatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert rank_to_run(compute(), distributed(devices=2), trains=True) == 1
+    assert rank_to_run(compute(), distributed(devices=2), trains=False) is None
+    with pytest.raises(ValueError, match=r"^distributed: "):
+        rank_to_run(compute(), distributed(), trains=True)
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("code", "status", "heard", "quiet"),
+    [
+        ("pass", None, [], ["error"]),
+        ("raise SystemExit(rank and 'error: of one')", 1, ["error: of one"], []),
+        ("os.kill(os.getpid(), 9 * rank) or time.sleep(60)", 137, ["SIGKILL"], []),
+        ("time.sleep(60 * rank); sys.exit('error: of the first')", 1, ["of the first"], []),
+        ("print(f'warning of {rank}', file=sys.stderr)", None, ["of 0"], ["of 1"]),
+    ],
+)
+def test_the_first_rank_that_fails_ends_all(monkeypatch, capfd, code, status, heard, quiet) -> None:
+    imports = "import os, sys, time; rank = int(os.environ['RANK'])"
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-c", f"{imports}; {code}"])
+    begin = time.monotonic()
+    ended = None
+    try:
+        assert rank_to_run(compute(), distributed(devices=2), trains=True) is None
+    except SystemExit as error:
+        ended = error.code
+    assert ended == status
+    assert time.monotonic() - begin < 50
+    said = capfd.readouterr().err
+    assert all(said.count(text) == 1 for text in heard)
+    assert not any(text in said for text in quiet)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_ranks_end_with_the_process_that_has_started_them(tmp_path, sent) -> None:
+    code = (
+        "import os, pathlib, time; from stages.training import launch\n"
+        "if 'RANK' not in os.environ: launch._run_ranks(2)\n"
+        "pathlib.Path(os.environ['RANK']).write_text(str(os.getpid()))\n"
+        "time.sleep(600)"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "RANK"}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        files = [tmp_path / "0", tmp_path / "1"]
+        until(lambda: all(file.exists() and file.read_text() for file in files))
+        ranks = [int(file.read_text()) for file in files]
+        assert all(lives(rank) for rank in ranks)
+        parent.send_signal(sent)
+        assert parent.wait(timeout=60) != 0
+        until(lambda: not any(lives(rank) for rank in ranks))
+    finally:
+        parent.kill()
+
+
+def until(true) -> None:
+    end = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def lives(process: int) -> bool:
+    """A zombie, which nobody waits for, does not."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+# The stage ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch) -> Params:
+    """What the pretraining of the smoke study's decoder by two processes reads."""
+    path = with_values(tmp_path, SMALL)
+    monkeypatch.chdir(tmp_path)
+    for folder in ("pretrained", "tokenizers/unigram", "plans", "encoded/prose/unigram"):
+        Path("data", folder).mkdir(parents=True)
+    Path("data/pretrained/none").write_text("nothing\n")
+    (model,) = small_tokenizer().files
+    shutil.copyfile(model, Path("data/tokenizers/unigram", model.name))
+    for split, lines in {"train": documents()[8:], "validation": documents()[:8]}.items():
+        encode(lines, small_tokenizer()).save(Path("data/encoded/prose/unigram", split))
+    Path("data/encoded/prose/unigram/encoded.json").write_text(
+        '{"train_bytes": 1000, "train_tokens": 250}'
+    )
+    params = load(path)
+    write_plans(params)
+    return params
+
+
+def start(*command: str, **variables: str) -> subprocess.Popen[str]:
+    """A process in the folder of the study, with this project's stages."""
+    unset = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
+    environment = {key: value for key, value in os.environ.items() if key not in unset}
+    return subprocess.Popen(
+        [sys.executable, "-m", *command],
+        env=environment | {"PYTHONPATH": str(ROOT)} | variables,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(*processes: subprocess.Popen[str]) -> str:
+    """What they have said, all having ended well."""
+    said = [process.communicate(timeout=500)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), said
+    return "".join(said)
+
+
+def use(strategy: str) -> None:
+    path = Path("params.yaml")
+    text = path.read_text()
+    assert "strategy: ddp" in text
+    path.write_text(text.replace("strategy: ddp", f"strategy: {strategy}"))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("alone")
+def test_the_stage_gives_the_same_however_its_processes_start(study) -> None:
+    """By itself, by torchrun and by SLURM's srun; the last two with sharded weights."""
+    single = study.model_copy(update={"distributed": distributed()})
+    threads = torch.get_num_threads()
+    pretrain.main(single, RUN)
+    torch.set_num_threads(threads)
+    expected, metrics = load_file(WEIGHTS), read_json(WEIGHTS.parent / "metrics.json")
+
+    def check(strategy: str) -> None:
+        weights = load_file(WEIGHTS)
+        for name, weight in expected.items():
+            torch.testing.assert_close(weights[name], weight, rtol=1e-4, atol=2e-5, msg=name)
+        found = read_json(WEIGHTS.parent / "metrics.json")
+        assert found["pretrain_flops"] == metrics["pretrain_flops"]
+        assert found["validation_loss"] == pytest.approx(metrics["validation_loss"], rel=1e-5)
+        about = read_json(WEIGHTS.parent / "run.json")["settings"]["distributed"]
+        assert (about["devices"], about["strategy"]) == (2, strategy)
+        shutil.rmtree(WEIGHTS.parent)
+
+    said = ended(start("stages.pretrain", RUN))
+    assert said == ""
+    check("ddp")
+    use("fsdp")
+    ended(
+        start(
+            *("torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
+            *("-m", "stages.pretrain", RUN),
+        )
+    )
+    check("fsdp")
+    slurm = {
+        "SLURM_JOB_ID": str(os.getpid()),
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_STEP_NODELIST": "localhost",
+    }
+    ended(
+        *(
+            start("stages.pretrain", RUN, **slurm, SLURM_PROCID=str(i), SLURM_LOCALID=str(i))
+            for i in range(2)
+        )
+    )
+    check("fsdp")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("alone")
+def test_a_mistake_that_all_ranks_meet_is_reported_once(study, monkeypatch) -> None:
+    path = Path("params.yaml")
+    shutil.rmtree("data/encoded/prose/unigram/validation")
+    few = encode(documents()[:1], small_tokenizer(), max_tokens=4)
+    few.save(Path("data/encoded/prose/unigram/validation"))
+    assert path.exists() and study.distributed.devices == 2
+    process = start("stages.pretrain", RUN)
+    _, said = process.communicate(timeout=500)
+    assert process.returncode == 2
+    assert said.count(f"error: pretrain.{RUN}.corpus") == 1
+    assert "Traceback" not in said

@@ -1,0 +1,138 @@
+"""Several processes train as one does: every objective, both strategies, and from saved states."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from stages.core.params import Distributed
+from stages.training.ranks import BUCKET_BYTES, _buckets, uneven
+from tests.small import small_schedule
+from tests.training.trained_by_ranks import RATES, STRATEGIES, Trained, cases, trained
+
+ROOT = Path(__file__).parents[2]
+NUMBERS = (2, 4)
+# Sums in another order, after some steps of Adam, which divides by small numbers.
+TOLERANCE = {"rtol": 1e-4, "atol": 2e-5}
+
+
+def ranks(number: int, folder: Path) -> list[subprocess.Popen[bytes]]:
+    """Processes of ``trained_by_ranks``, as torchrun starts them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    about = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.training.trained_by_ranks", str(folder)],
+            cwd=ROOT,
+            env=os.environ | about | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(number)
+    ]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Path]]:
+    """What two ranks and then four, which go on with a state of the two, have trained."""
+    found = {}
+    for number in NUMBERS:
+        found[number] = tmp_path_factory.mktemp(f"ranks_{number}")
+        if number > 2:
+            (found[2] / "stopped").rename(found[number] / "earlier")
+        started = ranks(number, found[number])
+        try:
+            assert [process.wait(timeout=600) for process in started] == [0] * number
+        finally:
+            for process in started:
+                process.kill()
+    yield found
+
+
+def read(folder: Path, name: str) -> Trained:
+    about = json.loads((folder / f"{name}.json").read_text())
+    return Trained(about["losses"], load_file(folder / name), about["flops"])
+
+
+def differs(one: Trained, other: Trained) -> str | None:
+    """Where the two differ."""
+    assert one.weights.keys() == other.weights.keys()
+    try:
+        torch.testing.assert_close(one.losses, other.losses, **TOLERANCE)
+        for name, weight in one.weights.items():
+            torch.testing.assert_close(other.weights[name], weight, **TOLERANCE, msg=name)
+    except AssertionError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("objective", "architecture"), cases())
+def test_ranks_train_as_one_process_does(folders, objective, architecture) -> None:
+    """Losses, weights and operations, with dropout and with the gradients' norm cut."""
+    alone = trained(objective, architecture)
+    for number in NUMBERS:
+        for strategy in STRATEGIES:
+            found = read(folders[number], f"{strategy}-{objective}-{architecture}")
+            assert differs(alone, found) is None, (number, strategy, differs(alone, found))
+            assert found.flops == alone.flops
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_mean_of_the_means_of_ranks_is_another_loss(folders, strategy) -> None:
+    """As long as this is seen, so is a division by the targets of one rank. Ranks have 35, 52, 35
+    and 26 targets in the first step."""
+    alone = trained("multi_task", "decoder")
+    for number in NUMBERS:
+        assert differs(alone, read(folders[number], f"{strategy}-wrong")) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_ranks_keep_the_same_of_several_learning_rates(folders, strategy, tmp_path) -> None:
+    alone = trained("mlm", "encoder", rates=RATES, scratch=tmp_path)
+    for number in NUMBERS:
+        assert differs(alone, read(folders[number], f"{strategy}-tries")) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_state_of_two_ranks_goes_on_with_one_and_with_four(folders, strategy) -> None:
+    (state,) = (folders[4] / "earlier" / strategy).rglob("*.safetensors")
+    with safe_open(state, framework="pt") as file:
+        assert json.loads(file.metadata()["record"])["step"] == 1
+    alone = trained("causal", "decoder")
+    assert differs(alone, read(folders[4], f"{strategy}-resumed")) is None
+    resumed = trained("causal", "decoder", scratch=folders[4] / "earlier" / strategy)
+    assert differs(alone, resumed) is None
+
+
+@pytest.mark.parametrize(
+    ("devices", "micro_batch_rows", "valid"),
+    [(1, 8, None), (2, 4, None), (4, 2, None), (2, 8, "1, 2, 4"), (4, 4, "1, 2"), (3, 1, "3")],
+)
+def test_micro_batches_are_shared_equally_or_refused(devices, micro_batch_rows, valid) -> None:
+    schedule = small_schedule(
+        rows=8, max_tokens=32, num_steps=1, lr=1e-3, micro_batch_rows=micro_batch_rows
+    )
+    distributed = Distributed(devices=devices, num_nodes=1, strategy="ddp")
+    reason = uneven(schedule, distributed)
+    assert reason is None if valid is None else reason is not None and valid in reason
+
+
+def test_gradients_are_summed_in_buckets_of_bounded_size() -> None:
+    gradients = [torch.zeros(size) for size in (3, 5, BUCKET_BYTES // 4, 2, 1)]
+    buckets = list(_buckets(gradients))
+    assert [[len(each) for each in bucket] for bucket in buckets] == [
+        [3, 5, BUCKET_BYTES // 4],
+        [2, 1],
+    ]
