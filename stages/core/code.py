@@ -29,10 +29,12 @@ EXEMPT = {
     "core/components": "builds components from settings that are already validated",
     "core/params": "validates values; stages get the same values in their commands",
     "core/process": "parses the command line and sets the exit status",
+    "core/rank": "reads which process of a training this is, which changes no result",
     "tracking/records": "describes finished results for MLflow",
     "tracking/store": "connects to MLflow",
     "tracking/tracker": "mirrors the curves of a pretraining to MLflow",
     "tracking/view": "copies finished results to MLflow",
+    "training/launch": "starts the processes of a training",
     "trials/store": "keeps finished trials and computes none",
 }
 

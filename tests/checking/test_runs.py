@@ -237,3 +237,24 @@ def test_rows_longer_than_the_teacher_knows_are_refused() -> None:
     [fault] = faults_of(params.model_copy(update={"finetune": finetune}))
     assert fault.path == "pretrain.child.training.max_tokens"
     assert "pretrain.encoder_mlm.model" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("devices", "micro_batch_rows", "refused"),
+    [(2, 8, False), (2, 16, True), (16, 1, False), (32, 1, True)],
+)
+def test_micro_batches_that_processes_cannot_share(devices, micro_batch_rows, refused) -> None:
+    """Of runs that train, each once, with rows that can be shared if there are such."""
+    runs = smoke_with({})["pretrain"]
+    sizes = {f"pretrain.{run}.training.micro_batch_rows": micro_batch_rows for run in runs}
+    faults = faults_of(smoke_with(sizes | {"distributed.devices": devices}))
+    training = {run for run, entry in runs.items() if entry["objective"]["name"] != "none"}
+    expected = {f"pretrain.{run}.training.micro_batch_rows" for run in training if refused}
+    assert sorted(fault.path for fault in faults) == sorted(expected)
+    assert all(str(devices) in fault.message for fault in faults)
+
+
+def test_a_strategy_of_another_name_is_refused() -> None:
+    (fault,) = faults_of(smoke_with({"distributed.strategy": "fdsp"}))
+    assert fault.path == "distributed.strategy"
+    assert "fsdp" in fault.message
