@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from safetensors import safe_open
@@ -22,7 +22,7 @@ from stages.training.optimizer import AdamW
 from stages.training.ranks import ALONE, Ranks, put, whole
 
 WEIGHTS = "model.safetensors"
-MODEL = "model:"
+MODEL, BESIDE = "model:", "beside"
 Row = dict[str, Any]  # what is known after a step, as JSON has it
 
 
@@ -90,8 +90,18 @@ class Clock:
         self._earlier_s = seconds
 
 
+@runtime_checkable
+class Beside(Protocol):
+    """What the caller of a training has found meanwhile."""
+
+    def state(self) -> tuple[Row, dict[str, Tensor]]: ...
+
+    def restore(self, record: Row, tensors: dict[str, Tensor]) -> None: ...
+
+
 class Resumable:
-    """The state of an unfinished run, under its fingerprint and outside DVC's outs.
+    """The state of an unfinished run, under its fingerprint and outside DVC's outs, and of what is
+    found ``beside`` it.
 
     The file is ``.scratch/<name>/<fingerprint>.safetensors``, and beside it one for each further
     training of the same run (``another``). A run with another fingerprint does not load them. It
@@ -110,13 +120,14 @@ class Resumable:
         training: str = "",
         clock: Clock | None = None,
         ranks: Ranks = ALONE,
+        beside: Beside | None = None,
     ) -> None:
-        self._folder, self._fingerprint = scratch / name, fingerprint
+        self._folder, self._fingerprint, self._beside = scratch / name, fingerprint, beside
         self._path = self._folder / f"{fingerprint}{training}.safetensors"
         self._clock = clock or Clock()
         self._ranks = ranks
 
-    def another(self, training: str) -> "Resumable":
+    def another(self, training: str, *, beside: Beside | None = None) -> "Resumable":
         """The state of another training of the same run, on the same clock."""
         name, scratch = self._folder.name, self._folder.parent
         return Resumable(
@@ -126,7 +137,12 @@ class Resumable:
             training=f".{training}",
             clock=self._clock,
             ranks=self._ranks,
+            beside=beside,
         )
+
+    def exists(self) -> bool:
+        """Whether there is a state to go on from."""
+        return self._path.exists()
 
     def wall_time_s(self) -> float:
         """The time of the run so far."""
@@ -137,7 +153,11 @@ class Resumable:
         tensors = _named(model)
         for name, state in optimizer.state.items():
             tensors |= {f"{key}:{name}": value for key, value in state.items()}
-        self._write({"step": step, "history": history}, tensors)
+        record: Row = {"step": step, "history": history}
+        if self._beside:
+            record[BESIDE], found = self._beside.state()
+            tensors |= {f"{BESIDE}:{name}": value for name, value in found.items()}
+        self._write(record, tensors)
 
     def load(self, model: nn.Module, optimizer: AdamW) -> tuple[int, list[Row]]:
         """(number of steps done, history of them); (0, []) if there is nothing to resume."""
@@ -149,10 +169,20 @@ class Resumable:
         with safe_open(self._path, framework="pt") as file:
             for key in _restore(file, model, self._ranks):
                 kind, _, name = key.partition(":")
-                state.setdefault(name, {})[kind] = file.get_tensor(key)
+                if kind != BESIDE:
+                    state.setdefault(name, {})[kind] = file.get_tensor(key)
         optimizer.load(state, self._ranks)
         record = self._record()
         return record["step"], record["history"]
+
+    def restore_beside(self) -> None:
+        """Give what was found ``beside`` the training back to who has found it."""
+        assert self._beside
+        with safe_open(self._path, framework="pt") as file:
+            keys = (key.partition(":") for key in file.keys())  # noqa: SIM118 (not a mapping)
+            names = [name for kind, _, name in keys if kind == BESIDE]
+            tensors = {name: file.get_tensor(f"{BESIDE}:{name}") for name in names}
+        self._beside.restore(self._record()[BESIDE], tensors)
 
     def finish(self, model: nn.Module | None, history: list[Row]) -> None:
         """Keep what a training that has ended leaves: its history and, with ``model``, its

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from stages.core.artifacts import Json
 from stages.core.params import Adaptation
 from stages.evaluation import metrics
 from stages.evaluation.records import EpochRecord
@@ -38,9 +39,19 @@ class BestEpoch:
             named = model.named_parameters()
             self._weights = {name: w.detach().clone() for name, w in named if w.requires_grad}
 
-    def restore(self, model: ModelWithHead) -> None:
+    def put_into(self, model: ModelWithHead) -> None:
         """Put the kept weights into ``model``."""
         model.load_state_dict(self._weights, strict=False)
+
+    def state(self) -> tuple[Json, dict[str, Tensor]]:
+        """What ``restore`` needs to go on."""
+        kept = {"merit": self._merit, "lr": self.lr, "epoch": self.epoch}
+        return kept | {"threshold": self.threshold}, self._weights
+
+    def restore(self, kept: Json, weights: dict[str, Tensor]) -> None:
+        merit, loss = kept["merit"]
+        self._merit, self._weights = (merit, loss), weights
+        self.lr, self.epoch, self.threshold = kept["lr"], kept["epoch"], kept["threshold"]
 
 
 class Patience:

@@ -10,15 +10,20 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from stages.core import paths
+from stages.core.artifacts import remove
 from stages.core.params import Params
 from stages.evaluation.records import budget_order
 from stages.models._backbone import Backbone
+from stages.training.checkpoint import Resumable
 from stages.training.device import resolve, side_by_side
 from stages.trials import store, workers
 from stages.trials.compatibility import incompatibility
 from stages.trials.outcome import Outcome, TrialKey
 from stages.trials.runner import TrialRunner, is_first_seed, keeps_weights, method_of
 from stages.trials.setup import TrialSetup
+
+UNFINISHED = paths.SCRATCH / "finetune"  # the states of trials, by task and address
 
 Group = list[TrialKey]  # of one method
 
@@ -98,6 +103,7 @@ def run_trials(
             outcomes[job.run] |= {outcome.key: outcome for outcome in result}
     if failed:
         raise ValueError("\n".join(failed))
+    remove(UNFINISHED / task)  # of interrupted trials that params.yaml no longer lists
     return {run: [outcomes[run][key] for key in keys] for run, keys in addresses.items()}
 
 
@@ -180,9 +186,11 @@ def _run_group(job: _Job) -> list[Outcome]:
     runner = TrialRunner(params, job.run, job.task, device, keys=group, text_to_text=text_to_text)
     method, outcomes = method_of(params, name), list[Outcome]()
     for key, address in job.addresses.items():
+        state = Resumable(address, address, scratch=UNFINISHED / job.task)
         with store.unfinished() as folder:
-            outcome = runner.run(key, method, folder)
+            outcome = runner.run(key, method, folder, state)
             _keep(params, key, outcome, next(folder.iterdir(), None), job.weights)
             store.save(address, outcome, folder)
+        state.clear()
         outcomes.append(outcome)
     return outcomes

@@ -2,7 +2,7 @@
 what is best on validation, and predicts the test inputs."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from stages.methods._method import (
 from stages.models._heads import ModelWithHead
 from stages.tasks._task import Example, Predicted
 from stages.text.batch import Batch
+from stages.training.checkpoint import Resumable
 from stages.training.device import Device
 from stages.training.finetuning import Encoded, in_order_of_length
 from stages.training.meter import Meter
@@ -88,19 +89,20 @@ class TrialRunner:
         self.test = self.task.encode(self.rows["test"])
         self._as_pretrained = dict[int, tuple[ModelWithHead, list[Predicted]]]()
 
-    def run(self, key: TrialKey, method: Method, weights: Path) -> Outcome:
-        """Run one trial; its trained weights go to the folder ``weights`` if they are kept.
+    def run(self, key: TrialKey, method: Method, weights: Path, unfinished: Resumable) -> Outcome:
+        """Run one trial, or go on with what is ``unfinished`` of it; its trained weights go to the
+        folder ``weights`` if they are kept.
 
         Raises ValueError if training diverges at every learning rate.
         """
         meter = Meter(self.device)
-        adapted = self._adapted_by(key, method)
+        adapted = self._adapted_by(key, method, unfinished)
         is_fitted = bool(adapted.num_trained_params)
         # Without trained weights the file says which trial it is.
         if keeps_weights(self.params, key) or not is_fitted:
             kept.save(adapted.model, self._kept_trial(key, adapted), weights)
         trial = trial_record(key, adapted, self.setup, self.account)
-        usage, speed = meter.read(), None
+        usage, speed = replace(meter.read(), wall_time_s=unfinished.wall_time_s()), None
         if is_first_seed(self.params, key):
             speed = measure_speed(
                 adapted.predictor, adapted.model, self.rows["test"], adapted.examples, self.device
@@ -112,16 +114,16 @@ class TrialRunner:
             cost=cost_record(key, usage, speed, self.device, self.params.compute),
         )
 
-    def _adapted_by(self, key: TrialKey, method: Method) -> Adapted:
+    def _adapted_by(self, key: TrialKey, method: Method, unfinished: Resumable) -> Adapted:
         match method:
             case TrainedMethod():
-                return self._trained(key, method)
+                return self._trained(key, method, unfinished)
             case SolvedMethod():
                 return self._solved(key, method)
             case _:
                 return self._untrained(key, method)
 
-    def _trained(self, key: TrialKey, method: TrainedMethod) -> Adapted:
+    def _trained(self, key: TrialKey, method: TrainedMethod, unfinished: Resumable) -> Adapted:
         """Train, restore the weights that are best on validation, predict the test inputs."""
         found = search(
             lambda: self._start(key, method),
@@ -134,6 +136,7 @@ class TrialRunner:
             trial={"run": self.setup.run_key, "task": self.setup.task_key, **asdict(key)},
             seed=self.setup.seed_of(key.finetune_seed),
             device=self.device,
+            unfinished=unfinished,
         )
         # In the last epoch a method may still have frozen weights: fewer epochs than layers.
         frozen = method.frozen(found.model, found.fit.num_epochs - 1)

@@ -1,16 +1,20 @@
 """Training at each learning rate of a trial, and the rate and the epoch that are kept."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from torch import Tensor
+
+from stages.core.artifacts import Json
 from stages.core.params import Adaptation
 from stages.evaluation.records import EpochRecord
 from stages.methods._method import TrainedMethod
 from stages.models._heads import ModelWithHead
 from stages.tasks._task import Example, Task
+from stages.training.checkpoint import Resumable
 from stages.training.device import Device
 from stages.training.finetuning import (
     FinetuningData,
@@ -47,20 +51,26 @@ def search(
     trial: dict[str, Any],  # the columns of a record that say which trial it is
     seed: int,  # of the order of examples and of dropout
     device: Device,
+    unfinished: Resumable,
 ) -> Found:
     """Train from the same start at each learning rate; keep the best epoch of all or, without
-    ``patience``, the best last epoch.
+    ``patience``, the best last epoch. What an interrupted process has left as ``unfinished`` is
+    not computed again.
 
     Raises ValueError if training diverges at every rate before such an epoch ends.
     """
     data = FinetuningData(examples, task, batch_examples=settings.batch_examples, seed=seed)
     num_epochs = max_epochs(settings, len(examples))
-    best, epochs, flops = BestEpoch(metric), list[EpochRecord](), 0
+    so_far = _SoFar(BestEpoch(metric))
+    best, epochs = so_far.best, so_far.epochs
     model, reason = None, "lr: the validation loss is not finite"
-    for lr in settings.rates:
+    for lr, state in so_far.go_on(settings.rates, unfinished):
         model = start()
-        history, frozen = list[Step](), [*method.frozen(model, 0)]
+        done = [epoch for epoch in epochs if epoch.lr == lr]
+        history, frozen = list[Step](), [*method.frozen(model, len(done))]
         patience = Patience(settings, metric, num_examples=len(examples))
+        for epoch in done:
+            patience.is_over(epoch)
         steps = train(
             model,
             task,
@@ -71,6 +81,7 @@ def search(
             device=device,
             history=history,
             frozen=frozen,
+            resumable=state,
         )
         try:
             with closing(steps):
@@ -91,13 +102,44 @@ def search(
                     frozen[:] = method.frozen(model, epoch)
         except Diverged as error:
             reason = str(error)
-        flops += sum(step.flops for step in history)
+        so_far.flops += sum(step.flops for step in history)
     assert model is not None, "there is at least one rate"
     if not best.epoch:
         raise ValueError(f"finetune.methods.{trial['method']}.training.{reason}")
-    best.restore(model)  # the models of the rates differ only in trained weights
+    best.put_into(model)  # the models of the rates differ only in trained weights
     curve = [epoch for epoch in epochs if epoch.lr == best.lr]
-    return Found(model, _fit(settings, len(examples), best, curve), best.threshold, epochs, flops)
+    return Found(
+        model, _fit(settings, len(examples), best, curve), best.threshold, epochs, so_far.flops
+    )
+
+
+@dataclass
+class _SoFar:
+    """What was found at some of the rates, perhaps by an interrupted process."""
+
+    best: BestEpoch
+    epochs: list[EpochRecord] = field(default_factory=list)  # of all rates
+    flops: int = 0  # of the rates before
+
+    def go_on(
+        self, rates: Sequence[float], unfinished: Resumable
+    ) -> Iterator[tuple[float, Resumable]]:
+        """Each rate that is left with the state of its training; the others are found already."""
+        states = [unfinished.another(str(i), beside=self) for i in range(len(rates))]
+        begun = max((i for i, state in enumerate(states) if state.exists()), default=None)
+        if begun is not None:
+            states[begun].restore_beside()
+        yield from [*zip(rates, states, strict=True)][begun or 0 :]
+
+    def state(self) -> tuple[Json, dict[str, Tensor]]:
+        best, weights = self.best.state()
+        epochs = [*map(asdict, self.epochs)]
+        return {"best": best, "epochs": epochs, "flops": self.flops}, weights
+
+    def restore(self, record: Json, tensors: dict[str, Tensor]) -> None:
+        self.best.restore(record["best"], tensors)
+        self.epochs[:] = [EpochRecord(**epoch) for epoch in record["epochs"]]
+        self.flops = record["flops"]
 
 
 def _record(

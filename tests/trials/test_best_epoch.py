@@ -43,7 +43,7 @@ def kept(metric: str, epochs: Sequence[EpochRecord]) -> tuple[int, float]:
     for epoch in epochs:
         torch.nn.init.constant_(weight, epoch.epoch)
         best.update(model, epoch, threshold=0.0)
-    best.restore(model)
+    best.put_into(model)
     return best.epoch, weight.flatten()[0].item()
 
 
