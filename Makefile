@@ -60,7 +60,8 @@ docs: setup ## the pages in docs/ as a site in site/; a broken link is an error
 # stands in the lock, so pip need not resolve anything (--no-deps) and two can share the work, which
 # keeps one core busy for over a minute. What torch's own build asks for besides (CUDA's packages)
 # only the last line looks up.
-setup: ## install the packages of requirements.lock into .venv, if need be
+setup: ## install the packages of requirements.lock into .venv, if need be (EXTRA=published: fetch a checkpoint)
+	$(if $(filter-out published,$(EXTRA)),$(error EXTRA=$(EXTRA): there is one extra, published))
 	@for python in $(PYTHON); do \
 	    key="$$("$$python" -c '$(KEY)' 2>/dev/null)" && break; \
 	done; \
@@ -79,6 +80,7 @@ setup: ## install the packages of requirements.lock into .venv, if need be
 	    echo "$$key" >.venv/installed; \
 	}
 	@.venv/bin/python -c '$(ENVIRONMENT)'
+	$(if $(EXTRA),@python -m stages.commands.fetch)
 
 KEY = import hashlib, sys; \
     assert (3, 11) <= sys.version_info < (3, 14); \

@@ -1,9 +1,11 @@
 """Reading a public checkpoint: its architecture, its class in transformers, its weights."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
@@ -17,6 +19,8 @@ from transformers.models.auto.modeling_auto import (
     MODEL_MAPPING_NAMES,
 )
 
+from stages.core.artifacts import read_json
+from stages.text.packaged import PACKAGED
 from stages.text.published import LOCAL, WEIGHTS, files_in, line_of
 
 # A model and a configuration of transformers. Their classes declare few of the attributes that
@@ -29,6 +33,10 @@ AutoClass = (
     | type[AutoModelForMaskedLM]
     | type[AutoModelForSeq2SeqLM]
 )
+
+INDEX = "model.safetensors.index.json"
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.pkl")
+CODE = ("configuration_*.py", "modeling_*.py", "tokenization_*.py")  # as transformers names it
 
 
 def architecture_of(config: Config) -> str:
@@ -70,6 +78,7 @@ def published(cls: AutoClass, config: Config, folder: Path) -> PublishedModel:
 
     Raises ValueError if they cannot be read or are incomplete.
     """
+    refuse_code(folder)
     refuse_pickles(folder)
     try:
         loaded: Any = cls.from_pretrained(  # with what was found: no type of transformers says so
@@ -92,13 +101,55 @@ def published(cls: AutoClass, config: Config, folder: Path) -> PublishedModel:
     return _without_pooler(model)
 
 
-def refuse_pickles(folder: Path) -> None:
-    """Raises ValueError if a folder has no safetensors."""
-    if not files_in(folder, WEIGHTS):
+def refuse_missing(path: str) -> None:
+    """Raises ValueError for the folder of a checkpoint that can be fetched and was not yet."""
+    for packaged in PACKAGED:
+        if Path(path) == packaged.folder and not packaged.folder.exists():
+            raise ValueError(f"path: {path} is not there; {packaged.how_to_get()}")
+
+
+def refuse_code(folder: Path) -> None:
+    """Raises ValueError for a model or a tokenizer with code of its own: transformers would replace
+    it by a class of another model, or by none."""
+    found = files_in(folder, CODE)
+    for name in ("config.json", "tokenizer_config.json"):
+        with suppress(OSError, ValueError):  # which the readers of these files report
+            if "auto_map" in read_json(folder / name):
+                found.append(folder / name)
+    if found:
+        where = " (auto_map)" if found[0].suffix == ".json" else ""
         raise ValueError(
-            f"path: {folder} has no model.safetensors; weights in other formats, which may hold "
-            "code, are not loaded"
+            f"path: {folder} has code of its own, {found[0].name}{where}; no code of a checkpoint "
+            "is run, only models that transformers has itself"
         )
+
+
+def refuse_pickles(folder: Path) -> None:
+    """Raises ValueError if a folder has no safetensors, or not all that its index lists."""
+    if not files_in(folder, WEIGHTS):
+        pickles = files_in(folder, PICKLES)
+        what = f"only {pickles[0].name}, a pickle" if pickles else "no weights"
+        raise ValueError(
+            f"path: {folder} has {what}; it needs model.safetensors, since weights in other "
+            "formats may hold code and are not loaded"
+        )
+    for index in files_in(folder, [INDEX]):
+        try:
+            listed = {folder / name for name in read_json(index)["weight_map"].values()}
+        except (ValueError, KeyError, AttributeError):
+            raise ValueError(f"path: {index} cannot be read") from None
+        if absent := sorted(file.name for file in listed if not file.is_file()):
+            raise ValueError(f"path: {folder} lacks {absent[0]}, which {index.name} lists")
+
+
+def refuse_damaged(folder: Path) -> None:
+    """Raises ValueError for weights whose file ends too early or has no header."""
+    for file in files_in(folder, [name for name in WEIGHTS if name != INDEX]):
+        try:
+            with safe_open(file, framework="pt"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"path: {file} is damaged: {line_of(error)}") from None
 
 
 def _without_pooler(model: PublishedModel) -> PublishedModel:

