@@ -4,6 +4,9 @@ DATA is a csv, tsv, jsonl, json (also SQuAD's), conll, conllu or parquet file, o
 files for train, validation and test. What it was taken for is printed, and why; what the data leave
 open is listed with the flag that decides it. Nothing is trained, but for some seconds that tell how
 fast this machine is.
+
+A published checkpoint that was fetched (`make setup EXTRA=published`) is among the candidates where
+the time allows, fine-tuned in full and frozen: 23 million weights, for texts in English.
 """
 
 import argparse
@@ -146,6 +149,8 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
         f"{' and '.join(design.architectures)}, {pretrained}, with {seeds} seeds, on "
         f"{' and '.join(map(str, design.budgets))} labels, beside classical baselines"
     )
+    if design.published and study.published is not None:
+        what += f"; beside them {study.published.hub_name} as published"
     if design.pretrains:
         what += f"; pretraining takes {design.pretraining_steps:,} steps"
     lines += ["", f"The study in {out}:", _item(f"{what}.")]

@@ -20,7 +20,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from stages.core.artifacts import read_json
-from stages.text.packaged import PACKAGED
+from stages.text.packaged import PACKAGED, damaged
 from stages.text.published import LOCAL, WEIGHTS, files_in, line_of
 
 # A model and a configuration of transformers. Their classes declare few of the attributes that
@@ -101,11 +101,14 @@ def published(cls: AutoClass, config: Config, folder: Path) -> PublishedModel:
     return _without_pooler(model)
 
 
-def refuse_missing(path: str) -> None:
-    """Raises ValueError for the folder of a checkpoint that can be fetched and was not yet."""
+def refuse_unfetched(path: str) -> None:
+    """Raises ValueError for the folder of a checkpoint that can be fetched and is not there, or not
+    whole."""
     for packaged in PACKAGED:
-        if Path(path) == packaged.folder and not packaged.folder.exists():
-            raise ValueError(f"path: {path} is not there; {packaged.how_to_get()}")
+        if Path(path) == packaged.folder and (odd := damaged(packaged, packaged.folder)):
+            there = packaged.folder.exists()
+            what = f"{odd[0]} in it is missing or damaged" if there else "it is not there"
+            raise ValueError(f"path: {path}: {what}; {packaged.how_to_get()}")
 
 
 def refuse_code(folder: Path) -> None:

@@ -33,8 +33,8 @@ from stages.models._published_checkpoint import (
     published,
     refuse_code,
     refuse_damaged,
-    refuse_missing,
     refuse_pickles,
+    refuse_unfetched,
     uninitialised,
 )
 from stages.models._published_text import generated
@@ -93,8 +93,8 @@ class Hub(Backbone):
 
         Raises ValueError for a malformed name, or for the content of a folder.
         """
+        refuse_unfetched(path)
         if not Path(path).is_dir():
-            refuse_missing(path)
             refuse_unpinned(path, revision)
             return None
         folder = Path(path)
@@ -327,6 +327,7 @@ class Hub(Backbone):
     def _counted(self, forward: Callable[[], object]) -> int:
         training = self.training
         self.eval()
+        self.to(self._device)  # what a method added to a model without storage has some
         # Fake tensors compute nothing, and transformers does not look at their values, as it does
         # on "meta". Plain matrix products: torch does not count every fused attention.
         with (

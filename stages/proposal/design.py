@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from stages.core.params import HUB
+
 Budget = int | Literal["all"]
 STEP_TOKENS = 16 * 128  # of pretraining: rows and their length
 WIDTHS = (128, 256)  # of a model; where all else fits, a wide one
@@ -11,6 +13,7 @@ LEAST_STEPS, USUAL_STEPS = 130, 260  # of pretraining
 MOST_EPOCHS = 4  # of the corpus (Muennighoff et al. 2023: repeated so often it is nearly as good)
 MOST_SEEDS = 5
 SCRATCH_SEEDS = 3  # of fine-tuning, where a study has no pretraining seeds
+PUBLISHED_RATES = 2  # learning rates that are tried where models differ so much in size
 FEW_LABELS, MANY_LABELS, MOST_LABELS = 100, 1000, 20_000
 FEW_PER_CLASS = 5
 START_S = 4.0  # of a stage's process
@@ -27,11 +30,14 @@ class Design:
     pretraining_steps: int
     budgets: tuple[Budget, ...]
     d_model: int = WIDTHS[0]
+    published: bool = False  # whether a published checkpoint is among the candidates
 
     @property
     def finetuning_seeds(self) -> list[int]:
-        """One for each pretraining seed, which varies everything."""
-        return [1] if self.pretraining_seeds > 1 else [*range(1, SCRATCH_SEEDS + 1)]
+        """One for each pretraining seed, which varies everything, but a published checkpoint has
+        one of these."""
+        one_each = self.pretraining_seeds > 1 and not self.published
+        return [1] if one_each else [*range(1, SCRATCH_SEEDS + 1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +45,8 @@ class Pace:
     """Seconds here, by architecture."""
 
     step_s: Mapping[str, float]  # of a step of pretraining
-    trials_s: Mapping[tuple[str, Budget], float]  # of a trial of each method, as run side by side
+    # Of a trial of each method at one learning rate, as run side by side.
+    trials_s: Mapping[tuple[str, Budget], float]
 
     def seconds(self, design: Design) -> float:
         """Of the whole study."""
@@ -54,7 +61,13 @@ class Pace:
                 pretraining += steps * self.step_s[architecture]
         # Measured at the first width; operations grow with its square, at most.
         wider = (design.d_model / WIDTHS[0]) ** 2
-        return FIXED_S + runs * START_S + wider * (pretraining + finetuning)
+        rates = PUBLISHED_RATES if design.published else 1
+        own = wider * (pretraining + rates * finetuning)
+        published = 0.0
+        if design.published:
+            of_budgets = sum(self.trials_s[HUB, b] for b in design.budgets)
+            published = START_S + rates * len(design.finetuning_seeds) * of_budgets
+        return FIXED_S + runs * START_S + own + published
 
 
 def label_budgets(num_train: int, num_labels: int) -> list[Budget]:
@@ -89,9 +102,11 @@ def fitted(
     *,
     pretrains: bool,
     asked: bool,
+    published: bool = False,
 ) -> Design:
     """The largest study that takes at most ``seconds``: what tells most is added first.
 
+    ``published`` says whether there is a published checkpoint, which is added if the time allows.
     ``asked`` label budgets are all kept. The smallest study is returned if even that takes longer.
     """
     start = least(architectures, budgets[0], pretrains=pretrains)
@@ -99,6 +114,7 @@ def fitted(
     most_steps = max(round(MOST_EPOCHS * corpus_tokens / STEP_TOKENS), LEAST_STEPS)
     steps = USUAL_STEPS
     additions: list[Callable[[Design], Design]] = [
+        *([lambda d: replace(d, published=True)] if published else []),
         lambda d: replace(d, architectures=architectures),
         lambda d: _seeds(d, 2),
         lambda d: _steps(d, USUAL_STEPS, most_steps),

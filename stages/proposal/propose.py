@@ -23,6 +23,7 @@ from stages.proposal.facts import facts
 from stages.proposal.form import encoding_advice
 from stages.proposal.layout import SAMPLED, Layout, lay_out
 from stages.proposal.profile import profile
+from stages.proposal.public import about_published, fitting, is_whole
 from stages.proposal.roles import Guess
 from stages.proposal.study import Study, architectures_of, written
 from stages.sources._formats import format_of
@@ -72,7 +73,10 @@ def propose(
         design=replace(smallest, architectures=architectures),
         max_tokens=max_tokens,
         threads=min(cores(), MOST_THREADS),
+        published=fitting(guessed.kind, examples, max_tokens),
     )
+    is_there = study.published is not None and is_whole(study.published)
+    study = replace(study, design=replace(study.design, published=is_there))
     pace = _paced(study, examples, budgets, measure)
     design = fitted(
         architectures,
@@ -82,7 +86,13 @@ def propose(
         seconds,
         pretrains=corpus.pretrains,
         asked=bool(asked.budgets),
+        published=is_there,
     )
+    if study.published is not None:
+        kept = tuple(budgets) if asked.budgets else smallest.budgets
+        with_it = replace(smallest, published=True, budgets=kept)
+        least_s = pace.seconds(with_it) if is_there else None
+        notes.seen.append(about_published(study.published, design, least_s))
     study, takes = replace(study, design=design), pace.seconds(design)
     written_study = written(study, _comments(data, notes, takes))
     return Proposal(text=written_study, study=study, notes=notes, seconds=takes)
@@ -92,6 +102,9 @@ def _paced(study: Study, examples: Examples, budgets: Sequence[Budget], measure:
     """By a study with one run of each architecture."""
     counted = {split: _counted(study.num[split], examples.num[split]) for split in SPLITS}
     raw = _one_run_each(YAML(typ="safe").load(written(replace(study, num=counted), [])))
+    training = raw["finetune"]["methods"]["full"]["training"]
+    if isinstance(training["lr"], list):
+        training["lr"] = training["lr"][-1]
     mean = round(float(np.minimum(examples.tokens, study.max_tokens).mean()))
     # Windows of a context are as long as they can be.
     return measure(raw, budgets, study.max_tokens if study.kind == "span_qa" else max(mean, 8))

@@ -11,6 +11,7 @@ from stages.core.artifacts import Json
 from stages.kinds._kind import Split
 from stages.proposal.corpus import Corpus
 from stages.proposal.design import WIDTHS, Design
+from stages.text.packaged import Packaged
 
 WIDTH = 98  # of comments
 BASELINES = {
@@ -31,6 +32,7 @@ OBJECTIVES: dict[str, Json] = {
 }
 NUM_VALIDATIONS = 4
 PRETRAINING_LR, FINETUNING_LR = 3e-3, 1e-3  # at the first width
+PUBLISHED_LR = 1e-4  # of fine-tuning in full
 PLAIN = r"[A-Za-z_./~-][\w./~ -]*"  # of a text that needs no quotes in YAML
 OTHER_IN_YAML = {"true", "false", "yes", "no", "on", "off", "null", "~", "y", "n", ""}
 
@@ -48,6 +50,7 @@ class Study:
     design: Design
     max_tokens: int
     threads: int
+    published: Packaged | None = None  # a candidate if the design has time for it
 
     @property
     def reference(self) -> str:
@@ -169,9 +172,27 @@ def _runs(study: Study) -> Iterator[str]:
         else:
             yield from _training(design)
         yield f"    seed: {seed}"
+    if study.published is not None and design.published:
+        yield from _published(study.published)
     yield ""
     matched = "tokens" if design.pretrains else "none"
     yield f"budget: {{matched: {matched}, reference: {study.reference}}}"
+
+
+def _published(checkpoint: Packaged) -> Iterator[str]:
+    yield f"  {checkpoint.key}: # {checkpoint.hub_name}, as published"
+    for line in wrap(checkpoint.about, WIDTH - 4):
+        yield f"    # {line}"
+    yield "    corpus: none"
+    yield "    tokenizer: none"
+    yield "    parent: none"
+    yield "    model:"
+    yield "      name: hub"
+    yield f"      path: {checkpoint.folder}"
+    yield f"      revision: {checkpoint.revision}"
+    yield "    objective: {name: none}"
+    yield "    training: *training # which nothing needs here"
+    yield "    seed: 1"
 
 
 def _lr(rate: float, design: Design) -> str:
@@ -208,7 +229,12 @@ def _finetuning(study: Study) -> Iterator[str]:
     yield "        min_steps: 500 # few labels need more epochs"
     yield "        patience: none # the last epoch is kept"
     yield "        batch_examples: 8"
-    yield f"        lr: {_lr(FINETUNING_LR, design)}"
+    lr = _lr(FINETUNING_LR, design)
+    if design.published:
+        low = f"{PUBLISHED_LR:.0e}".replace("e-0", "e-")
+        yield f"        lr: [{low}, {lr}] # chosen on validation: large models need the lower"
+    else:
+        yield f"        lr: {lr}"
     yield "        warmup_fraction: 0.1"
     yield "        decay: linear"
     yield "        weight_decay: 0.01"

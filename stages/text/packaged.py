@@ -37,6 +37,7 @@ class Packaged:
     revision: str  # of the files that are read, as ``hub`` pins a folder
     languages: tuple[str, ...]
     num_parameters: int
+    max_positions: int
     about: str  # what a reader of its scores must know
 
     @property
@@ -77,6 +78,7 @@ ALL_MINILM = Packaged(
     revision="90d80d953dcd",
     languages=("en",),
     num_parameters=22_713_216,
+    max_positions=512,
     about=(
         "BERT, 6 layers of 384, English, lower case. It was tuned on sentence pairs after its "
         "pretraining. Weights under Apache-2.0; the package is one person's, under MIT."

@@ -11,10 +11,12 @@ import huggingface_hub.constants
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2Model
 
-from stages.models._backbone import MODELS, Backbone
+from stages.methods.lora import LoRA
+from stages.models._backbone import MODELS, Backbone, outline
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.models._likelihood import log_likelihoods
 from stages.models.hub import Hub
@@ -107,6 +109,21 @@ def test_flops_are_what_torch_counts(family) -> None:
         model(batch)
     assert model.flops(batch) == pytest.approx(counter.get_total_flops(), rel=0.02)
     assert 3 * model.flops(batch_of([5] * 53)) == model.flops(batch)
+
+
+@torch.no_grad()
+def test_operations_with_lora_are_known_before_there_are_weights() -> None:
+    """As `make plan` counts them: of a model without storage."""
+    folder = checkpoint("bert")
+    settings = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
+    planned = outline(settings, tokenizer_of(folder).vocab_size, where="model")
+    batch, counted = batch_of([5] * 20), []
+    for backbone in (planned, published(folder)):
+        alone = backbone.flops(batch)
+        del backbone._flops
+        LoRA(rank=4).apply(ModelWithHead(backbone, nn.Identity()), generator=torch.Generator())
+        counted.append(backbone.flops(batch) - alone)
+    assert counted[0] == counted[1] == 20 * 2 * 4 * (2 * 32) * 4 * 2  # 4 layers of 32 x 32 a block
 
 
 @pytest.mark.parametrize("family", FAMILIES)

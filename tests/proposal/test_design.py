@@ -1,5 +1,7 @@
 """More minutes never make a smaller study, and a study takes the time that there is."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,17 +10,30 @@ from stages.proposal.design import STEP_TOKENS, Pace, fitted, label_budgets
 
 ARCHITECTURES = ("encoder", "decoder")
 BUDGETS = [1000, 100, "all"]
+PUBLISHED_COSTS = 17  # times a small model's trial
 
 
 def pace(step_s: float, trial_s: float) -> Pace:
     of_budget = {1000: trial_s, 100: trial_s, "all": 3 * trial_s}
+    of_architecture = dict.fromkeys(ARCHITECTURES, 1) | {"hub": PUBLISHED_COSTS}
     return Pace(
         step_s=dict.fromkeys(ARCHITECTURES, step_s),
-        trials_s={(a, b): seconds for a in ARCHITECTURES for b, seconds in of_budget.items()},
+        trials_s={
+            (architecture, budget): times * seconds
+            for architecture, times in of_architecture.items()
+            for budget, seconds in of_budget.items()
+        },
     )
 
 
-def design(seconds: float, *, step_s: float = 0.4, trial_s: float = 12.0, asked: bool = False):
+def design(
+    seconds: float,
+    *,
+    step_s: float = 0.4,
+    trial_s: float = 12.0,
+    asked: bool = False,
+    published: bool = False,
+):
     return fitted(
         ARCHITECTURES,
         BUDGETS,
@@ -27,12 +42,15 @@ def design(seconds: float, *, step_s: float = 0.4, trial_s: float = 12.0, asked:
         seconds,
         pretrains=True,
         asked=asked,
+        published=published,
     )
 
 
-@given(st.floats(600, 50_000), st.floats(0.001, 1), st.floats(0.1, 20))
-def test_it_fits(seconds: float, step_s: float, trial_s: float) -> None:
-    found, least = (design(s, step_s=step_s, trial_s=trial_s) for s in (seconds, 0.0))
+@given(st.floats(600, 50_000), st.floats(0.001, 1), st.floats(0.1, 20), st.booleans())
+def test_it_fits(seconds: float, step_s: float, trial_s: float, published: bool) -> None:
+    found, least = (
+        design(s, step_s=step_s, trial_s=trial_s, published=published) for s in (seconds, 0.0)
+    )
     takes = pace(step_s, trial_s).seconds
     assert takes(found) <= max(seconds, takes(least))
 
@@ -44,6 +62,18 @@ def test_more_time_gives_seeds_labels_and_steps() -> None:
     assert large.pretraining_seeds == 5 and large.budgets == (1000, 100, "all")
     assert large.pretraining_steps == 8000  # four epochs
     assert (usual.d_model, large.d_model) == (128, 256)
+
+
+def test_a_published_checkpoint_comes_first_where_it_fits_and_its_time_is_counted() -> None:
+    """Two learning rates are then tried of every model, three seeds of the checkpoint."""
+    small, large = design(600, published=True), design(6000, published=True)
+    assert not small.published and large.published
+    assert large.finetuning_seeds == [1, 2, 3]
+    one = replace(small, published=False, pretraining_seeds=1)
+    trials = len(one.finetuning_seeds) * len(one.budgets)
+    own = trials * 2 * len(one.architectures) * 12.0
+    more = pace(0.4, 12.0).seconds(replace(one, published=True)) - pace(0.4, 12.0).seconds(one)
+    assert more == pytest.approx(own + 2 * trials * PUBLISHED_COSTS * 12.0, abs=10)
 
 
 def test_asked_budgets_are_kept() -> None:
