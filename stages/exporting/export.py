@@ -7,15 +7,13 @@ from pathlib import Path
 
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.torch import save_file
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, replacing, write_json
 from stages.core.components import Settings, unknown
 from stages.core.params import HUB
-from stages.core.seeding import torch_stream
-from stages.exporting import fast_tokenizer
+from stages.exporting import fast_tokenizer, published
 from stages.exporting.correspondence import Weights
 from stages.exporting.counterparts import (
     Counterpart,
@@ -25,19 +23,29 @@ from stages.exporting.counterparts import (
     without_head_bias,
 )
 from stages.exporting.decoder_families import CAUSAL_ONLY
+from stages.exporting.finetuned import finetuned
+from stages.exporting.written import Written, check
 from stages.models._backbone import MODELS
 from stages.models._dimensions import Dimensions
 from stages.models._heads import LinearHead, ModelWithHead, PooledHead
 from stages.models._transformer import TransformerBackbone
-from stages.tasks._writing import Writing
-from stages.text.batch import PADDING, Batch
-from stages.text.tokenizer import BOS_ID, EOS_ID, FILE, NUM_SPECIAL, PAD_ID, Tokenizer
+from stages.models.hub import Hub
+from stages.text.tokenizer import BOS_ID, EOS_ID, FILE, PAD_ID, Tokenizer
 from stages.training.checkpoint import WEIGHTS, load_weights
 from stages.trials.kept import read
 from stages.trials.lookup import KeptFile, opened
 
 RECORD = "export.json"  # marks a folder as an export, and says of what
-TOLERANCE = 1e-3  # of outputs, relative to the largest; a wrong weight differs by far more
+
+
+OF_TEXTS = {  # a text's logits from those of its tokens: a mean of logits is those of the mean
+    "mean": (
+        "The logits of a text are the mean of its tokens': with mask = "
+        "inputs.attention_mask[..., None], (model(**inputs).logits * mask).sum(1) / mask.sum(1)"
+    ),
+    "first": "The logits of a text are those of its first token: model(**inputs).logits[:, 0]",
+    "last": "The logits of a text are those of its last token that is no padding.",
+}
 
 
 def export(run: str, trial: KeptFile | None, out: Path, *, force: bool = False) -> str:
@@ -48,17 +56,18 @@ def export(run: str, trial: KeptFile | None, out: Path, *, force: bool = False) 
     _check_place(out, force=force)
     record = _record(run)
     model, labels = _trained(run, record, trial)
-    goal = _goal(model)
     read_at = None if trial is None else read(trial.path(run)).read_at
-    max_tokens = record["settings"]["training"]["max_tokens"]
-    found = _counterpart(model, max_tokens, goal)
-    note = found.note or (CAUSAL_ONLY if record["has_prefix"] else "")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     with replacing(out) as folder:
         folder.mkdir()
-        _write_model(folder, found, _weights(model, goal), labels)
-        _write_tokenizer(folder, found, run, _dims(model), max_tokens)
+        if trial is not None and isinstance(model.backbone, Hub):
+            found = _write_published(folder, model, labels, run, trial)
+        else:
+            found = _write(folder, model, labels, run, record)
+        note = found.note or (CAUSAL_ONLY if record["has_prefix"] else "")
+        if isinstance(model.head, PooledHead) and found.goal == "tagging":
+            note = OF_TEXTS[model.head.pooling]
         about = {
             "run": run,
             "fingerprint": record["fingerprint"],
@@ -68,32 +77,59 @@ def export(run: str, trial: KeptFile | None, out: Path, *, force: bool = False) 
             "note": note,
         }
         write_json(folder / RECORD, about)
-        _check(folder, found, model, goal)
+        check(folder, found, model)
     told = _how_to_load(out, run, trial, found, note)
-    return f"{told}\nThe label of a word is read at: {read_at}." if goal == "tagging" else told
+    is_tagging = found.goal == "tagging" and not isinstance(model.head, PooledHead)
+    return f"{told}\nThe label of a word is read at: {read_at}." if is_tagging else told
+
+
+def _write(
+    folder: Path, model: ModelWithHead, labels: list[str], run: str, record: Settings
+) -> Written:
+    """A model of ours, by its counterpart."""
+    goal, max_tokens = _goal(model), record["settings"]["training"]["max_tokens"]
+    found = _counterpart(model, max_tokens, goal)
+    _write_model(folder, found, _weights(model, goal), labels)
+    _write_tokenizer(folder, found, run, _dims(model), max_tokens)
+    return Written(found.model_class, found.auto_class, goal, found.note, found.load_options)
+
+
+def _write_published(
+    folder: Path, model: ModelWithHead, labels: list[str], run: str, trial: KeptFile
+) -> Written:
+    """What was fine-tuned on a public checkpoint."""
+    kept, setup = opened(run, trial)
+    theirs, goal = published.with_head(model, labels)
+    vocabulary = setup.tokenizer.files
+    published.save(theirs, folder, vocabulary, kept.max_tokens)
+    auto = "Token" if goal == "tagging" else "Sequence"
+    return Written(type(theirs).__name__, f"AutoModelFor{auto}Classification", goal)
 
 
 def _trained(run: str, record: Settings, trial: KeptFile | None) -> tuple[ModelWithHead, list[str]]:
     """The model of the run or of the trial with its weights, and its labels.
 
-    Raises ValueError for a public checkpoint, an architecture that transformers does not have, and
-    a trial that is not a plain model.
+    Raises ValueError for a public checkpoint as published, an architecture that transformers does
+    not have, and a trial that is not a plain model.
     """
     name = record["settings"]["model"]["name"]
-    if name == HUB:
+    if name != HUB:
+        check_architecture(name)
+    elif trial is None:
         raise ValueError(
             f"pretrain.{run}.model: is a public checkpoint, in transformers' own form already: "
-            f"{paths.PRETRAINED / run}; what was fine-tuned on it cannot be exported"
+            f"{paths.PRETRAINED / run}; add --task to export what was fine-tuned on it"
         )
-    check_architecture(name)
     if trial is not None:
-        return _finetuned(run, trial)
+        return finetuned(run, trial)
     vocab_size = Tokenizer(paths.PRETRAINED / run / FILE).vocab_size
     return ModelWithHead(_backbone(run, record, vocab_size), torch.nn.Identity()), []
 
 
 def _goal(model: ModelWithHead) -> Goal:
-    if isinstance(model.head, PooledHead):
+    """Encoders of transformers classify texts behind a layer that ours lack: theirs has the logits
+    of tokens, from which those of texts are pooled."""
+    if isinstance(model.head, PooledHead) and model.backbone.architecture != "encoder":
         return "classification"
     return "tagging" if isinstance(model.head, LinearHead) else "pretrained"
 
@@ -168,37 +204,6 @@ def _backbone(run: str, record: Settings, vocab_size: int) -> TransformerBackbon
     return backbone
 
 
-def _finetuned(run: str, trial: KeptFile) -> tuple[ModelWithHead, list[str]]:
-    """The trial's model with its weights, and its labels.
-
-    Raises ValueError if its method or task adds what a plain model does not have.
-    """
-    kept, setup = opened(run, trial)
-    about = setup.task_record
-    writes = isinstance(setup.task, Writing)
-    if not writes and about["task"]["name"] not in ("classification", "tagging"):
-        raise ValueError(f"tasks.{trial.task}: {about['task']['name']} cannot be exported")
-    if setup.task.has_prefix:
-        raise ValueError(
-            f"pretrain.{run}.objective: a fine-tuned model that sees its input in both directions "
-            "has no counterpart in transformers, whose decoders are causal"
-        )
-    model = setup.headed(seed=kept.finetune_seed)
-    trained = load_file(trial.path(run))
-    if not trained:
-        raise ValueError(
-            f"finetune.methods.{trial.method}: trains nothing; leave out --task and export the run"
-        )
-    shapes = {name: weight.shape for name, weight in model.state_dict().items()}
-    if odd := [name for name, w in trained.items() if shapes.get(name) != w.shape]:
-        raise ValueError(
-            f"finetune.methods.{trial.method}: transformers has no counterpart of what this "
-            f"method adds to a model ({odd[0]})"
-        )
-    model.load_state_dict(trained, strict=False)  # what was frozen is as it was pretrained
-    return model, [] if writes else about["labels"]
-
-
 def _weights(model: ModelWithHead, goal: Goal) -> Weights:
     """All weights by the names that counterparts give them."""
     weights = dict(model.backbone.state_dict())
@@ -224,74 +229,7 @@ def _write_model(folder: Path, found: Counterpart, weights: Weights, labels: lis
     (folder / WEIGHTS).chmod((folder / "config.json").stat().st_mode)
 
 
-@torch.no_grad()
-def _check(folder: Path, found: Counterpart, model: ModelWithHead, goal: Goal) -> None:
-    """Raises ValueError unless the model that was written computes the same outputs."""
-    loaded, report = getattr(transformers, found.auto_class).from_pretrained(
-        folder,
-        dtype=torch.float32,
-        local_files_only=True,
-        output_loading_info=True,
-        **found.load_options,
-    )
-    odd = sorted({*report["missing_keys"], *report["unexpected_keys"], *report["mismatched_keys"]})
-    batch = _sample(model, goal)
-    ours = outputs(model.eval(), batch, goal)
-    error = (ours - their_outputs(loaded.eval(), batch)).abs()
-    if ours.dim() == 3 and batch.decoder_input_ids is None:
-        error = error[batch.document_ids != PADDING]  # states of padding mean nothing
-    if odd or not error.max() <= TOLERANCE * ours.abs().max():
-        raise ValueError(
-            f"transformers {transformers.__version__} computes something else than this run "
-            f"({', '.join(odd) or f'outputs differ by {error.max():.2g}'}); nothing was written"
-        )
-
-
-def _sample(model: ModelWithHead, goal: Goal) -> Batch:
-    """Two rows of random text, the second with padding, and the input of a decoder."""
-    backbone, length = model.backbone, min(12, _dims(model).max_positions)
-    generator = torch_stream(0, "export")
-    ids = torch.randint(NUM_SPECIAL, backbone.vocab_size, (2, length), generator=generator)
-    documents = torch.ones_like(ids)
-    documents[1, length // 2 :] = PADDING
-    ids[documents == PADDING] = PAD_ID
-    decodes = backbone.architecture == "encoder_decoder" and goal == "pretrained"
-    return Batch(
-        input_ids=ids,
-        document_ids=documents,
-        num_targets={},
-        decoder_input_ids=ids[:1].expand(2, -1) if decodes else None,
-        decoder_document_ids=torch.ones_like(ids) if decodes else None,
-    )
-
-
-def outputs(model: ModelWithHead, batch: Batch, goal: Goal) -> Tensor:
-    """The outputs of our model: logits over labels or over the vocabulary, or else states."""
-    backbone = model.backbone
-    if goal == "classification":
-        return model.head(backbone(batch), batch.document_ids)
-    if goal == "tagging":
-        return model.head(backbone(batch))
-    if batch.decoder_input_ids is not None:
-        return backbone.unembed(backbone.decode(batch))
-    states = backbone(batch)
-    gives_states = backbone.architecture == "encoder" and not _dims(model).output_transform
-    return states if gives_states else backbone.unembed(states)
-
-
-def their_outputs(model: transformers.PreTrainedModel, batch: Batch) -> Tensor:
-    """The same outputs of a model of transformers."""
-    inputs = {
-        "input_ids": batch.input_ids,
-        "attention_mask": (batch.document_ids != PADDING).long(),
-    }
-    if batch.decoder_input_ids is not None:
-        inputs["decoder_input_ids"] = batch.decoder_input_ids
-    found = model(**inputs)
-    return found.logits if "logits" in found else found.last_hidden_state
-
-
-def _how_to_load(out: Path, run: str, trial: KeptFile | None, found: Counterpart, note: str) -> str:
+def _how_to_load(out: Path, run: str, trial: KeptFile | None, found: Written, note: str) -> str:
     what = run if trial is None else f"{run}, fine-tuned on {trial.task},"
     options = "".join(f", {name}={value}" for name, value in found.load_options.items())
     lines = [

@@ -16,22 +16,26 @@ from stages.core.artifacts import read_json, write_json, write_jsonl
 from stages.core.seeding import torch_stream
 from stages.exporting import export
 from stages.exporting.counterparts import counterpart
-from stages.exporting.export import outputs, their_outputs
+from stages.exporting.written import outputs, their_outputs
+from stages.methods.lora import LoRA
 from stages.models._backbone import MODELS
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.tasks._task import TASKS, Task
 from stages.text import tokenizer as sentencepieces
 from stages.text.batch import PADDING, Batch, pad
+from stages.text.published import PublishedTokenizer
 from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, PAD_ID, UNK_ID, Tokenizer
 from stages.training.checkpoint import WEIGHTS, save_weights
 from stages.trials import kept
 from stages.trials.lookup import KeptFile
 from stages.trials.setup import TrialSetup
 from tests.small import DIMENSIONS, VOCAB_SIZE, documents, small_model
+from tests.small_hub import checkpoint, revision_of
 
 pytestmark = pytest.mark.slow
 
 TOKENIZER = "tokenizer.model"
+LORA = {"rank": 2, "alpha": 6.0, "targets": "all"}
 LABELS = ["B-CODE", "I-CODE", "O"]
 BERT = {"norm_position": "post", "positions": "learned", "embedding_norm": True}
 NO_OUTPUT_BIAS = {"output_bias": False}
@@ -232,24 +236,27 @@ def finetuned(
     examples.mkdir(parents=True)
     write_json(examples / "task.json", {"task": entry, "labels": LABELS})
     write_jsonl(examples / "train.jsonl", [])
-    tokenizer = Tokenizer(Path("data/pretrained/run", TOKENIZER))
+    path = Path("data/pretrained/run", TOKENIZER)
+    tokenizer = Tokenizer(path) if path.exists() else PublishedTokenizer(path.parent)
     task: Task = TASKS.build(entry, LABELS, tokenizer, 64, where="task")
     task.read_by(backbone, has_prefix=False)
     backbone.drop_output_layers()
     model = ModelWithHead(backbone, task.head(backbone))
+    generator = torch_stream(3, "trained")
     if method == "linear_probe":
         backbone.requires_grad_(False)
-    generator = torch_stream(3, "trained")
+    if method == "lora":
+        LoRA(**LORA).apply(model, generator=generator)  # type: ignore[arg-type]
     initialise_head(model.head, generator=generator, std=0.2)
     with torch.no_grad():
         for weight in model.parameters():
             if weight.requires_grad:
                 weight += torch.randn(weight.shape, generator=generator) * 0.1
-    keep(model, method)
+    keep(model, method, **(LORA if method == "lora" else {}))
     return task, model.eval()
 
 
-def keep(model: nn.Module, method: str) -> Path:
+def keep(model: nn.Module, method: str, **settings: Any) -> Path:
     """Stores a trial's weights as fine-tuning does; gives their file."""
     folder = Path("data/finetuned/task/run/weights")
     folder.mkdir(parents=True, exist_ok=True)
@@ -259,7 +266,7 @@ def keep(model: nn.Module, method: str) -> Path:
         method=method,
         label_budget="200",
         finetune_seed=1,
-        component={"name": method},
+        component={"name": method, **settings},
         text_to_text=False,
         max_tokens=64,
         precision="float32",
@@ -276,6 +283,8 @@ def keep(model: nn.Module, method: str) -> Path:
     ("name", "method"),
     [
         ("bert", "linear_probe"),
+        ("bert", "lora"),
+        ("gpt2", "lora"),
         *((n, "full") for n in ("bert", "esm", "gpt2", "neox", "llama", "t5")),
     ],
 )
@@ -331,6 +340,130 @@ def test_a_decoder_classifies_the_same(name, write_run) -> None:
     short = padded["attention_mask"].sum(dim=1) <= 64  # ours cuts the text, not its end
     assert short.sum() >= 4
     torch.testing.assert_close(got[short], expected[short], atol=1e-4, rtol=1e-4)
+
+
+def rows_of_texts() -> list[dict[str, str]]:
+    """Texts, and some pairs, of different lengths."""
+    return [
+        {"id": str(i), "text": d[0][:60], **({"text_pair": d[1][:40]} if i % 3 else {})}
+        for i, d in enumerate(documents()[:8])
+    ]
+
+
+def read_by(pooling: str, theirs: Any, encoded: Any) -> torch.Tensor:
+    """The logits of texts as the note of an export says that they are computed."""
+    logits, mask = theirs(**encoded).logits, encoded["attention_mask"][..., None]
+    if pooling == "mean":
+        return (logits * mask).sum(1) / mask.sum(1)
+    return logits[:, 0] if pooling == "first" else logits[range(len(mask)), mask.sum((1, 2)) - 1]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["bert", "esm"])
+@pytest.mark.parametrize("method", ["full", "linear_probe", "lora"])
+@pytest.mark.parametrize("pooling", ["mean", "first"])
+def test_an_encoder_classifies_the_same_by_the_logits_of_tokens(
+    name, method, pooling, write_run
+) -> None:
+    run = write_run("encoder", PRETRAINED[name][1])
+    with torch.enable_grad():
+        task, ours = finetuned(run, "classification", method=method, pooling=pooling)
+    said = export.export("run", KeptFile("task", method, "200", "1"), Path("out"))
+    assert "ForTokenClassification" in said and "The logits of a text" in said
+    theirs, tokenizer = load(), transformers.AutoTokenizer.from_pretrained("out")
+    rows = rows_of_texts()
+    batch = task.collate(task.encode(rows), rngs=[])
+    expected = outputs(ours, batch, "classification")
+    encoded = tokenizer.pad(
+        [tokenizer(row["text"], row.get("text_pair")) for row in rows], return_tensors="pt"
+    )
+    assert torch.equal(encoded["input_ids"], batch.input_ids)
+    got = read_by(pooling, theirs, encoded)
+    torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
+    assert theirs.config.id2label == dict(enumerate(LABELS)) and expected.std() > 0.1
+
+
+def write_public(family: str) -> Any:
+    """Writes data/pretrained/run of a public checkpoint as the run does; gives the model."""
+    entry = {"name": "hub", "path": str(checkpoint(family))}
+    entry["revision"] = revision_of(checkpoint(family))
+    tokenizer = PublishedTokenizer(checkpoint(family))
+    model = MODELS.build(entry, tokenizer.vocab_size, where="model")
+    model.initialise(generator=torch.Generator())
+    folder = Path("data/pretrained/run")
+    folder.mkdir(parents=True)
+    for file in tokenizer.files:
+        (folder / file.name).write_bytes(file.read_bytes())
+    save_weights(model, folder / WEIGHTS)
+    settings = {"model": entry, "training": {"max_tokens": 64}, "seed": 1, "parent": "none"}
+    stored = entry | {"path": str(folder)}
+    about = {"architecture": model.architecture, "settings": settings, "fingerprint": "f"}
+    about |= {"objective": "hub", "model": stored, "has_prefix": False}
+    write_json(folder / "run.json", about)
+    return model
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("family", "pooling", "method", "model_class"),
+    [
+        ("bert", "mean", "full", "BertForTokenClassification"),
+        ("bert", "mean", "lora", "BertForTokenClassification"),
+        ("bert", "first", "full", "BertForSequenceClassification"),
+        ("bert", "first", "lora", "BertForSequenceClassification"),
+        ("bert", "first", "linear_probe", "BertForSequenceClassification"),
+        ("roberta", "first", "full", "RobertaForTokenClassification"),
+        ("distilbert", "mean", "full", "DistilBertForTokenClassification"),
+        ("gpt2", "auto", "lora", "GPT2ForTokenClassification"),
+    ],
+)
+def test_texts_are_classified_the_same_on_a_public_checkpoint(
+    family, pooling, method, model_class, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = write_public(family)
+    with torch.enable_grad():
+        task, ours = finetuned(run, "classification", method=method, pooling=pooling)
+    said = export.export("run", KeptFile("task", method, "200", "1"), Path("out"))
+    assert model_class in said
+    theirs, tokenizer = load(), transformers.AutoTokenizer.from_pretrained("out")
+    assert theirs.config.id2label == dict(enumerate(LABELS)) and tokenizer.model_max_length == 64
+    batch = task.collate(task.encode(rows_of_texts()), rngs=[])
+    mask = (batch.document_ids != PADDING).long()
+    encoded: dict[str, Any] = {"input_ids": batch.input_ids, "attention_mask": mask}
+    if batch.segment_ids is not None and family == "bert":
+        encoded["token_type_ids"] = batch.segment_ids
+    if tokenizer.pad_token is not None and family != "gpt2":  # theirs adds no end-of-text
+        rows = [tokenizer(row["text"], row.get("text_pair")) for row in rows_of_texts()]
+        assert torch.equal(tokenizer.pad(rows, return_tensors="pt")["input_ids"], batch.input_ids)
+    expected = outputs(ours, batch, "classification")
+    if model_class.endswith("ForSequenceClassification"):
+        got = theirs(**encoded).logits
+    else:
+        got = read_by("last" if pooling == "auto" else pooling, theirs, encoded)
+    torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
+    assert expected.std() > 0.05
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("method", ["full", "lora"])
+@pytest.mark.parametrize("family", ["bert", "roberta", "gpt2"])
+def test_words_are_tagged_the_same_on_a_public_checkpoint(
+    family, method, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = write_public(family)
+    with torch.enable_grad():
+        task, ours = finetuned(run, "tagging", method=method)
+    said = export.export("run", KeptFile("task", method, "200", "1"), Path("out"))
+    assert "ForTokenClassification" in said and "The label of a word is read at" in said
+    rows = [{"id": str(i), "words": d[0].split()[:9]} for i, d in enumerate(documents()[:6])]
+    batch = task.collate(task.encode(rows), rngs=[])
+    real = batch.document_ids != PADDING
+    got = load()(batch.input_ids, attention_mask=real.long()).logits
+    expected = ours.head(ours.backbone(batch))
+    torch.testing.assert_close(got[real], expected[real], atol=1e-4, rtol=1e-4)
+    assert expected[real].std() > 0.05
 
 
 ODD = [
@@ -454,7 +587,7 @@ def test_methods_that_add_weights_are_refused(write_run) -> None:
 @pytest.mark.parametrize(
     ("name", "task", "pooling", "message"),
     [
-        ("bert", "classification", "auto", "no class that is one linear layer on a state of BERT"),
+        ("bart", "classification", "auto", "no class that is one linear layer on a state of BART"),
         ("bart", "tagging", "auto", "no class for tagging on top of BART"),
         ("gpt2", "classification", "mean", "this trial's pooling is mean"),
         ("llama", "classification", "auto", "norm: rmsnorm has no bias"),
