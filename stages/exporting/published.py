@@ -12,7 +12,7 @@ from transformers import AutoModelForSequenceClassification, AutoModelForTokenCl
 
 from stages.core.artifacts import read_json, write_json
 from stages.exporting.correspondence import Goal
-from stages.models._heads import ModelWithHead, PooledHead
+from stages.models._heads import LinearHead, ModelWithHead, PooledHead
 from stages.models.hub import Hub
 
 # BERT's class for texts has a layer and tanh before the classifier. The layer is made the identity
@@ -31,6 +31,8 @@ def with_head(model: ModelWithHead, labels: list[str]) -> tuple[Any, Goal]:
     """
     backbone, head = model.backbone, model.head
     assert isinstance(backbone, Hub)
+    if not isinstance(head, LinearHead):
+        raise ValueError("what writes text on a public checkpoint cannot be exported")
     config = copy.deepcopy(backbone.config)
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: i for i, label in enumerate(labels)}

@@ -15,6 +15,7 @@ from stages.commands.export import main
 from stages.core.artifacts import read_json, write_json, write_jsonl
 from stages.core.seeding import torch_stream
 from stages.exporting import export
+from stages.exporting import published as public
 from stages.exporting.counterparts import counterpart
 from stages.exporting.written import outputs, their_outputs
 from stages.methods.lora import LoRA
@@ -464,6 +465,12 @@ def test_words_are_tagged_the_same_on_a_public_checkpoint(
     expected = ours.head(ours.backbone(batch))
     torch.testing.assert_close(got[real], expected[real], atol=1e-4, rtol=1e-4)
     assert expected[real].std() > 0.05
+
+
+def test_what_writes_text_on_a_public_checkpoint_is_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="writes text"):
+        public.with_head(ModelWithHead(write_public("gpt2"), nn.Identity()), [])
 
 
 ODD = [
