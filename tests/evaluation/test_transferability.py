@@ -1,0 +1,182 @@
+"""Each estimate is got a second way: by its definition, by another library, by a planted truth."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import mode
+from sklearn.neighbors import NearestNeighbors
+
+from stages.evaluation.transferability import h_score, logme, nearest_neighbours, one_hot
+from tests.evaluation.labelled_states import CASES, WIDE, Case
+
+EVERY = [*CASES, *WIDE]
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> dict[tuple[str, str], float]:
+    """What transformer-ranker gives (``benchmarks/estimates_elsewhere.py``)."""
+    with Path(__file__).with_name("transformer_ranker.csv").open() as file:
+        return {(r["case"], r["estimate"]): float(r["value"]) for r in csv.DictReader(file)}
+
+
+# transformer-ranker ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
+def test_h_score_is_that_of_transformer_ranker(case: Case, elsewhere) -> None:
+    assert h_score(*case.draw()) == pytest.approx(elsewhere[case.name, "h_score"], rel=2e-7)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_logme_is_that_of_transformer_ranker(case: Case, elsewhere) -> None:
+    """Which ends its search at a change of 1e-3, so that the evidence is never above ours."""
+    states, classes = case.draw()
+    for targets, name in (
+        (one_hot(classes), "logme"),
+        (case.number_of_each()[:, None], "logme of a number"),
+    ):
+        assert logme(states, targets) == pytest.approx(elsewhere[case.name, name], abs=1e-5)
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
+def test_nearest_neighbours_are_those_of_transformer_ranker(case: Case, elsewhere) -> None:
+    """Of two classes it gives the F1 of the second one in place of the accuracy."""
+    if case.num_classes > 2:
+        expected = elsewhere[case.name, "knn"]
+        assert nearest_neighbours(*case.draw()) == pytest.approx(expected, abs=1e-6)
+    else:
+        states, classes = case.draw()
+        found = NearestNeighbors(n_neighbors=3).fit(states).kneighbors(return_distance=False)
+        predicted = (classes[found].mean(axis=1) > 0.5).astype(int)
+        right = (predicted * classes).sum()
+        f1 = 2 * right / (predicted.sum() + classes.sum())
+        assert f1 == pytest.approx(elsewhere[case.name, "knn"], abs=1e-6)
+
+
+# Definitions -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
+def test_h_score_is_its_definition(case: Case) -> None:
+    """Every sum written out: the covariances of Bao et al., the shrinkage of Ledoit and Wolf."""
+    states, classes = case.draw()
+    number, width = states.shape
+    centred = states - sum(states) / number
+    covariance = sum(np.outer(x, x) for x in centred) / number
+    level = np.trace(covariance) / width
+    distance = ((covariance - level * np.eye(width)) ** 2).sum()
+    error = sum(((np.outer(x, x) - covariance) ** 2).sum() for x in centred) / number**2
+    shrinkage = min(error / distance, 1)
+    shrunk = (1 - shrinkage) * covariance + shrinkage * level * np.eye(width)
+    between = np.zeros((width, width))
+    for c in range(case.num_classes):
+        mean = centred[classes == c].mean(axis=0)
+        between += (classes == c).sum() * np.outer(mean, mean) / (number - 1)
+    expected = np.trace(np.linalg.pinv(shrunk) @ ((1 - shrinkage) * between))
+    assert h_score(states, classes) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("case", [*CASES[:3], *WIDE], ids=lambda case: case.name)
+def test_logme_is_the_highest_evidence(case: Case) -> None:
+    """The density of the targets as one normal vector, searched over both precisions."""
+    states, classes = case.draw()
+    products, number = states @ states.T, len(states)
+
+    def highest(target: np.ndarray) -> float:
+        def lost(logs: np.ndarray) -> float:
+            noise, weights = np.exp(logs)
+            covariance = noise * np.eye(number) + weights * products
+            sign, log_determinant = np.linalg.slogdet(covariance)
+            if sign <= 0:
+                return np.inf
+            distance = target @ np.linalg.solve(covariance, target)
+            return 0.5 * (number * np.log(2 * np.pi) + log_determinant + distance)
+
+        scale = float(np.square(target).mean())
+        starts = [np.log([scale * share, scale / 10]) for share in (0.01, 0.5)]
+        return -min(minimize(lost, start, method="Nelder-Mead").fun for start in starts)
+
+    columns = [*one_hot(classes).T[:2], case.number_of_each()]
+    for target in columns:
+        expected = highest(target) / number
+        assert logme(states, target[:, None]) == pytest.approx(expected, abs=2e-5)
+    assert logme(states, np.stack(columns, axis=1)) == pytest.approx(
+        np.mean([logme(states, target[:, None]) for target in columns])
+    )
+
+
+@pytest.mark.parametrize("case", WIDE, ids=lambda case: case.name)
+def test_what_transformer_ranker_gives_for_few_wide_states_is_no_evidence(
+    case: Case, elsewhere
+) -> None:
+    """It is above the highest one, for log(alpha) of the directions without a state stays in."""
+    states, classes = case.draw()
+    assert elsewhere[case.name, "logme"] > logme(states, one_hot(classes)) + 1
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
+@pytest.mark.parametrize("at_once", [7, 1024])
+def test_nearest_neighbours_are_those_of_scikit_learn(case: Case, at_once: int) -> None:
+    states, classes = case.draw()
+    found = NearestNeighbors(n_neighbors=3).fit(states).kneighbors(return_distance=False)
+    expected = (mode(classes[found], axis=1).mode == classes).mean()
+    assert nearest_neighbours(states, classes, at_once=at_once) == pytest.approx(expected)
+
+
+# What they measure -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [16, 300])
+def test_the_better_classes_are_separated_the_higher(width: int) -> None:
+    found = []
+    for separation in (0.0, 3.0, 6.0, 12.0, 24.0):
+        states, classes = Case(240, width, 4, separation).draw()
+        targets = one_hot(classes)
+        estimates = h_score(states, classes), logme(states, targets)
+        found.append((*estimates, nearest_neighbours(states, classes)))
+    for values in zip(*found, strict=True):
+        assert list(values) == sorted(values) and values[0] < values[-1]
+
+
+def test_labels_that_say_nothing_get_what_chance_gives() -> None:
+    """H-score: (C - 1) D / (N - 1), as much as that many random directions take. Neighbours: one in
+    C. LogME: as if the states were noise."""
+    case = Case(2000, 10, 4, 6.0)
+    states, classes = case.draw()
+    scores, accuracies, evidences, of_noise = [], [], [], []
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        shuffled = rng.permutation(classes)
+        scores.append(h_score(states, shuffled))
+        accuracies.append(nearest_neighbours(states[:400], shuffled[:400]))
+        evidences.append(logme(states, one_hot(shuffled)))
+        noise = rng.normal(size=states.shape) * states.std(axis=0) + states.mean(axis=0)
+        of_noise.append(logme(noise, one_hot(shuffled)))
+    assert np.mean(scores) == pytest.approx(3 * 10 / 1999, rel=0.2)
+    assert np.mean(accuracies) == pytest.approx(0.25, abs=0.02)
+    assert np.mean(evidences) == pytest.approx(np.mean(of_noise), abs=0.02)
+    assert logme(states, one_hot(classes)) > max(evidences) + 0.1
+
+
+@pytest.mark.parametrize("width", [8, 80])
+def test_neither_shift_nor_rotation_changes_an_estimate_that_should_not_see_it(width: int) -> None:
+    """H-score and neighbours see neither; LogME has no intercept, so it sees a shift."""
+    states, classes = Case(60, width, 3, 4.0).draw()
+    rotation = np.linalg.qr(np.random.default_rng(2).normal(size=(width, width)))[0]
+    for changed in (states @ rotation, 3 * states, states + 5):
+        assert h_score(changed, classes) == pytest.approx(h_score(states, classes), rel=1e-6)
+        assert nearest_neighbours(changed, classes) == nearest_neighbours(states, classes)
+    for changed in (states @ rotation, 3 * states):
+        expected = logme(states, one_hot(classes))
+        assert logme(changed, one_hot(classes)) == pytest.approx(expected, abs=1e-6)
+
+
+def test_constant_states_say_nothing() -> None:
+    classes = np.arange(30) % 3
+    constant = np.ones((30, 5))
+    assert h_score(constant, classes) == 0
+    assert np.isfinite(logme(constant, one_hot(classes)))
+    assert np.isfinite(logme(np.zeros((30, 5)), one_hot(classes)))
