@@ -16,6 +16,7 @@ from stages.core.artifacts import Json, read_json, read_jsonl, replacing, write_
 from stages.core.params import Params, entry
 from stages.core.process import run_stage
 from stages.evaluation.calibration import calibration
+from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.examples import examples, shown_trials
 from stages.evaluation.metrics import score
 from stages.evaluation.records import (
@@ -40,6 +41,7 @@ OF_EACH_RUN: dict[str, type] = {
     "skipped.csv": SkippedMethod,
     "inputs.csv": InputRecord,
     "text_bits.csv": TextBitsRecord,
+    "estimates.csv": EstimateRecord,
 }
 # run, method, label budget, fine-tuning seed, and of a baseline the pretraining seed
 Key = tuple[str, str, str, int, int | None]

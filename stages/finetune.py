@@ -12,8 +12,10 @@ from stages.core.artifacts import replacing
 from stages.core.params import Params, entry
 from stages.core.process import run_stage
 from stages.evaluation import records
+from stages.evaluation.estimates import EstimateCostRecord, EstimateRecord
 from stages.training.device import resolve, side_by_side
 from stages.trials import workers
+from stages.trials.estimates import Estimated, estimated
 from stages.trials.groups import incompatibility_of, run_trials, trial_groups
 from stages.trials.inputs import input_records
 from stages.trials.outcome import Outcome
@@ -34,13 +36,17 @@ def main(params: Params, task: str) -> None:
         for folder in weights.values():
             folder.mkdir(parents=True)
         outcomes = run_trials(params, task, groups, weights)
+        estimates = dict[str, Estimated]()
         for each, found in workers.each(_texts, asked, at_once=side_by_side(params.compute)):
             if isinstance(found, ValueError):
                 raise found
             _write(folders[each.run], each, outcomes[each.run], found)
+            estimates[each.run] = found.estimated
     for run, some in outcomes.items():
         costs = paths.TIMINGS / "finetune" / task / f"{run}.csv"
         records.write(costs, records.CostRecord, [outcome.cost for outcome in some])
+    took = [EstimateCostRecord(run=r, wall_time_s=estimates[r].wall_time_s) for r in outcomes]
+    records.write(paths.TIMINGS / "estimates" / f"{task}.csv", EstimateCostRecord, took)
 
 
 @dataclass(frozen=True)
@@ -76,28 +82,39 @@ def skipped_methods(params: Params, run: str, task: str) -> list[records.Skipped
     ]
 
 
-def _texts(asked: _Asked) -> tuple[list[records.InputRecord], list[records.TextBitsRecord]]:
-    """What the run reads of the task's texts, and how well it predicts them."""
+@dataclass(frozen=True)
+class _Texts:
+    """What a run reads of a task's texts, how well it predicts them, and how well its states tell
+    their labels."""
+
+    inputs: list[records.InputRecord]
+    bits: list[records.TextBitsRecord]
+    estimated: Estimated
+
+
+def _texts(asked: _Asked) -> _Texts:
     params = asked.params
     setup = TrialSetup(asked.run, asked.task, max_tokens=params.finetune.max_tokens)
     bits = text_bits(setup, resolve(params.compute, threads=params.compute.trial_threads))
     inputs = input_records(params, asked.run, asked.task, asked.methods)
-    return inputs, [] if bits is None else [bits]
+    fits = bool(asked.methods)
+    found = estimated(params, asked.run, asked.task) if fits else Estimated([], 0.0)
+    return _Texts(inputs, [] if bits is None else [bits], found)
 
 
 def _write(
     folder: Path,
     asked: _Asked,
     outcomes: list[Outcome],
-    texts: tuple[list[records.InputRecord], list[records.TextBitsRecord]],
+    texts: _Texts,
 ) -> None:
     records.write(folder / "skipped.csv", records.SkippedMethod, asked.skipped)
     records.write(folder / "trials.csv", records.TrialRecord, [o.trial for o in outcomes])
     epochs = [epoch for outcome in outcomes for epoch in outcome.epochs]
     records.write(folder / "history.csv", records.EpochRecord, epochs)
-    inputs, bits = texts
-    records.write(folder / "inputs.csv", records.InputRecord, inputs)
-    records.write(folder / "text_bits.csv", records.TextBitsRecord, bits)
+    records.write(folder / "inputs.csv", records.InputRecord, texts.inputs)
+    records.write(folder / "text_bits.csv", records.TextBitsRecord, texts.bits)
+    records.write(folder / "estimates.csv", EstimateRecord, texts.estimated.records)
     predictions = [each for outcome in outcomes for each in outcome.predictions]
     records.write(folder / "predictions.csv.gz", records.PredictionRecord, predictions)
     for method in asked.methods:

@@ -18,6 +18,7 @@ import numpy as np
 from stages.core.artifacts import replacing, write_json, write_jsonl
 from stages.core.params import Params, Run
 from stages.core.seeding import stream
+from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateCostRecord, EstimateRecord
 from stages.evaluation.records import (
     CostRecord,
     EpochRecord,
@@ -229,6 +230,10 @@ def write_study(
         write(root / "data/evaluated" / task / "inputs.csv", InputRecord, read_of(task, params))
         bits = text_bits_of(params)
         write(root / "data/evaluated" / task / "text_bits.csv", TextBitsRecord, bits)
+        estimates = estimates_of(params, task)
+        write(root / "data/evaluated" / task / "estimates.csv", EstimateRecord, estimates)
+        took = [EstimateCostRecord(run=run, wall_time_s=1.5) for run in params.pretrain]
+        write(root / "data/timings/estimates" / f"{task}.csv", EstimateCostRecord, took)
         write_json(root / "data/evaluated" / task / "task.json", about(task))
         write_jsonl(root / "data/evaluated" / task / "examples.jsonl", looked_at(task, params))
     for name in params.pretrain:
@@ -382,6 +387,39 @@ def text_bits_of(params: Params) -> list[TextBitsRecord]:
     ]
 
 
+def effect_of(params: Params, task: str, name: str) -> float:
+    """What a run adds to the score of a task, besides the noise of its trials."""
+    kind, _, again = name.rpartition("_")
+    effect = EFFECTS.get(kind if again.isdecimal() else name, 0.0)
+    if again.isdecimal():
+        effect += stream(int(again), task, kind).normal(0, 0.01)
+    return effect
+
+
+def estimates_of(params: Params, task: str) -> list[EstimateRecord]:
+    """H-score ranks the runs as their effects do, LogME the other way round, and neighbours say
+    nothing; they are not defined on the task ``section``."""
+    found = []
+    for name, (estimate, layers) in product(params.pretrain, product(ESTIMATES, LAYERS)):
+        sign = {"h_score": 1, "logme": -1, "knn": 0}[estimate]
+        undefined = estimate == "knn" and task == "section"
+        value = 1 + sign * effect_of(params, task, name)
+        found.append(
+            EstimateRecord(
+                run=name,
+                estimate=estimate,
+                layers=layers,
+                value=None if undefined else value,
+                layer=3 if layers == "best" else None,
+                num_rows=200,
+                num_states=200,
+                flops=0 if undefined else 40_000_000_000,
+                reason="a reason" if undefined else "",
+            )
+        )
+    return found
+
+
 def about(task: str) -> dict[str, Any]:
     """As prepare_task leaves it."""
     return {
@@ -416,11 +454,7 @@ def _trial(
     pretrained = objective != "none"
     rng = stream(seed, task, name, method, str(budget))
     more_labels = 0.0 if budget == 200 else 0.05
-    kind, _, again = name.rpartition("_")
-    effect = EFFECTS.get(kind if again.isdecimal() else name, 0.0)
-    if again.isdecimal():
-        effect += stream(int(again), task, kind).normal(0, 0.01)
-    value = 0.5 + effect + more_labels + rng.normal(0, 0.015)
+    value = 0.5 + effect_of(params, task, name) + more_labels + rng.normal(0, 0.015)
     value -= 0.05 if method == "linear_probe" else 0.0
     d_model = entry.model.get("d_model", 192)
     num_params = {192: 2_563_072, 96: 812_544, 48: 288_000}[d_model]

@@ -9,6 +9,7 @@ import pytest
 from stages import evaluate
 from stages.core.artifacts import read_jsonl, write_json, write_jsonl
 from stages.core.params import Params
+from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.records import (
     BaselinePredictionRecord,
     EpochRecord,
@@ -121,6 +122,12 @@ def write_run(folder: Path, answers: list[str]) -> None:
     write(folder / "skipped.csv", SkippedMethod, [])
     write(folder / "inputs.csv", InputRecord, [what_was_read(folder.name)])
     write(folder / "text_bits.csv", TextBitsRecord, bits_of(folder.name))
+    write(folder / "estimates.csv", EstimateRecord, [estimate_of(folder.name)])
+
+
+def estimate_of(run: str) -> EstimateRecord:
+    about = {"layer": None, "num_rows": 200, "num_states": 3000, "flops": 10**9, "reason": ""}
+    return EstimateRecord(run=run, estimate="logme", layers="last", value=-0.5, **about)
 
 
 def bits_of(run: str) -> list[TextBitsRecord]:
@@ -233,6 +240,12 @@ def test_how_well_runs_predict_the_texts_stands_in_one_file(params: Params) -> N
     evaluate.main(params, "tag")
     found = read(Path("data/evaluated/tag/text_bits.csv"), TextBitsRecord)
     assert found == [bits for run in RUN_NAMES for bits in bits_of(run)] and found
+
+
+def test_estimates_of_all_runs_stand_in_one_file(params: Params) -> None:
+    evaluate.main(params, "tag")
+    found = read(Path("data/evaluated/tag/estimates.csv"), EstimateRecord)
+    assert found == [estimate_of(run) for run in RUN_NAMES]
 
 
 def test_labels_that_look_like_missing_values_are_labels(params: Params) -> None:

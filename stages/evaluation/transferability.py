@@ -76,7 +76,7 @@ def one_hot(classes: Int[np.ndarray, " N"]) -> Float[np.ndarray, "N C"]:
 
 
 def nearest_neighbours(
-    states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"], *, at_once: int = 1024
+    states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"], *, at_once: int = 256
 ) -> float:
     """The accuracy of the majority of the ``NEIGHBOURS`` nearest other states, by Euclidean
     distance (Puigcerver et al. 2021; as many neighbours as in transformer-ranker). No state is its
@@ -88,7 +88,9 @@ def nearest_neighbours(
     votes_of, right = np.eye(index.max() + 1), 0
     for start in range(0, len(points), at_once):
         some = np.arange(start, min(start + at_once, len(points)))
-        distances = norms - 2 * points[some] @ points.T  # plus a number for each row
+        distances = points[some] @ points.T  # of squares, less a number for each row
+        distances *= -2
+        distances += norms
         distances[some - start, some] = np.inf
         near = np.argpartition(distances, number - 1, axis=1)[:, :number]
         votes = votes_of[index[near]].sum(axis=1)

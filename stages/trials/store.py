@@ -97,7 +97,16 @@ class Addresses:
             "method": entry.model_dump(),
             "code": code_hash("trials/runner", method, *self._components),
         }
-        return hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()
+        return _hash(depends_on)
+
+    def of_other(self, asked: Json, module: str) -> str:
+        """Of what ``module`` computes from the same checkpoint and examples beside the trials."""
+        code = code_hash(module, *self._components)
+        return _hash(self._shared | {"asked": asked, "module": module, "code": code})
+
+
+def _hash(depends_on: Json) -> str:
+    return hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl
 from stages.core.params import NONE, Params
+from stages.evaluation.estimates import EstimateCostRecord, EstimateRecord
 from stages.evaluation.records import (
     CLASSICAL,
     CostRecord,
@@ -51,6 +52,8 @@ class Results:
     inputs: dict[str, list[InputRecord]]  # of each task
     text_bits: dict[tuple[str, str], TextBitsRecord]  # of a run and a task
     row_scores: dict[RowKey, np.ndarray]  # of trials; see ``row_key``
+    estimates: dict[str, list[EstimateRecord]]  # of each task
+    estimate_costs: dict[tuple[str, str], EstimateCostRecord]  # of a run and a task
 
     @property
     def confidence(self) -> float:
@@ -183,6 +186,15 @@ def load(params: Params) -> Results:
             for bits in read(paths.EVALUATED / task / "text_bits.csv", TextBitsRecord)
         },
         row_scores=row_scores,
+        estimates={
+            task: read(paths.EVALUATED / task / "estimates.csv", EstimateRecord)
+            for task in params.tasks
+        },
+        estimate_costs={
+            (cost.run, task): cost
+            for task in params.tasks
+            for cost in read(paths.TIMINGS / "estimates" / f"{task}.csv", EstimateCostRecord)
+        },
     )
     untimed = [t for t in trials if t.run in params.pretrain and trial_key(t) not in finetuning]
     if untimed:
@@ -277,6 +289,7 @@ def _words(task: str, run: str, method: str, budget: str, *seeds: int) -> str:
 def _discard_leftovers(params: Params) -> None:
     discard_unlisted(paths.EVALUATED, params.tasks)
     discard_unlisted(paths.TIMINGS / "pretrain", [f"{run}.json" for run in params.pretrain])
+    discard_unlisted(paths.TIMINGS / "estimates", [f"{task}.csv" for task in params.tasks])
     discard_unlisted(paths.TIMINGS / "finetune", params.tasks)
     for task in params.tasks:
         discard_unlisted(

@@ -16,6 +16,7 @@ from stages.reporting.comparison import (
     convergence,
     corpora,
     costs,
+    estimates,
     gains,
     inputs,
     pretraining_costs,
@@ -59,6 +60,7 @@ def context(results: Results) -> Json:
         "corpora": corpora.section(results),
         "pretraining_ends": pretraining_ends,
         "inputs": inputs.section(results),
+        "estimates": estimates.section(results),
         "convergence": convergence.rows(results.cells),
         "reproduction": reproduction,
     }
@@ -77,7 +79,7 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
     environment.filters["prose"] = prose
     return environment.get_template("page.html.jinja").render(
         context(results),
-        cost_notes=[*costs.notes(results), *costs.narrower(results)],
+        cost_notes=[*costs.notes(results), *costs.narrower(results), estimates.cost_note(results)],
         pretraining=pretraining_costs.pretraining_rows(results),
         finetuning=costs.finetuning_rows(results),
         gains=gains.gain_rows(results),

@@ -1,0 +1,33 @@
+"""The tables of transferability estimates: of each run and task, and what they took."""
+
+from dataclasses import dataclass
+
+ESTIMATES = ("h_score", "logme", "knn")
+LAYERS = ("last", "mean", "best")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateRecord:
+    """An estimate of how well a run would do on a task, from its frozen states. More is better.
+
+    ``layers`` are the states: those of the ``last`` layer, the ``mean`` of all layers, or those of
+    the ``best`` layer, which is the one with the highest estimate. Embeddings are no layer.
+    """
+
+    run: str
+    estimate: str  # one of ESTIMATES
+    layers: str  # one of LAYERS
+    value: float | None  # None if the estimate is not defined for the task
+    layer: int | None  # the best one, counted from 1; None of the others
+    num_rows: int  # of train
+    num_states: int
+    flops: int  # of computing the states, which all estimates share
+    reason: str  # why there is no value
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateCostRecord:
+    """What the estimates of a run took on the machine that computed them."""
+
+    run: str
+    wall_time_s: float

@@ -1,0 +1,227 @@
+"""Estimates of how well a run would do on a task, from the frozen states that a probe reads."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from stages.core.artifacts import read_json, read_jsonl, write_json
+from stages.core.params import Params
+from stages.core.seeding import stream
+from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateRecord
+from stages.evaluation.transferability import h_score, logme, nearest_neighbours, one_hot
+from stages.kinds._cells import Row
+from stages.kinds._kind import labelled_rows, rows_in_budget
+from stages.models._heads import ModelWithHead
+from stages.tasks._task import Example, Task
+from stages.tasks._writing import Writing
+from stages.text.batch import IGNORE_INDEX, Batch
+from stages.training.device import Device, resolve
+from stages.training.finetuning import in_order_of_length
+from stages.trials import store
+from stages.trials.prediction import PREDICTED_AT_ONCE
+from stages.trials.setup import TrialSetup
+
+MOST_ROWS = 1000  # more take longer than seconds and change little
+MOST_STATES = 5000  # of the words of these rows
+WRITTEN = "the answers are texts, and no labels of states"
+NO_LABEL_OF_A_STATE = "a label is a position or a choice, and no class or number of one state"
+FOR_CLASSES = "defined for classes, not for numbers"
+ONE_CLASS = "the labelled rows have fewer than two classes"
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """The estimates of a run on a task, and how long they took where they were computed."""
+
+    records: list[EstimateRecord]
+    wall_time_s: float
+
+
+def estimated(params: Params, run: str, task: str) -> Estimated:
+    """From the store of trials, which has them under an address of their own, or computed.
+
+    All runs have the same labelled rows: as many as the largest label budget, but at most
+    ``MOST_ROWS``; those of a trial whose two seeds are the first of ``finetune.seeds``.
+    """
+    setup = TrialSetup(run, task, max_tokens=params.finetune.max_tokens)
+    device = resolve(params.compute, threads=params.compute.trial_threads)
+    seed, rows = params.finetune.seeds[0], _labelled(params, setup)
+    asked = {"rows": [row["id"] for row in rows], "seed": seed}
+    address = store.Addresses(params, setup, device).of_other(asked, "trials/estimates")
+    file = store.root() / "estimates" / f"{address}.json"
+    if there := _stored(file):
+        return there
+    start = time.perf_counter()
+    records = _records(setup, rows, seed, device)
+    found = Estimated(records, round(time.perf_counter() - start, 3))
+    with store.unfinished() as folder:  # any number of processes may write at once
+        write_json(folder / file.name, asdict(found))
+        file.parent.mkdir(exist_ok=True)
+        (folder / file.name).replace(file)
+    return found
+
+
+def _stored(file: Path) -> Estimated | None:
+    """None if there is no such file or it is damaged."""
+    with suppress(OSError, json.JSONDecodeError, TypeError, KeyError):
+        found = read_json(file)
+        return Estimated([EstimateRecord(**r) for r in found["records"]], found["wall_time_s"])
+    return None
+
+
+def _labelled(params: Params, setup: TrialSetup) -> list[Row]:
+    rows = read_jsonl(setup.examples / "train.jsonl")
+    budgets = params.finetune.label_budgets
+    most = max(rows_in_budget(n, len(rows), task=setup.task_key) for n in budgets)
+    seed = params.finetune.seeds[0]
+    return labelled_rows(
+        rows,
+        min(most, MOST_ROWS),
+        setup.task.kind,
+        pretrain_seed=seed,
+        finetune_seed=seed,
+        task=setup.task_key,
+    )
+
+
+def _records(
+    setup: TrialSetup, rows: Sequence[Row], seed: int, device: Device
+) -> list[EstimateRecord]:
+    if setup.task.scores_text or isinstance(setup.task, Writing):
+        return [*_undefined(setup.run_key, WRITTEN)]
+    examples = _few(setup.task.encode(rows), seed)
+    read = _states_read(setup, examples, seed, device)
+    if read is None:
+        return [*_undefined(setup.run_key, NO_LABEL_OF_A_STATE)]
+    states, labels = read.states, read.labels
+    measures: dict[str, Callable[[np.ndarray], float]] = {}
+    if labels.dtype.kind == "f":
+        measures["logme"] = lambda layer: logme(layer, labels[:, None])
+        reason = FOR_CLASSES
+    elif len(set(labels.tolist())) < 2:
+        reason = ONE_CLASS
+    else:
+        reason, targets = "", one_hot(labels)
+        measures["h_score"] = lambda layer: h_score(layer, labels)
+        measures["logme"] = lambda layer: logme(layer, targets)
+        measures["knn"] = lambda layer: nearest_neighbours(layer, labels)
+    found = []
+    about = {"num_rows": len({e.id for e in examples}), "num_states": len(labels)}
+    about |= {"flops": read.flops}
+    for estimate in ESTIMATES:
+        if estimate not in measures:
+            found += _undefined(setup.run_key, reason, only=estimate)
+            continue
+        by_layer = [measures[estimate](layer) for layer in states]
+        best = int(np.argmax(by_layer))
+        values = by_layer[-1], measures[estimate](states.mean(axis=0)), by_layer[best]
+        for layers, value in zip(LAYERS, values, strict=True):
+            found.append(
+                EstimateRecord(
+                    run=setup.run_key,
+                    estimate=estimate,
+                    layers=layers,
+                    value=value,
+                    layer=1 + best if layers == "best" else None,
+                    reason="",
+                    **about,
+                )
+            )
+    return found
+
+
+def _undefined(run: str, reason: str, *, only: str | None = None) -> Iterator[EstimateRecord]:
+    for estimate in ESTIMATES if only is None else (only,):
+        for layers in LAYERS:
+            yield EstimateRecord(
+                run=run,
+                estimate=estimate,
+                layers=layers,
+                value=None,
+                layer=None,
+                num_rows=0,
+                num_states=0,
+                flops=0,
+                reason=reason,
+            )
+
+
+def _few(examples: Sequence[Example], seed: int) -> list[Example]:
+    """As many, in an order drawn from ``seed``, as have at most ``MOST_STATES`` labels."""
+    order = stream(seed, "estimated rows").permutation(len(examples))
+    labels = np.array([int(_known(examples[i].labels).sum()) for i in order])
+    within = max(int((labels.cumsum() <= MOST_STATES).sum()), 1)
+    return [examples[i] for i in sorted(order[:within])]
+
+
+def _known(labels: np.ndarray) -> np.ndarray:
+    return ~np.isnan(labels) if labels.dtype.kind == "f" else labels != IGNORE_INDEX
+
+
+@dataclass(frozen=True)
+class _Read:
+    """States as the head of the task reads them, and the label of each."""
+
+    states: Float[np.ndarray, "J N D"]  # of each layer
+    labels: np.ndarray  # [N]: classes as integers, or numbers
+    flops: int
+
+
+@torch.no_grad()
+def _states_read(
+    setup: TrialSetup, examples: Sequence[Example], seed: int, device: Device
+) -> _Read | None:
+    """Those that the probe reads (pooled, if it pools), here of every layer; None if not each of
+    them has one label. In float32 at any precision, as those of the probe."""
+    model, task = setup.headed(seed=seed).to(device.torch).eval(), setup.task
+    backbone = model.backbone
+    states, labels, flops = list[Tensor](), list[np.ndarray](), 0
+    for part in in_order_of_length(examples, batch_examples=PREDICTED_AT_ONCE):
+        batch = task.collate(part, rngs=[]).to(device.torch)
+        targets = batch.values if batch.labels is None else batch.labels
+        with torch.autocast(device.device, enabled=False):
+            layers = backbone.layers(batch)[1:]
+            read = [_read_of(model, layer, task, batch) for layer in layers]
+        if targets is None or read[0].shape[:-1] != targets.shape:
+            return None
+        given = targets.cpu().numpy()
+        known = _known(given)
+        states.append(torch.stack(read).cpu()[:, torch.from_numpy(known)])
+        labels.append(given[known])
+        flops += backbone.flops(batch)
+    return _Read(torch.cat(states, dim=1).numpy(), np.concatenate(labels), flops)
+
+
+def _read_of(
+    model: ModelWithHead, layer: Float[Tensor, "B T D"], task: Task, batch: Batch
+) -> Float[Tensor, "... D"]:
+    """What the head's layer of the task is given where these are the states of the backbone."""
+    read = list[Tensor]()
+    backbone = model.backbone
+    keep = model.head.reader.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    model.backbone = _Given(layer)  # type: ignore[assignment]
+    try:
+        task.loss(model, batch)
+    finally:
+        model.backbone = backbone
+        keep.remove()
+    return read[0]
+
+
+class _Given(nn.Module):
+    """In the place of a backbone: returns states that are known."""
+
+    def __init__(self, states: Tensor) -> None:
+        super().__init__()
+        self.states = states
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.states
