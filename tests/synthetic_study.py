@@ -397,11 +397,11 @@ def effect_of(params: Params, task: str, name: str) -> float:
 
 
 def estimates_of(params: Params, task: str) -> list[EstimateRecord]:
-    """H-score ranks the runs as their effects do, LogME the other way round, and neighbours say
+    """H-scores rank the runs as their effects do, LogME the other way round, and neighbours say
     nothing; they are not defined on the task ``section``."""
     found = []
     for name, (estimate, layers) in product(params.pretrain, product(ESTIMATES, LAYERS)):
-        sign = {"h_score": 1, "logme": -1, "knn": 0}[estimate]
+        sign = {"logme": -1, "knn": 0}.get(estimate, 1)
         undefined = estimate == "knn" and task == "section"
         value = 1 + sign * effect_of(params, task, name)
         found.append(

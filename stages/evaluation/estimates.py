@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-ESTIMATES = ("h_score", "logme", "knn")
+ESTIMATES = ("h_score", "h_score_above_chance", "logme", "knn")
 LAYERS = ("last", "mean", "best")
 
 

@@ -22,14 +22,38 @@ def h_score(states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"]) ->
     2004), and that between classes by as much (Ibrahim et al. 2022): the plain one is singular
     where D exceeds N.
     """
+    return _h_score(states, classes)[0]
+
+
+def h_score_above_chance(states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"]) -> float:
+    """The H-score less its mean over all orders of the labels.
+
+    Labels that say nothing have one as well, up to (C - 1) D / N: the less the covariance is
+    shrunk, the higher, and that differs between models.
+    """
+    found, by_chance = _h_score(states, classes)
+    return found - by_chance
+
+
+def _h_score(
+    states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"]
+) -> tuple[float, float]:
+    """It, and its mean over all orders of the labels: sums of n drawn without replacement from N
+    centred states have the covariance n (1 - n / N) N / (N - 1) times that of the states."""
+    number, num_classes = len(states), len(np.unique(classes))
     centred = states.astype(np.float64) - states.mean(axis=0, dtype=np.float64)
     total, shrinkage = ledoit_wolf(centred, assume_centered=True)
     means = np.stack(
-        [centred[classes == c].sum(axis=0) / np.sqrt((classes == c).sum()) for c in set(classes)]
+        [
+            centred[classes == c].sum(axis=0) / np.sqrt((classes == c).sum())
+            for c in np.unique(classes)
+        ]
     )
-    inverse = np.linalg.pinv(total, rcond=RANK, hermitian=True)
-    between = np.einsum("cd,de,ce->", means, inverse, means) / (len(states) - 1)
-    return float((1 - shrinkage) * between)
+    inverse = (1 - shrinkage) * np.linalg.pinv(total, rcond=RANK, hermitian=True) / (number - 1)
+    found = np.einsum("cd,de,ce->", means, inverse, means)
+    covariance = centred.T @ centred / number
+    by_chance = (num_classes - 1) * number / (number - 1) * (inverse * covariance).sum()
+    return float(found), float(by_chance)
 
 
 def logme(states: Float[np.ndarray, "N D"], targets: Float[np.ndarray, "N K"]) -> float:

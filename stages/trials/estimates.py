@@ -16,7 +16,13 @@ from stages.core.artifacts import read_json, read_jsonl, write_json
 from stages.core.params import Params
 from stages.core.seeding import stream
 from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateRecord
-from stages.evaluation.transferability import h_score, logme, nearest_neighbours, one_hot
+from stages.evaluation.transferability import (
+    h_score,
+    h_score_above_chance,
+    logme,
+    nearest_neighbours,
+    one_hot,
+)
 from stages.kinds._cells import Row
 from stages.kinds._kind import labelled_rows, rows_in_budget
 from stages.models._heads import ModelWithHead
@@ -111,6 +117,7 @@ def _records(
     else:
         reason, targets = "", one_hot(labels)
         measures["h_score"] = lambda layer: h_score(layer, labels)
+        measures["h_score_above_chance"] = lambda layer: h_score_above_chance(layer, labels)
         measures["logme"] = lambda layer: logme(layer, targets)
         measures["knn"] = lambda layer: nearest_neighbours(layer, labels)
     found = []

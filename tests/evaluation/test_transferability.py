@@ -9,7 +9,13 @@ from scipy.optimize import minimize
 from scipy.stats import mode
 from sklearn.neighbors import NearestNeighbors
 
-from stages.evaluation.transferability import h_score, logme, nearest_neighbours, one_hot
+from stages.evaluation.transferability import (
+    h_score,
+    h_score_above_chance,
+    logme,
+    nearest_neighbours,
+    one_hot,
+)
 from tests.evaluation.labelled_states import CASES, WIDE, Case
 
 EVERY = [*CASES, *WIDE]
@@ -159,6 +165,31 @@ def test_labels_that_say_nothing_get_what_chance_gives() -> None:
     assert np.mean(accuracies) == pytest.approx(0.25, abs=0.02)
     assert np.mean(evidences) == pytest.approx(np.mean(of_noise), abs=0.02)
     assert logme(states, one_hot(classes)) > max(evidences) + 0.1
+
+
+@pytest.mark.parametrize("case", [CASES[2], CASES[5], WIDE[2]], ids=lambda case: case.name)
+def test_the_h_score_of_chance_is_its_mean_over_shuffled_labels(case: Case) -> None:
+    states, classes = case.draw()
+    classes = np.minimum(classes, case.num_classes - 2)  # one class is larger
+    by_chance = h_score(states, classes) - h_score_above_chance(states, classes)
+    rng = np.random.default_rng(5)
+    shuffled = [h_score(states, rng.permutation(classes)) for _ in range(200)]
+    error = np.std(shuffled) / np.sqrt(len(shuffled))
+    assert by_chance == pytest.approx(np.mean(shuffled), abs=4 * error)
+    assert 4 * error < 0.2 * by_chance
+
+
+def test_states_that_say_nothing_may_have_the_higher_h_score() -> None:
+    """Of two models the one whose states are noise, most of it in few directions, so that little is
+    shrunk, and the one with as much noise in all directions and classes that differ."""
+    case = Case(200, 128, 8, 0.0)
+    states, classes = case.draw()
+    noise = (states - 0.5) / np.linspace(2, 0.2, case.width)
+    uneven = noise * np.geomspace(1, 0.01, case.width)
+    telling = noise + 0.2 * np.random.default_rng(6).normal(size=(8, case.width))[classes]
+    assert nearest_neighbours(telling, classes) > nearest_neighbours(uneven, classes) + 0.1
+    assert h_score(uneven, classes) > h_score(telling, classes) + 1
+    assert h_score_above_chance(uneven, classes) < 0 < h_score_above_chance(telling, classes) - 0.1
 
 
 @pytest.mark.parametrize("width", [8, 80])

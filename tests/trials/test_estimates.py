@@ -11,7 +11,13 @@ from stages.core.artifacts import read_json, read_jsonl, remove, write_json, wri
 from stages.core.code import hashes
 from stages.core.params import Params
 from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateRecord
-from stages.evaluation.transferability import h_score, logme, nearest_neighbours, one_hot
+from stages.evaluation.transferability import (
+    h_score,
+    h_score_above_chance,
+    logme,
+    nearest_neighbours,
+    one_hot,
+)
 from stages.text.batch import PADDING
 from stages.trials import estimates, store
 from stages.trials.estimates import estimated
@@ -72,6 +78,7 @@ def test_states_are_those_that_the_head_reads_of_each_row(
     assert {record.num_states for record in found} == {len(classes)}
     for estimate, compute in (
         ("h_score", lambda layer: h_score(layer, classes)),
+        ("h_score_above_chance", lambda layer: h_score_above_chance(layer, classes)),
         ("logme", lambda layer: logme(layer, one_hot(classes))),
         ("knn", lambda layer: nearest_neighbours(layer, classes)),
     ):

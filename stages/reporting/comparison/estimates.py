@@ -12,7 +12,12 @@ from stages.evaluation.records import ScoredTrial
 from stages.reporting.comparison.results import Results
 from stages.reporting.number_format import MINUS, percent, seconds, six_decimals
 
-NAMES = {"h_score": "H-score", "logme": "LogME", "knn": "nearest neighbours"}
+NAMES = {
+    "h_score": "H-score",
+    "h_score_above_chance": "H-score above chance",
+    "logme": "LogME",
+    "knn": "nearest neighbours",
+}
 SHOWN = "last"  # the layer that heads read, so chosen before any result
 UNKNOWN = "\N{EN DASH}"
 COLUMNS = [
@@ -26,12 +31,13 @@ AGREEMENT = [
 EXPLAINED = (
     "H-score, LogME and the accuracy of the 3 nearest neighbours are computed from the frozen "
     "states of the last layer, for the same labelled rows of each run, before anything is "
-    "fine-tuned; `agreement.csv` has the mean of the layers and the best layer as well. Tau: the "
+    "fine-tuned; `agreement.csv` has the mean of the layers and the best layer as well. Above "
+    "chance: less the mean over all orders of the labels, which differs between runs. Tau: the "
     "weighted Kendall correlation of the estimate with the test score over runs (1: the same "
     "order, 0: chance; the better runs weigh more), with its {confidence} interval from a "
-    "bootstrap over groups of runs. With few groups the interval is wide, and still holds the "
-    f"truth less often than it says. It takes {FEWEST} runs for a tau, and {FEWEST} groups for an "
-    "interval. Nothing here is recommended by an estimate: the scores are known."
+    "bootstrap over groups of runs, which is wide where there are few. It takes "
+    f"{FEWEST} runs for a tau, and {FEWEST} groups for an interval. Nothing here is recommended "
+    "by an estimate: the scores are known."
 )
 CHOICES = (
     "What a study would have lost and saved that fine-tunes only the run with the highest "
@@ -262,7 +268,7 @@ def _left_out(results: Results) -> Iterator[str]:
 
 def cost_note(results: Results) -> str:
     """How long the estimates took, beside fine-tuning: of the machine, so for the page alone."""
-    took = results.estimate_costs.values()
+    took = [cost.wall_time_s for cost in results.estimate_costs.values()]
     tuned = sum(cost.wall_time_s for cost in results.finetuning_costs.values())
     return (
         f"All estimates of a run and a task took {seconds(sum(took) / max(len(took), 1))} on "

@@ -114,3 +114,8 @@ def test_a_study_without_an_estimate_has_no_section(results: Results) -> None:
         for task, records in results.estimates.items()
     }
     assert estimates.section(replace(results, estimates=nothing)) is None
+
+
+def test_what_estimates_took_stands_beside_what_the_trials_took(results: Results) -> None:
+    note = estimates.cost_note(results)
+    assert "1.5 s" in note and "32 s" in note  # of each of 3 tasks and 7 runs
