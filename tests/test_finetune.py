@@ -11,6 +11,7 @@ from stages import finetune, pretrain
 from stages.core.artifacts import read_jsonl, remove, write_jsonl
 from stages.core.params import Method, Params
 from stages.evaluation import records
+from stages.evaluation.estimates import EstimateCostRecord, EstimateRecord
 from stages.trials import kept, store
 from tests.small_study import SCRATCH, write_study
 from tests.smoke import alone
@@ -197,3 +198,12 @@ def test_the_choice_does_not_see_the_test_set(finetuned) -> None:
     after = without_lengths_of_test(finetuned([1e-3, 0.01]))
     assert after.pop("predictions.csv.gz") != before.pop("predictions.csv.gz")
     assert after == before
+
+
+def test_estimates_of_the_run_stand_beside_its_trials(finetuned) -> None:
+    finetuned(0.01)
+    found = records.read(FOLDER / "estimates.csv", EstimateRecord)
+    assert {record.run for record in found} == {SCRATCH}
+    assert all(record.value is not None for record in found)
+    (took,) = records.read(Path("data/timings/estimates/section.csv"), EstimateCostRecord)
+    assert took.run == SCRATCH and took.wall_time_s > 0
