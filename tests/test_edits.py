@@ -55,6 +55,7 @@ def fewer(project: Project) -> None:
 
 TEST = "rows/test.jsonl"
 BITFIT = "stages/methods/bitfit.py"
+ESTIMATES = "stages/evaluation/transferability.py"
 # Each goes on from the one before. The study begins with full and linear_probe, one label budget
 # and two seeds.
 EDITS = [
@@ -69,6 +70,7 @@ EDITS = [
     Edit("a comment", text(BITFIT, "import torch\n", "import torch  # of course\n"), 0, []),
     # It changes no prediction, so nothing is evaluated.
     Edit("an operator", text(BITFIT, "[2].startswith", "[-1].startswith"), 2, ["finetune"]),
+    Edit("an estimate", text(ESTIMATES, "NEIGHBOURS = 3", "NEIGHBOURS = 1"), 0, TUNED),
     Edit("the arithmetic", setting("compute", "precision", value="bfloat16"), 6, TUNED),
 ]
 

@@ -1,12 +1,14 @@
 """Estimates come from the states that a probe reads, and are computed once."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from stages import pretrain
 from stages.core.artifacts import read_json, read_jsonl, remove, write_json, write_jsonl
 from stages.core.code import hashes
 from stages.core.params import Params
@@ -18,10 +20,12 @@ from stages.evaluation.transferability import (
     nearest_neighbours,
     one_hot,
 )
+from stages.matching.budget import plans
 from stages.text.batch import PADDING
 from stages.trials import estimates, store
 from stages.trials.estimates import estimated
 from stages.trials.setup import TrialSetup
+from tests.small_hub import FAMILIES, checkpoint, revision_of
 from tests.small_study import SCRATCH, write_pair
 
 RUNS = (SCRATCH, "decoder")
@@ -43,7 +47,10 @@ def values(records: list[EstimateRecord]) -> Values:
 
 
 def by_hand(
-    params: Params, run: str, task: str, pooled: Callable[[torch.Tensor, dict], torch.Tensor]
+    params: Params,
+    run: str,
+    task: str,
+    pooled: Callable[[torch.Tensor, np.ndarray | None], torch.Tensor],
 ) -> tuple[np.ndarray, np.ndarray]:
     """States of each layer [J, N, D] and labels, row by row, without batches, heads or hooks."""
     setup = TrialSetup(run, task, max_tokens=params.finetune.max_tokens)
@@ -55,10 +62,10 @@ def by_hand(
         assert (batch.document_ids != PADDING).all()
         with torch.no_grad():
             layers = backbone.layers(batch)[1:, 0]
-        at = {"positions": example.word_positions}
-        states.append(pooled(layers, at))
+        read = example.word_positions  # None of a text
+        states.append(pooled(layers, read))
         tags = row.get("tags", [row.get("label")])
-        labels += tags if task == "section" else tags[: len(at["positions"])]
+        labels += tags if read is None else tags[: len(read)]
     classes = sorted(setup.task.labels)
     return torch.cat(states, dim=1).numpy(), np.array([classes.index(each) for each in labels])
 
@@ -68,9 +75,9 @@ def by_hand(
 def test_states_are_those_that_the_head_reads_of_each_row(
     params: Params, run: str, task: str
 ) -> None:
-    def pooled(layers: torch.Tensor, at: dict) -> torch.Tensor:
-        if task == "tag":
-            return layers[:, torch.from_numpy(at["positions"])]
+    def pooled(layers: torch.Tensor, words: np.ndarray | None) -> torch.Tensor:
+        if words is not None:
+            return layers[:, torch.from_numpy(words)]
         return layers.mean(dim=1, keepdim=True) if run == SCRATCH else layers[:, -1:]
 
     states, classes = by_hand(params, run, task, pooled)
@@ -203,3 +210,28 @@ def test_trials_do_not_run_the_code_of_estimates() -> None:
     assert not theirs & hashes("trials/runner", "methods/full", "methods/linear_probe").keys()
     assert theirs <= hashes("trials/estimates").keys()
     assert theirs <= hashes("finetune").keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["bilstm", "encoder_decoder", "bert", "gpt2", "t5"])
+def test_every_architecture_has_estimates_of_its_layers(params: Params, model: str) -> None:
+    """Ours and public ones; of a model with a decoder those of its encoder."""
+    run = params.pretrain[SCRATCH]
+    if model in FAMILIES:
+        folder = checkpoint(model)
+        settings = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
+        run = run.model_copy(update={"model": settings, "tokenizer": "none"})
+    else:
+        sizes = {"d_model": 32, "num_layers": 2} if model == "bilstm" else run.model
+        run = run.model_copy(update={"model": {**sizes, "name": model}})
+    changed = params.model_copy(update={"pretrain": {"other": run, SCRATCH: run}})
+    changed = changed.model_copy(
+        update={"budget": params.budget.model_copy(update={"matched": "none"})}
+    )
+    write_json(Path("data/plans/other.json"), asdict(plans(changed)["other"]))
+    pretrain.main(changed, "other")
+    for task in ("section", "tag"):
+        found = estimated(changed, "other", task).records
+        assert all(record.value is not None for record in found)
+        layers = {record.layer for record in found if record.layer is not None}
+        assert layers <= set(range(1, run.model.get("num_layers", 2) + 1))
