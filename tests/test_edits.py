@@ -70,7 +70,7 @@ EDITS = [
     Edit("a comment", text(BITFIT, "import torch\n", "import torch  # of course\n"), 0, []),
     # It changes no prediction, so nothing is evaluated.
     Edit("an operator", text(BITFIT, "[2].startswith", "[-1].startswith"), 2, ["finetune"]),
-    Edit("an estimate", text(ESTIMATES, "NEIGHBOURS = 3", "NEIGHBOURS = 1"), 0, TUNED),
+    Edit("an estimate", text(ESTIMATES, "True) / (number - 1)", "True) / number"), 0, TUNED),
     Edit("the arithmetic", setting("compute", "precision", value="bfloat16"), 6, TUNED),
 ]
 

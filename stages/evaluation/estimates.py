@@ -1,6 +1,10 @@
 """The tables of transferability estimates: of each run and task, and what they took."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from stages.core import paths
+from stages.evaluation.records import read
 
 ESTIMATES = ("h_score", "h_score_above_chance", "logme", "knn")
 LAYERS = ("last", "mean", "best")
@@ -31,3 +35,21 @@ class EstimateCostRecord:
 
     run: str
     wall_time_s: float
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Those of a study."""
+
+    records: dict[str, list[EstimateRecord]]  # of each task
+    costs: list[EstimateCostRecord]  # of every run and task
+
+    @staticmethod
+    def of(tasks: Iterable[str]) -> "Estimates":
+        """Raises ValueError with the path of a file that is missing."""
+        tasks = [*tasks]
+        costs = [paths.TIMINGS / "estimates" / f"{task}.csv" for task in tasks]
+        return Estimates(
+            {t: read(paths.EVALUATED / t / "estimates.csv", EstimateRecord) for t in tasks},
+            [cost for path in costs for cost in read(path, EstimateCostRecord)],
+        )

@@ -86,7 +86,7 @@ class Section:
 
 def rows(results: Results) -> Iterator[Json]:
     """reports/estimates.csv: a row for each task, run and estimate."""
-    for task, records in results.estimates.items():
+    for task, records in results.estimates.records.items():
         for record in records:
             found = {name: getattr(record, name) for name in COLUMNS if name != "task"}
             yield {"task": task, **found, "value": six_decimals(record.value)}
@@ -107,7 +107,7 @@ def agreements(
             if runs == "pretrained" and len(some) == len(trials):
                 continue
             for estimate, states in product(ESTIMATES, layers):
-                records = _values(results.estimates[task], estimate, states)
+                records = _values(results.estimates.records[task], estimate, states)
                 known = {run: each for run, each in some.items() if run in records}
                 if known:
                     groups = [group_of[run].name for run in known]
@@ -256,7 +256,7 @@ def _choice(label_budget: str, of: dict[str, Agreement]) -> dict[str, str]:
 
 def _left_out(results: Results) -> Iterator[str]:
     """Tasks without an estimate, each with its reason."""
-    for task, records in results.estimates.items():
+    for task, records in results.estimates.records.items():
         reasons: dict[str, list[str]] = {}
         for record in records:
             if record.reason and record.layers == SHOWN:
@@ -268,7 +268,7 @@ def _left_out(results: Results) -> Iterator[str]:
 
 def cost_note(results: Results) -> str:
     """How long the estimates took, beside fine-tuning: of the machine, so for the page alone."""
-    took = [cost.wall_time_s for cost in results.estimate_costs.values()]
+    took = [cost.wall_time_s for cost in results.estimates.costs]
     tuned = sum(cost.wall_time_s for cost in results.finetuning_costs.values())
     return (
         f"All estimates of a run and a task took {seconds(sum(took) / max(len(took), 1))} on "

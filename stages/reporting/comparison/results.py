@@ -12,7 +12,7 @@ import numpy as np
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl
 from stages.core.params import NONE, Params
-from stages.evaluation.estimates import EstimateCostRecord, EstimateRecord
+from stages.evaluation.estimates import Estimates
 from stages.evaluation.records import (
     CLASSICAL,
     CostRecord,
@@ -52,8 +52,7 @@ class Results:
     inputs: dict[str, list[InputRecord]]  # of each task
     text_bits: dict[tuple[str, str], TextBitsRecord]  # of a run and a task
     row_scores: dict[RowKey, np.ndarray]  # of trials; see ``row_key``
-    estimates: dict[str, list[EstimateRecord]]  # of each task
-    estimate_costs: dict[tuple[str, str], EstimateCostRecord]  # of a run and a task
+    estimates: Estimates
 
     @property
     def confidence(self) -> float:
@@ -186,15 +185,7 @@ def load(params: Params) -> Results:
             for bits in read(paths.EVALUATED / task / "text_bits.csv", TextBitsRecord)
         },
         row_scores=row_scores,
-        estimates={
-            task: read(paths.EVALUATED / task / "estimates.csv", EstimateRecord)
-            for task in params.tasks
-        },
-        estimate_costs={
-            (cost.run, task): cost
-            for task in params.tasks
-            for cost in read(paths.TIMINGS / "estimates" / f"{task}.csv", EstimateCostRecord)
-        },
+        estimates=Estimates.of(params.tasks),
     )
     untimed = [t for t in trials if t.run in params.pretrain and trial_key(t) not in finetuning]
     if untimed:

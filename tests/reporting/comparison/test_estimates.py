@@ -38,7 +38,9 @@ def test_an_estimate_that_knows_the_truth_agrees_and_its_opposite_does_not(found
 def test_tau_is_that_of_scipy_on_the_means_of_the_trials(results: Results, found) -> None:
     for task, method in (("tag", "full"), ("type", "linear_probe")):
         of_run = scores(results, task, method)
-        values = {r.run: r.value for r in results.estimates[task] if r.estimate == "h_score"}
+        values = {
+            r.run: r.value for r in results.estimates.records[task] if r.estimate == "h_score"
+        }
         for runs, names in (
             ("all", [*RUNS]),
             ("pretrained", [r for r in RUNS if r not in SCRATCH]),
@@ -111,9 +113,10 @@ def test_every_number_is_in_the_tables(results: Results) -> None:
 def test_a_study_without_an_estimate_has_no_section(results: Results) -> None:
     nothing = {
         task: [replace(record, value=None, reason="none") for record in records]
-        for task, records in results.estimates.items()
+        for task, records in results.estimates.records.items()
     }
-    assert estimates.section(replace(results, estimates=nothing)) is None
+    without = replace(results.estimates, records=nothing)
+    assert estimates.section(replace(results, estimates=without)) is None
 
 
 def test_what_estimates_took_stands_beside_what_the_trials_took(results: Results) -> None:
