@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ from stages.trials import store
 from stages.trials.prediction import PREDICTED_AT_ONCE
 from stages.trials.setup import TrialSetup
 
+LIBRARIES = ("scipy", "scikit-learn")  # beside those of every trial
 MOST_ROWS = 1000  # more take longer than seconds and change little
 MOST_STATES = 5000  # of the words of these rows
 WRITTEN = "the answers are texts, and no labels of states"
@@ -61,6 +63,7 @@ def estimated(params: Params, run: str, task: str) -> Estimated:
     device = resolve(params.compute, threads=params.compute.trial_threads)
     seed, rows = params.finetune.seeds[0], _labelled(params, setup)
     asked = {"rows": [row["id"] for row in rows], "seed": seed}
+    asked |= {"libraries": {name: version(name) for name in LIBRARIES}}
     address = store.Addresses(params, setup, device).of_other(asked, "trials/estimates")
     file = store.root() / "estimates" / f"{address}.json"
     if there := _stored(file):
