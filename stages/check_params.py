@@ -47,6 +47,9 @@ def main(params: Params) -> None:
     # labelled, and on nothing else of them.
     with replacing(paths.SEEDS) as file:
         write_json(file, {"pretrain_seeds": params.pretrain_seeds})
+    # The report on what the study calls things, which need not stand in params.yaml.
+    with replacing(paths.DATA / "about.json") as file:
+        write_json(file, params.about.model_dump())
     # And each stage on the code that it runs.
     with replacing(paths.CODE) as folder:
         for stage, modules in code_by_stage(params).items():

@@ -139,6 +139,7 @@ def test_what_it_writes_is_the_same_whatever_is_valid(tmp_path, monkeypatch) -> 
         "likeness/none",
         "corpora/none/train.jsonl",
         "pretrained/none",
+        "about.json",
         "seeds.json",
         "tokenizers/none",
         "encoded/none/unigram",

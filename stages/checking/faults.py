@@ -22,6 +22,7 @@ def find_faults(params: Params) -> Iterator[str]:
         yield from tokenizer_faults(params, tokenizer, f"tokenizers.{key}")
     for key, task in params.tasks.items():
         yield from task_faults(params, task, f"tasks.{key}")
+    yield from _about_faults(params)
     outlines = outline_runs(params.pretrain, params.tokenizers)
     for key in params.pretrain:
         yield from run_faults(params, key, outlines)
@@ -42,6 +43,18 @@ def find_faults(params: Params) -> Iterator[str]:
         values = getattr(params.finetune, name)
         if len(set(values)) < len(values):
             yield f"finetune.{name}: must not repeat a value, not {values}"
+
+
+def _about_faults(params: Params) -> Iterator[str]:
+    """Descriptions of what the study does not have."""
+    listed = {
+        "tasks": params.tasks,
+        "corpora": params.corpora,
+        "methods": params.finetune.methods,
+    }
+    for section, names in listed.items():
+        for name in getattr(params.about, section):
+            yield from unlisted(name, names, f"about.{section}")
 
 
 def _budget_faults(params: Params, outlines: Mapping[str, RunOutline]) -> Iterator[str]:

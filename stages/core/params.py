@@ -31,6 +31,7 @@ HUB = "hub"  # the model of a run that is a public checkpoint, and how its token
 
 NAME = r"[a-z][a-z0-9_]*"
 Name = Annotated[str, StringConstraints(pattern=rf"^{NAME}$")]
+Sentence = Annotated[str, StringConstraints(min_length=1, max_length=160, pattern=r"^\S[^\n]*$")]
 Component = dict[str, Any]
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -260,8 +261,18 @@ class Evaluation(Strict):
     confidence: Annotated[float, Field(gt=0, lt=1)]
 
 
+class About(Strict):
+    """What the report calls things, in words that a reader knows. No result depends on it."""
+
+    title: Sentence | None = None  # the question of the study
+    tasks: dict[Name, Sentence] = {}
+    corpora: dict[Name, Sentence] = {}
+    methods: dict[Name, Sentence] = {}
+
+
 class Params(Strict):
     study: Name
+    about: About = About()
     compute: Compute
     distributed: Distributed
     corpora: dict[Name, Corpus]

@@ -107,6 +107,7 @@ def _records(params: Params) -> dict[str, str]:
     }
     for key, plan in plans(params).items():
         contents[f"data/plans/{key}.json"] = asdict(plan)
+    contents["data/about.json"] = params.about.model_dump()
     contents["data/seeds.json"] = {"pretrain_seeds": params.pretrain_seeds}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "record"
