@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.evaluation.precision import SOURCES
+from stages.evaluation.records import budget_order
 from stages.reporting.comparison.axes import Axis
 from stages.reporting.comparison.cells import AMOUNTS, Cell, seeds
 from stages.reporting.comparison.contrasts import Contrast
@@ -132,7 +133,7 @@ def _table(
         (
             "baseline" if name in results.baselines else "run",
             name,
-            [_score(results, cell, best) for cell, best in zip(row, top, strict=True)],
+            [cell and _score(cell, best) for cell, best in zip(row, top, strict=True)],
         )
         for name, row in cells.items()
         if any(row)
@@ -144,11 +145,31 @@ def _table(
     return Table(columns, rows, described)
 
 
-def _score(results: Results, cell: Cell | None, best: float) -> Score | None:
-    if cell is None:
-        return None
+def _score(cell: Cell, best: float | None = None) -> Score:
     mean = cell.mean
     return Score(cell.metric, mean.value, mean.low, mean.high, seeds(cell), cell.merit == best)
+
+
+def leaderboard(results: Results) -> list[Json]:
+    """A row for each cell, the best of each task and label budget first."""
+    tasks = list(results.params.tasks)
+    ordered = sorted(
+        results.cells, key=lambda c: (tasks.index(c.task), budget_order(c.label_budget), -c.merit)
+    )
+    return [
+        {
+            "run": cell.group,
+            "score": _score(cell),
+            "task": cell.task,
+            "method": cell.method,
+            "labels": cell.label_budget,
+            "architecture": cell.trials[0].architecture,
+            "training set": cell.trials[0].corpus,
+            "seeds": seeds(cell),
+            "parameters": compact(cell.amounts["num_params"]) if cell.amounts["num_params"] else "",
+        }
+        for cell in ordered
+    ]
 
 
 def run_rows(results: Results) -> list[dict[str, str]]:

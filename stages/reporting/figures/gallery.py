@@ -11,9 +11,9 @@ from stages.core.artifacts import replacing
 from stages.reporting.comparison.results import Results
 from stages.reporting.figures import (
     epoch_curves,
+    forest,
     label_budgets,
     loss_curves,
-    rank_map,
     score_dots,
     trade_offs,
 )
@@ -26,7 +26,7 @@ def pictures(results: Results) -> dict[str, Picture]:
     """Every figure of the report, by the name of its file; ``draw`` draws one."""
     found: dict[str, Picture] = {
         "comparison": partial(score_dots.comparison, results),
-        "ranks": partial(rank_map.rank_map, results),
+        "forest": partial(forest.forest, results),
         **loss_curves.pictures(results),
         **label_budgets.pictures(results),
     }

@@ -6,6 +6,7 @@ import altair as alt
 
 from stages.evaluation.metrics import POINTS, scale_of
 from stages.evaluation.records import CLASSICAL
+from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.results import Results
 from stages.reporting.figures.style import (
     BASELINE,
@@ -21,6 +22,8 @@ from stages.reporting.figures.style import (
     styled,
 )
 from stages.reporting.number_format import percent
+
+MANY = 600  # trials in one panel, beyond which ticks hide each other
 
 
 def comparison(results: Results) -> Spec:
@@ -43,15 +46,58 @@ def comparison(results: Results) -> Spec:
     return styled(alt.vconcat(*rows, spacing=24, title=title), data)
 
 
-def scores(results: Results, task: str, label_budget: str) -> Spec:
-    """One panel of ``comparison``, with only the runs and baselines that have trials on it."""
-    names = [
-        name
+def scores(
+    results: Results, task: str, label_budget: str, *, width: int | str = 240, title: bool = True
+) -> Spec:
+    """One panel of ``comparison``, with only the runs and baselines that have trials on it, the
+    best mean first, and a tick for each trial."""
+    names = _sorted_names(results, task, label_budget)
+    means = alt.NamedData("means")
+    panel = _dots(results, means, task, label_budget, names, labelled=True)
+    if not title:
+        panel.title = alt.Undefined
+    data = {"means": _means(results, task, label_budget, names)}
+    data["trials"] = _trials(results, data["means"], task, label_budget)
+    if len(data["trials"]) > MANY:
+        data["trials"] = []
+    ticks = (
+        alt.Chart(alt.NamedData("trials"))
+        .mark_tick(thickness=1, size=8, opacity=0.45)
+        .encode(
+            x="score:Q",
+            y=alt.Y("run:N", scale=alt.Scale(domain=names)),
+            yOffset=_offset(),
+            color=architecture_colour(results),
+        )
+    )
+    panel = alt.layer(ticks, panel).properties(width=width, height=ROW * len(names))
+    return styled(panel, data)
+
+
+def _sorted_names(results: Results, task: str, label_budget: str) -> list[str]:
+    best = {
+        name: max(cell.merit for cell in cells)
         for name in results.names
-        if any(results.cell(name, task, method, label_budget) for method in results.methods)
+        if (
+            cells := [
+                cell
+                for method in results.methods
+                if (cell := results.cell(name, task, method, label_budget))
+            ]
+        )
+    }
+    return sorted(best, key=lambda name: -best[name])
+
+
+def _trials(results: Results, means: Sequence[Row], task: str, label_budget: str) -> list[Row]:
+    """A row for each trial, beside the mark of its cell."""
+    factor = scale_of(results.metrics[task]).factor
+    return [
+        {key: row[key] for key in ("run", "architecture", "slot")} | {"score": factor * t.value}
+        for row in means
+        if (cell := results.cell(row["run"], task, row["method"], label_budget))
+        for t in cell.trials
     ]
-    panel = _dots(results, alt.NamedData("means"), task, label_budget, names, labelled=True)
-    return styled(panel, {"means": _means(results, task, label_budget, names)})
 
 
 def _means(results: Results, task: str, label_budget: str, names: Sequence[str]) -> list[Row]:
@@ -68,12 +114,18 @@ def _means(results: Results, task: str, label_budget: str, names: Sequence[str])
                 rows.append(
                     {
                         **mark(results, cell),
+                        "shown": f"{scale.shown(cell.mean.value)}{_interval(cell)}",
                         "slot": _slot(i, len(methods)),
                         "low": scale.factor * max(low, 0),
                         "high": scale.factor * (min(high, 1) if scale == POINTS else high),
                     }
                 )
     return rows
+
+
+def _interval(cell: Cell) -> str:
+    scale, low, high = scale_of(cell.metric), cell.mean.low, cell.mean.high
+    return "" if low is None or high is None else f" ({scale.shown(low)} to {scale.shown(high)})"
 
 
 def _dots(
@@ -92,9 +144,7 @@ def _dots(
             scale=alt.Scale(domain=list(names), paddingInner=0, paddingOuter=0),
             axis=alt.Axis(labels=labelled, labelLimit=200, ticks=False),
         ),
-        yOffset=alt.YOffset(
-            "slot:Q", scale=alt.Scale(domain=[-1, 1], range=[ROW / 2 - 10, ROW / 2 + 10])
-        ),
+        yOffset=_offset(),
         color=architecture_colour(results),
     )
     x = alt.X(
@@ -107,6 +157,7 @@ def _dots(
         x="score:Q",
         shape=method_shape(results, shown=results.methods),
         fill=alt.Fill("fill:N", scale=None, legend=None),
+        tooltip=["run:N", "method:N", alt.Tooltip("shown:N", title="mean")],
     )
     lines = (
         alt.Chart(data)
@@ -117,6 +168,11 @@ def _dots(
     return alt.layer(lines, whiskers, marks).properties(
         width=240, height=ROW * len(names), title=f"{task}, {label_budget} labels"
     )
+
+
+def _offset() -> alt.YOffset:
+    scale = alt.Scale(domain=[-1, 1], range=[ROW / 2 - 10, ROW / 2 + 10])
+    return alt.YOffset("slot:Q", scale=scale)
 
 
 def _slot(i: int, num: int) -> float:

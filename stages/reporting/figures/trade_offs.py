@@ -3,6 +3,7 @@
 Both are counted, so the figures are the same on every machine.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -47,14 +48,24 @@ def pictures(results: Results, task: str, label_budget: str) -> dict[str, Callab
     return found
 
 
-def cost(results: Results, task: str, label_budget: str) -> Spec:
-    """The mean of every run and method against its FLOPs, with the Pareto front."""
+def cost(
+    results: Results,
+    task: str,
+    label_budget: str,
+    *,
+    width: int | str = WIDTH,
+    title: bool = True,
+) -> Spec:
+    """The mean of every run and method against its FLOPs, with the Pareto front. Baselines train no
+    network: they stand at the left edge, and only what is better than the best of them is on the
+    front."""
     cells = cells_with_flops(results, task, label_budget)
-    front = pareto_front([(flops, cell.merit) for cell, flops in cells])
+    front = front_beside_baselines(results, task, label_budget)
     data = {
         "marks": _marks(results, cells, front),
         "front": _front(results, [cells[i] for i in front], max(flops for _, flops in cells)),
-        "baseline": _baseline(results, task, label_budget),
+        "baselines": [_with_interval(results, c) for c in _baselines(results, task, label_budget)],
+        "baseline": [mark(results, c) for c in _baselines(results, task, label_budget)[:1]],
     }
     line = (
         alt.Chart(alt.NamedData("front"))
@@ -66,10 +77,56 @@ def cost(results: Results, task: str, label_budget: str) -> Spec:
         .mark_rule(color=BASELINE, strokeDash=[2, 3], strokeWidth=1)
         .encode(y="score:Q")
     )
+    beside = alt.Chart(alt.NamedData("baselines")).encode(x=alt.XValue(3))
+    baselines = [
+        beside.mark_rule(color=BASELINE).encode(y="low:Q", y2="high:Q"),
+        beside.mark_point(shape="square", size=52, filled=True, color=BASELINE, opacity=1).encode(
+            y="score:Q", tooltip=["run:N", "shown:N"]
+        ),
+    ]
+    bars = (
+        alt.Chart(alt.NamedData("marks"))
+        .mark_rule(opacity=0.35)
+        .encode(x="x:Q", y="low:Q", y2="high:Q", color=architecture_colour(results))
+    )
     colour = architecture_colour(results)
     marks = _points(results, cells, "FLOPs of pretraining and fine-tuning", colour)
-    panel = _panel([baseline, line, *marks], task, label_budget, _key(cells, front))
-    return styled(panel, data)
+    lines = front_key(results, task, label_budget) if title else None
+    layers = [baseline, line, bars, *marks, *baselines]
+    return styled(_panel(layers, task, label_budget, lines, width=width), data)
+
+
+def front_beside_baselines(results: Results, task: str, label_budget: str) -> list[int]:
+    """The places in ``cells_with_flops`` that are on the Pareto front: no cheaper run does better,
+    nor does a baseline."""
+    cells = cells_with_flops(results, task, label_budget)
+    front = pareto_front([(flops, cell.merit) for cell, flops in cells])
+    to_beat = max((c.merit for c in _baselines(results, task, label_budget)), default=-math.inf)
+    return [i for i in front if cells[i][0].merit > to_beat]
+
+
+def front_key(results: Results, task: str, label_budget: str) -> list[str]:
+    """The legend of the front, the cheapest first."""
+    cells = cells_with_flops(results, task, label_budget)
+    key = [
+        f"{cell.group}, the best classical baseline: {scale_of(cell.metric).shown(cell.mean.value)}"
+        for cell in _baselines(results, task, label_budget)[:1]
+    ]
+    return key + _key(cells, front_beside_baselines(results, task, label_budget))
+
+
+def _baselines(results: Results, task: str, label_budget: str) -> list[Cell]:
+    """The best one first."""
+    cells = [results.cell(name, task, "", label_budget) for name in results.baselines]
+    return sorted(filter(None, cells), key=lambda cell: -cell.merit)
+
+
+def _with_interval(results: Results, cell: Cell) -> Row:
+    """A mark with the ends of its interval, which are its mean if there is none."""
+    scale, mean = scale_of(cell.metric), cell.mean
+    ends = (mean.value if end is None else end for end in (mean.low, mean.high))
+    low, high = (scale.factor * end for end in ends)
+    return {**mark(results, cell), "low": low, "high": high, "shown": scale.shown(mean.value)}
 
 
 def parameters(results: Results, task: str, label_budget: str) -> Spec:
@@ -99,22 +156,17 @@ def _marks(results: Results, cells: Placed, front: Sequence[int]) -> list[Row]:
     """The marks on the front are numbered from the left."""
     number = {i: str(n) for n, i in enumerate(front, start=1)}
     return [
-        {**mark(results, cell), "x": x, "number": number.get(i, "")}
+        {**_with_interval(results, cell), "x": x, "number": number.get(i, "")}
         for i, (cell, x) in enumerate(cells)
     ]
 
 
 def _front(results: Results, cells: Placed, end: int) -> list[Row]:
     """The corners of the line, which ends at the most expensive mark."""
+    if not cells:
+        return []
     corners = [{"x": x, "score": mark(results, cell)["score"]} for cell, x in cells]
     return [*corners, {**corners[-1], "x": end}]
-
-
-def _baseline(results: Results, task: str, label_budget: str) -> list[Row]:
-    """The best baseline."""
-    cells = [results.cell(name, task, "", label_budget) for name in results.baselines]
-    best = max(filter(None, cells), key=lambda cell: cell.merit, default=None)
-    return [mark(results, best)] if best else []
 
 
 def _curve(metric: str, group: Group, law: PowerLaw, sizes: Sequence[int]) -> list[Row]:
@@ -151,6 +203,7 @@ def _points(results: Results, cells: Placed, x_title: str, colour: alt.Color) ->
         color=colour,
         shape=method_shape(results, shown={cell.method for cell, _ in cells}),
         fill=alt.Fill("fill:N", scale=None, legend=None),
+        tooltip=["run:N", "method:N", "shown:N", alt.Tooltip("x:Q", title=x_title, format="~s")],
     )
     numbers = base.mark_text(
         align="right", dx=-6, dy=9 if lower else -9, fontSize=11, color=INK
@@ -181,8 +234,18 @@ def _signed(value: float) -> str:
     return f"{value:.3f}".replace("-", MINUS)
 
 
-def _panel(layers: Sequence[alt.Chart], task: str, label_budget: str, lines: list[str]) -> Panel:
-    """``lines`` of text are the subtitle."""
+def _panel(
+    layers: Sequence[alt.Chart],
+    task: str,
+    label_budget: str,
+    lines: list[str] | None,
+    *,
+    width: int | str = WIDTH,
+) -> Panel:
+    """``lines`` of text are the subtitle; None is a panel without a title."""
+    panel = alt.layer(*layers).properties(width=width, height=HEIGHT)
+    if lines is None:
+        return panel
     title = alt.Title(
         f"{task}, {label_budget} labels",
         subtitle=lines,
@@ -190,4 +253,4 @@ def _panel(layers: Sequence[alt.Chart], task: str, label_budget: str, lines: lis
         subtitleFontSize=12,
         subtitlePadding=6,
     )
-    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=title)
+    return panel.properties(title=title)

@@ -11,29 +11,37 @@ from stages.core.artifacts import Json
 from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison import (
     advice,
-    calibration,
-    contamination,
-    convergence,
-    corpora,
+    confounds,
     costs,
-    estimates,
     gains,
-    inputs,
+    overview,
     pretraining_costs,
-    pretraining_ends,
     tables,
 )
+from stages.reporting.comparison.answer import answers, references
 from stages.reporting.comparison.audit.questions import audit, summary
-from stages.reporting.comparison.contrasts import Contrast
-from stages.reporting.comparison.not_compared import not_compared_rows
 from stages.reporting.comparison.pretraining_progress import passages
 from stages.reporting.comparison.results import Results
 from stages.reporting.figures import style
 from stages.reporting.number_format import metric_name, percent
-from stages.reporting.page import reproduction
-from stages.reporting.page.sections import sections, trade_offs
+from stages.reporting.page import charts, reproduction
+from stages.reporting.page.figures import (
+    contrast_forest,
+    figures,
+    forest_finding,
+    forest_legend,
+    legend,
+)
+from stages.reporting.page.sections import (
+    COST,
+    INTERVALS,
+    PARAMETERS,
+    appendix,
+    sections,
+    who_is_left_out,
+)
 
-COLUMN, ENLARGED = 576, 1.35  # the width of a picture in pixels; by how much it is scaled at most
+MANY = 1000  # trials, beyond which the page has their means alone
 
 
 def context(results: Results) -> Json:
@@ -42,6 +50,10 @@ def context(results: Results) -> Json:
     return {
         "results": results,
         "study": results.params.study,
+        "title": overview.title(results),
+        "lead": overview.lead(results),
+        "seeds": overview.seeds(results),
+        "answers": answers(results),
         "unit": advice.unit(results),
         "best": advice.best(results),
         "confidence": percent(results.confidence),
@@ -50,18 +62,8 @@ def context(results: Results) -> Json:
         "advice": advice.advice(results),
         "caveats": advice.caveats(results),
         "scores": {task: tables.by_task(results, task) for task in results.params.tasks},
-        "sections": sections(results),
-        "runs": tables.run_rows(results),
-        "not_compared": not_compared_rows(results),
-        "tasks": tables.task_rows(results),
-        "weights": costs.weights_rows(results),
-        "calibration": calibration.section(results),
-        "contamination": contamination.section(results),
-        "corpora": corpora.section(results),
-        "pretraining_ends": pretraining_ends,
-        "inputs": inputs.section(results),
-        "estimates": estimates.section(results),
-        "convergence": convergence.rows(results.cells),
+        "confounds": confounds.confound_rows(results),
+        "appendix": appendix(results),
         "reproduction": reproduction,
     }
 
@@ -70,25 +72,42 @@ def markdown(results: Results) -> str:
     """reports/comparison.md; nothing in it depends on the machine."""
     environment = _environment(escaped=False)
     environment.filters["cell"] = _cell
-    return environment.get_template("comparison.md.jinja").render(context(results))
+    found = context(results)
+    return environment.get_template("comparison.md.jinja").render(
+        found,
+        machine=overview.machine(results, found["audit"], named=False),
+        sections=sections(results),
+        weights=costs.weights_rows(results),
+    )
 
 
 def html(results: Results, drawn: Mapping[str, str]) -> str:
     """reports/index.html with the SVGs of the figures, ``drawn``, by their names."""
     environment = _environment(escaped=True)
     environment.filters["prose"] = prose
+    found = context(results)
     return environment.get_template("page.html.jinja").render(
-        context(results),
-        cost_notes=[*costs.notes(results), *costs.narrower(results), estimates.cost_note(results)],
+        found,
+        machine=overview.machine(results, found["audit"], named=True),
+        references=references(results),
+        figures=figures(results, found["answers"]),
+        legend=legend(results),
+        forest_legend=forest_legend(),
+        forest=contrast_forest(results),
+        forest_finding=forest_finding(results),
+        figure_notes={"cost": [COST, *who_is_left_out(results)], "parameters": PARAMETERS},
+        interval_notes=INTERVALS,
+        cost_notes=[*costs.notes(results), *costs.narrower(results)],
         pretraining=pretraining_costs.pretraining_rows(results),
         finetuning=costs.finetuning_rows(results),
         gains=gains.gain_rows(results),
-        trials=tables.trials(results),
-        trade_offs=trade_offs(results, drawn),
+        trials=tables.trials(results) if len(results.trials) <= MANY else [],
+        leaderboard=tables.leaderboard(results),
         passages=passages(results.params, results.progress),
         drawn=drawn,
+        pictures=lambda kind: [name for name in drawn if name.startswith(kind)],
         svg=lambda name, label: _inline(drawn[name], name, label),
-        forest=forest,
+        runtime=charts.runtime(),
         palette={"ink": style.INK, "muted": style.MUTED, "grid": style.GRID},
     )
 
@@ -106,7 +125,7 @@ def _environment(*, escaped: bool) -> Environment:
         "shown": lambda value, metric: scale_of(metric).shown(value),
         "signed": lambda value, metric: scale_of(metric).signed(value),
         "metric": metric_name,
-        "anchor": lambda name: name.replace(" ", "-"),
+        "anchor": lambda name: name.lower().replace(" ", "-"),
     }
     return environment
 
@@ -122,34 +141,9 @@ def _cell(text: str) -> str:
 
 
 def _inline(svg: str, name: str, label: str) -> Markup:
-    """An SVG for the page: scaled to its column, with unique ids and a label for screen readers."""
+    """An SVG for the page: with unique ids, and a label for screen readers. It is not made smaller
+    than it was drawn, so that its text stays legible."""
     svg = re.sub(r'\bid="', f'id="{name}-', svg).replace("url(#", f"url(#{name}-")
     svg = re.sub(r' aria-(label|roledescription)="[^"]*"| role="[^"]*"', "", svg)
-    head = f'<svg role="img" aria-label="{escape(label)}" '
-
-    def scaled(found: re.Match[str]) -> str:
-        """A small picture is enlarged little, so that its text is not larger than the page's."""
-        widest = ENLARGED * float(found[2])
-        limit = f'style="max-width: {widest:.0f}px"' if widest < COLUMN else ""
-        return f"{head}{found[1]}{limit}"
-
-    return Markup(re.sub(r'^<svg (.*?)width="([\d.]+)" height="[\d.]+"', scaled, svg.strip()))
-
-
-def forest(contrast: Contrast, reach: float) -> Markup:
-    """The effect and its interval as a small drawing around zero."""
-    width, height = 150, 16
-
-    def x(value: float) -> str:
-        return f"{width / 2 + value / reach * (width / 2 - 6):.1f}"
-
-    effect = contrast.effect
-    low = effect.value if effect.low is None else effect.low
-    high = effect.value if effect.high is None else effect.high
-    kind = "yes" if contrast.significant_before_correction else "no"
-    return Markup(
-        f'<svg class="forest {kind}" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" aria-hidden="true"><path class="zero" d="M{width / 2} 0V{height}"/>'
-        f'<path class="whisker" d="M{x(low)} 8H{x(high)}"/>'
-        f'<circle cx="{x(effect.value)}" cy="8" r="4"/></svg>'
-    )
+    head = f'<svg class="picture" role="img" aria-label="{escape(label)}" '
+    return Markup(re.sub(r"^<svg ", head, svg.strip()))

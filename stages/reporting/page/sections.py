@@ -1,15 +1,23 @@
-"""The sections of the pages: one for each axis, and the figures of score against cost and size."""
+"""The sections of the pages: one for each axis, and the appendix."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import product
 
-from stages.reporting.comparison import tables
+from stages.reporting.comparison import (
+    calibration,
+    contamination,
+    convergence,
+    corpora,
+    estimates,
+    inputs,
+    pretraining_ends,
+    tables,
+)
 from stages.reporting.comparison.axes import AXES, Axis
 from stages.reporting.comparison.contrasts import Contrast
+from stages.reporting.comparison.not_compared import not_compared_rows
 from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.score_against_cost import left_out
-from stages.reporting.number_format import percent
 
 INTRODUCTIONS: dict[Axis, str] = {
     "architecture": "Architectures, each with its own pretraining objective, at the nearest sizes "
@@ -31,10 +39,10 @@ INTRODUCTIONS: dict[Axis, str] = {
     "label budget": "The same checkpoint, fine-tuned with more and with fewer labels.",
 }
 COST = (
-    "Mean score of each run and method against the FLOPs of a trial: pretraining, including its "
-    "parents and teachers, and fine-tuning, both at every learning rate that was tried. The line "
-    "is the Pareto front: nothing scores higher with the same or fewer FLOPs. Its corners are "
-    "numbered, cheapest first. Dotted: the best classical baseline."
+    "Mean score and interval of each run and method against the FLOPs of a trial: pretraining, "
+    "including its parents and teachers, and fine-tuning, both at every learning rate that was "
+    "tried. Grey squares at the left edge are classical baselines, which train no network. The "
+    "line is the Pareto front: nothing that costs less, a baseline included, scores higher."
 )
 PARAMETERS = (
     "Mean score of each pretrained run against the number of parameters that the task uses, with "
@@ -44,6 +52,20 @@ PARAMETERS = (
     "power law fitted to them. Its band is the {} interval over seeds if a power law holds: marks "
     "outside the band speak against one. The curve claims nothing about other sizes."
 )
+
+
+INTERVALS = (
+    "Intervals are t intervals on means per pretraining seed, with the variance of fine-tuning "
+    "seeds and of test rows; verdicts correct for the number of all tested contrasts (Holm)."
+)
+INPUTS = "Where labels are read, and rows that were cut"
+AGREEMENT = "Rank correlation of estimates from frozen states with test scores, over runs"
+CHOICES = "What the choice of an estimate would have lost and saved"
+CALIBRATION = "Accuracy, mean probability and expected calibration error"
+OVERLAP = "Test rows that overlap the training text of pretraining"
+LIKENESS = "Likeness of the tasks' texts to the training text, and the gain over from scratch"
+CONVERGENCE = "How long each run was fitted, and the values that validation chose from"
+EDGES = "A better value than the chosen one may lie beyond an edge of those tried."
 
 
 @dataclass(frozen=True)
@@ -70,20 +92,12 @@ class Section:
     axis: Axis
     introduction: str
     parts: list[Part]
-    reach: float  # the end of an interval that is farthest from zero: the scale of the drawings
-
-
-@dataclass(frozen=True)
-class TradeOff:
-    heading: str
-    caption: str
-    pictures: dict[str, str]  # name -> its label for screen readers
 
 
 def sections(results: Results) -> list[Section]:
     """The axes in which the study's groups differ."""
     return [
-        Section(axis, INTRODUCTIONS[axis], list(_parts(results, axis, members)), _reach(members))
+        Section(axis, INTRODUCTIONS[axis], list(_parts(results, axis, members)))
         for axis in AXES
         if (members := [contrast for contrast in results.contrasts if contrast.axis == axis])
     ]
@@ -113,30 +127,74 @@ def _baselines(results: Results, task: str, label_budget: str) -> list[tuple[str
     return [(name, cell.mean.value) for name, cell in found if cell]
 
 
-def _reach(contrasts: Sequence[Contrast]) -> float:
-    effects = [c.effect for c in contrasts]
-    ends = [abs(end) for e in effects for end in (e.value, e.low, e.high) if end is not None]
-    return max(*ends, 0.01)
+@dataclass(frozen=True)
+class Appendix:
+    """Tables with one heading, each with its caption, and notes on them."""
+
+    heading: str
+    tables: list[tuple[str, list[dict[str, str]]]]
+    notes: list[str]
 
 
-def trade_offs(results: Results, drawn: Collection[str]) -> list[TradeOff]:
-    """The figures of score against cost and size that were ``drawn``."""
-    parameters = PARAMETERS.format(percent(results.confidence))
-    found = []
-    for kind, heading, caption in (
-        ("cost", "Score against training cost", " ".join([COST, *_who_is_left_out(results)])),
-        ("parameters", "Score against size", parameters),
-    ):
-        pictures = {
-            f"{kind}_{task}_{budget}": f"{heading}, on {task} with {budget} labels"
-            for task, budget in product(results.params.tasks, results.label_budgets)
-            if f"{kind}_{task}_{budget}" in drawn
-        }
-        found += [TradeOff(heading, caption, pictures)] if pictures else []
-    return found
+def appendix(results: Results) -> list[Appendix]:
+    """What both pages have behind the comparison, where the study has it."""
+    read, calibrated = inputs.section(results), calibration.section(results)
+    guessed = estimates.section(results)
+    texts, overlap = corpora.section(results), contamination.section(results)
+    lasted = convergence.rows(results.cells)
+    ends = pretraining_ends.ending_rows(results)
+    found = [
+        Appendix("Names", [("What the names mean", names(results))], []),
+        Appendix("Tasks", [("Tasks", tables.task_rows(results))], []),
+        Appendix("Comparisons not made", [("Reasons", not_compared_rows(results))], []),
+        Appendix("Inputs", [(INPUTS, read.rows)], read.notes) if read else None,
+        Appendix(
+            "Estimates",
+            [(AGREEMENT, guessed.agreements), (CHOICES, guessed.choices)],
+            guessed.notes,
+        )
+        if guessed
+        else None,
+        Appendix("Calibration", [(CALIBRATION, calibrated.rows)], [calibrated.note])
+        if calibrated
+        else None,
+        Appendix("Contamination", [(OVERLAP, overlap.rows)], overlap.notes) if overlap else None,
+        Appendix(
+            "Training sets",
+            [
+                ("Amount of text", texts.amounts),
+                (LIKENESS, texts.likeness),
+                ("Rank correlation of likeness and amount with the gain", texts.correlations),
+            ],
+            texts.notes,
+        )
+        if texts
+        else None,
+        Appendix(
+            "Pretraining",
+            [("The end of each pretraining", ends)],
+            [pretraining_ends.EXPLANATION, *pretraining_ends.ending_notes(results)],
+        )
+        if ends
+        else None,
+        Appendix("Convergence", [(CONVERGENCE, lasted)], [EDGES]),
+        Appendix("Runs", [("Runs", tables.run_rows(results))], []),
+    ]
+    return [each for each in found if each and (each.notes or any(r for _, r in each.tables))]
 
 
-def _who_is_left_out(results: Results) -> Iterable[str]:
+def names(results: Results) -> list[dict[str, str]]:
+    """What params.yaml says about tasks, corpora and methods."""
+    about = results.params.about
+    kinds = {"task": about.tasks, "corpus": about.corpora, "method": about.methods}
+    return [
+        {"name": name, "is a": kind, "meaning": meaning}
+        for kind, meanings in kinds.items()
+        for name, meaning in meanings.items()
+    ]
+
+
+def who_is_left_out(results: Results) -> Iterable[str]:
     unknown, untrained = left_out(results)
     if unknown:
         names = ", ".join(f"`{name}`" for name in unknown)

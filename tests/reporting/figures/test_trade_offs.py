@@ -34,8 +34,32 @@ def test_cost_is_of_the_lineage_and_the_fine_tuning(results: Results) -> None:
             assert (row["fill"] == PAPER) == ("scratch" in trial.run)
 
 
+def beside_baselines_of(results: Results, value: float) -> Results:
+    """Every trial of a baseline has this score, ``tfidf`` a slightly higher one."""
+
+    def scored(trial: ScoredTrial) -> ScoredTrial:
+        changed = replace(trial, value=value + 0.001 * (trial.run == "tfidf"))
+        return trial if trial.run in RUNS else changed
+
+    return with_trials(results, scored)
+
+
+def test_no_run_is_on_the_front_that_a_baseline_beats(results: Results) -> None:
+    """It costs less than any run."""
+    merits = sorted(cell.merit for cell, _ in cells_with_flops(results, *PLACE))
+    for value, reached in ((0.0, True), (merits[-2], True), (0.99, False)):
+        beside = beside_baselines_of(results, value)
+        cells = cells_with_flops(beside, *PLACE)
+        front = trade_offs.front_beside_baselines(beside, *PLACE)
+        assert bool(front) == reached and all(cells[i][0].merit > value for i in front)
+        key = trade_offs.front_key(beside, *PLACE)
+        assert key[0].startswith("tfidf, the best classical baseline") and len(key) > len(front)
+        data = trade_offs.cost(beside, *PLACE)["datasets"]
+        assert [row["run"] for row in data["baselines"]] == ["tfidf", "majority"]
+
+
 def test_the_line_goes_up_from_the_cheapest_and_on_to_the_dearest(results: Results) -> None:
-    data = trade_offs.cost(results, *PLACE)["datasets"]
+    data = trade_offs.cost(beside_baselines_of(results, 0.0), *PLACE)["datasets"]
     xs, scores = ([row[key] for row in data["front"]] for key in ("x", "score"))
     assert xs == sorted(xs) and xs[0] == min(row["x"] for row in data["marks"])
     assert xs[-1] == max(row["x"] for row in data["marks"])
@@ -46,7 +70,9 @@ def test_the_line_goes_up_from_the_cheapest_and_on_to_the_dearest(results: Resul
 
 
 def test_where_lower_is_better_the_front_goes_down(results: Results) -> None:
-    lower = with_trials(results, lambda trial: replace(trial, metric="bits_per_byte"))
+    lower = with_trials(
+        beside_baselines_of(results, 0.99), lambda trial: replace(trial, metric="bits_per_byte")
+    )
     data = trade_offs.cost(lower, *PLACE)["datasets"]
     scores = [row["score"] for row in data["front"]]
     assert scores == sorted(scores, reverse=True)
@@ -65,9 +91,9 @@ def test_what_is_unknown_or_nothing_is_left_out_and_named(results: Results) -> N
     drawn = {(cell.group, cell.method) for cell, _ in cells_with_flops(without, *PLACE)}
     assert len(drawn) == 7 * 2 - 3
     assert ("decoder_scratch", "full") in drawn and ("encoder_mlm", "full") not in drawn
-    (cost, _) = sections.trade_offs(without, gallery.pictures(without))
-    assert "unknown: `encoder_mlm`." in cost.caption
-    assert "nothing was trained: `decoder_scratch` with `linear_probe`." in cost.caption
+    unknown, nothing = sections.who_is_left_out(without)
+    assert "unknown: `encoder_mlm`." in unknown
+    assert "nothing was trained: `decoder_scratch` with `linear_probe`." in nothing
 
 
 def test_equal_costs_and_equal_sizes_make_no_picture(results: Results) -> None:
@@ -83,9 +109,6 @@ def test_equal_costs_and_equal_sizes_make_no_picture(results: Results) -> None:
     assert names(one_cost) == {"parameters"}
     unknown = with_trials(results, lambda trial: replace(trial, lineage_flops=None))
     assert names(unknown) == {"parameters"}
-    assert [each.heading for each in sections.trade_offs(unknown, gallery.pictures(unknown))] == [
-        "Score against size"
-    ]
 
 
 def test_size_has_a_mark_for_each_pretrained_run(results: Results) -> None:
@@ -140,7 +163,8 @@ def test_three_sizes_of_one_kind_have_the_law_they_follow(
 
 
 def test_they_can_be_drawn(three_sizes: Results, tmp_path: Path) -> None:
-    for name, picture in trade_offs.pictures(three_sizes, *PLACE).items():
+    study = beside_baselines_of(three_sizes, 0.0)
+    for name, picture in trade_offs.pictures(study, *PLACE).items():
         svg = gallery.draw(picture, svg=tmp_path / f"{name}.svg", png=tmp_path / f"{name}.png")
         assert re.search(r">1 (encoder_scratch, linear_probe|tiny, full): [\d.]+</", svg)
         assert "NaN" not in svg and "undefined" not in svg

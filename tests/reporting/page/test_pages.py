@@ -20,19 +20,32 @@ PROBE = """
 <script>
 const table = document.querySelector("#trials table"), body = table.tBodies[0];
 const shown = () => [...body.rows].filter(row => !row.hidden);
-const points = () => shown().map(row => Number(row.lastElementChild.textContent));
+const points = () => shown().map(row => Number(row.cells[1].textContent));
 const before = shown().length, buttons = table.tHead.querySelectorAll("button");
-buttons[buttons.length - 1].click();
+buttons[1].click();
 const up = points();
-buttons[buttons.length - 1].click();
+buttons[1].click();
 const down = points();
-const input = document.querySelector(".filter input");
+const input = document.querySelector("#trials .filter input");
 input.value = "decoder_causal tag full";
 input.dispatchEvent(new Event("input"));
+const choose = (key, value) => {
+  const select = document.querySelector(`#choose-${key}`);
+  select.value = value;
+  select.dispatchEvent(new Event("change"));
+};
+const all = [...document.querySelectorAll("#answer article :is(.use, [data-reference])")];
+const said = () => all.filter(p => p.checkVisibility()).map(p => p.textContent);
+const first = said();
+choose("reference", "encoder_scratch");
+const beside = said();
+choose("method", "linear_probe");
+const probed = said();
 const probe = document.createElement("pre");
 probe.id = "probe";
 probe.textContent = JSON.stringify({
   before, up, down, filtered: shown().map(row => row.textContent.includes("decoder_causal")),
+  first, beside, probed,
   requests: performance.getEntriesByType("resource").map(entry => entry.name),
   wider: document.documentElement.scrollWidth - innerWidth,
 });
@@ -59,7 +72,8 @@ def html(results: Results) -> str:
 
 
 def test_text_is_escaped(html: str) -> None:
-    assert html.count("<script>") == 1  # the page's own
+    assert html.count("<script") == html.count("</script>")
+    assert HOSTILE not in html
     assert "&lt;script&gt;alert(" in html
 
 
@@ -88,13 +102,14 @@ def test_every_tag_is_closed_and_every_id_is_one_elements(html: str) -> None:
 
 
 def test_the_page_names_no_other_machine(html: str) -> None:
+    html = re.sub(r'<script id="runtime">.*?</script>', "", html, flags=re.DOTALL)
     links = re.findall(r"""(?:src|href|action)\s*=\s*["']?([^"'\s>]+)|url\(([^)]+)\)""", html)
     assert all(link.startswith(("#", "data:,")) for pair in links for link in pair if link)
 
 
-def test_every_table_names_the_baselines(html: str) -> None:
-    tables = re.findall(r'<table class="(?:means|contrasts)">.*?</table>', html, flags=re.DOTALL)
-    assert len(tables) > 10
+def test_every_table_of_scores_names_the_baselines(html: str) -> None:
+    tables = re.findall(r'<table class="means">.*?</table>', html, flags=re.DOTALL)
+    assert len(tables) == len(METRICS)
     assert all("majority" in table for table in tables)
 
 
@@ -131,7 +146,7 @@ def test_what_models_write_stands_side_by_side_and_on_the_page_alone(results, ht
     found = passages(results.params, progress)
     assert [each.text for each in found] == ["", "a list & <i>more</i>"]
     assert [run for run, *_ in found[1].rows] == ["encoder_mlm", "decoder_causal"]
-    assert '<section id="samples">' in html and "&lt;b&gt;of&lt;/b&gt; …" in html
+    assert '<details id="samples">' in html and "&lt;b&gt;of&lt;/b&gt; …" in html
     assert "of</b> …" not in html and "of</b> …" not in pages.markdown(results)
 
 
@@ -148,7 +163,8 @@ def test_it_works_in_a_browser_without_a_request_or_an_error(
     svg = gallery.draw(picture, svg=tmp_path / "x.svg", png=tmp_path / "x.png")
     html = pages.html(results, dict.fromkeys(pictures, svg))
     file = tmp_path / "index.html"
-    file.write_text(html.replace("</body>", f"{PROBE}</body>"), encoding="utf-8")
+    body, end, rest = html.rpartition("</body>")  # the runtime has another one, in a string
+    file.write_text(f"{body}{PROBE}{end}{rest}", encoding="utf-8")
     command = [*browser, "--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr"]
     command += [f"--window-size={width},900", "--dump-dom", file.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -160,4 +176,9 @@ def test_it_works_in_a_browser_without_a_request_or_an_error(
     assert probe["before"] == len(results.trials)
     assert probe["up"] == sorted(probe["up"]) and probe["down"] == probe["up"][::-1]
     assert probe["filtered"] == [True] * 5
+    first, beside, probed = (probe[key] for key in ("first", "beside", "probed"))
+    assert len(first) == len(beside) == len(probed) == 2 * len(METRICS)
+    assert all("encoder_scratch" in text for text in beside[1::2])
+    assert first[::2] == beside[::2]  # what to use is the same
+    assert all("with full" not in text for text in probed)
     assert probe["wider"] <= 0  # tables scroll within, the page does not

@@ -1,15 +1,14 @@
 """What the audit asks of comparisons: their seeds, their power, and what else differs in them."""
 
 from collections import Counter
-from itertools import product
 from statistics import median
 
 from stages.evaluation.metrics import scale_of
-from stages.evaluation.statistics import POWER, holm
+from stages.evaluation.statistics import POWER
 from stages.evaluation.variance import Variance
-from stages.reporting.comparison import advice
 from stages.reporting.comparison.audit.check import Check, span
 from stages.reporting.comparison.axes import BETTER_MATCHED, SAME_MODEL, UNLIKE_SIZES
+from stages.reporting.comparison.best_runs import best_runs
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.not_compared import not_compared
 from stages.reporting.comparison.results import Results
@@ -164,26 +163,19 @@ def baselines(results: Results) -> Check:
     question = "Does a run beat the best classical baseline?"
     if not results.baselines:
         return Check(question, "No classical baseline was fitted.", True)
-    beside = {}
-    for task, budget in product(results.params.tasks, results.label_budgets):
-        best = advice.best_cell(results, task, budget)
-        beside[f"{task}, {budget} labels"] = best, advice.beside_baseline(results, best)
-    known = {key: found for key, (_, found) in beside.items() if found is not None}
-    p_values = [effect.p_value for _, effect in known.values()]
-    corrected = holm([1.0 if p_value is None else p_value for p_value in p_values])
-    p_holm = dict(zip(known, corrected, strict=True))
+    beside = best_runs(results)
     beaten, details = 0, []
-    for key, (best, found) in beside.items():
-        if found is None:
+    for (task, budget), each in beside.items():
+        key = f"{task}, {budget} labels"
+        if each.strongest is None:
             details.append(f"{key}: no baseline fits")
             continue
-        strongest, effect = found
-        yes = best.merit > strongest.merit and p_holm[key] < 1 - results.confidence
+        yes = each.run_is_ahead and each.significant
         beaten += yes
-        scale = scale_of(best.metric)
-        size = f"{scale.signed(effect.value)} {scale.unit}".strip()
+        scale = scale_of(each.run.metric)
+        size = f"{scale.signed(each.effect.value)} {scale.unit}".strip()
         word = "yes" if yes else "no"
-        details.append(f"{key}: {word}, {best.group} against {strongest.group} {size}")
+        details.append(f"{key}: {word}, {each.run.group} against {each.strongest.group} {size}")
     return Check(
         question,
         f"On {beaten} of {len(beside)} pairs of task and label budget the best run does, after "

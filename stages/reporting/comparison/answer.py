@@ -1,0 +1,185 @@
+"""The first screen: for each task what to use, how sure that is, and what it is better than.
+
+There is an answer for every choice of label budget and method, and in it a sentence for every
+reference to compare with. Sentences come from the numbers and are never stronger than the verdicts.
+Names are in backticks.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+
+from stages.evaluation.metrics import scale_of
+from stages.reporting.comparison.advice import sentence_of, size_of
+from stages.reporting.comparison.best_runs import BestRun, best_runs
+from stages.reporting.comparison.cells import Cell
+from stages.reporting.comparison.contrasts import Contrast
+from stages.reporting.comparison.results import Results
+from stages.reporting.comparison.what_mattered import Mattered, what_mattered
+from stages.reporting.number_format import metric_name
+
+ANY = "any"  # the method of a choice: of each task the one with the best mean
+CLASSICAL = "the best classical baseline"  # a reference; the others are runs
+# How sure the first place is: a word and, for its mark, a kind.
+LEADS, OPEN, BASELINE, UNTESTED = "clear lead", "no clear lead", "baseline first", "not tested"
+
+
+@dataclass(frozen=True)
+class Card:
+    """The answer for one task."""
+
+    task: str
+    about: str  # the task in words
+    label_budget: str
+    best: Cell
+    use: str  # what to use, with its score
+    sure: str  # LEADS, OPEN, BASELINE or UNTESTED
+    runs: str  # how sure the first place among the runs is
+    against: dict[str, str]  # of each reference
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Of one label budget and one method, or ANY."""
+
+    label_budget: str
+    method: str
+    cards: list[Card]
+    mattered: dict[str, list[Mattered]]  # of each reference
+
+
+def answers(results: Results) -> list[Answer]:
+    """Of every label budget and method, the largest budget and ANY method first."""
+    methods = [ANY, *results.methods] if len(results.methods) > 1 else [ANY]
+    found = {m: best_runs(results, None if m == ANY else m) for m in methods}
+    return [
+        Answer(
+            label_budget=budget,
+            method=method,
+            cards=[
+                _card(results, best)
+                for task in results.params.tasks
+                if (best := found[method].get((task, budget)))
+            ],
+            mattered={
+                reference: what_mattered(_scope(results, budget, method, reference))
+                for reference in references(results)
+            },
+        )
+        for budget, method in product(reversed(results.label_budgets), methods)
+    ]
+
+
+def references(results: Results) -> list[str]:
+    """What can be compared with: CLASSICAL and every run."""
+    return [CLASSICAL, *(group.name for group in results.groups)]
+
+
+def _scope(results: Results, budget: str, method: str, reference: str) -> list[Contrast]:
+    """The contrasts between runs; beside a run those that it is a side of."""
+    return [
+        contrast
+        for contrast in results.contrasts
+        if contrast.a.group != contrast.b.group
+        and contrast.label_budget == budget
+        and method in (ANY, contrast.method)
+        and (reference == CLASSICAL or reference in (contrast.a.group, contrast.b.group))
+    ]
+
+
+def _card(results: Results, found: BestRun) -> Card:
+    run = found.run
+    beside = [c for c in results.contrasts if run in (c.a, c.b) and c.a.group != c.b.group]
+    return Card(
+        task=run.task,
+        about=about(results, run.task),
+        label_budget=run.label_budget,
+        best=found.best,
+        use=_use(results, found.best),
+        sure=_sure(found),
+        runs=_among_runs(run, beside),
+        against={CLASSICAL: _against_baseline(found)}
+        | {group.name: _against_run(results, run, group.name, beside) for group in results.groups},
+    )
+
+
+def about(results: Results, task: str) -> str:
+    """A task in words: those of params.yaml or, without any, its kind."""
+    kind = results.tasks[task]["kind"].replace("_", " ")
+    return results.params.about.tasks.get(task, f"{task}: {kind}").removesuffix(".")
+
+
+def name_of(results: Results, cell: Cell) -> str:
+    """A run with its method, or a baseline."""
+    if cell.group in results.params.baselines:
+        return f"`{cell.group}`, a classical baseline"
+    return f"`{cell.group}` with `{cell.method}`"
+
+
+def _use(results: Results, best: Cell) -> str:
+    mean, scale = best.mean, scale_of(best.metric)
+    bounds = ""
+    if mean.low is not None and mean.high is not None:
+        bounds = f" ({scale.shown(mean.low)} to {scale.shown(mean.high)})"
+    score = f"{scale.shown(mean.value)} {metric_name(best.metric)}{bounds}"
+    return f"{name_of(results, best)}: {score}."
+
+
+def _sure(found: BestRun) -> str:
+    if not found.run_is_ahead:
+        return BASELINE
+    if found.strongest is None or found.effect.low is None or found.run.has_one_pretraining_seed:
+        return UNTESTED
+    return LEADS if found.significant else OPEN
+
+
+def _against_baseline(found: BestRun) -> str:
+    run, strongest = found.run, found.strongest
+    if strongest is None:
+        return "No classical baseline was fitted to this task."
+    size = size_of(found.effect, run.metric)
+    reached = f"{_shown(run)} against {_shown(strongest)}"
+    if found.run_is_ahead:
+        return f"Against `{strongest.group}`, the best classical baseline: {size}, {found.verdict}."
+    return (
+        f"No run beats it. The best, `{run.group}` with `{run.method}`, reaches {reached}: {size}, "
+        f"{found.verdict}."
+    )
+
+
+def _against_run(results: Results, run: Cell, name: str, beside: list[Contrast]) -> str:
+    """The best run against another one."""
+    if name == run.group:
+        return f"`{name}` is the best run here."
+    for contrast in beside:
+        if name in (contrast.a.group, contrast.b.group):
+            return sentence_of(contrast, run)
+    other = results.cell(name, run.task, run.method, run.label_budget)
+    if other is None:
+        return f"`{name}` has no trials with `{run.method}` on this task."
+    return (
+        f"`{run.group}` reaches {_shown(run)} and `{name}` {_shown(other)}; they differ in more "
+        "than one thing, so no contrast is made."
+    )
+
+
+def _among_runs(run: Cell, beside: list[Contrast]) -> str:
+    """How many of the contrasts of the best run it wins."""
+    if not beside:
+        return f"No run differs from `{run.group}` in one thing alone."
+    ahead = [c for c in beside if c.significant and better(c) is run]
+    undecided = len(beside) - len(ahead)
+    names = ", ".join(f"`{(c.b if c.a is run else c.a).group}`" for c in ahead)
+    return (
+        f"Of the {len(beside)} runs that differ from `{run.group}` in one thing, it is ahead of "
+        f"{f'{len(ahead)} ({names})' if ahead else 'none'} after Holm correction"
+        f"{f'; {undecided} could be as good' if undecided else ''}."
+    )
+
+
+def better(contrast: Contrast) -> Cell:
+    """The side with the better mean."""
+    return max(contrast.a, contrast.b, key=lambda cell: cell.merit)
+
+
+def _shown(cell: Cell) -> str:
+    return scale_of(cell.metric).shown(cell.mean.value)

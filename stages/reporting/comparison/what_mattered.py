@@ -1,0 +1,128 @@
+"""What mattered: for each axis one sentence over all its contrasts, by counts of their verdicts.
+
+Ahead and behind are significant after Holm correction.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from stages.core.params import NONE
+from stages.evaluation.metrics import scale_of
+from stages.reporting.comparison.axes import AXES, Axis
+from stages.reporting.comparison.cells import Cell
+from stages.reporting.comparison.contrasts import Contrast
+from stages.reporting.number_format import compact, metric_name
+
+FIRST: tuple[Axis, ...] = ("pretrained", "architecture", "size", "training set")
+NAMES: dict[Axis, str] = {"pretrained": "pretraining", "training set": "training text"}
+MOST = 3  # pairs of levels that a sentence names
+
+
+@dataclass(frozen=True)
+class Mattered:
+    axis: Axis
+    name: str  # of the axis, in words
+    sentence: str
+
+
+def what_mattered(contrasts: Sequence[Contrast]) -> list[Mattered]:
+    """A sentence for each axis of runs that the contrasts have, in the order of their interest."""
+    order = (*FIRST, *(axis for axis in AXES if axis not in FIRST))
+    members = {axis: [c for c in contrasts if c.axis == axis] for axis in order}
+    return [
+        Mattered(axis, NAMES.get(axis, axis), _sentence(axis, found))
+        for axis, found in members.items()
+        if found
+    ]
+
+
+def _sentence(axis: Axis, contrasts: Sequence[Contrast]) -> str:
+    members: dict[object, list[Contrast]] = defaultdict(list)
+    for contrast in _told(contrasts):
+        members[_kind(axis, contrast)].append(contrast)
+    pairs = {_words(axis, found[0]): found for found in members.values()}
+    decided = [pair for pair, found in pairs.items() if any(c.significant for c in found)]
+    decided.sort(key=lambda pair: -sum(c.significant for c in pairs[pair]))
+    parts = [_pair(pair, pairs[pair]) for pair in decided[:MOST]]
+    rest = [pair for pair in pairs if pair not in decided[:MOST]]
+    if rest:
+        parts.append(_rest(rest, [c for pair in rest for c in pairs[pair]]))
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _told(contrasts: Sequence[Contrast]) -> Sequence[Contrast]:
+    """Those of pretrained runs, where there are any: of others the forest tells."""
+    pretrained = [c for c in contrasts if c.a.trials[0].objective != NONE]
+    return pretrained or contrasts
+
+
+def _kind(axis: Axis, contrast: Contrast) -> object:
+    """Equal for the contrasts that are counted together."""
+    if axis == "pretrained":
+        return axis
+    if axis in ("architecture", "objective", "training set"):
+        return contrast.level_a, contrast.level_b
+    return contrast.a.group, contrast.b.group
+
+
+def _words(axis: Axis, contrast: Contrast) -> tuple[str, str]:
+    """The two sides."""
+    if axis == "pretrained":
+        return "pretrained models", "the same models from scratch"
+    if axis == "training set":
+        return f"`{contrast.level_a}`", f"`{contrast.level_b}`"
+    if axis in ("architecture", "objective"):
+        return contrast.level_a, contrast.level_b
+    one, other = contrast.a, contrast.b
+    if axis == "size":
+        return _with_size(one), _with_size(other)
+    return f"`{one.group}`", f"`{other.group}`"
+
+
+def _with_size(cell: Cell) -> str:
+    return f"`{cell.group}` ({compact(cell.amounts['num_params'])} parameters)"
+
+
+def _pair(pair: tuple[str, str], contrasts: Sequence[Contrast]) -> str:
+    """``a is ahead of b in 3 of 6, behind in 1 of 6 contrasts (...)``: after Holm correction."""
+    ahead = sum(c.significant and c.a.merit > c.b.merit for c in contrasts)
+    behind = sum(c.significant and c.a.merit < c.b.merit for c in contrasts)
+    verb = "are" if pair[0].endswith("s") else "is"
+    found = [
+        f"{word} {number} of {len(contrasts)}"
+        for word, number in ((f"ahead of {pair[1]} in", ahead), ("behind in", behind))
+        if number
+    ]
+    if not ahead:
+        found = [f"behind {pair[1]} in {behind} of {len(contrasts)}"]
+    return f"{pair[0]} {verb} {', '.join(found)} contrasts{_range(contrasts)}"
+
+
+def _rest(pairs: Sequence[tuple[str, str]], contrasts: Sequence[Contrast]) -> str:
+    """The pairs without a significant difference, or too many to name."""
+    significant = sum(c.significant for c in contrasts)
+    named = " or ".join(f"{one} and {other}" for one, other in pairs)
+    where = f"between {named}" if len(pairs) <= MOST else f"in {len(pairs)} more comparisons"
+    if significant:
+        return f"{significant} of {len(contrasts)} contrasts are significant {where}"
+    tested = any(c.is_tested for c in contrasts)
+    none = "no significant difference" if tested else "no verdict on a difference"
+    return f"{none} {where} ({_number(contrasts)}{_range(contrasts, inside=True)})"
+
+
+def _number(contrasts: Sequence[Contrast]) -> str:
+    return f"{len(contrasts)} contrast{'s' if len(contrasts) > 1 else ''}"
+
+
+def _range(contrasts: Iterable[Contrast], *, inside: bool = False) -> str:
+    """From the lowest effect to the highest, if they have one unit."""
+    effects = [(c.effect.value, c.metric) for c in contrasts]
+    units = {scale_of(metric).unit or metric_name(metric) for _, metric in effects}
+    if len(units) > 1:
+        return ""
+    metric = effects[0][1]
+    low, high = (scale_of(metric).signed(f(v for v, _ in effects)) for f in (min, max))
+    text = f"{low} to {high} {units.pop()}" if low != high else f"{low} {units.pop()}"
+    return f", {text}" if inside else f" ({text})"

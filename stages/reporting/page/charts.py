@@ -1,0 +1,73 @@
+"""Interactive charts on the page: Vega-Lite specifications, their colours, and the runtime.
+
+The page holds the runtime, so that it works offline. Where scripts are off, and on paper, the
+picture stands in the place of a chart.
+"""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import vl_convert
+from markupsafe import Markup
+
+from stages.reporting.figures import forest, style
+from stages.reporting.figures.style import Spec
+
+# The colours of the charts as variables of the page, which has two themes.
+VARIABLES = {
+    style.INK: "var(--ink)",
+    style.MUTED: "var(--muted)",
+    style.GRID: "var(--line)",
+    style.PAPER: "var(--paper)",
+    style.BASELINE: "var(--baseline)",
+    forest.YES: "var(--yes)",
+    forest.PART: "var(--part)",
+    **{colour: f"var(--c{i})" for i, colour in enumerate(style.PALETTE)},
+}
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
+SYMBOLS = dict(zip(style.SHAPES, "\u25cf\u25c6\u25b2\u25a0\u271a\u25bc", strict=True))
+LINE = "\u25ac"
+
+
+@cache
+def runtime() -> Markup:
+    """Vega, Vega-Lite and Vega-Embed as one script, whose only global name is ``vegaEmbed``."""
+    script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return Markup("(() => {" + script.replace("</script", "<\\/script") + "\n})();")
+
+
+def as_json(value: Any) -> Markup:
+    """For the text of a script element, which no name can end."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return Markup(text.replace("<", "\\u003c"))
+
+
+def chart(wide: Spec, narrow: Spec | None = None) -> Markup:
+    """Both forms of a chart, with their data once, for the script of the page."""
+    narrow = wide if narrow is None else narrow
+    data = _replaced(wide["datasets"])
+    return as_json({"data": data, "wide": _themed(wide), "narrow": _themed(narrow)})
+
+
+def _themed(spec: Spec) -> Spec:
+    """In the page's colours and font. The legend is text of the page, which fits any width."""
+    config = spec["config"] | {"background": "transparent", "font": FONT, "padding": 2}
+    found = {key: value for key, value in spec.items() if key not in ("datasets", "$schema")}
+    fit = {"type": "fit-x", "contains": "padding"}
+    return _replaced(_without_legends(found) | {"config": config, "autosize": fit})
+
+
+def _without_legends(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {k: None if k == "legend" else _without_legends(v) for k, v in node.items()}
+    return [_without_legends(value) for value in node] if isinstance(node, list) else node
+
+
+def _replaced(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _replaced(value) for key, value in node.items()}
+    if isinstance(node, Sequence) and not isinstance(node, str):
+        return [_replaced(value) for value in node]
+    return VARIABLES.get(node, node) if isinstance(node, str) else node

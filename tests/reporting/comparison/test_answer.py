@@ -1,0 +1,117 @@
+"""The first screen says what the numbers say, and recommends no loser."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from stages.evaluation.metrics import POINTS
+from stages.reporting.comparison.answer import (
+    ANY,
+    BASELINE,
+    CLASSICAL,
+    LEADS,
+    OPEN,
+    UNTESTED,
+    answers,
+    references,
+)
+from stages.reporting.comparison.best_runs import best_runs
+from stages.reporting.comparison.results import Results
+from stages.reporting.comparison.verdicts import NOT_SIGNIFICANT, ONE_SEED, SIGNIFICANT
+from tests.synthetic_study import METRICS
+
+
+def with_baseline_at(results: Results, value: float) -> Results:
+    """The strongest baseline of each task has this score in all trials."""
+    trials = [
+        replace(t, value=value) if t.run in ("window", "tfidf") else t for t in results.trials
+    ]
+    return replace(results, trials=trials)
+
+
+def test_every_choice_has_an_answer_for_every_task(five_seeds: Results) -> None:
+    found = answers(five_seeds)
+    assert [(a.label_budget, a.method) for a in found] == [
+        ("200", ANY),
+        ("200", "full"),
+        ("200", "linear_probe"),
+    ]
+    for answer in found:
+        assert [card.task for card in answer.cards] == list(METRICS)
+        for card in answer.cards:
+            assert [*card.against] == references(five_seeds)
+            assert answer.method in (ANY, card.best.method) or card.sure == BASELINE
+
+
+@pytest.mark.parametrize("value", [0.2, 0.999])
+def test_what_is_recommended_has_the_best_mean_of_all(five_seeds: Results, value: float) -> None:
+    results = with_baseline_at(five_seeds, value)
+    for card in answers(results)[0].cards:
+        means = {(c.group, c.method): c.mean.value for c in results.cells if c.task == card.task}
+        best = max(means, key=lambda key: means[key])
+        assert (card.best.group, card.best.method) == best
+        assert f"`{best[0]}`" in card.use and POINTS.shown(means[best]) in card.use
+        assert (card.sure == BASELINE) == (value > 0.9) == ("No run" in card.against[CLASSICAL])
+
+
+def test_a_lead_is_clear_only_if_the_difference_is_significant(five_seeds: Results) -> None:
+    for results in (five_seeds, with_baseline_at(five_seeds, 0.2)):
+        for card, found in zip(answers(results)[0].cards, best_runs(results).values(), strict=True):
+            assert (card.sure == LEADS) == (found.verdict == SIGNIFICANT)
+            assert found.verdict in card.against[CLASSICAL]
+            assert (found.verdict == NOT_SIGNIFICANT) <= (card.sure in (OPEN, BASELINE))
+
+
+def test_one_pretraining_seed_claims_nothing(results: Results) -> None:
+    for card in answers(with_baseline_at(results, 0.2))[0].cards:
+        assert card.sure == UNTESTED
+        assert ONE_SEED in card.against[CLASSICAL]
+        assert "none after Holm" in card.runs or "No run differs" in card.runs
+
+
+def test_beside_a_run_stands_the_verdict_of_the_contrast_or_none(five_seeds: Results) -> None:
+    for answer in answers(five_seeds):
+        for card in answer.cards:
+            run = best_runs(five_seeds, None if answer.method == ANY else answer.method)
+            best = run[card.task, card.label_budget].run
+            for name, sentence in card.against.items():
+                between = [
+                    c
+                    for c in five_seeds.contrasts
+                    if name in {c.a.group, c.b.group} - {best.group} and best in (c.a, c.b)
+                ]
+                if between:
+                    (contrast,) = between
+                    assert contrast.verdict_with_seeds in sentence
+                elif name not in (CLASSICAL, best.group):
+                    assert "no contrast" in sentence
+
+
+def test_what_mattered_counts_the_significant_contrasts(five_seeds: Results) -> None:
+    for answer in answers(five_seeds):
+        mattered = {each.axis: each.sentence for each in answer.mattered[CLASSICAL]}
+        members = [
+            c
+            for c in five_seeds.contrasts
+            if c.axis == "pretrained" and answer.method in (ANY, c.method)
+        ]
+        ahead = sum(c.significant and c.effect.value > 0 for c in members)
+        assert ahead
+        numbers = re.findall(r"\d+ of \d+|\d+ contrasts", mattered["pretrained"])
+        assert numbers[0] == f"{ahead} of {len(members)}"
+        for axis, sentence in mattered.items():
+            if not any(c.significant for c in five_seeds.contrasts if c.axis == axis):
+                assert "ahead" not in sentence and "behind" not in sentence
+
+
+def test_beside_a_run_only_its_contrasts_count(five_seeds: Results) -> None:
+    (answer, *_) = answers(five_seeds)
+    sentences = {each.axis: each.sentence for each in answer.mattered["encoder_scientific"]}
+    assert "training set" in sentences and "architecture" not in sentences
+
+
+def test_a_study_without_baselines_says_so(five_seeds: Results) -> None:
+    runs = [t for t in five_seeds.trials if t.run in five_seeds.params.pretrain]
+    for card in answers(replace(five_seeds, trials=runs))[0].cards:
+        assert card.sure == UNTESTED and "No classical baseline" in card.against[CLASSICAL]
