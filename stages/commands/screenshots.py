@@ -1,0 +1,62 @@
+"""Screenshots of the page at three widths and in two themes: the first screen and the forest."""
+
+import argparse
+import shutil
+import subprocess
+import tempfile
+from itertools import product
+from pathlib import Path
+
+from stages.core import paths
+from stages.core.process import exit_on_mistake
+
+BROWSERS = ("chromium", "google-chrome")
+SIZES = {390: 844, 768: 1024, 1280: 800}  # pixels: width -> height
+PLACES = ("answer", "contrasts")
+THEMES = {"dark": 0, "light": 1}  # as Chromium numbers them
+DRAWN_MS = 20_000  # of the page's own time: for its charts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m stages.commands.screenshots", description=__doc__
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=paths.SCRATCH / "screenshots", help="where they are written"
+    )
+    folder: Path = parser.parse_args().folder
+    exit_on_mistake(lambda: take(paths.REPORTS / "index.html", folder))
+
+
+def take(page: Path, folder: Path) -> None:
+    """Write a PNG for each place, width and theme into ``folder``.
+
+    Raises ValueError if there is no page or no browser.
+    """
+    if not page.exists():
+        raise ValueError(f"{page}: no such file; `dvc repro` writes the report")
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        raise ValueError(f"none of these browsers is installed: {', '.join(BROWSERS)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as profile:
+        for place, (width, height), (theme, number) in product(
+            PLACES, SIZES.items(), THEMES.items()
+        ):
+            file = folder / f"{place}_{width}_{theme}.png"
+            command = [
+                *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+                *("--disable-background-networking", "--hide-scrollbars"),
+                f"--user-data-dir={profile}",
+                f"--blink-settings=preferredColorScheme={number}",
+                f"--virtual-time-budget={DRAWN_MS}",
+                f"--window-size={width},{height}",
+                f"--screenshot={file.resolve()}",
+                f"{page.resolve().as_uri()}#{place}",
+            ]
+            subprocess.run(command, check=True, capture_output=True)
+            print(file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""The page in a browser, at three widths and in two themes: what can be read, and reached.
+
+Facts of the layout are compared, not pixels.
+"""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stages.core.params import About
+from stages.reporting.comparison.results import Results
+from stages.reporting.figures import gallery
+from stages.reporting.page import pages
+
+pytestmark = pytest.mark.slow
+
+LONG = "<script>alert(1)</script> \u05d0\u05d1\u05d2 " + "a_long_name" * 5
+SMALLEST, CONTRAST = 11, 4.5  # pixels; WCAG 2.2, 1.4.3
+SCREENS = 8
+PROBE = """
+<script>
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+const name = each => `${each.tagName}.${each.getAttribute("class") ?? ""}: ${each.textContent.trim().slice(0, 50)}`;
+const rgba = text => { const found = text.match(/[\\d.]+/g).map(Number); return found.length > 3 ? found : [...found, 1]; };
+const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+const behind = each => {
+  for (let at = each; at; at = at.parentElement) {
+    const found = rgba(getComputedStyle(at).backgroundColor);
+    if (found[3] > 0) return found;
+  }
+  return [255, 255, 255, 1];
+};
+const ratio = each => {
+  const style = getComputedStyle(each), svg = each instanceof SVGElement;
+  const [one, other] = [light(rgba(svg ? style.fill : style.color)), light(behind(each))].sort((a, b) => a - b);
+  return (other + .05) / (one + .05);
+};
+const words = () => all("body *").filter(each => each.checkVisibility() && !each.closest("script, .skip, svg.picture")
+  && [...each.childNodes].some(node => node.nodeType === 3 && node.textContent.trim()));
+const scrolls = each => each.closest(".scroll, .picture, pre, nav ul");
+const look = () => ({
+  wider: document.documentElement.scrollWidth - innerWidth,
+  tall: document.querySelector("footer").getBoundingClientRect().bottom + scrollY,
+  outside: words().filter(each => !scrolls(each)).filter(each => {
+    const box = each.getBoundingClientRect();
+    return box.left < -1 || box.right > innerWidth + 1;
+  }).map(name),
+  small: words().filter(each => parseFloat(getComputedStyle(each).fontSize) < SMALLEST).map(name),
+  pale: words().filter(each => each.textContent.trim() && ratio(each) < CONTRAST).map(each => `${name(each)} ${ratio(each)}`),
+  uncued: all(".scroll, .picture").filter(box => box.checkVisibility() && box.scrollWidth > box.clientWidth + 1
+    && !box.classList.contains("more")).map(name),
+  unreached: all(".scroll, .picture, pre").filter(box => box.scrollWidth > box.clientWidth + 1 && box.tabIndex < 0).map(name),
+});
+const overlapping = () => all(".drawn .role-axis-label").flatMap(axis => {
+  const boxes = all("text", axis).filter(text => text.textContent && getComputedStyle(text).opacity !== "0").map(text => text.getBoundingClientRect());
+  return boxes.slice(1).filter((box, i) => box.left < boxes[i].right - 1 && box.right > boxes[i].left + 1
+    && box.top < boxes[i].bottom - 3 && box.bottom > boxes[i].top + 3).map(() => axis.textContent.slice(0, 60));
+});
+const cut = () => all(".drawn text").filter(text => {
+  const box = text.getBoundingClientRect(), figure = text.closest("figure").getBoundingClientRect();
+  return text.textContent && (box.left < figure.left - 2 || box.right > figure.right + 2);
+}).map(name);
+const wait = async () => {
+  const undrawn = () => all("figure.live .chart").filter(box => box.checkVisibility() && !box.dataset.form);
+  for (let i = 0; i < 200 && undrawn().length; i++) await new Promise(done => setTimeout(done, 50));
+  await new Promise(done => setTimeout(done, 200));
+  const found = {undrawn: undrawn().length, overlapping: overlapping(), cut: cut(), closed: look()};
+  for (const each of all("details")) each.open = true;
+  await new Promise(done => setTimeout(done, 200));
+  found.open = look();
+  const probe = document.createElement("pre");
+  probe.id = "probe";
+  probe.textContent = JSON.stringify(found);
+  document.body.append(probe);
+};
+wait();
+</script>
+"""  # noqa: E501
+
+
+@pytest.fixture(scope="module")
+def page(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    about = About(title=f"Which? {LONG}", tasks={"tag": LONG})
+    found = results.__class__(
+        **vars(results) | {"params": results.params.model_copy(update={"about": about})}
+    )
+    folder = tmp_path_factory.mktemp("page")
+    names = gallery.pictures(found)
+    svg = gallery.draw(names["forest"], svg=folder / "x.svg", png=folder / "x.png")
+    html = pages.html(found, dict.fromkeys(names, svg))
+    sizes = f"<script>const SMALLEST = {SMALLEST}, CONTRAST = {CONTRAST};</script>"
+    file = folder / "index.html"
+    body, end, rest = html.rpartition("</body>")  # the runtime has another one, in a string
+    file.write_text(f"{body}{sizes}{PROBE}{end}{rest}", encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_all_text_can_be_read(page: Path, browser: list[str], width: int, theme: str) -> None:
+    found = looked_at(page, browser, width, theme)
+    assert found["undrawn"] == 0
+    assert found["cut"] == [] and found["overlapping"] == []
+    for state in ("closed", "open"):
+        seen = found[state]
+        for fault in ("outside", "small", "pale", "uncued", "unreached"):
+            assert seen[fault] == [], (state, fault)
+        assert seen["wider"] <= 0, state
+    if width == 1280:
+        assert found["closed"]["tall"] <= SCREENS * 800
+
+
+def looked_at(page: Path, browser: list[str], width: int, theme: str) -> dict[str, Any]:
+    dark = f"--blink-settings=preferredColorScheme={0 if theme == 'dark' else 1}"
+    command = [*browser, dark, "--virtual-time-budget=60000", f"--window-size={width},8000"]
+    command += ["--hide-scrollbars", "--dump-dom", page.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    found = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, flags=re.DOTALL)
+    assert found, done.stderr
+    text = found[1].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")
+    return json.loads(text)
