@@ -24,7 +24,7 @@ from tests.test_training_stages import write_plans
 ROOT = Path(__file__).parents[2]
 RUN = "decoder_causal"
 SMALL = {
-    "compute.threads": 4,
+    "compute.threads": 2,
     "compute.device": "cpu",
     "compute.precision": "float32",
     "tokenizers.unigram.vocab_size": 600,
