@@ -176,7 +176,8 @@ def start(*command: str, **variables: str) -> subprocess.Popen[str]:
     environment = {key: value for key, value in os.environ.items() if key not in unset}
     return subprocess.Popen(
         [sys.executable, "-m", *command],
-        env=environment | {"PYTHONPATH": str(ROOT)} | variables,
+        # As dvc.yaml has it: threads that wait do not spin.
+        env=environment | {"PYTHONPATH": str(ROOT), "GOMP_SPINCOUNT": "1000"} | variables,
         stderr=subprocess.PIPE,
         text=True,
     )
