@@ -210,7 +210,9 @@ def test_the_stage_gives_the_same_however_its_processes_start(study) -> None:
     def check(strategy: str) -> None:
         weights = load_file(WEIGHTS)
         for name, weight in expected.items():
-            torch.testing.assert_close(weights[name], weight, rtol=1e-4, atol=2e-5, msg=name)
+            # Adam makes a step of what is rounding alone: gradients that should be 0. The loss
+            # below is what shows a fault.
+            torch.testing.assert_close(weights[name], weight, rtol=1e-3, atol=1e-3, msg=name)
         found = read_json(WEIGHTS.parent / "metrics.json")
         assert found["pretrain_flops"] == metrics["pretrain_flops"]
         assert found["validation_loss"] == pytest.approx(metrics["validation_loss"], rel=1e-5)
