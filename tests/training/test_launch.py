@@ -206,17 +206,23 @@ def test_the_stage_gives_the_same_however_its_processes_start(study) -> None:
     pretrain.main(single, RUN)
     torch.set_num_threads(threads)
     expected, metrics = load_file(WEIGHTS), read_json(WEIGHTS.parent / "metrics.json")
+    fingerprint = read_json(WEIGHTS.parent / "run.json")["fingerprint"]
 
     def check(strategy: str) -> None:
         weights = load_file(WEIGHTS)
         for name, weight in expected.items():
-            # Adam makes a step of what is rounding alone: gradients that should be 0. The loss
-            # below is what shows a fault.
-            torch.testing.assert_close(weights[name], weight, rtol=1e-3, atol=1e-3, msg=name)
-        found = read_json(WEIGHTS.parent / "metrics.json")
-        assert found["pretrain_flops"] == metrics["pretrain_flops"]
-        assert found["validation_loss"] == pytest.approx(metrics["validation_loss"], rel=1e-5)
-        about = read_json(WEIGHTS.parent / "run.json")["settings"]["distributed"]
+            found = weights[name]
+            if name.endswith("key_value.bias"):
+                # The softmax takes no notice of what all keys have in common: the gradient of their
+                # bias is rounding, and Adam makes a whole step of it.
+                weight, found = (bias.chunk(2)[1] for bias in (weight, found))
+            torch.testing.assert_close(found, weight, rtol=1e-4, atol=2e-5, msg=name)
+        account = read_json(WEIGHTS.parent / "metrics.json")
+        assert account["pretrain_flops"] == metrics["pretrain_flops"]
+        assert account["validation_loss"] == pytest.approx(metrics["validation_loss"], rel=1e-5)
+        record = read_json(WEIGHTS.parent / "run.json")
+        assert record["fingerprint"] == fingerprint, "what one process has saved, two go on with"
+        about = record["settings"]["distributed"]
         assert (about["devices"], about["strategy"]) == (2, strategy)
         shutil.rmtree(WEIGHTS.parent)
 
