@@ -1,7 +1,7 @@
 """Which trials an edit trains: real DVC on a real git repository, with a task of one's own."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -76,7 +76,7 @@ EDITS = [
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Each edit goes on with it as the one before has left it."""
     project = clone_of_working_tree(tmp_path_factory.mktemp("study") / "project")
     (project.folder / "rows").mkdir()

@@ -7,6 +7,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from stages.methods._method import METHODS
+from stages.methods.lora import LoRA
 from stages.models._heads import ModelWithHead
 from stages.tasks._writing import Writing
 from stages.trials.kept import KeptTrial
@@ -54,14 +55,15 @@ def _merged(
     trained: Mapping[str, Tensor], model: ModelWithHead, kept: KeptTrial
 ) -> dict[str, Tensor]:
     """With W + alpha / rank * B A in the place of A and B (Hu et al. 2021, section 4.1)."""
-    scale = METHODS.build(kept.component, where=f"finetune.methods.{kept.method}.method").scale
+    method = METHODS.build(kept.component, where=f"finetune.methods.{kept.method}.method")
+    assert isinstance(method, LoRA), "no other method has such weights"
     found = dict(trained)
     for name in trained:
         if not name.endswith(A):
             continue
         layer = name.removesuffix(A)
-        update = scale * found.pop(layer + B) @ found.pop(name)
-        linear = model.get_submodule(layer)
-        transposed = type(linear).__name__ == "Conv1D"  # GPT-2's
-        found[f"{layer}.weight"] = linear.weight + (update.T if transposed else update)
+        update = method.scale * found.pop(layer + B) @ found.pop(name)
+        transposed = type(model.get_submodule(layer)).__name__ == "Conv1D"  # GPT-2's
+        weight = model.get_parameter(f"{layer}.weight")
+        found[f"{layer}.weight"] = weight + (update.T if transposed else update)
     return found

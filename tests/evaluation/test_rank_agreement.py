@@ -75,7 +75,7 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
         return score + 1.2 * rng.normal(size=n), score
 
     # Its weights depend on the number of runs, so the truth is the mean tau of as many.
-    truth = np.mean([weightedtau(*drawn(10))[0] for _ in range(300)])
+    truth = np.mean(np.array([weightedtau(*drawn(10)) for _ in range(300)])[:, 0])
     held = 0
     for _ in range(100):
         estimate, score = drawn(10)

@@ -21,7 +21,7 @@ from tests.training.trained_by_ranks import RATES, STRATEGIES, Trained, cases, t
 ROOT = Path(__file__).parents[2]
 NUMBERS = (2, 4)
 # Sums in another order, after some steps of Adam, which divides by small numbers.
-TOLERANCE = {"rtol": 1e-4, "atol": 2e-5}
+RELATIVE, ABSOLUTE = 1e-4, 2e-5
 
 
 def ranks(number: int, folder: Path) -> list[subprocess.Popen[bytes]]:
@@ -66,9 +66,11 @@ def differs(one: Trained, other: Trained) -> str | None:
     """Where the two differ."""
     assert one.weights.keys() == other.weights.keys()
     try:
-        torch.testing.assert_close(one.losses, other.losses, **TOLERANCE)
+        torch.testing.assert_close(one.losses, other.losses, rtol=RELATIVE, atol=ABSOLUTE)
         for name, weight in one.weights.items():
-            torch.testing.assert_close(other.weights[name], weight, **TOLERANCE, msg=name)
+            torch.testing.assert_close(
+                other.weights[name], weight, rtol=RELATIVE, atol=ABSOLUTE, msg=name
+            )
     except AssertionError as error:
         return str(error)
     return None

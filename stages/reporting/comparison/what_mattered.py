@@ -28,8 +28,10 @@ class Mattered:
 
 def what_mattered(contrasts: Sequence[Contrast]) -> list[Mattered]:
     """A sentence for each axis of runs that the contrasts have, in the order of their interest."""
-    order = (*FIRST, *(axis for axis in AXES if axis not in FIRST))
-    members = {axis: [c for c in contrasts if c.axis == axis] for axis in order}
+    order: tuple[Axis, ...] = (*FIRST, *(axis for axis in AXES if axis not in FIRST))
+    members: dict[Axis, list[Contrast]] = {
+        axis: [c for c in contrasts if c.axis == axis] for axis in order
+    }
     return [
         Mattered(axis, NAMES.get(axis, axis), _sentence(axis, found))
         for axis, found in members.items()

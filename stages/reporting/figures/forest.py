@@ -79,7 +79,7 @@ def _shown(contrast: Contrast) -> str:
 def first_choice(found: Sequence[Row]) -> dict[str, str]:
     """What is chosen at first, so that there are few rows and one unit: the most labels, then the
     first method, then the first axis. An empty choice is all."""
-    chosen = dict.fromkeys(("axis", *KEYS, "unit"), "")
+    chosen: dict[str, str] = {"axis": "", **dict.fromkeys(KEYS, ""), "unit": ""}
     if found:
         chosen["unit"] = found[0]["unit"]
     for key in ("labels", "method", "axis"):

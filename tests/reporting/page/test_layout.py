@@ -6,6 +6,7 @@ Facts of the layout are compared, not pixels.
 import json
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +87,7 @@ wait();
 @pytest.fixture(scope="module")
 def page(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
     about = About(title=f"Which? {LONG}", tasks={"tag": LONG})
-    found = results.__class__(
-        **vars(results) | {"params": results.params.model_copy(update={"about": about})}
-    )
+    found = replace(results, params=results.params.model_copy(update={"about": about}))
     folder = tmp_path_factory.mktemp("page")
     names = gallery.pictures(found)
     svg = gallery.draw(names["forest"], svg=folder / "x.svg", png=folder / "x.png")
