@@ -59,6 +59,7 @@ class Driver:
 
 def test_the_counter_of_the_driver_is_in_millijoules(monkeypatch: pytest.MonkeyPatch) -> None:
     properties = SimpleNamespace(uuid="7-7")
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Driver(0))
     assert gpu_energy_j() == 12.345
