@@ -41,15 +41,16 @@ class Meter:
     def read(self) -> Usage:
         """Memory is that of this process alone: the others take about as much, on their devices."""
         gpu = self._gpu_energy_j()
-        if gpu is not None and self._gpu is not None:
-            gpu += self._others["gpu_energy_j"] - self._gpu
+        known = gpu is not None and self._gpu is not None
         return Usage(
             wall_time_s=time.monotonic() - self._wall,
             processor_time_s=time.process_time()
             - self._processor
             + self._others["processor_time_s"],
             peak_memory_bytes=self._peak_memory_bytes(),
-            gpu_energy_j=None if self._gpu is None else gpu,
+            gpu_energy_j=gpu - self._gpu + self._others["gpu_energy_j"]  # pyright: ignore[reportOperatorIssue]
+            if known
+            else None,
         )
 
     def add_others(self, ranks: Ranks) -> None:
