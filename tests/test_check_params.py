@@ -89,7 +89,8 @@ def test_a_mutated_study_is_valid_or_refused_with_the_path_of_each_fault(seed: i
     smoke, num_refused = smoke_with({}), 0
     for _ in range(75):
         raw = mutated(copy.deepcopy(smoke), rng)
-        known = {".".join(map(str, place)) for place in places(smoke)} | {"params.yaml"}
+        known = {".".join(map(str, place)) for study in (smoke, raw) for place in places(study)}
+        known.add("params.yaml")
         found = faults_of(raw)
         for path, message in found:
             # The place may be a new one, below or beside a known one.

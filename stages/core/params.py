@@ -112,10 +112,10 @@ class PublishedTokenizer(Strict):
 
 def _of_its_kind(entry: Any) -> Any:
     """An entry ``tokenizers:``, typed, so that its faults are those of its own kind alone."""
-    if not isinstance(entry, Mapping):
+    if isinstance(entry, BaseModel):
         return entry
-    kind = PublishedTokenizer if entry.get("algorithm") == HUB else Tokenizer
-    return kind.model_validate(entry)
+    is_published = isinstance(entry, Mapping) and entry.get("algorithm") == HUB
+    return (PublishedTokenizer if is_published else Tokenizer).model_validate(entry)
 
 
 AnyTokenizer = Annotated[Tokenizer | PublishedTokenizer, BeforeValidator(_of_its_kind)]

@@ -16,21 +16,19 @@ def in_project(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("section", ["tasks", "corpora", "methods"])
 def test_what_the_study_does_not_have_is_not_described(section: str) -> None:
-    assert paths_of(smoke_with({f"about.{section}.unlisted": "It is not there."})) == [
-        f"about.{section}"
-    ]
+    about = {section: {"unlisted": "It is not there."}}
+    assert paths_of(smoke_with({"about": about})) == [f"about.{section}"]
 
 
 @pytest.mark.parametrize("title", ["", " Which?", "Which\nmodel?", "x" * 161, 3])
 def test_a_title_is_one_line(title: object) -> None:
     with pytest.raises(ValueError, match=r"^about\.title: "):
-        typed(smoke_with({"about.title": title}))
+        typed(smoke_with({"about": {"title": title}}))
 
 
 def test_a_study_needs_no_descriptions() -> None:
     raw = smoke_with({})
-    del raw["about"]
-    assert typed(raw).about.title is None
+    assert "about" not in raw and typed(raw).about.title is None
 
 
 def test_other_words_change_what_the_report_depends_on_and_nothing_else(
