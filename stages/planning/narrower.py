@@ -14,7 +14,7 @@ def lines(study: str) -> list[str]:
     """None without a report of this study, and where every contrast with a verdict is
     significant."""
     tables = [paths.REPORTS / name for name in ("contrasts.csv", "costs.csv")]
-    if not all(table.exists() for table in (*tables, paths.REPORTS / "comparison.md")):
+    if not all(table.exists() for table in (*tables, paths.REPORTS / "trials.csv")):
         return []
     if reported_study() != study:
         return []

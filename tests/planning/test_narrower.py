@@ -27,7 +27,7 @@ def write_report(contrasts: list[tuple[str, object, object, object, object]]) ->
         for _ in range(2)
     ]
     write_table(paths.REPORTS / "costs.csv", costs[0], costs)
-    (paths.REPORTS / "comparison.md").write_text("# mine\n")
+    write_table(paths.REPORTS / "trials.csv", ["study"], [{"study": "mine"}])
 
 
 def test_costs_and_gains_are_those_of_the_last_report(
