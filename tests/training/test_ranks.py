@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -47,7 +48,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Path
     for number in NUMBERS:
         found[number] = tmp_path_factory.mktemp(f"ranks_{number}")
         if number > 2:
-            (found[2] / "stopped").rename(found[number] / "earlier")
+            shutil.copytree(found[2] / "stopped", found[number] / "earlier")
         started = ranks(number, found[number])
         try:
             assert [process.wait(timeout=600) for process in started] == [0] * number
@@ -108,13 +109,15 @@ def test_ranks_keep_the_same_of_several_learning_rates(folders, strategy, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_state_of_two_ranks_goes_on_with_one_and_with_four(folders, strategy) -> None:
-    (state,) = (folders[4] / "earlier" / strategy).rglob("*.safetensors")
+def test_a_state_of_two_ranks_goes_on_with_one_and_with_four(folders, strategy, tmp_path) -> None:
+    earlier = tmp_path / "earlier"
+    shutil.copytree(folders[2] / "stopped" / strategy, earlier)
+    (state,) = earlier.rglob("*.safetensors")
     with safe_open(state, framework="pt") as file:
         assert json.loads(file.metadata()["record"])["step"] == 1
     alone = trained("causal", "decoder")
     assert differs(alone, read(folders[4], f"{strategy}-resumed")) is None
-    resumed = trained("causal", "decoder", scratch=folders[4] / "earlier" / strategy)
+    resumed = trained("causal", "decoder", scratch=earlier)
     assert differs(alone, resumed) is None
 
 

@@ -29,6 +29,7 @@ class Given:
     id: str
     tokens: np.ndarray
     window: int = 0
+    num_cut: int = 0
 
 
 class Sleeper:

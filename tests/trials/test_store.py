@@ -61,6 +61,10 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
     return stage
 
 
+def trials_stored() -> list[Path]:
+    return [folder for folder in STORE.iterdir() if store.ADDRESS.fullmatch(folder.name)]
+
+
 def tuned(params: Params, **settings: Any) -> Params:
     return params.model_copy(update={"finetune": params.finetune.model_copy(update=settings)})
 
@@ -217,7 +221,7 @@ def test_what_is_damaged_or_foreign_is_computed_again(params: Params, ran: Ran) 
     ran(params)
     before = results()
     for name, break_it in damage().items():
-        (entry,) = STORE.iterdir()
+        (entry,) = trials_stored()
         break_it(entry)
         assert len(ran(params)) == 1, name
         assert results() == before and ran(params) == [], name
@@ -250,7 +254,7 @@ def test_a_killed_trial_leaves_no_entry_and_the_others_are_kept(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(TrialRunner, "run", killed)
         finetune.main(alone(params, SCRATCH), TASK)
-    assert len([*STORE.iterdir()]) == 1
+    assert len(trials_stored()) == 1
     assert [key.finetune_seed for key in ran(params)] == [2]
 
 
@@ -291,7 +295,7 @@ def test_a_run_that_fails_costs_its_own_trials_and_is_named(
         patch.setattr(TrialRunner, "run", failing)
         with pytest.raises(ValueError, match=f"decoder on {TASK}, linear_probe: finetune.methods"):
             finetune.main(params, TASK)
-    assert not RESULT.exists() and len([*STORE.iterdir()]) == 2
+    assert not RESULT.exists() and len(trials_stored()) == 2
     computed: list[str] = []
 
     def counted(self: TrialRunner, key: TrialKey, *others: Any) -> Outcome:
@@ -307,7 +311,7 @@ def test_a_run_that_fails_costs_its_own_trials_and_is_named(
 def shared(params: Params, ran: Ran, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Outcome]:
     """A store of its own, an address and an outcome to write there."""
     ran(tuned(params, seeds=[1], methods=params.finetune.methods))
-    (entry, *_) = STORE.iterdir()
+    (entry, *_) = trials_stored()
     trial = store.load(entry.name)
     assert trial
     monkeypatch.setenv("TRIALS_STORE", "other")
