@@ -37,6 +37,6 @@ def about_published(checkpoint: Packaged, design: Design, least_s: float | None)
             f"makes one of {name}. {checkpoint.about}"
         )
     return (
-        f"{name} is there, but is no candidate: a study with it takes about "
-        f"{ceil(least_s / 60)} minutes: --minutes {ceil(least_s / 60)}."
+        f"{name} was fetched but left out: a study with it takes about {ceil(least_s / 60)} "
+        f"minutes. `--minutes {ceil(least_s / 60)}` adds it."
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from jaxtyping import Float
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from stages.core.artifacts import read_json, read_jsonl, write_json
@@ -69,7 +70,8 @@ def estimated(params: Params, run: str, task: str) -> Estimated:
     if there := _stored(file):
         return there
     start = time.perf_counter()
-    records = _records(setup, rows, seed, device)
+    with threadpool_limits(1):  # of numpy: others run beside it, and sums depend on the number
+        records = _records(setup, rows, seed, device)
     found = Estimated(records, round(time.perf_counter() - start, 3))
     with store.unfinished() as folder:  # any number of processes may write at once
         write_json(folder / file.name, asdict(found))

@@ -19,8 +19,9 @@ from stages.reporting.number_format import metric_name
 
 ANY = "any"  # the method of a choice: of each task the one with the best mean
 CLASSICAL = "the best classical baseline"  # a reference; the others are runs
-# How sure the first place is: a word and, for its mark, a kind.
-LEADS, OPEN, BASELINE, UNTESTED = "clear lead", "no clear lead", "baseline first", "not tested"
+# How sure it is that the best run is better than every baseline; of other runs ``Card.runs`` tells.
+LEADS, OPEN = "ahead of the baselines", "not clearly ahead of the baselines"
+BASELINE, UNTESTED = "baseline first", "not tested against a baseline"
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ EXPLAINED = (
     "weighted Kendall correlation of the estimate with the test score over runs (1: the same "
     "order, 0: chance; the better runs weigh more), with its {confidence} interval from a "
     "bootstrap over groups of runs, which is wide where there are few. It takes "
-    f"{FEWEST} runs for a tau, and {FEWEST} groups for an interval. Nothing here is recommended "
-    "by an estimate: the scores are known."
+    f"{FEWEST} runs for a tau, and {FEWEST} groups for an interval. The report's "
+    "recommendations use test scores, not estimates."
 )
 CHOICES = (
     "What a study would have lost and saved that fine-tunes only the run with the highest "
@@ -237,7 +237,10 @@ def _tau(found: Agreement | None) -> str:
 def _choice(label_budget: str, of: dict[str, Agreement]) -> dict[str, str]:
     first = _any(of)
     shown = scale_of(first.metric).shown
-    saved = first.saved_flops
+    shares = [each.saved_flops for each in of.values() if each.saved_flops is not None]
+    saved = (
+        [*dict.fromkeys(f"{share:.0%}" for share in (min(shares), max(shares)))] if shares else []
+    )
     return {
         "task": first.task,
         "method": first.method,
@@ -250,7 +253,7 @@ def _choice(label_budget: str, of: dict[str, Agreement]) -> dict[str, str]:
             for key in ESTIMATES
         },
         "at random": shown(first.lost_at_random),
-        "FLOPs saved": UNKNOWN if saved is None else f"{saved:.0%}",
+        "FLOPs saved": " to ".join(saved) or UNKNOWN,
     }
 
 
