@@ -67,7 +67,7 @@ def export(run: str, trial: KeptFile | None, out: Path, *, force: bool = False) 
             found = _write(folder, model, labels, run, record)
         note = found.note or (CAUSAL_ONLY if record["has_prefix"] else "")
         if isinstance(model.head, PooledHead) and found.goal == "tagging":
-            note = OF_TEXTS[model.head.pooling]
+            note = f"{note} {OF_TEXTS[model.head.pooling]}".strip()
         about = {
             "run": run,
             "fingerprint": record["fingerprint"],
@@ -103,7 +103,11 @@ def _write_published(
     vocabulary = setup.tokenizer.files
     published.save(theirs, folder, vocabulary, kept.max_tokens)
     auto = "Token" if goal == "tagging" else "Sequence"
-    return Written(type(theirs).__name__, f"AutoModelFor{auto}Classification", goal)
+    tokenizer, end = transformers.AutoTokenizer.from_pretrained(folder), setup.tokenizer.after[-1:]
+    note = ""
+    if tuple(tokenizer("a")["input_ids"][-1:]) != tuple(end):
+        note = f"Put {tokenizer.decode(end)} behind each text: the model was trained so."
+    return Written(type(theirs).__name__, f"AutoModelFor{auto}Classification", goal, note)
 
 
 def _trained(run: str, record: Settings, trial: KeptFile | None) -> tuple[ModelWithHead, list[str]]:

@@ -427,6 +427,7 @@ def test_texts_are_classified_the_same_on_a_public_checkpoint(
         task, ours = finetuned(run, "classification", method=method, pooling=pooling)
     said = export.export("run", KeptFile("task", method, "200", "1"), Path("out"))
     assert model_class in said
+    assert ("behind each text" in said) == (family == "gpt2")  # its tokenizer adds no end-of-text
     theirs, tokenizer = load(), transformers.AutoTokenizer.from_pretrained("out")
     assert theirs.config.id2label == dict(enumerate(LABELS)) and tokenizer.model_max_length == 64
     batch = task.collate(task.encode(rows_of_texts()), rngs=[])
