@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -90,8 +91,9 @@ def test_nothing_is_touched_while_another_dvc_runs(lock: Path) -> None:
         # A name alone does not make it one: the words of its command do.
         assert not heal.dvc_runs_here()
         other = subprocess.Popen(["bash", "-c", "exec -a dvc sleep 60"])
-        while "bash" in Path(f"/proc/{other.pid}/cmdline").read_text():
-            pass
+        # While it becomes another program, it has no command at all.
+        while not Path(f"/proc/{other.pid}/cmdline").read_text().startswith("dvc"):
+            time.sleep(0.01)
         heal.heal()
         assert lock.read_text() == half
         other.kill()
