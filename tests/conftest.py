@@ -5,7 +5,6 @@ Tests run side by side, a process for each core: more threads would only wait fo
 
 import gc
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,8 @@ import torch  # noqa: E402
 from tests import checker  # noqa: E402
 
 checker.install()
+
+from stages.commands.screenshots import browser_command  # noqa: E402
 
 # How long an example takes is the machine's affair.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -56,9 +57,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture
 def browser(tmp_path: Path) -> list[str]:
     """The command of a browser without a screen, with a profile of its own."""
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    if found is None:
-        pytest.skip("neither chromium nor google-chrome is installed")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
-    flags += ["--disable-background-networking", f"--user-data-dir={tmp_path / 'profile'}"]
-    return [found, *flags]
+    try:
+        return browser_command(tmp_path / "profile")
+    except ValueError as error:
+        pytest.skip(str(error))

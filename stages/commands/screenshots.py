@@ -28,6 +28,18 @@ def main() -> None:
     exit_on_mistake(lambda: take(paths.REPORTS / "index.html", folder))
 
 
+def browser_command(profile: Path) -> list[str]:
+    """The command of a browser without a screen, whose profile is a folder of its own.
+
+    Raises ValueError if there is no browser.
+    """
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        raise ValueError(f"none of these browsers is installed: {', '.join(BROWSERS)}")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
+    return [browser, *flags, "--disable-background-networking", f"--user-data-dir={profile}"]
+
+
 def take(page: Path, folder: Path) -> None:
     """Write a PNG for each place, width and theme into ``folder``.
 
@@ -35,19 +47,16 @@ def take(page: Path, folder: Path) -> None:
     """
     if not page.exists():
         raise ValueError(f"{page}: no such file; `dvc repro` writes the report")
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
-        raise ValueError(f"none of these browsers is installed: {', '.join(BROWSERS)}")
-    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as profile:
+        browser = browser_command(Path(profile))
+        folder.mkdir(parents=True, exist_ok=True)
         for place, (width, height), (theme, number) in product(
             PLACES, SIZES.items(), THEMES.items()
         ):
             file = folder / f"{place}_{width}_{theme}.png"
             command = [
-                *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-                *("--disable-background-networking", "--hide-scrollbars"),
-                f"--user-data-dir={profile}",
+                *browser,
+                "--hide-scrollbars",
                 f"--blink-settings=preferredColorScheme={number}",
                 f"--virtual-time-budget={DRAWN_MS}",
                 f"--window-size={width},{height}",

@@ -61,17 +61,13 @@ def machine(results: Results, checks: Sequence[Check], *, named: bool) -> str:
     """On which processors it was computed (by their names, if ``named``), and the audit."""
     found = "Another kind of processor rounds differently: verdicts near the limit may change."
     if named:
-        found = f"Computed on {_list(sorted(_machines(results)))}. {found}"
+        found = f"Computed on {' and '.join(sorted(_machines(results)))}. {found}"
     return f"{found} {summary(checks)}."
 
 
 def _machines(results: Results) -> Iterable[str]:
     costs = [*results.pretraining_costs.values(), *map(vars, results.finetuning_costs.values())]
     return {cost["hardware"] for cost in costs}
-
-
-def _list(names: Sequence[str]) -> str:
-    return " and ".join(names)
 
 
 def _number(number: int, name: str) -> str:

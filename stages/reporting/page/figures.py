@@ -8,8 +8,7 @@ from itertools import cycle, product
 from markupsafe import Markup
 
 from stages.evaluation.metrics import scale_of
-from stages.reporting.comparison.answer import ANY, Answer, Card, name_of
-from stages.reporting.comparison.best_runs import best_runs
+from stages.reporting.comparison.answer import ANY, BASELINE, Answer, Card, name_of
 from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, SIGNIFICANT
 from stages.reporting.figures import forest, score_dots, style, trade_offs
@@ -64,7 +63,6 @@ class Forest:
 
 def figures(results: Results, found: Sequence[Answer]) -> dict[str, list[Figure]]:
     """Scores and costs, for each task and label budget."""
-    best = best_runs(results)
     cards = {(c.task, c.label_budget): c for a in found if a.method == ANY for c in a.cards}
     scores, costs = [], []
     for budget, task in product(reversed(results.label_budgets), results.params.tasks):
@@ -77,7 +75,7 @@ def figures(results: Results, found: Sequence[Answer]) -> dict[str, list[Figure]
         if name in trade_offs.pictures(*place):
             key = trade_offs.front_key(*place)
             spec = trade_offs.cost(*place, width="container", title=False)
-            finding = _cost(results, task, budget, found=best[task, budget].run_is_ahead)
+            finding = _cost(results, cards[task, budget])
             costs.append(Figure(name, task, budget, finding, key, chart(spec)))
     return {"scores": scores, "cost": costs}
 
@@ -91,13 +89,13 @@ def _scores(results: Results, card: Card) -> str:
     return f"`{card.task}`: {named} has the best mean, {mean} ({card.sure})"
 
 
-def _cost(results: Results, task: str, label_budget: str, *, found: bool) -> str:
+def _cost(results: Results, card: Card) -> str:
     """How many runs have a higher mean than all that costs less."""
-    if not found:
-        return f"`{task}`: no run has a higher mean than the best classical baseline"
-    number = len(trade_offs.front_beside_baselines(results, task, label_budget))
+    if card.sure == BASELINE:
+        return f"`{card.task}`: no run has a higher mean than the best classical baseline"
+    number = len(trade_offs.front_beside_baselines(results, card.task, card.label_budget))
     runs = "run has" if number == 1 else "runs have"
-    return f"`{task}`: {number} {runs} a higher mean than all that costs less"
+    return f"`{card.task}`: {number} {runs} a higher mean than all that costs less"
 
 
 def contrast_forest(results: Results) -> Forest:
