@@ -54,6 +54,10 @@ def take(page: Path, folder: Path) -> None:
             PLACES, SIZES.items(), THEMES.items()
         ):
             file = folder / f"{place}_{width}_{theme}.png"
+            # Chromium's picture of a page that it has scrolled is empty.
+            alone = Path(profile, f"{place}.html")
+            hidden = f"<style>section:not(#{place}) {{ display: none }}</style>"
+            alone.write_text(f"{page.read_text(encoding='utf-8')}{hidden}", encoding="utf-8")
             command = [
                 *browser,
                 "--hide-scrollbars",
@@ -61,7 +65,7 @@ def take(page: Path, folder: Path) -> None:
                 f"--virtual-time-budget={DRAWN_MS}",
                 f"--window-size={width},{height}",
                 f"--screenshot={file.resolve()}",
-                f"{page.resolve().as_uri()}#{place}",
+                alone.as_uri(),
             ]
             subprocess.run(command, check=True, capture_output=True)
             print(file)
