@@ -236,7 +236,8 @@ def _refuse_unpinned(dataset: str, revision: str, path: Path) -> None:
     if not COMMIT.fullmatch(revision):
         raise ValueError(
             f"revision: must be the hash of a commit of {dataset} (all 40 digits; branches and "
-            f"tags can be moved), not {revision!r}"
+            f"tags can be moved), not {revision!r}; `python -m stages.commands.pin` asks the hub "
+            f"for it and writes it"
         )
     if path.is_dir():
         raise ValueError(

@@ -164,13 +164,14 @@ def refuse_unpinned(path: str, revision: str) -> None:
     if not COMMIT.fullmatch(revision):
         raise ValueError(
             f"revision: must be the hash of a commit of {path} (all 40 digits, since it is no "
-            f"folder here; branches and tags can be moved), not {revision!r}"
+            f"folder here; branches and tags can be moved), not {revision!r}; `python -m "
+            f"stages.commands.pin` asks the hub for it and writes it"
         )
 
 
 def refuse_other_content(folder: Path, revision: str) -> None:
     """Raises ValueError if a local folder's content is not what is pinned."""
-    if revision != (content := _content(folder)):
+    if revision != (content := content_of(folder)):
         raise ValueError(f"revision: the folder's content is {content!r}, not {revision!r}")
 
 
@@ -178,8 +179,8 @@ def files_in(folder: Path, patterns: Iterable[str]) -> list[Path]:
     return sorted({path for pattern in patterns for path in folder.glob(pattern)})
 
 
-def _content(folder: Path) -> str:
-    """The hash of the files of a folder that are read."""
+def content_of(folder: Path) -> str:
+    """The hash of the files of a folder that are read, which pins it."""
     digest = hashlib.sha256()
     for file in files_in(folder, (*WEIGHTS, *VOCABULARY)):
         digest.update(file.name.encode())

@@ -1,0 +1,163 @@
+"""Write the commit of each public checkpoint and data set into a study.
+
+A study pins what it takes from the Hugging Face hub by the hash of a commit, since branches and
+tags can be moved. This asks the hub once for the commit of each `revision` that is a branch, a tag
+or missing, and writes it in place; nothing else of the file changes. A local folder is pinned by
+the hash of its content. What is pinned already stays.
+"""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ruamel.yaml import YAML
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from stages.core.artifacts import replacing
+from stages.core.params import NONE, PATH, read_yaml
+from stages.core.process import exit_on_mistake
+
+MODEL, DATASET = "path", "dataset"  # the setting that names what is pinned
+REACHED_WITHIN_S = 10.0
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Text that takes the place of what stands between two positions of a file."""
+
+    begin: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A component that names a checkpoint or a data set."""
+
+    where: str  # its path in params.yaml
+    kind: str  # MODEL or DATASET
+    named: ScalarNode
+    revision: ScalarNode | None
+    in_braces: bool
+
+    @property
+    def branch(self) -> str | None:
+        """The branch or tag that is asked for; None for the default one."""
+        value = self.revision.value if self.revision else NONE
+        return None if value == NONE else value
+
+    def edit(self, commit: str) -> Edit:
+        """Write the commit in the place of the revision, or behind the name."""
+        if self.revision:
+            return Edit(self.revision.start_mark.index, self.revision.end_mark.index, commit)
+        end, column = self.named.end_mark.index, self.named.start_mark.column
+        before = ", " if self.in_braces else "\n" + " " * (column - len(f"{self.kind}: "))
+        return Edit(end, end, f"{before}revision: {commit}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m stages.commands.pin",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "study", nargs="?", type=Path, default=PATH, help=f"the study (default: {PATH})"
+    )
+    study = parser.parse_args().study
+    exit_on_mistake(lambda: pin(study))
+
+
+def pin(study: Path) -> None:
+    """Raises ValueError for what cannot be pinned; then nothing is written."""
+    read_yaml(study)  # refuses what is no study
+    text = study.read_text(encoding="utf-8")
+    edits, faults, lines = [], [], []
+    for entry in entries(YAML().compose(text)):
+        try:
+            commit = commit_of(entry)
+        except ValueError as error:
+            faults.append(f"{entry.where}.{error}")
+            continue
+        if commit != entry.branch:
+            edits.append(entry.edit(commit))
+            before = entry.branch or "its default branch"
+            lines.append(f"{entry.where}: {entry.named.value} at {before} is {commit}")
+    if faults:
+        raise ValueError("\n".join(faults))
+    with replacing(study) as path:
+        path.write_text(_edited(text, edits), encoding="utf-8")
+    print("\n".join(lines) or f"{study}: nothing to pin")
+
+
+def entries(node: Node, where: str = "", seen: set[int] | None = None) -> Iterator[Entry]:
+    """In the order of the file; what several entries share (an alias) once."""
+    seen = set() if seen is None else seen
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, SequenceNode):
+        for i, child in enumerate(node.value):
+            yield from entries(child, f"{where}.{i}", seen)
+    if not isinstance(node, MappingNode):
+        return
+    values = {key.value: value for key, value in node.value if isinstance(key, ScalarNode)}
+    if "hub" in (_text(values.get("name")), _text(values.get("algorithm"))):
+        kind = DATASET if _text(values.get(DATASET)) not in (None, NONE) else MODEL
+        named, revision = values.get(kind), values.get("revision")
+        # A data set in a local folder is watched by DVC and not pinned.
+        is_pinned_here = kind == DATASET or not where.endswith(".source")
+        if isinstance(named, ScalarNode) and is_pinned_here:
+            pinned = revision if isinstance(revision, ScalarNode) else None
+            yield Entry(where, kind, named, pinned, bool(node.flow_style))
+    for key, value in values.items():
+        yield from entries(value, f"{where}.{key}".lstrip("."), seen)
+
+
+def commit_of(entry: Entry) -> str:
+    """What ``revision`` must be.
+
+    Raises ValueError, from the setting on, for what the hub does not have or does not answer.
+    """
+    # Imports torch, which `--help` does not need.
+    from stages.text.published import COMMIT, ON_THE_HUB, content_of
+
+    name, branch = entry.named.value, entry.branch
+    if entry.kind == MODEL and Path(name).is_dir():
+        return content_of(Path(name))
+    if branch and COMMIT.fullmatch(branch):
+        return branch
+    if not ON_THE_HUB.fullmatch(name):
+        raise ValueError(f"{entry.kind}: no such folder, nor can it be a name on the hub: {name!r}")
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+    hub = HfApi()
+    ask = hub.dataset_info if entry.kind == DATASET else hub.model_info
+    try:
+        found = ask(name, revision=branch, timeout=REACHED_WITHIN_S).sha
+    except RevisionNotFoundError:
+        raise ValueError(f"revision: {name} has no branch, tag or commit {branch!r}") from None
+    except RepositoryNotFoundError:
+        raise ValueError(f"{entry.kind}: {name} is not on the hub, or is not public") from None
+    except Exception as error:  # whatever a network can do
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ValueError(f"{entry.kind}: the hub was not reached for {name}: {reason}") from None
+    if not found or not COMMIT.fullmatch(found):
+        raise ValueError(f"revision: the hub gives no commit of {name}, but {found!r}")
+    return found
+
+
+def _text(node: Node | None) -> str | None:
+    return node.value if isinstance(node, ScalarNode) else None
+
+
+def _edited(text: str, edits: list[Edit]) -> str:
+    for edit in sorted(edits, key=lambda edit: edit.begin, reverse=True):
+        text = text[: edit.begin] + edit.text + text[edit.end :]
+    return text
+
+
+if __name__ == "__main__":
+    main()

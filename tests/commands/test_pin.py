@@ -1,0 +1,130 @@
+"""The command that pins public checkpoints, with the hub's own client and a hub that is a server
+here."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.project import ROOT
+from tests.small_hub import checkpoint, revision_of
+
+COMMITS = {
+    ("models", "google-bert/bert-base-uncased", "main"): "a" * 40,
+    ("models", "google-bert/bert-base-uncased", "v1"): "b" * 40,
+    ("models", "gpt2", "main"): "c" * 40,
+    ("datasets", "stanfordnlp/sst2", "main"): "d" * 40,
+}
+STUDY = """\
+# A study.
+study: mine
+tasks:
+  sst:
+    source: {name: hub, path: requirements.lock, dataset: stanfordnlp/sst2, text: sentence}
+tokenizers:
+  own: {algorithm: hub, path: google-bert/bert-base-uncased, revision: v1} # not the latest
+pretrain:
+  bert:
+    model: &bert {name: hub, path: google-bert/bert-base-uncased, revision: main}
+    seed: 1   # spaces stay
+  gpt:
+    model:
+      name: hub
+      path: gpt2
+  again: {model: *bert}
+  pinned: {model: {name: hub, path: gpt2, revision: 0123456789012345678901234567890123456789}}
+  own: {model: {name: encoder, path: gpt2}}
+"""
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Answers as the hub does to the question for the commit of a name."""
+
+    def do_GET(self) -> None:
+        kind, _, rest = self.path.removeprefix("/api/").partition("/")
+        name, _, branch = rest.partition("/revision/")
+        commit = COMMITS.get((kind, name, branch or "main"))
+        known = any(name == each for _, each, _ in COMMITS)
+        self.send_response(200 if commit else 404)
+        if not commit:
+            self.send_header("X-Error-Code", "RevisionNotFound" if known else "RepoNotFound")
+        self.end_headers()
+        self.wfile.write(json.dumps({"id": name, "sha": commit}).encode())
+
+    def log_message(self, format: str, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def pin(folder: Path, study: str, hub: str) -> tuple[int, str, str]:
+    """The exit status, what was said, and the study after it."""
+    path = folder / "params.yaml"
+    path.write_text(study)
+    done = subprocess.run(
+        [sys.executable, "-m", "stages.commands.pin"],
+        cwd=folder,
+        env=os.environ | {"HF_ENDPOINT": hub, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "0"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, path.read_text()
+
+
+def test_branches_tags_and_what_is_missing_become_commits_and_nothing_else_changes(
+    tmp_path, hub
+) -> None:
+    status, said, after = pin(tmp_path, STUDY, hub)
+    assert status == 0, said
+    expected = STUDY.replace("revision: main}", f"revision: {'a' * 40}}}")
+    expected = expected.replace("revision: v1}", f"revision: {'b' * 40}}}")
+    expected = expected.replace(
+        "      path: gpt2\n", f"      path: gpt2\n      revision: {'c' * 40}\n"
+    )
+    sst = "dataset: stanfordnlp/sst2"
+    assert after == expected.replace(sst, f"{sst}, revision: {'d' * 40}")
+    assert len(said.splitlines()) == 4 and "pretrain.gpt.model: gpt2" in said
+    status, said, again = pin(tmp_path, after, hub)
+    assert (status, again) == (0, after) and "nothing to pin" in said
+
+
+def test_every_fault_is_said_at_once_and_nothing_is_written(tmp_path, hub) -> None:
+    study = STUDY.replace("revision: v1}", "revision: v2}").replace("path: gpt2\n", "path: gpt9\n")
+    status, said, after = pin(tmp_path, study, hub)
+    assert (status, after) == (2, study) and "Traceback" not in said
+    assert "tokenizers.own.revision:" in said and "'v2'" in said
+    assert "pretrain.gpt.model.path: gpt9" in said
+
+
+def test_a_hub_that_is_not_reached_is_one_line(tmp_path) -> None:
+    status, said, after = pin(tmp_path, STUDY, "http://127.0.0.1:9")
+    assert (status, after) == (2, STUDY) and "Traceback" not in said
+    assert "pretrain.bert.model.path: the hub was not reached" in said
+
+
+def test_a_local_folder_is_pinned_by_its_content(tmp_path) -> None:
+    folder = checkpoint("bert")
+    study = f"pretrain:\n  bert:\n    model: {{name: hub, path: {folder}, revision: none}}\n"
+    status, said, after = pin(tmp_path, study, "http://127.0.0.1:9")
+    assert status == 0, said
+    assert after == study.replace("revision: none", f"revision: {revision_of(folder)}")
+
+
+def test_what_is_no_study_is_refused(tmp_path) -> None:
+    status, said, _ = pin(tmp_path, "pretrain: [", "http://127.0.0.1:9")
+    assert status == 2 and said.startswith("error: params.yaml") and "Traceback" not in said
