@@ -7,7 +7,7 @@ from stages.core.artifacts import remove, replacing, write_json
 from stages.core.params import Params
 from stages.core.process import run_stage
 from stages.evaluation.records import write_table
-from stages.reporting.comparison import corpora, costs, estimates, tables
+from stages.reporting.comparison import answer, corpora, costs, estimates, tables
 from stages.reporting.comparison.results import load
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages
@@ -20,6 +20,7 @@ def main(params: Params) -> None:
     write_table(paths.REPORTS / "costs.csv", costs.COLUMNS, costs.rows(results))
     write_table(paths.REPORTS / "corpora.csv", corpora.COLUMNS, corpora.rows(results))
     for name, columns, found in (
+        ("answer", answer.COLUMNS, answer.rows(results)),
         ("estimates", estimates.COLUMNS, estimates.rows(results)),
         ("agreement", estimates.AGREEMENT, estimates.agreement_rows(results)),
     ):

@@ -4,6 +4,7 @@ import argparse
 import csv
 from collections import defaultdict
 from collections.abc import Mapping
+from statistics import fmean
 
 from rich.console import Console
 from rich.table import Table
@@ -19,6 +20,7 @@ from stages.evaluation.metrics import POINTS, merit, scale_of
 from stages.evaluation.records import CLASSICAL
 from stages.planning.last_report import reported_study
 from stages.reporting.comparison.verdicts import ONE_SEED, SIGNIFICANT
+from stages.reporting.number_format import price
 
 PIPED_WIDTH = 200
 
@@ -32,7 +34,7 @@ def main() -> None:
 
 def show(console: Console) -> None:
     """Raises ValueError if there is no report."""
-    for name in ("metrics.json", "trials.csv", "contrasts.csv", "comparison.md"):
+    for name in ("metrics.json", "trials.csv", "contrasts.csv", "answer.csv", "comparison.md"):
         if not (paths.REPORTS / name).exists():
             raise ValueError(f"{paths.REPORTS / name}: no such file; `dvc repro` writes the report")
     metrics = {row["task"]: row["metric"] for row in _rows("trials.csv")}
@@ -46,6 +48,8 @@ def show(console: Console) -> None:
             "Contrasts of a run with one pretraining seed have no verdict: another seed might give "
             "another result."
         )
+    for row in _answers():
+        console.print(answer(row))
     console.print(
         f"\nThe page: {paths.REPORTS / 'index.html'}"
         f"\nThe same in Markdown: {paths.REPORTS / 'comparison.md'}"
@@ -64,6 +68,38 @@ def _title() -> str:
 def _rows(name: str) -> list[dict[str, str]]:
     with (paths.REPORTS / name).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def _answers() -> list[dict[str, str]]:
+    """Of the largest label budget, which comes first."""
+    rows = _rows("answer.csv")
+    return [row for row in rows if row["label_budget"] == rows[0]["label_budget"]]
+
+
+def answer(row: Mapping[str, str]) -> Text:
+    """What to use for a task, what it is better than, what it takes, and how it is used."""
+    text = Text(f"\n{row['task']}, {row['label_budget']} labels: ", style="bold")
+    text.append(f"{row['use']} {row['sure'].capitalize()}.", style="bold")
+    costs = [
+        cost
+        for cost in _rows("costs.csv")
+        if all(cost[key] == row[key] for key in ("task", "run", "method", "label_budget"))
+    ]
+    lines = [row["against"], row["otherwise"]]
+    if costs:
+        lines.append(
+            price(
+                wall_time_s=fmean(float(cost["wall_time_s"]) for cost in costs),
+                peak_memory_bytes=max(float(cost["peak_memory_bytes"]) for cost in costs),
+                texts_per_s=[float(c["texts_per_s"]) for c in costs if c["texts_per_s"]],
+                hardware=costs[0]["hardware"],
+            )
+        )
+        chosen = f"--run {row['run']} --task {row['task']} --method {row['method']}"
+        lines.append(f"Use it: python -m stages.commands.predict {chosen} FILE")
+    for line in lines:
+        text.append(f"\n  {line}", style="not bold")
+    return text
 
 
 def scores(task: str, runs: Settings, metric: str) -> Table:

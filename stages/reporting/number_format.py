@@ -65,6 +65,21 @@ def _measure(value: float, unit: str) -> str:
     return f"{value:.2g} {unit}" if value < 99.5 else f"{value / 1000:.2g} k{unit}"
 
 
+def price(
+    *, wall_time_s: float, peak_memory_bytes: float, texts_per_s: list[float], hardware: str
+) -> str:
+    """A time in seconds and a memory in bytes as a sentence."""
+    speed = (
+        f"; it predicts {sum(texts_per_s) / len(texts_per_s):,.0f} texts per second"
+        if texts_per_s
+        else ""
+    )
+    return (
+        f"Fine-tuning takes {seconds(wall_time_s)} and at most {memory(peak_memory_bytes)} on "
+        f"{hardware}{speed}."
+    )
+
+
 SPELLING = {
     "f1": "F1",
     "squad": "SQuAD",

@@ -1,4 +1,5 @@
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,16 @@ def test_it_begins_with_the_study_and_says_if_another_is_declared(shown: str) ->
 def test_it_ends_with_where_the_page_and_mlflow_are(shown: str) -> None:
     assert "reports/index.html" in shown and "make ui" in shown
     assert "one pretraining seed have no verdict" in " ".join(shown.split())
+
+
+def test_before_that_stands_the_answer_for_each_task(shown: str) -> None:
+    """What to use, and the command that uses it unless a baseline is the best."""
+    end = shown[shown.rindex("largest effect") :]
+    for task in METRICS:
+        (line,) = re.findall(rf"^{task}, \d+ labels: .*", end, re.MULTILINE)
+        baselines = ("majority", "tfidf", "window")
+        assert any(f" {name}" in line for name in (*RUNS, *baselines))
+        assert any(name in line for name in baselines) or f"--task {task} --method" in end
 
 
 def test_without_a_report_it_says_what_writes_one(

@@ -8,14 +8,16 @@ Names are in backticks.
 from dataclasses import dataclass
 from itertools import product
 
+from stages.core.artifacts import Json
 from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison.advice import sentence_of, size_of
 from stages.reporting.comparison.best_runs import BestRun, best_runs
 from stages.reporting.comparison.cells import Cell
+from stages.reporting.comparison.choice import name_of, next_best, otherwise, takes
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.what_mattered import Mattered, what_mattered
-from stages.reporting.number_format import metric_name
+from stages.reporting.number_format import metric_name, six_decimals
 
 ANY = "any"  # the method of a choice: of each task the one with the best mean
 CLASSICAL = "the best classical baseline"  # a reference; the others are runs
@@ -36,6 +38,8 @@ class Card:
     sure: str  # LEADS, OPEN, BASELINE or UNTESTED
     runs: str  # how sure the first place among the runs is
     against: dict[str, str]  # of each reference
+    otherwise: str  # what else could be chosen
+    takes: str  # what it took on the machine that computed the study
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,47 @@ def answers(results: Results) -> list[Answer]:
     ]
 
 
+COLUMNS = [
+    *("task", "label_budget", "run", "method", "metric", "mean", "low", "high", "sure"),
+    *("next_run", "next_method", "next_mean", "use", "against", "runs", "otherwise"),
+]
+
+
+def rows(results: Results) -> list[Json]:
+    """reports/answer.csv: for each label budget and task what to use, in numbers and in words. The
+    interval is of the mean score on new test rows, with other seeds."""
+    return [
+        _row(results, card)
+        for answer in answers(results)
+        if answer.method == ANY
+        for card in answer.cards
+    ]
+
+
+def _row(results: Results, card: Card) -> Json:
+    best, after = card.best, next_best(results, card.best)
+    words = {
+        "use": card.use,
+        "against": card.against[CLASSICAL],
+        "runs": card.runs,
+        "otherwise": card.otherwise,
+    }
+    return {
+        "task": card.task,
+        "label_budget": card.label_budget,
+        "run": best.group,
+        "method": best.method,
+        "metric": best.metric,
+        "mean": six_decimals(best.mean.value),
+        "low": six_decimals(best.mean.low),
+        "high": six_decimals(best.mean.high),
+        "sure": card.sure,
+        "next_run": after.group if after else "",
+        "next_method": after.method if after else "",
+        "next_mean": six_decimals(after.mean.value) if after else "",
+    } | {key: text.replace("`", "") for key, text in words.items()}
+
+
 def references(results: Results) -> list[str]:
     """What can be compared with: CLASSICAL and every run."""
     return [CLASSICAL, *(group.name for group in results.groups)]
@@ -100,6 +145,8 @@ def _card(results: Results, found: BestRun) -> Card:
         runs=_among_runs(run, beside),
         against={CLASSICAL: _against_baseline(found)}
         | {group.name: _against_run(results, run, group.name, beside) for group in results.groups},
+        otherwise=otherwise(results, found.best),
+        takes=takes(results, found.best),
     )
 
 
@@ -107,13 +154,6 @@ def about(results: Results, task: str) -> str:
     """A task in words: those of params.yaml or, without any, its kind."""
     kind = results.tasks[task]["kind"].replace("_", " ")
     return results.params.about.tasks.get(task, f"{task}: {kind}").removesuffix(".")
-
-
-def name_of(results: Results, cell: Cell) -> str:
-    """A run with its method, or a baseline."""
-    if cell.group in results.params.baselines:
-        return f"`{cell.group}`, a classical baseline"
-    return f"`{cell.group}` with `{cell.method}`"
 
 
 def _use(results: Results, best: Cell) -> str:

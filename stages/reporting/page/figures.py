@@ -8,7 +8,8 @@ from itertools import cycle, product
 from markupsafe import Markup
 
 from stages.evaluation.metrics import scale_of
-from stages.reporting.comparison.answer import ANY, BASELINE, Answer, Card, name_of
+from stages.reporting.comparison.answer import ANY, BASELINE, Answer, Card
+from stages.reporting.comparison.choice import name_of
 from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, SIGNIFICANT
 from stages.reporting.figures import forest, score_dots, style, trade_offs

@@ -1,0 +1,89 @@
+"""What else could be chosen, and what the choice takes.
+
+Sentences give means and make no claim of a difference; contrasts do. Names are in backticks.
+"""
+
+from statistics import fmean
+
+from stages.evaluation.metrics import scale_of
+from stages.reporting.comparison.advice import best_cell
+from stages.reporting.comparison.cells import Cell
+from stages.reporting.comparison.results import Results, trial_key
+from stages.reporting.number_format import compact, price
+
+
+def name_of(results: Results, cell: Cell) -> str:
+    """A run with its method, or a baseline."""
+    if cell.group in results.params.baselines:
+        return f"`{cell.group}`, a classical baseline"
+    return f"`{cell.group}` with `{cell.method}`"
+
+
+def next_best(results: Results, best: Cell) -> Cell | None:
+    """The best of the other runs and baselines; None if there are none."""
+    others = [
+        cell
+        for cell in results.cells
+        if (cell.task, cell.label_budget) == (best.task, best.label_budget)
+        and cell.group != best.group
+    ]
+    return max(others, key=lambda cell: cell.merit, default=None)
+
+
+def smaller(results: Results, best: Cell) -> Cell | None:
+    """The best of the runs with fewer weights in use; None if there are none, or ``best`` is a
+    baseline."""
+    limit = best.amounts["num_params"]
+    if best.group in results.params.baselines or limit is None:
+        return None
+    found = []
+    for cell in results.run_cells(best.task, best.label_budget):
+        size = cell.amounts["num_params"]
+        if size is not None and size < limit:
+            found.append(cell)
+    return max(found, key=lambda cell: cell.merit, default=None)
+
+
+def otherwise(results: Results, best: Cell) -> str:
+    """What is next, what the best smaller model reaches, and what is best with other numbers of
+    labels."""
+    found = []
+    if after := next_best(results, best):
+        found.append(f"Next best: {name_of(results, after)}, {_shown(after)}.")
+    if less := smaller(results, best):
+        size = compact(less.amounts["num_params"])
+        found.append(f"Best with fewer weights: {name_of(results, less)} ({size}), {_shown(less)}.")
+    others = [budget for budget in results.label_budgets if budget != best.label_budget]
+    for budget in others:
+        there = _first(results, best.task, budget)
+        found.append(f"With {budget} labels: {name_of(results, there)}, {_shown(there)}.")
+    if not others:
+        found.append(f"Other numbers of labels than {best.label_budget} were not tried.")
+    return " ".join(found)
+
+
+def _first(results: Results, task: str, budget: str) -> Cell:
+    """The best of the runs and baselines; of a tie a baseline, which costs less."""
+    run = best_cell(results, task, budget)
+    beside = next_best(results, run)
+    is_baseline = beside is not None and beside.group in results.params.baselines
+    return beside if beside and is_baseline and beside.merit >= run.merit else run
+
+
+def takes(results: Results, best: Cell) -> str:
+    """What one training and its predictions took here, on the mean; "" if that was not measured, as
+    of baselines."""
+    keys = map(trial_key, best.trials)
+    costs = [results.finetuning_costs[key] for key in keys if key in results.finetuning_costs]
+    if not costs:
+        return ""
+    return price(
+        wall_time_s=fmean(cost.wall_time_s for cost in costs),
+        peak_memory_bytes=max(cost.peak_memory_bytes for cost in costs),
+        texts_per_s=[cost.texts_per_s for cost in costs if cost.texts_per_s],
+        hardware=costs[0].hardware,
+    )
+
+
+def _shown(cell: Cell) -> str:
+    return scale_of(cell.metric).shown(cell.mean.value)

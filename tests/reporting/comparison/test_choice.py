@@ -1,0 +1,77 @@
+"""What else could be chosen: the same from the tables of the report, by pandas."""
+
+from statistics import fmean
+
+import pandas as pd
+import pytest
+
+from stages.evaluation.metrics import POINTS
+from stages.reporting.comparison import costs
+from stages.reporting.comparison.answer import answers, rows
+from stages.reporting.comparison.choice import next_best, smaller, takes
+from stages.reporting.comparison.results import Results
+from stages.reporting.comparison.tables import trials
+from stages.reporting.number_format import seconds
+
+KEYS = ("run", "task", "method", "label_budget")
+
+
+@pytest.fixture(scope="module")
+def means(five_seeds: Results) -> pd.DataFrame:
+    """The mean and the number of weights of each run's and baseline's trials."""
+    found = pd.DataFrame(trials(five_seeds))
+    group_of = {run: group.name for group in five_seeds.groups for run in group.runs}
+    found["group"] = found["run"].map(lambda run: group_of.get(run, run))
+    found["num_params"] = pd.to_numeric(found["num_params"])
+    of = ["task", "label_budget", "group", "method"]
+    return found.groupby(of)[["value", "num_params"]].mean().reset_index()
+
+
+def test_the_next_best_is_the_best_of_another_run_or_baseline(five_seeds, means) -> None:
+    for card in answers(five_seeds)[0].cards:
+        others = means[(means["task"] == card.task) & (means["group"] != card.best.group)]
+        expected = others.loc[others["value"].idxmax()]
+        after = next_best(five_seeds, card.best)
+        assert after and (after.group, after.method) == (expected["group"], expected["method"])
+        assert f"`{expected['group']}`" in card.otherwise
+        assert POINTS.shown(expected["value"]) in card.otherwise
+
+
+def test_a_smaller_model_has_fewer_weights_than_the_best_run(five_seeds, means) -> None:
+    runs = means[~means["group"].isin(five_seeds.baselines)]
+    num_found = 0
+    for cell in five_seeds.cells:
+        found = smaller(five_seeds, cell)
+        if cell.group in five_seeds.baselines:
+            assert found is None
+            continue
+        here = runs[runs["task"] == cell.task]
+        own = here[(here["group"] == cell.group) & (here["method"] == cell.method)]
+        less = here[here["num_params"] < own["num_params"].item()]
+        assert (found is None) == less.empty
+        if found:
+            num_found += 1
+            assert found.group == less.loc[less["value"].idxmax(), "group"]
+    assert num_found
+
+
+def test_what_a_training_takes_is_the_mean_of_its_trials(five_seeds) -> None:
+    cell = next(c for c in five_seeds.cells if c.group not in five_seeds.baselines)
+    said = takes(five_seeds, cell)
+    of = {(t.run, t.task, t.method, t.label_budget) for t in cell.trials}
+    wanted = [row for row in costs.rows(five_seeds) if tuple(row[key] for key in KEYS) in of]
+    assert len(wanted) == len(cell.trials)
+    assert seconds(fmean(row["wall_time_s"] for row in wanted)) in said
+    assert wanted[0]["hardware"] in said
+    baseline = next(c for c in five_seeds.cells if c.group in five_seeds.baselines)
+    assert takes(five_seeds, baseline) == ""
+
+
+def test_the_table_holds_the_first_answer_of_every_task_and_number_of_labels(five_seeds) -> None:
+    table = rows(five_seeds)
+    places = {(c.task, c.label_budget) for c in five_seeds.cells}
+    assert {(row["task"], row["label_budget"]) for row in table} == places
+    assert len(table) == len(places)
+    for row in table:
+        assert row["low"] <= row["mean"] <= row["high"]
+        assert str(row["run"]) in str(row["use"]) and "`" not in "".join(map(str, row.values()))
