@@ -28,7 +28,7 @@ from tests.small import small_model, small_tokenizer
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 MAX_TOKENS = 48
-LABELS = {"classification": ["a", "b"], "tagging": ["B", "O"]}
+LABELS = {"classification": ["a", "b"], "multi_label": ["a", "b", "c"], "tagging": ["B", "O"]}
 SETTINGS = {
     "seq2seq": {"max_target_tokens": 12},
     "span_qa": {"stride": 4, "max_question_tokens": 8},
@@ -54,6 +54,7 @@ def rows_of(kind: str) -> Iterator[dict[str, Any]]:
         yield {"id": row["id"]} | {
             "classification": {"text": text, "label": row["label"]},
             "language_modelling": {"text": text},
+            "multi_label": {"text": text, "labels": {"a": ["a"], "b": ["b", "c"]}[row["label"]]},
             "multiple_choice": {
                 "text": text,
                 # Two or three, of which one is right in all rows, in different places.

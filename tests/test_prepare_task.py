@@ -498,3 +498,18 @@ def test_test_rows_that_the_source_changed_are_written_as_they_were_apart_from_t
     assert all(row["text"].startswith("Review") for row in was.values())
     seen = b"".join(path.read_bytes() for path in EXAMPLES.iterdir())
     assert not any(row["text"].encode() in seen for row in was.values())
+
+
+def test_labels_stand_between_separators_and_a_text_may_have_none() -> None:
+    cells = ["sad", "sad|angry", "", "glad"]
+    lines = [f"Text {i}.,{cells[i % 4]}" for i in range(200)]
+    Path("moods.csv").write_text("\n".join(["text,labels", *lines]))
+    prepare_task.main(
+        params("multi_label", source={"path": "moods.csv", "label_separator": "|"}), "own"
+    )
+    about = read_json(EXAMPLES / "task.json")
+    assert about["labels"] == ["angry", "glad", "sad"]
+    assert (about["metric"], about["other_metric"]) == ("micro_f1", "macro_f1_of_labels")
+    found = {tuple(row["labels"]) for row in read_jsonl(EXAMPLES / "train.jsonl")}
+    assert found == {("sad",), ("angry", "sad"), (), ("glad",)}
+    assert all("labels" not in row for row in read_jsonl(EXAMPLES / "test.jsonl"))

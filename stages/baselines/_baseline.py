@@ -44,7 +44,7 @@ class Baseline(ABC):
         return [None] * len(rows)
 
 
-def logistic(features: Any, targets: Sequence[str], C: float) -> Any:
+def logistic(features: Any, targets: Sequence[str] | Sequence[bool], C: float) -> Any:
     """A fitted logistic regression; a constant where the few labels are all the same.
 
     One thread: on vectors this short several wait for each other ten times longer than they work,

@@ -12,7 +12,7 @@ class Majority(Baseline):
     The reference for every score: a model that learnt nothing ties with it.
     """
 
-    fits = ("classification", "tagging", "span_qa", "multiple_choice")
+    fits = ("classification", "multi_label", "tagging", "span_qa", "multiple_choice")
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         self.kind = score.kind

@@ -9,6 +9,7 @@ from stages.baselines.copy import Copy
 from stages.baselines.majority import Majority
 from stages.baselines.mean import Mean
 from stages.baselines.nearest import Nearest
+from stages.baselines.one_vs_rest import OneVsRest
 from stages.baselines.overlap import Overlap
 from stages.baselines.ridge import Ridge
 from stages.baselines.sliding_window import SlidingWindow
@@ -273,6 +274,40 @@ def test_ridge_reads_single_texts_and_predicts_in_the_targets_units() -> None:
     ridge.fit(train * 3, train, pearson)
     predicted = [float(value) for value in ridge.predict([{"text": "The saw."}, {"text": "pear"}])]
     assert predicted[0] > 350 and predicted[1] < 150
+
+
+def topics(num: int, seed: int) -> list[dict[str, Any]]:
+    """Each label says by itself whether words of its kind are in the text."""
+    rng, rows = stream(seed, "topics"), []
+    for _ in range(num):
+        kinds = [kind for kind in (FRUIT, TOOLS) if rng.random() < 0.5]
+        words = ["a", "text", *(str(rng.choice(kind)) for kind in kinds)]
+        names = {id(FRUIT): "fruit", id(TOOLS): "tools"}
+        labels = sorted(names[id(kind)] for kind in kinds)
+        rows.append({"text": " ".join(words), "labels": labels})
+    return rows
+
+
+def test_one_vs_rest_learns_each_label_by_itself_and_the_majority_does_not() -> None:
+    micro_f1 = Score(KINDS["multi_label"], "micro_f1")
+    train, validation, test = (topics(n, seed) for seed, n in enumerate((100, 40, 100)))
+    inputs = [{"text": row["text"]} for row in test]
+    assert {tuple(row["labels"]) for row in test} == {
+        *((), ("fruit",), ("tools",), ("fruit", "tools"))
+    }
+    scores = {}
+    for baseline in (OneVsRest(), Majority()):
+        baseline.fit(train, validation, micro_f1)
+        scores[type(baseline)] = micro_f1(test, baseline.predict(inputs))
+    assert scores[OneVsRest] > 0.95 and 0.3 < scores[Majority] < 0.75
+
+
+def test_one_vs_rest_takes_a_label_that_every_text_has() -> None:
+    micro_f1 = Score(KINDS["multi_label"], "micro_f1")
+    rows = [row | {"labels": [*row["labels"], "text"]} for row in topics(40, 1)]
+    baseline = OneVsRest(C=[1.0])
+    baseline.fit(rows, rows, micro_f1)
+    assert all("text" in json.loads(found) for found in baseline.predict(rows))
 
 
 def test_overlap_chooses_what_repeats_the_text_and_the_first_of_equal_ones() -> None:

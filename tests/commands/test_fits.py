@@ -33,7 +33,10 @@ def test_as_text_any_task_with_answers_is_one_of_writing() -> None:
     assert {model for _, model in written} == {"decoder", "encoder_decoder"}
     assert {task for task, _ in written} == {
         f"{task}{fits.AS_TEXT}"
-        for task in ("classification", "multiple_choice", "regression", "span_qa", "tagging")
+        for task in (
+            *("classification", "multi_label", "multiple_choice", "regression"),
+            *("span_qa", "tagging"),
+        )
     }
     for row in written.values():
         assert row["none"] == row["full"] == fits.YES

@@ -24,7 +24,7 @@ def means(five_seeds: Results) -> pd.DataFrame:
     found["group"] = found["run"].map(lambda run: group_of.get(run, run))
     found["num_params"] = pd.to_numeric(found["num_params"])
     of = ["task", "label_budget", "group", "method"]
-    return found.groupby(of)[["value", "num_params"]].mean().reset_index()
+    return found.pivot_table(["value", "num_params"], of, aggfunc="mean").reset_index()
 
 
 def test_the_next_best_is_the_best_of_another_run_or_baseline(five_seeds, means) -> None:

@@ -1,0 +1,140 @@
+"""Texts, or pairs of texts, with any number of labels each (topics, toxicity, emotions)."""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from stages.core.components import Settings
+from stages.kinds._cells import list_of
+from stages.kinds._kind import Kind, Row
+from stages.kinds._metric import Metric, Sums
+from stages.kinds._plain_text import plain_text
+from stages.kinds._text_form import TextForm, label_words
+
+NOTHING = "none"  # the text that stands for no label
+
+
+def written(labels: Sequence[str]) -> str:
+    """A set of labels as text, always the same."""
+    return json.dumps(sorted({*labels}), ensure_ascii=False)
+
+
+class _AsText(TextForm):
+    """The words of the labels in their order, between commas; ``NOTHING`` where there are none.
+    What is no label is left out."""
+
+    def words_of(self, labels: Sequence[str]) -> dict[str, str]:
+        return label_words(labels, self.settings.get("verbalisers", ()))
+
+    def answer(self, row: Row) -> str | None:
+        if "labels" not in row:
+            return None
+        words = [text for label, text in self.words.items() if label in row["labels"]]
+        return ", ".join(words) or NOTHING
+
+    def prediction(self, row: Row, text: str) -> str:
+        label_of = {plain_text(words): label for label, words in self.words.items()}
+        found = map(plain_text, text.split(","))
+        return written([label_of[part] for part in found if part in label_of])
+
+
+def _counts(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n L 3"]:
+    """Of each row and each label that occurs in ``gold`` or ``predicted``: 1 where it is an answer,
+    is predicted, is both. Those of ``gold`` come first."""
+    answers, found = ([json.loads(text) for text in texts] for texts in (gold, predicted))
+    labels = sorted({label for row in answers for label in row})
+    labels += sorted({label for row in found for label in row}.difference(labels))
+    index = {label: i for i, label in enumerate(labels)}
+    counts = np.zeros((len(gold), len(labels), 3))
+    for column, rows in enumerate((answers, found)):
+        for i, row in enumerate(rows):
+            counts[i, [index[label] for label in row], column] = 1
+    counts[..., 2] = counts[..., 0] * counts[..., 1]
+    return counts
+
+
+def _f1(counts: Float[np.ndarray, "*sets 3"]) -> Float[np.ndarray, "*sets"]:
+    """From the numbers of answers, of predictions and of those that are both; 0 without any."""
+    total = counts[..., 0] + counts[..., 1]
+    return np.divide(2 * counts[..., 2], total, out=np.zeros(total.shape), where=total > 0)
+
+
+def _micro_counts(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n 3"]:
+    return _counts(gold, predicted).sum(axis=1)
+
+
+def _macro_counts(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n K"]:
+    """Of the labels that are an answer somewhere: every run has the same denominator."""
+    counts = _counts(gold, predicted)
+    return counts[:, counts[..., 0].any(axis=0)].reshape(len(gold), -1)
+
+
+def _macro_of_sums(sums: Float[np.ndarray, "sets K"]) -> Float[np.ndarray, " sets"]:
+    by_label = sums.reshape(len(sums), -1, 3)
+    return _f1(by_label).sum(axis=1) / (by_label[..., 0] > 0).sum(axis=1)
+
+
+def _value(sums: Sums, gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """Of the whole set; 0 where no row has a label, as scikit-learn has it."""
+    total = sums.counts(gold, predicted).sum(axis=0, keepdims=True)
+    return float(sums.value(total)[0]) if total[..., ::3].any() else 0.0
+
+
+# As scikit-learn's f1_score with average="micro" and "macro"; the latter over the labels that occur
+# in the answers. No "macro_f1", which is that of one label each.
+MICRO, MACRO = Sums(_micro_counts, _f1), Sums(_macro_counts, _macro_of_sums)
+
+
+class TextWithLabels(Kind):
+    """``text``, perhaps ``text_pair``, and ``labels``, of which there may be none.
+
+    In a file of lists they are a list. In a cell that is a text they stand between
+    ``label_separator``, as in "sad,angry"; an empty cell has none.
+    """
+
+    inputs = ("text",)
+    optional = ("text_pair",)
+    target = "labels"
+    metrics = (
+        Metric("micro_f1", partial(_value, MICRO), sums=MICRO),
+        Metric("macro_f1_of_labels", partial(_value, MACRO), sums=MACRO),
+    )
+    has_classes = True
+    form = _AsText
+
+    def __init__(self, *, label_separator: str = ",") -> None:
+        self.label_separator = label_separator
+
+    def read(self, column: str, value: Any, row: Row, place: str) -> Any:
+        if column != "labels":
+            return super().read(column, value, row, place)
+        if value is None or value != value or value == []:
+            return []
+        if isinstance(value, str):
+            value = [part for part in value.split(self.label_separator) if part.strip()]
+            if not value:
+                return []
+        return sorted({label.strip() for label in list_of(value, place)})
+
+    def check_labels(self, labels: list[str], settings: Settings) -> None:
+        if verbalisers := settings.get("verbalisers"):
+            label_words(labels, verbalisers)
+
+    def labels_of(self, row: Row) -> list[str]:
+        return row["labels"]
+
+    def answer(self, row: Row) -> str:
+        return written(row["labels"])
+
+    def answer_parts(self, row: Row) -> list[str]:
+        return row["labels"]
+
+    def repeated(self, part: str, row: Row) -> str:
+        return written([part])
+
+    def shown(self, row: Row, prediction: str) -> str:
+        return ", ".join(json.loads(prediction)) or NOTHING

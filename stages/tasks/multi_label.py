@@ -1,0 +1,102 @@
+"""Multi-label classification of a text or of a pair of texts."""
+
+import json
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stages.core.artifacts import Json
+from stages.kinds._cells import Row
+from stages.kinds._text_form import verbalised
+from stages.kinds.multi_label import TextWithLabels, written
+from stages.models._heads import ModelWithHead, at_least_float32
+from stages.tasks._pooled import PooledTask
+from stages.tasks._task import Example, Predicted
+from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.tokenizer import TaskTokenizer
+
+
+class MultiLabel(PooledTask):
+    """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or as the tokenizer wraps them, to
+    one state to a probability of each label by itself (transformers'
+    ``multi_label_classification``).
+
+    The loss is the mean binary cross-entropy over texts and labels. Predicted is every label with a
+    probability above ``threshold``, which may be none.
+
+    ``verbalisers`` are ``label=words``, as of classification. As text the words of the labels stand
+    between commas.
+    """
+
+    kind = TextWithLabels()
+
+    def __init__(
+        self,
+        labels: list[str],
+        tokenizer: TaskTokenizer,
+        max_tokens: int,
+        *,
+        pooling: Literal["auto", "mean", "first", "last"] = "auto",
+        dropout: float = 0.1,
+        threshold: float = 0.5,
+        verbalisers: Sequence[str] = (),
+        metric: Literal["micro_f1", "macro_f1_of_labels"] = "micro_f1",
+    ) -> None:
+        super().__init__(labels, tokenizer, max_tokens, pooling=pooling, dropout=dropout)
+        self.num_outputs, self.threshold = len(labels), threshold
+
+    @classmethod
+    def check(
+        cls, max_tokens: int, *, threshold: float, verbalisers: Sequence[str], **others: object
+    ) -> None:
+        verbalised(verbalisers)
+        if not 0 < threshold < 1:
+            raise ValueError(f"threshold: must be between 0 and 1, not {threshold:g}")
+
+    def target_of(self, row: Row) -> np.ndarray:
+        """1 for each label that the row has and 0 for the others, [L]."""
+        if "labels" not in row:
+            return np.full(len(self.labels), IGNORE_INDEX)
+        # A label that train does not have cannot be predicted.
+        has = [self.index[label] for label in row["labels"] if label in self.index]
+        return np.isin(np.arange(len(self.labels)), has).astype(np.int64)
+
+    def targets(self, examples: list[Example]) -> Json:
+        labels = torch.from_numpy(np.stack([example.labels for example in examples]))
+        return {
+            "labels": labels,
+            "num_targets": {"multi_label": int((labels != IGNORE_INDEX).sum())},
+        }
+
+    def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
+        assert batch.labels is not None
+        logits = at_least_float32(model.head(model.backbone(batch), batch.document_ids))
+        known = batch.labels != IGNORE_INDEX
+        targets = batch.labels[known].to(logits.dtype)
+        loss = F.binary_cross_entropy_with_logits(logits[known], targets, reduction="sum")
+        return {"multi_label": (1.0, loss)}
+
+    def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
+        return [each.prediction for each in self.predict_scored(model, batch, examples)]
+
+    def predict_scored(
+        self, model: ModelWithHead, batch: Batch, examples: list[Example]
+    ) -> list[Predicted]:
+        logits = model.head(model.backbone(batch), batch.document_ids)
+        found = []
+        for row in logits.float().sigmoid().tolist():
+            scores = dict(zip(self.labels, row, strict=True))
+            chosen = [label for label, share in scores.items() if share > self.threshold]
+            found.append(Predicted(written(chosen), scores))
+        return found
+
+    def longest_as_text(self, longest_class: int) -> int:
+        """Room for every label, with a comma behind each."""
+        return 2 * longest_class * len(self.labels)
+
+    def columns(self, row: Row, prediction: str) -> Json:
+        return {"labels": json.loads(prediction)}

@@ -1,0 +1,110 @@
+"""Sets of labels as answers: how they are read, compared and written as text."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score
+from sklearn.preprocessing import MultiLabelBinarizer
+
+from stages.core.seeding import stream
+from stages.evaluation.metrics import score
+from stages.evaluation.row_scores import row_scores
+from stages.kinds._kind import KINDS
+from stages.kinds.multi_label import TextWithLabels, written
+
+KIND = KINDS["multi_label"]
+SETS = st.sets(st.sampled_from("abcd")).map(sorted)
+PAIRS = st.lists(st.tuples(SETS, SETS), min_size=1)
+MICRO, MACRO = "micro_f1", "macro_f1_of_labels"
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")  # it is 0 then
+@given(PAIRS)
+def test_f1_is_that_of_scikit_learn(pairs: list[tuple[list[str], list[str]]]) -> None:
+    gold, found = map(list, zip(*pairs, strict=True))
+    texts = [*map(written, gold)], [*map(written, found)]
+    present = sorted({label for row in gold for label in row})
+    if not present:
+        assert score(MICRO, *texts) == score(MACRO, *texts) == 0
+        return
+    table = MultiLabelBinarizer(classes=[*"abcd"])
+    x, y = table.fit_transform(gold), table.transform(found)
+    expected = f1_score(x, y, average="micro")
+    assert score(MICRO, *texts) == pytest.approx(expected)
+    columns = ["abcd".index(label) for label in present]
+    by_label = [f1_score(x[:, i], y[:, i]) for i in columns]
+    assert score(MACRO, *texts) == pytest.approx(np.mean(by_label))
+
+
+@pytest.mark.parametrize("metric", [MICRO, MACRO])
+@given(PAIRS)
+def test_row_scores_are_the_jackknife_and_their_mean_the_metric(metric: str, pairs) -> None:
+    gold, found = ([*map(written, each)] for each in zip(*pairs, strict=True))
+    n = len(gold)
+    assume(n > 2 and all(any(json.loads(g) for g in gold[:i] + gold[i + 1 :]) for i in range(n)))
+    scores = row_scores(metric, gold, found).astype(float)
+    assert scores.mean() == pytest.approx(score(metric, gold, found), abs=1e-6)
+    without = [
+        score(metric, gold[:i] + gold[i + 1 :], found[:i] + found[i + 1 :]) for i in range(n)
+    ]
+    jackknife = ((n - 1) ** 2 / n * np.var(without)) ** 0.5
+    assert scores.std() / n**0.5 == pytest.approx(jackknife, abs=1e-5)
+
+
+@pytest.mark.parametrize("metric", [MICRO, MACRO])
+def test_the_standard_error_from_row_scores_is_that_of_a_bootstrap(metric: str) -> None:
+    rng = stream(1, "sets of labels")
+    truth = rng.random((400, 3)) < [0.2, 0.5, 0.6]
+    guess = truth ^ (rng.random(truth.shape) < 0.2)
+    gold, found = (
+        [written([name for name, has in zip("abc", row, strict=True) if has]) for row in each]
+        for each in (truth, guess)
+    )
+    scores = row_scores(metric, gold, found).astype(float)
+    values = []
+    for _ in range(300):
+        rows = rng.integers(len(gold), size=len(gold))
+        values.append(score(metric, [gold[i] for i in rows], [found[i] for i in rows]))
+    error = scores.std(ddof=1) / len(scores) ** 0.5
+    assert error == pytest.approx(np.std(values), rel=0.25)
+
+
+def test_all_wrong_and_none_predicted_is_0_and_all_right_is_1() -> None:
+    gold = [written(labels) for labels in (["a"], ["a", "b"], [])]
+    for metric in (MICRO, MACRO):
+        assert score(metric, gold, gold) == 1
+        assert score(metric, gold, [written([])] * 3) == 0
+
+
+def test_labels_are_a_list_or_stand_between_separators() -> None:
+    for cell in (["b", " a "], "b,a", " b , a,a", "b,,a,"):
+        assert KIND.read("labels", cell, {}, "a.csv line 2: labels") == ["a", "b"]
+    for empty in (None, "", " ", float("nan"), [], ","):
+        assert KIND.read("labels", empty, {}, "a.csv line 2: labels") == []
+    assert TextWithLabels(label_separator="|").read("labels", "b, c|a", {}, "") == ["a", "b, c"]
+    for other in (["a", None], {"a": 1}, 3.5):
+        with pytest.raises(ValueError, match=r"^a\.csv line 2: labels"):
+            KIND.read("labels", other, {}, "a.csv line 2: labels")
+    with pytest.raises(ValueError, match="text"):
+        KIND.read("text", "", {}, "a.csv line 2: text")
+
+
+def test_an_answer_is_the_same_for_every_order() -> None:
+    assert KIND.answer({"labels": ["b", "a"]}) == KIND.answer({"labels": ["a", "b"]})
+    assert KIND.shown({}, KIND.answer({"labels": ["b", "a"]})) == "a, b"
+    assert KIND.shown({}, KIND.answer({"labels": []})) == "none"
+
+
+def test_as_text_the_words_of_labels_stand_between_commas() -> None:
+    labels = ["anger", "great_joy"]
+    form = KIND.as_text("moods", {"task": {"name": "multi_label"}, "labels": labels})
+    row = {"text": "What a day."}
+    assert form.input(row) == "moods text: What a day."
+    assert form.answer(row) is None and form.answer(row | {"labels": []}) == "none"
+    for chosen in ([], labels[:1], labels):
+        text = form.answer(row | {"labels": chosen})
+        assert text is not None and form.prediction(row, text) == KIND.answer({"labels": chosen})
+    assert form.prediction(row, "great joy , sorrow") == written(["great_joy"])
