@@ -10,6 +10,7 @@ from stages.core.artifacts import read_json
 from stages.core.params import load
 from tests.project import (
     AFTER_THE_DECODER,
+    ROOT,
     SHORTER,
     Project,
     clone_of_working_tree,
@@ -20,6 +21,18 @@ from tests.small_hub import checkpoint, revision_of
 
 pytestmark = pytest.mark.slow
 
+AFTER_THE_NOTEBOOK = """
+import json
+
+again = run_study("../studies/smoke.yaml")  # as it was
+both = [found.scores.query("run == 'encoder_mlm'") for found in (tables, more)]
+one = again.scores.query("task == 'tag' and run == 'encoder_mlm' and method == 'full'")
+print(json.dumps({
+    "seeds": [int(scores["num_finetune_seeds"].max()) for scores in both],
+    "trials": [len(tables.trials), len(more.trials)],
+    "mean": list(one["mean"]),
+}))
+"""
 MEASURED = ("data/timings", "reports/costs.csv", "reports/index.html")  # times, not results
 
 
@@ -113,6 +126,32 @@ def test_a_clone_that_pulls_runs_nothing_and_shows_the_same(study, tmp_path) -> 
     for name in ("index.html", "trials.csv", "comparison.md", "figures/comparison.svg"):
         ours, theirs = (p.folder / "reports" / name for p in (study, clone))
         assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_the_notebook_trains_what_a_seed_adds_and_gets_the_tables_of_the_report(
+    study, tmp_path
+) -> None:
+    """Its cells in one process, in the folder that it lies in, as a notebook runs them."""
+    cells = read_json(study.folder / "docs" / "notebook.ipynb")["cells"]
+    script = tmp_path / "cells.py"
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    script.write_text("\n\n".join([*sources, AFTER_THE_NOTEBOOK]))
+    before = num_stored(study)
+    said = study.run("sh", "-c", f"cd docs && exec python {script}").splitlines()
+    assert "refused" in said
+    shown = json.loads(said[-1])
+    assert shown["seeds"] == [2, 3] and shown["trials"][0] < shown["trials"][1]
+    params = load(ROOT / "studies" / "smoke.yaml")
+    groups = len(params.pretrain) * len(params.tasks) * len(params.finetune.methods)
+    assert num_stored(study) - before == groups * len(params.finetune.label_budgets)
+    metrics = read_json(study.folder / "reports" / "metrics.json")
+    mean = metrics["tag"]["encoder_mlm"]["full"]["50"]["mean"]
+    assert shown["mean"] == [mean]  # of the report that the last cell leaves
+
+
+def num_stored(study: Project) -> int:
+    code = "from stages.trials.store import listed; print(sum(1 for _ in listed()))"
+    return int(study.run("python", "-c", code))
 
 
 def test_two_workers_in_another_folder_leave_the_same(first_run, tmp_path) -> None:

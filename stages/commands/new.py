@@ -10,16 +10,13 @@ the time allows, fine-tuned in full and frozen: 23 million weights, for texts in
 """
 
 import argparse
-import hashlib
 import os
-import subprocess
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from textwrap import indent, wrap
 from typing import Any, get_args
 
-from stages.core.artifacts import replacing
-from stages.core.params import PATH, load
+from stages.commands._written_study import refuse_faults, refuse_loss, write
+from stages.core.params import PATH
 from stages.core.process import exit_on_mistake
 from stages.kinds._kind import SPLITS
 from stages.kinds._tags import Scheme
@@ -29,8 +26,6 @@ from stages.proposal.roles import KINDS_OF_STUDIES, ROLES
 from stages.sources._formats import DELIMITERS, FORMATS
 
 WIDTH = 100
-STUDIES = Path("studies")
-MARK = "# Written by python -m stages.commands.new, "
 
 
 def main() -> None:
@@ -79,7 +74,9 @@ def _main(flags: argparse.Namespace) -> None:
     if flags.minutes <= 0:
         raise ValueError(f"--minutes: must be more than 0, not {flags.minutes:g}")
     if not flags.force:
-        _refuse_loss(flags.out)
+        refuse_loss(
+            flags.out, "write another file (--out FILE), or lose it (--force; of make FORCE=yes)"
+        )
     # Calibration imports torch, which is not needed to refuse a file.
     from stages.planning.calibration import training_environment
     from stages.proposal.pace import measured
@@ -92,10 +89,8 @@ def _main(flags: argparse.Namespace) -> None:
         seconds=60 * flags.minutes,
         measure=measured,
     )
-    _check(proposal.text)
-    digest = hashlib.sha256(proposal.text.encode()).hexdigest()[:12]
-    with replacing(flags.out) as path:
-        path.write_text(f"{MARK}{digest}\n{proposal.text}", encoding="utf-8")
+    refuse_faults(proposal.text)
+    write(flags.out, proposal.text)
     print(shown(proposal, flags.data, flags.minutes, flags.out))
 
 
@@ -169,41 +164,6 @@ def _item(line: str) -> str:
     return indent("\n".join(wrap(line, WIDTH - 2, break_on_hyphens=False)), "  ").replace(
         "  ", "- ", 1
     )
-
-
-def _refuse_loss(out: Path) -> None:
-    """Raises ValueError if the file is a study that is found nowhere else."""
-    if not out.exists():
-        return
-    text = out.read_text(encoding="utf-8")
-    first, _, rest = text.partition("\n")
-    digest = hashlib.sha256(rest.encode()).hexdigest()[:12]
-    kept = [path.read_text(encoding="utf-8") for path in sorted(STUDIES.glob("*.yaml"))]
-    if first == f"{MARK}{digest}" or text in kept or text == _committed(out):
-        return
-    raise ValueError(
-        f"{out} is neither as it was committed nor one of {STUDIES}/: keep it (`cp {out} "
-        f"{STUDIES}/mine.yaml`), write another file (--out FILE), or lose it (--force; of make "
-        "FORCE=yes)"
-    )
-
-
-def _committed(path: Path) -> str | None:
-    """None where git knows no such file."""
-    command = ["git", "show", f"HEAD:./{path}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode == 0 else None
-
-
-def _check(text: str) -> None:
-    """Raises ValueError for a study that would be refused, which must not be written."""
-    from stages.checking.faults import find_faults
-
-    with TemporaryDirectory() as folder:
-        path = Path(folder, PATH.name)
-        path.write_text(text, encoding="utf-8")
-        if faults := list(find_faults(load(path))):
-            raise ValueError("\n".join(faults))
 
 
 if __name__ == "__main__":

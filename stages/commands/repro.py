@@ -3,6 +3,8 @@
 With one job this is `dvc repro`. With more, what is ready runs side by side: stages, and the trials
 within them. Results and dvc.lock are the same then, times apart. A worker that dies costs what it
 was doing, which is tried again, twice at most. What is interrupted goes on with the next call.
+
+Another study than that of params.yaml is checked first, and then takes its place.
 """
 
 import argparse
@@ -11,11 +13,13 @@ import signal
 import subprocess
 import sys
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from stages.commands._written_study import refuse_faults, refuse_loss, write
 from stages.commands.heal import heal
 from stages.core.parallel import cores
-from stages.core.params import Params, load
+from stages.core.params import PATH, Params, load
 from stages.core.process import exit_on_mistake
 from stages.planning.pending import CHECK, pending
 
@@ -33,6 +37,9 @@ def main() -> None:
     )
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="workers side by side (default 1)"
+    )
+    parser.add_argument(
+        "--study", type=Path, metavar="FILE", help=f"put this study in the place of {PATH} first"
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -60,6 +67,8 @@ def _interrupt(*_: object) -> NoReturn:
 def _main(asked: argparse.Namespace) -> NoReturn:
     if asked.jobs < 1:
         raise ValueError(f"--jobs: {asked.jobs} is below 1")
+    if asked.study:
+        _take(asked.study)
     heal()
     if asked.jobs > 1 or asked.cluster or asked.scheduler:
         _side_by_side(asked)
@@ -67,6 +76,19 @@ def _main(asked: argparse.Namespace) -> NoReturn:
     # process, so that a signal reaches it alone.
     sys.stdout.flush()
     os.execv(REPRO[0], REPRO)
+
+
+def _take(study: Path) -> None:
+    """Raises ValueError for a study that is refused, and rather than lose that of params.yaml."""
+    try:
+        text = study.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"--study: {study} cannot be read: {error}") from None
+    refuse_faults(text)
+    if PATH.exists() and PATH.read_text(encoding="utf-8") == text:
+        return
+    refuse_loss(PATH, "or remove it")
+    write(PATH, text)
 
 
 def _side_by_side(asked: argparse.Namespace) -> None:

@@ -9,7 +9,8 @@ import pytest
 import stages.scheduling
 from stages.commands import repro
 from stages.core.parallel import cores
-from tests.smoke import with_values
+from stages.core.params import load
+from tests.smoke import ROOT, with_values
 
 
 @pytest.fixture(autouse=True)
@@ -118,3 +119,42 @@ def test_each_gpu_is_seen(environment, listed, expected, tmp_path, monkeypatch) 
         command.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert clusters.visible_gpus() == expected
+
+
+def study_with(folder: Path, **changes: object) -> Path:
+    """Another study in a file of its own."""
+    folder.mkdir()
+    (folder.parent / "requirements.lock").symlink_to(ROOT / "requirements.lock")  # it reads that
+    return with_values(folder, changes).rename(folder / "mine.yaml")
+
+
+def test_another_study_takes_the_place_of_one_that_is_kept(tmp_path) -> None:
+    here, mine = tmp_path / "params.yaml", study_with(tmp_path / "other", study="mine")
+    kept = tmp_path / "studies"
+    kept.mkdir()
+    (kept / "before.yaml").write_text(here.read_text())
+    repro._take(mine)
+    assert here.read_text().endswith(mine.read_text()) and load(here).study == "mine"
+    # And over that, since this command wrote it and nobody has edited it.
+    repro._take(kept / "before.yaml")
+    assert load(here).study == "smoke"
+
+
+def test_a_study_that_is_kept_nowhere_else_is_not_lost(tmp_path) -> None:
+    here, mine = tmp_path / "params.yaml", study_with(tmp_path / "other", study="mine")
+    here.write_text(before := here.read_text() + "# an edit\n")
+    with pytest.raises(ValueError, match=r"^params\.yaml is neither.*keep it"):
+        repro._take(mine)
+    assert here.read_text() == before
+
+
+def test_a_study_with_mistakes_takes_no_place(tmp_path) -> None:
+    here, before = tmp_path / "params.yaml", (tmp_path / "params.yaml").read_text()
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "before.yaml").write_text(before)
+    mine = study_with(tmp_path / "other", **{"finetune.label_budgets": [50, 50]})
+    with pytest.raises(ValueError, match=r"^finetune\.label_budgets"):
+        repro._take(mine)
+    with pytest.raises(ValueError, match="--study"):
+        repro._take(tmp_path / "none.yaml")
+    assert here.read_text() == before

@@ -1,0 +1,142 @@
+"""Run a study from Python, as in a notebook, and get its tables as pandas.
+
+from stages.commands.notebook import run_study
+
+tables = run_study("studies/smoke.yaml")
+tables.scores.sort_values("mean")
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stages.core import paths
+from stages.core.artifacts import Json, read_json
+from stages.core.components import STAGES
+from stages.core.process import die_with_parent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PROJECT = STAGES.parent
+# What DVC prints of each stage besides its name.
+NOISE = re.compile(
+    r"> |(Generating|Updating) lock file|WARNING: .* is empty|Stage .* skipping|\s*$"
+)
+MISTAKE, ERROR = 2, "error: "  # the exit status of a mistake, and what its lines begin with
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The report of a study. A score and a difference are fractions, not points."""
+
+    page: Path  # the report to open in a browser
+    answer: "pd.DataFrame"  # for each task and number of labels what to use, how sure that is
+    scores: "pd.DataFrame"  # task, run, method, label_budget; mean, low, high and what they cover
+    contrasts: "pd.DataFrame"  # what differs between two runs, how sure that is, and confounds
+    trials: "pd.DataFrame"  # a row for each training on a task
+    costs: "pd.DataFrame"  # what each trial and its pretraining took
+    corpora: "pd.DataFrame"  # how like each corpus is to each task
+    estimates: "pd.DataFrame"  # which run suits a task, estimated without training it
+    agreement: "pd.DataFrame"  # how well the estimates ranked the runs
+
+
+def run_study(study: str | Path | Mapping[str, Any], *, jobs: int = 1) -> Tables:
+    """Run what is pending of a study, as ``make repro`` does, and read its report.
+
+    ``study`` is a file such as ``studies/smoke.yaml`` or a dict of what stands in one. It takes the
+    place of ``params.yaml`` in the project that this module lies in. Stages are named as they run.
+
+    Raises ValueError with every mistake in the study, or rather than lose a ``params.yaml`` that
+    is kept nowhere else; RuntimeError if a stage failed.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = _written(study, Path(folder)) if isinstance(study, Mapping) else Path(study)
+        status, said = _run("--study", str(path.resolve()), "--jobs", str(jobs))
+    if status == MISTAKE:
+        raise ValueError(said.rpartition(ERROR)[2].strip())
+    if status:
+        raise RuntimeError(f"the study did not finish (exit status {status}); see above")
+    return _tables(PROJECT / paths.REPORTS)
+
+
+def _written(study: Mapping[str, Any], folder: Path) -> Path:
+    """Raises ValueError for values that YAML has no words for."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.representer import RepresenterError
+
+    path = folder / "study.yaml"
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            # In the order of its keys: a stage runs again when its command's flags change places.
+            YAML().dump(dict(study), file)
+    except RepresenterError as error:
+        raise ValueError(f"the study holds what no YAML file can: {error}") from None
+    return path
+
+
+def _run(*arguments: str) -> tuple[int, str]:
+    """The exit status of the command, and what it said; printed here as it comes, since a notebook
+    shows nothing of what another process prints."""
+    command = [sys.executable, "-m", "stages.commands.repro", *arguments]
+    # DVC is called by its stages as `python`, which must be this one.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    process = subprocess.Popen(
+        command,
+        cwd=PROJECT,
+        env=os.environ | {"PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,  # an interrupt of the notebook is passed on below, and once
+        preexec_fn=die_with_parent,
+    )
+    assert process.stdout
+    said: list[str] = []
+    try:
+        for line in process.stdout:
+            if not NOISE.match(line):
+                print(line, end="", flush=True)
+            said.append(line)
+    except KeyboardInterrupt:
+        os.killpg(process.pid, signal.SIGINT)
+        raise
+    finally:
+        status = process.wait()
+    return status, "".join(said)
+
+
+def _tables(reports: Path) -> Tables:
+    names = [each.name for each in fields(Tables) if each.name not in ("page", "scores")]
+    return Tables(
+        page=reports / "index.html",
+        scores=_scores(read_json(reports / "metrics.json")),
+        **{name: _table(reports / f"{name}.csv") for name in names},
+    )
+
+
+def _scores(metrics: Json) -> "pd.DataFrame":
+    """A row for each task, run, method and label budget."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        {"task": task, "run": run, "method": method, "label_budget": budget} | cell
+        for task, runs in metrics.items()
+        for run, methods in runs.items()
+        for method, budgets in methods.items()
+        for budget, cell in budgets.items()
+    )
+
+
+def _table(path: Path) -> "pd.DataFrame":
+    import pandas as pd
+
+    # Only an empty field is missing: "none" and "NA" are names.
+    return pd.read_csv(path, keep_default_na=False, na_values=[""])
