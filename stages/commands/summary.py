@@ -78,7 +78,7 @@ def _answers() -> list[dict[str, str]]:
 
 def answer(row: Mapping[str, str]) -> Text:
     """What to use for a task, what it is better than, what it takes, and how it is used."""
-    text = Text(f"\n{row['task']}, {row['label_budget']} labels: ", style="bold")
+    text = Text(f"\n{row['task']}, {row['label_budget']} labels: use ", style="bold")
     text.append(f"{row['use']} {row['sure'].capitalize()}.", style="bold")
     costs = [
         cost

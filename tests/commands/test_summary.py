@@ -47,7 +47,7 @@ def test_before_that_stands_the_answer_for_each_task(shown: str) -> None:
     """What to use, and the command that uses it unless a baseline is the best."""
     end = shown[shown.rindex("largest effect") :]
     for task in METRICS:
-        (line,) = re.findall(rf"^{task}, \d+ labels: .*", end, re.MULTILINE)
+        (line,) = re.findall(rf"^{task}, \d+ labels: use .*", end, re.MULTILINE)
         baselines = ("majority", "tfidf", "window")
         assert any(f" {name}" in line for name in (*RUNS, *baselines))
         assert any(name in line for name in baselines) or f"--task {task} --method" in end
