@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PROJECT = STAGES.parent
-# What DVC prints of each stage besides its name.
+# What DVC prints besides the names of stages that run.
 NOISE = re.compile(
-    r"> |(Generating|Updating) lock file|WARNING: .* is empty|Stage .* skipping|\s*$"
+    r"> |(Generating|Updating) lock|WARNING: .* is empty|Stage .* skipping|\s*$"
+    r"|To (track|enable) |\t(git add|dvc config) |Use `dvc push`"
 )
 MISTAKE, ERROR = 2, "error: "  # the exit status of a mistake, and what its lines begin with
 
