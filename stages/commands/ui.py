@@ -1,44 +1,114 @@
-"""Show the study in MLflow: bring it up to date with the files, then serve it to the browser."""
+"""Show the study in MLflow: bring it up to date with the files, then serve it to the browser.
+
+It serves until Ctrl-C, SIGTERM or the end of its terminal, and leaves no server behind. Exit
+status: 0 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP, else that of the server.
+"""
 
 import argparse
 import os
+import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from types import FrameType
 
 from stages.core.params import load
-from stages.core.process import exit_on_mistake
+from stages.core.process import die_with_parent, exit_on_mistake
 from stages.tracking import store
-from stages.tracking.records import recorded
+from stages.tracking.study import recorded
 from stages.tracking.view import reconcile
+
+STOP_S = 5.0
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m stages.commands.ui", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m stages.commands.ui",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--port", type=int, default=5000, help="on 127.0.0.1 (default: 5000)")
     port = parser.parse_args().port
 
     params = load()
     if not recorded(params) and not store.DATABASE.exists():
         raise ValueError("there is nothing to show yet; run `dvc repro`")
-    page = reconcile(params)
-    if store.address().startswith("http"):
-        print(f"The study is at {store.address()}/{page}")
-    else:
-        serve(port, page)
+    remote = store.address().startswith("http")
+    if not remote:
+        _refuse_used(port)
+
+    def show() -> int:
+        pages = reconcile(params)
+        if remote:
+            print(_listed(store.address(), pages))
+            return 0
+        print(_listed(f"http://127.0.0.1:{port}", pages), "until Ctrl-C", sep="\n", flush=True)
+        return serve(_server(port))
+
+    end_by_signals()
+    raise SystemExit(show())
 
 
-def serve(port: int, page: str) -> None:
-    """Run MLflow's server until Ctrl-C."""
-    print(f"The study is at http://127.0.0.1:{port}/{page} until Ctrl-C", flush=True)
+def end_by_signals() -> None:
+    """Make each of ``SIGNALS`` end this process in order: what must be cleaned up is."""
+    for number in SIGNALS:
+        signal.signal(number, _stop)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)  # one is enough: nothing may break off the clean-up
+    raise SystemExit(0 if number == signal.SIGINT else 128 + number)
+
+
+def _refuse_used(port: int) -> None:
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            free.bind(("127.0.0.1", port))
+        except (OSError, OverflowError) as error:
+            raise ValueError(f"--port: {port} cannot be used ({error}); name another") from None
+
+
+def _listed(address: str, pages: Mapping[str, str]) -> str:
+    """A line for each page, the first one first."""
+    if not pages:
+        return f"MLflow is at {address}"
+    width = max(map(len, pages))
+    lines = [f"  {title:{width}}  {address}/{page}" for title, page in pages.items()]
+    return "\n".join(["The study in MLflow:", *lines])
+
+
+def _server(port: int) -> list[str]:
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store.address()]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    return [*command, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+
+
+def serve(command: list[str]) -> int:
+    """Run a server until it ends; if anything else ends first, stop it and its children."""
     # Its background jobs let language models judge: processes that nobody needs here.
     settings = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    server = subprocess.Popen(command, env=settings)
+    # A group of its own: a signal reaches its children as well.
+    server = subprocess.Popen(
+        command, env=settings, start_new_session=True, preexec_fn=die_with_parent
+    )
     try:
-        raise SystemExit(server.wait())
-    except KeyboardInterrupt:
-        server.wait()  # Ctrl-C reached it as well
+        return server.wait()
+    finally:
+        _end(server)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """The server and its children: they have ``STOP_S`` to end by themselves."""
+    with suppress(ProcessLookupError):  # all have ended
+        os.killpg(server.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(STOP_S)
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
 
 
 if __name__ == "__main__":

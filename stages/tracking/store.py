@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 DATABASE, ARTIFACTS = Path("mlflow.db"), Path("mlruns")  # unless MLFLOW_TRACKING_URI is set
 LOCK = paths.SCRATCH / "mlflow.lock"
 TIMEOUT_S = 30.0
+# Columns of MLflow's tables that hold the address of a folder or of a file in it.
+ADDRESSES = (
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+)
 
 
 def address() -> str:
@@ -43,10 +51,41 @@ def client() -> "mlflow.MlflowClient":
             database.execute("BEGIN IMMEDIATE")
 
     from mlflow import MlflowClient
+    from sqlalchemy import event
+    from sqlalchemy.pool import Pool
 
+    if not event.contains(Pool, "connect", _do_not_wait_for_disk):
+        event.listen(Pool, "connect", _do_not_wait_for_disk)
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
     return MlflowClient(address())
+
+
+def _do_not_wait_for_disk(connection: object, _: object) -> None:
+    """A power cut may lose the last runs, never the database; the next ``reconcile`` adds them.
+    Waiting for the disk after each of several calls per run would take longer than all else."""
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def artifacts() -> str | None:
+    """Where an experiment has its files; None where the server of another address decides."""
+    return ARTIFACTS.resolve().as_uri() if address() == default_address() else None
+
+
+def relocate(old: str, new: str) -> None:
+    """Make the project's database name ``new`` wherever it names the folder ``old``.
+
+    MLflow keeps absolute addresses and has no call to change them, so that the runs of a copied or
+    moved project would show files of the original, or none.
+    """
+    with closing(sqlite3.connect(DATABASE, timeout=TIMEOUT_S)) as database, database:
+        for table, column in ADDRESSES:
+            database.execute(
+                f"UPDATE {table} SET {column} = ? || substr({column}, ?) "
+                f"WHERE {column} = ? OR substr({column}, 1, ?) = ?",
+                (new, len(old) + 1, old, len(old) + 1, f"{old}/"),
+            )
 
 
 @contextmanager

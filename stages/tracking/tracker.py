@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from stages.core.components import Settings
-from stages.tracking.records import Point, RunRecord, corpus_data, flat
+from stages.tracking.records import (
+    Point,
+    RunRecord,
+    corpus_data,
+    flat,
+    objective_tags,
+    pretraining_fingerprint,
+    train_metrics,
+)
 from stages.tracking.store import TIMEOUT_S, errors_as_warnings, exclusive, warn
 from stages.tracking.view import View
 
@@ -37,8 +45,14 @@ class Tracker:
         self._record = RunRecord(
             run_name,
             "pretraining",
-            f"{run_name}:{fingerprint}",
-            tags={"study": study, **tags, "seed": str(params["seed"])},
+            pretraining_fingerprint(run_name, fingerprint),
+            tags={
+                "study": study,
+                "run": run_name,
+                **tags,
+                **objective_tags(params["objective"]["name"], tags["corpus"]),
+                "pretrain_seed": str(params["seed"]),
+            },
             params={"run": run_name, **tags} | flat(params),
         )
         self._delay_s = delay_s
@@ -51,7 +65,7 @@ class Tracker:
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Add one point to each curve; returns at once."""
         if self._thread.is_alive():
-            for key, value in values.items():
+            for key, value in train_metrics(values).items():
                 self._points.put((key, float(value), step))
 
     def __enter__(self) -> "Tracker":

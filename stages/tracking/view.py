@@ -10,41 +10,46 @@ mlflow is imported late: that takes longer than a small stage.
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stages.core import paths
 from stages.core.params import Params
 from stages.tracking import store
-from stages.tracking.records import Data, Point, RunRecord, digest, recorded
+from stages.tracking.note import note
+from stages.tracking.origin import origin_tags
+from stages.tracking.records import Data, Point, RunRecord, digest
+from stages.tracking.saved_views import SavedView, saved_views
 from stages.tracking.store import errors_as_warnings, exclusive
+from stages.tracking.study import recorded, warn_of_left_out
 
 if TYPE_CHECKING:
     import mlflow.entities
     import pandas as pd
 
-MAX_METRICS, MAX_PARAMS, MAX_NOTE = 800, 100, 8000  # MLflow's limits of one request
+MAX_METRICS, MAX_PARAMS = 800, 100  # MLflow's limits of one request
 NOTE = "mlflow.note.content"
-TAGS = ("task", "method", "architecture", "size", "corpus", "seed")  # columns of the list of runs
-VIEW = "study"
+SHARED = "mlflow.sharedViewState."
 
 
-def reconcile(params: Params) -> str:
-    """Make MLflow show what the files of the study say; returns the path of its page.
+def reconcile(params: Params) -> dict[str, str]:
+    """Make MLflow show what the files of the study say; returns the paths of its pages by their
+    titles, that of the scores first.
 
-    A failure prints one line of warning and returns "".
+    A failure prints one line of warning and returns no page.
     """
     with errors_as_warnings():
-        records = recorded(params)
+        records, saved = recorded(params), {}
         with exclusive():
             view = View(params.study)
             for record in records:
                 view.show(record)
-            view.retire(keep=[record.fingerprint for record in records])
-            view.arrange(records)
-        page = f"#/experiments/{view.experiment.experiment_id}/runs"
-        return f"{page}?workflowType=machine_learning&viewStateShareKey={VIEW}"
-    return ""
+            view.retire(keep={record.fingerprint for record in records})
+            saved = view.arrange(saved_views(params, records))
+        warn_of_left_out(params)
+        return saved
+    return {}
 
 
 class View:
@@ -54,17 +59,18 @@ class View:
         self.client = store.client()
         experiment = self.client.get_experiment_by_name(study)
         if experiment is None:
-            place = (
-                store.ARTIFACTS.resolve().as_uri()
-                if store.address() == store.default_address()
-                else None
-            )
             kind = {"mlflow.experimentKind": "custom_model_development"}
             experiment = self.client.get_experiment(
-                self.client.create_experiment(study, place, tags=kind)
+                self.client.create_experiment(study, store.artifacts(), tags=kind)
             )
         elif experiment.lifecycle_stage == "deleted":
             self.client.restore_experiment(experiment.experiment_id)
+        place = store.artifacts()
+        moved = experiment.artifact_location.startswith("file:") and (
+            experiment.artifact_location != place
+        )
+        if place and moved:  # the project was copied or moved
+            store.relocate(experiment.artifact_location, place)
         self.experiment = experiment
         self._runs: dict[str, list[mlflow.entities.Run]] = defaultdict(list)  # by fingerprint
         token: str | None = None
@@ -83,12 +89,14 @@ class View:
             self.client.update_run(known[0].info.run_id, "RUNNING")
             return known[0]
         if started is None:
-            started = time.time() - record.costs.get("wall_time_s", 0)
+            started = time.time() - record.costs.get("cost/wall_time_s", 0)
         run = self.client.create_run(
             self.experiment.experiment_id,
             start_time=round(1000 * started),
             run_name=record.name,
-            tags={"kind": record.kind, "fingerprint": record.fingerprint},
+            tags=origin_tags(record.kind)
+            | record.tags
+            | {"kind": record.kind, "fingerprint": record.fingerprint},
         )
         known.append(run)
         return run
@@ -99,15 +107,17 @@ class View:
         run = known[0] if known else self.begin(record)
         run_id, tags = run.info.run_id, record.tags | {"current": "true"}
         results = (record.points, record.costs, record.note, record.artifacts)
-        tags["content"] = digest([record.name, record.kind, *results])
+        tags["content"] = digest([record.kind, *results])
         if record.parent:
             tags["mlflow.parentRunId"] = self._runs[record.parent][0].info.run_id
         if record.note:
-            tags[NOTE] = record.note[:MAX_NOTE]
-            self._set_tag(NOTE, tags[NOTE])
+            tags[NOTE] = record.note
+        if run.info.run_name != record.name:  # one that was mirrored live has the name of its entry
+            self.client.update_run(run_id, name=record.name)
 
         self.log_inputs(run, record.inputs)
-        if run.data.tags.get("content") == tags["content"]:
+        has_files = not record.artifacts or self.client.list_artifacts(run_id)
+        if run.data.tags.get("content") == tags["content"] and has_files:
             self.log(run, params=record.params, tags=tags)
             return
         if record.artifacts:
@@ -141,30 +151,36 @@ class View:
         if new:
             self.client.log_inputs(run.info.run_id, new)
 
-    def _log_artifacts(self, run_id: str, paths: Iterable[str]) -> None:
+    def _log_artifacts(self, run_id: str, places: Iterable[str]) -> None:
         """Files and folders, and CSV files also as tables. MLflow appends to a table that exists,
         which an interruption leaves behind: then no rows are added, and the table gets listed."""
         there = {file.path for file in self.client.list_artifacts(run_id, "tables")}
-        for path in map(Path, paths):
+        for path in map(Path, places):
             self.client.log_artifact(run_id, str(path))
             if path.suffix == ".csv":
                 place, table = f"tables/{path.stem}.json", _table(path)
                 self.client.log_table(run_id, table.head(0) if place in there else table, place)
 
-    def retire(self, *, keep: Iterable[str]) -> None:
+    def retire(self, *, keep: Collection[str]) -> None:
         """Only the first run with each of these fingerprints stays current."""
         for fingerprint, runs in self._runs.items():
             for run in runs[fingerprint in keep :]:
                 if run.data.tags.get("current") == "true":
                     self.log(run, tags={"current": "false"})
 
-    def arrange(self, records: Iterable[RunRecord]) -> None:
-        """Save a view of the list of runs: the current ones, with scores and tags as columns. A
-        link with VIEW opens it. It is saved in the way of MLflow's own button "Share"."""
-        metrics = sorted({record.points[0][0] for record in records if record.kind == "trials"})
-        columns = [f"metrics.`{key}`" for key in metrics] + [f"tags.`{key}`" for key in TAGS]
-        state = {"searchFilter": 'tags.current="true"', "selectedColumns": columns}
-        self._set_tag(f"mlflow.sharedViewState.{VIEW}", json.dumps(state))
+    def arrange(self, views: Sequence[SavedView]) -> dict[str, str]:
+        """Save views of the list of runs, and link them in the experiment's note; returns their
+        paths by their titles."""
+        page = f"#/experiments/{self.experiment.experiment_id}/runs?workflowType=machine_learning"
+        saved = {}
+        for place, view in enumerate(reversed(views)):
+            self._set_tag(f"{SHARED}{view.key}", view.saved(place + 1))
+        for view in views:
+            saved[view.title] = f"{page}&viewStateShareKey={view.key}"
+        links = [f"[{title}]({path})" for title, path in saved.items()]
+        report = paths.REPORTS / "comparison.md"
+        self._set_tag(NOTE, note(report.read_text("utf-8") if report.exists() else "", links))
+        return saved
 
     def _set_tag(self, key: str, value: str) -> None:
         """Set a tag of the experiment if its value differs."""

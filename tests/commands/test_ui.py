@@ -60,7 +60,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subproces
         start_new_session=True,
     )
     assert process.stdout
-    address = next(word for word in process.stdout.readline().split() if word.startswith("http"))
+    assert process.stdout.readline() == "The study in MLflow:\n"
+    title, address = process.stdout.readline().rsplit(maxsplit=1)
+    assert title.split() == ["Scores"]
     assert address.startswith(f"http://127.0.0.1:{port}/#/experiments/1/runs")
     yield process, address
     if process.poll() is None:
@@ -70,7 +72,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subproces
 def test_it_serves_the_results(server: tuple[subprocess.Popen, str]) -> None:
     port = int(server[1].split("/")[2].partition(":")[2])
     found = search_runs(port, patience_s=120)
-    assert [run["info"]["run_name"] for run in found] == ["encoder_mlm"]
+    names = {run["info"]["run_name"] for run in found}
+    assert names == {"encoder_mlm", "encoder_mlm pretraining p1"}
 
 
 def test_a_browser_shows_the_runs_and_what_they_are(
@@ -80,13 +83,73 @@ def test_a_browser_shows_the_runs_and_what_they_are(
     command += ["--window-size=2400,900", "--virtual-time-budget=30000", "--dump-dom", server[1]]
     page = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True).stdout
     cells = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL).split()
-    assert {"encoder_mlm", "architecture", "encoder", "size", "2x64", "corpus"} <= set(cells)
+    assert {"encoder_mlm", "architecture", "encoder", "size", "2x64", "pretrained"} <= set(cells)
 
 
-def test_it_ends_when_it_is_interrupted(server: tuple[subprocess.Popen, str]) -> None:
-    process, _ = server
-    os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
-    assert process.wait(60) == 0
+def test_a_port_that_is_in_use_is_refused(server: tuple[subprocess.Popen, str]) -> None:
+    process, address = server
+    port = address.split("/")[2].partition(":")[2]
+    folder = Path(f"/proc/{process.pid}/cwd").resolve()
+    done = subprocess.run(
+        [*UI, "--port", port], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True
+    )
+    assert done.returncode == 2 and done.stderr.startswith("error: --port: ")
+
+
+def test_sigterm_to_the_command_ends_its_server(server: tuple[subprocess.Popen, str]) -> None:
+    process, address = server
+    port = int(address.split("/")[2].partition(":")[2])
+    assert search_runs(port, patience_s=120)
+    os.kill(process.pid, signal.SIGTERM)  # it alone
+    assert process.wait(60) == 128 + signal.SIGTERM
+    with socket.socket() as client:
+        assert client.connect_ex(("127.0.0.1", port)) != 0
+
+
+# A server with a child; both ignore SIGTERM.
+STUBBORN = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.fork()
+os.write(1, f"{os.getpid()}\\n".encode())
+time.sleep(600)
+"""
+SERVING = """
+import sys
+from stages.commands import ui
+ui.STOP_S = 0.5
+ui.end_by_signals()
+raise SystemExit(ui.serve([sys.executable, "-c", sys.argv[1]]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_no_process_is_left_by_a_signal(number: signal.Signals, status: int) -> None:
+    """SIGHUP comes when the terminal is closed."""
+    command = [sys.executable, "-c", SERVING, STUBBORN]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    pids = [int(process.stdout.readline()) for _ in range(2)]
+    process.send_signal(number)
+    assert process.wait(60) == status
+    assert not [pid for pid in pids if is_running(pid)]
+
+
+def test_a_signal_ends_it_before_it_serves(folder: Path) -> None:
+    """An error of MLflow is a warning; a signal is none."""
+    slow = "import os, signal; from stages.tracking import store; "
+    slow += "store.client = lambda: os.kill(os.getpid(), signal.SIGTERM); "
+    slow += "from stages.commands import ui; ui.recorded = lambda params: [1]; ui.main()"
+    done = subprocess.run([sys.executable, "-c", slow], cwd=folder, env=ENVIRONMENT)
+    assert done.returncode == 128 + signal.SIGTERM
+
+
+def is_running(pid: int) -> bool:
+    """A process that has ended and waits for its parent is not."""
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def search_runs(port: int, *, patience_s: float) -> list[dict]:

@@ -5,6 +5,7 @@ import pytest
 from stages.core import paths
 from stages.core.params import Params
 from stages.tracking import records
+from stages.tracking.study import recorded
 from tests.tracking.tracked_study import write_table
 
 pytestmark = pytest.mark.slow
@@ -16,20 +17,21 @@ def test_costs_are_those_that_were_measured_and_an_estimate_of_energy(params: Pa
     (timings / "pretrain").mkdir(parents=True)
     measured = {"wall_time_s": 6.0, "processor_time_s": 10.0, "gpu_energy_j": 0.0, "device": "cpu"}
     (timings / "pretrain/encoder_mlm.json").write_text(json.dumps(measured))
-    key = {"method": "full", "label_budget": "50"}
-    rows = [
-        key | {"wall_time_s": 3, "processor_time_s": 2, "gpu_energy_j": 0, "latency_s": 0.004},
-        key | {"wall_time_s": 5, "processor_time_s": 4, "gpu_energy_j": 0, "latency_s": ""},
-    ]
+    key = {"method": "full", "label_budget": "50", "gpu_energy_j": 0}
+    first = {"finetune_seed": 1, "wall_time_s": 3, "processor_time_s": 2, "latency_s": 0.004}
+    second = {"finetune_seed": 2, "wall_time_s": 5, "processor_time_s": 4, "latency_s": ""}
+    rows = [key | first, key | second]
     (timings / "finetune/tag").mkdir(parents=True)
     write_table(timings / "finetune/tag/encoder_mlm.csv", rows)
-    found = {record.name: record.costs for record in records.recorded(params)}
-    pretraining, trials = found["encoder_mlm"], found["encoder_mlm/tag/full/50"]
-    assert pretraining.items() >= {"wall_time_s": 6.0, "energy_j_estimate": 120.0}.items()
-    assert trials.items() >= {"wall_time_s": 4.0, "latency_s": 0.004}.items()
-    assert trials["energy_j_estimate"] == 36
-    assert trials["co2e_g_estimate"] == pytest.approx(36 / 3.6e6 * 473)
-    assert found["decoder_causal"] == {}
+    found = {record.name: record.costs for record in recorded(params)}
+    pretraining, trials = found["encoder_mlm pretraining p1"], found["encoder_mlm full tag 50"]
+    assert pretraining.items() >= {"cost/wall_time_s": 6.0, "cost/energy_j_estimate": 120.0}.items()
+    assert trials.items() >= {"cost/wall_time_s": 4.0, "cost/latency_s": 0.004}.items()
+    assert trials["cost/energy_j_estimate"] == 36
+    assert trials["cost/co2e_g_estimate"] == pytest.approx(36 / 3.6e6 * 473)
+    assert found["encoder_mlm full tag 50 p1 f1"]["cost/wall_time_s"] == 3
+    assert "cost/latency_s" not in found["encoder_mlm full tag 50 p1 f2"]
+    assert found["decoder_causal pretraining p1"] == {}
 
 
 def test_the_curves_are_those_of_the_kept_rate_and_the_others_have_names_of_their_own(
@@ -43,15 +45,15 @@ def test_the_curves_are_those_of_the_kept_rate_and_the_others_have_names_of_thei
     ]
     (paths.PROGRESS / "rates").mkdir(parents=True)
     write_table(paths.PROGRESS / "rates/encoder_mlm.csv", rows)
-    found = {record.name: record for record in records.recorded(params)}
-    other = found["decoder_causal"].points
-    points = found["encoder_mlm"].points
+    found = {record.name: record for record in recorded(params)}
+    other = found["decoder_causal pretraining p1"].points
+    points = found["encoder_mlm pretraining p1"].points
     mirrored = records.at_rate({"loss": 7.5, "lr": 0.1}, 0.1)
     assert mirrored == {"loss_at_0.1": 7.5}
     assert [p for p in points if "_at_" in p[0]] == [
-        ("loss_at_0.1", 7.5, 1),
-        ("loss_at_0.003", 6.0, 8),
-        ("validation_loss_at_0.003", 5.5, 8),
+        ("train/loss_at_0.1", 7.5, 1),
+        ("train/loss_at_0.003", 6.0, 8),
+        ("train/validation_loss_at_0.003", 5.5, 8),
     ]
     assert [p for p in points if "_at_" not in p[0]] == other
 
@@ -60,6 +62,8 @@ def test_the_rate_that_was_kept_has_a_number_beside_the_curve_of_rates(params: P
     path = paths.PRETRAINED / "encoder_mlm/metrics.json"
     account = json.loads(path.read_text())
     path.write_text(json.dumps(account | {"lr": 0.003, "rates": {"0.003": 5.5, "0.1": None}}))
-    points = next(r.points for r in records.recorded(params) if r.name == "encoder_mlm")
-    assert ("kept_lr", 0.003, 0) in points
-    assert [p for p in points if p[0] == "lr"] == [("lr", 0.003, step) for step in range(1, 9)]
+    points = next(r.points for r in recorded(params) if r.name == "encoder_mlm pretraining p1")
+    assert ("train/kept_lr", 0.003, 0) in points
+    assert [p for p in points if p[0] == "train/lr"] == [
+        ("train/lr", 0.003, step) for step in range(1, 9)
+    ]

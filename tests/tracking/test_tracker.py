@@ -29,16 +29,16 @@ def test_a_training_is_mirrored_and_reconciled_into_the_same_run(params: Params)
             live.log(step, {"loss": 7 - step / 8, "lr": 0.003})
         time.sleep(1.5)
     (run,) = shown()
-    assert run.data.tags["study"] == "smoke" and run.data.tags["seed"] == "1"
+    assert run.data.tags["study"] == "smoke" and run.data.tags["pretrain_seed"] == "1"
     assert inputs(run) == [("all", "c" * 16)]
     assert before <= run.info.start_time / 1000 + 0.001 < before + 1  # not when it was first seen
     assert (run.info.status, run.data.tags["current"]) == ("FINISHED", "true")
-    assert curve(run, "loss") == [(step, 7 - step / 8) for step in range(1, 9)]
+    assert curve(run, "train/loss") == [(step, 7 - step / 8) for step in range(1, 9)]
     reconcile(params)
-    reconciled = current()["encoder_mlm"]
+    reconciled = current()["encoder_mlm pretraining p1"]
     assert id_of(reconciled) == id_of(run)
     assert reconciled.info.end_time == run.info.end_time
-    assert curve(run, "loss") == [(step, 7 - step / 8) for step in range(1, 9)]
+    assert curve(run, "train/loss") == [(step, 7 - step / 8) for step in range(1, 9)]
 
 
 def test_a_resumed_training_goes_on_in_the_same_run(params: Params) -> None:
@@ -52,7 +52,7 @@ def test_a_resumed_training_goes_on_in_the_same_run(params: Params) -> None:
         live.log(2, {"loss": 2.0})
     (run,) = shown()
     assert run.info.status == "FINISHED"
-    assert curve(run, "loss") == [(1, 3.0), (2, 2.0)]
+    assert curve(run, "train/loss") == [(1, 3.0), (2, 2.0)]
 
 
 def test_a_short_training_leaves_mlflow_alone(params: Params) -> None:
