@@ -1,6 +1,5 @@
 """Groups: runs whose entries in params.yaml differ only in ``seed``."""
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,6 +7,7 @@ from functools import cached_property
 from stages.core.artifacts import Json
 from stages.core.params import NONE, Params, Run, Tokenizer
 from stages.evaluation.records import ScoredTrial
+from stages.evaluation.screening import of_each_seed
 
 
 @dataclass(frozen=True)
@@ -65,35 +65,22 @@ class Group:
 def groups(
     params: Params, trials: Sequence[ScoredTrial], rates: Mapping[str, float] | None = None
 ) -> list[Group]:
-    """The groups in the order of params.yaml; ``rates`` are those that pretrained runs kept."""
+    """The groups that were fine-tuned on at least one task, in the order of params.yaml; ``rates``
+    are those that pretrained runs kept."""
     rates = rates or {}
-
-    def kind(name: str) -> str:
-        """The entry of a run and those of its ancestors, without their seeds."""
-        if name not in params.pretrain:
-            return name
-        run = params.pretrain[name]
-        seed = run.seed if run.as_published else 0  # no seed makes another of a public checkpoint
-        return repr(run.model_copy(update={"seed": seed, "parent": kind(run.parent)}))
-
-    members: dict[tuple[str, int], list[str]] = defaultdict(list)
-    seen: Counter[tuple[str, int]] = Counter()
-    for name, run in params.pretrain.items():
-        repetition = kind(name), run.seed
-        members[kind(name), seen[repetition]].append(name)  # the same seed again is another group
-        seen[repetition] += 1
     first = {trial.run: trial for trial in reversed(trials)}
     return [
         Group(
             name=names[0],
-            runs=tuple(names),
+            runs=names,
             entry=params.pretrain[names[0]],
             architecture=first[names[0]].architecture,
             num_params=first[names[0]].num_pretrained_params,
             tokenizer_corpus=_tokenizer_corpus(params, params.pretrain[names[0]]),
             kept_rates=tuple(sorted({rates[name] for name in names if name in rates})),
         )
-        for names in members.values()
+        for names in of_each_seed(params.pretrain)
+        if names[0] in first
     ]
 
 
