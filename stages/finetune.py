@@ -1,7 +1,7 @@
 """Fine-tune every run on a task: each method, label budget and seed, and predict the test inputs.
 
 Trials that the store has are taken from there. With ``finetune.screen`` only some of the runs are
-fine-tuned, chosen by an estimate.
+fine-tuned, chosen by an estimate. With ``finetune.race`` some get more seeds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stages.core import paths
 from stages.core.artifacts import replacing
-from stages.core.params import Params, entry
+from stages.core.params import Params, Run, entry
 from stages.core.process import run_stage
 from stages.evaluation import records
 from stages.evaluation.estimates import EstimateCostRecord, EstimateRecord
@@ -22,6 +22,7 @@ from stages.trials import store, workers
 from stages.trials.estimates import Estimated, estimated
 from stages.trials.groups import incompatibility_of, run_trials, trial_groups
 from stages.trials.inputs import input_records
+from stages.trials.more_seeds import with_more_seeds
 from stages.trials.outcome import Outcome
 from stages.trials.setup import TrialSetup
 from stages.trials.text_bits import text_bits
@@ -33,7 +34,8 @@ def main(params: Params, task: str) -> None:
     asked = [_Asked.of(params, run, task) for run in params.pretrain]
     # Without a screen they come last: in one process they would count in the memory of the trials.
     texts = _texts_of(params, asked) if params.finetune.screen else {}
-    left_out = _left_out(params, task, texts)
+    planned = _planned(params)
+    left_out = _left_out(params, task, planned, texts)
     groups = {
         each.run: trial_groups(params, each.run, () if each.run in left_out else each.methods)
         for each in asked
@@ -46,6 +48,7 @@ def main(params: Params, task: str) -> None:
         for folder in weights.values():
             folder.mkdir(parents=True)
         outcomes = run_trials(params, task, groups, weights)
+        outcomes = with_more_seeds(params, task, planned, outcomes, weights)
         texts = texts or _texts_of(params, asked)
         for each in asked:
             _write(folders[each.run], each, outcomes[each.run], texts[each.run])
@@ -123,16 +126,19 @@ def _texts_of(params: Params, asked: Sequence[_Asked]) -> dict[str, _Texts]:
     return {each.run: found[each.run] for each in asked}
 
 
-def _left_out(params: Params, task: str, texts: Mapping[str, _Texts]) -> set[str]:
+def _planned(params: Params) -> Mapping[str, Run]:
+    """The runs as the report has them, if it matters which of them differ in their seeds alone."""
+    if not params.finetune.screen and not params.finetune.race:
+        return params.pretrain
+    return {key: params.pretrain[key].planned(asdict(plan)) for key, plan in plans(params).items()}
+
+
+def _left_out(
+    params: Params, task: str, planned: Mapping[str, Run], texts: Mapping[str, _Texts]
+) -> set[str]:
     """The runs that are screened out."""
-    screen = params.finetune.screen
-    if screen is None:
-        return set()
     estimates = [record for each in texts.values() for record in each.estimated.records]
-    planned = {
-        key: params.pretrain[key].planned(asdict(plan)) for key, plan in plans(params).items()
-    }
-    found = screened_out(screen, planned, estimates)
+    found = screened_out(params.finetune.screen, planned, estimates)
     for each in found:
         names = ", ".join(each.runs)
         print(f"{task}: screened out by {each.by} ({each.value:.3f}): {names}")

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from stages import finetune, pretrain
 from stages.core.artifacts import read_jsonl, remove, write_json, write_jsonl
-from stages.core.params import Method, Params, Screen
+from stages.core.params import Method, Params, Race, Screen
 from stages.evaluation import records
 from stages.evaluation.estimates import EstimateCostRecord, EstimateRecord
 from stages.matching.budget import plans
@@ -258,3 +258,28 @@ def test_a_screen_fine_tunes_the_best_by_the_estimate_and_nothing_twice(
     whole, new = trained(params)
     assert (len(whole[out]), new) == (2, 2)
     assert trained(screened) == (found, 0)
+
+
+def test_a_race_adds_seeds_where_a_run_may_be_the_best(tmp_path, monkeypatch) -> None:
+    """The seeds that it adds are those that the study would have, trial by trial, had it listed
+    them; and a probe, which is not raced, has no more."""
+    monkeypatch.chdir(tmp_path)
+    params = at(write_study(tmp_path, lr=1e-3), 1e-3)
+    for run in params.pretrain:
+        pretrain.main(params, run)
+
+    def trained(**settings: Any) -> dict[tuple[str, str, int], records.TrialRecord]:
+        study = params.model_copy(update={"finetune": params.finetune.model_copy(update=settings)})
+        finetune.main(study, "section")
+        return {
+            (trial.run, trial.method, trial.finetune_seed): trial
+            for run in params.pretrain
+            for trial in records.read(FOLDER.parent / run / "trials.csv", records.TrialRecord)
+        }
+
+    raced = trained(seeds=[1, 2, 3], race=Race(most=4))
+    listed = trained(seeds=[1, 2, 3, 4])
+    extra = {key for key in raced if key[2] == 4}
+    assert {key for key in raced if key[2] < 4} == {key for key in listed if key[2] < 4}
+    assert {method for _, method, _ in extra} <= {"full"} and len(extra) in (0, 2)
+    assert all(listed[key] == trial for key, trial in raced.items())

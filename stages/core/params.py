@@ -257,6 +257,13 @@ class Screen(Strict):
     keep: Positive
 
 
+class Race(Strict):
+    """Beside those of ``seeds``, seeds are added one by one, up to ``most`` in all, where a run may
+    still be the best one."""
+
+    most: Positive
+
+
 class Finetune(Strict):
     methods: dict[Name, Method]
     label_budgets: list[NumberOrAll]
@@ -264,6 +271,7 @@ class Finetune(Strict):
     max_tokens: Positive  # longer inputs are cut
     keep_weights: Literal["none", "first_seed", "all"]
     screen: Screen | None = None  # without one, every run is fine-tuned
+    race: Race | None = None  # without one, every run has ``seeds`` and no more
 
 
 class Evaluation(Strict):

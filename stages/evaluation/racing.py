@@ -3,9 +3,10 @@
 Successive elimination (Even-Dar, Mannor and Mansour 2006) as a race with paired t tests (Maron and
 Moore 1997; Birattari et al. 2002). After each seed a candidate is out if one that is left is better
 by a one-sided paired t test. The error rate is divided by the number of other candidates and by the
-number of tests in the race (Bonferroni), so that the truly best candidate stays with a probability
-of at least 1 - ``error_rate``, whatever the spread of each and however they vary together; if
-differences between two candidates are normal over seeds.
+number of tests in the race (Bonferroni), so that the candidate with the best expected merit stays
+with a probability of at least 1 - ``error_rate``, whatever the spread of each and however they vary
+together, if differences between two candidates are normal over seeds. Simulated in
+benchmarks/racing.md, with what it does to intervals.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,7 +59,7 @@ def race(
     one is left or they have ``most``.
     """
     left, merits = [*range(num_candidates)], np.empty((num_candidates, 0))
-    num_tests = max((num_candidates - 1) * (most - first), 1)
+    num_tests = max((num_candidates - 1) * (most - max(first, FEWEST)), 1)
     seeds = [0] * num_candidates
     for seed in range(most):
         if seed >= first:
