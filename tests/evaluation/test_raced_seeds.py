@@ -1,6 +1,7 @@
 """Which runs get more seeds, from planted validation scores."""
 
 from collections.abc import Sequence
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -104,9 +105,11 @@ def epoch(number: int, value: float, *, lr: float = 0.1, seed: int = 1) -> Epoch
 
 def test_the_score_of_a_trial_is_that_of_the_epoch_that_it_keeps() -> None:
     """At the rate that it keeps; where less is better, with the other sign."""
-    about = {"label_budget": "50", "finetune_seed": 1, "lr": 0.1, "best_epoch": 2}
-    others = {name: None for name in TrialRecord.__annotations__}
-    trial = TrialRecord(**(others | about | {"run": "encoder_mlm", "method": "full"}))  # type: ignore[arg-type]
+    about: dict[str, Any] = {"label_budget": "50", "finetune_seed": 1, "lr": 0.1, "best_epoch": 2}
+    of_type = {str: "some", int: 1, float: 1.0}  # None of the others
+    others = {name: of_type.get(hint) for name, hint in get_type_hints(TrialRecord).items()}
+    about |= {"run": "encoder_mlm", "method": "full"}
+    trial = TrialRecord(**(others | about))  # pyright: ignore[reportArgumentType]
     epochs = [epoch(1, 0.9), epoch(2, 0.5), epoch(2, 0.8, lr=0.2), epoch(2, 0.7, seed=2)]
     place = "encoder_mlm", "full", "50"
     assert validation_merits("macro_f1", [trial], epochs) == {(place, 1): 0.5}

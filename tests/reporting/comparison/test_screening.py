@@ -85,7 +85,8 @@ def test_one_run_may_be_kept_on_one_task_alone(
     rows = {name: scores for _, name, scores in tables.by_task(found, "section").rows}
     assert isinstance(rows["decoder_causal"][0], tables.Score)
     assert any("`section`" in line for line in screening.caveats(found))
-    pages.markdown(found)
+    drawn = dict.fromkeys(gallery.pictures(found), "<svg></svg>")
+    assert "screened out by knn" in pages.markdown(found) and pages.html(found, drawn)
 
 
 def test_a_study_that_does_not_screen_says_nothing_of_it(results: Results) -> None:
