@@ -52,7 +52,7 @@ DESIGNS = [
 
 def main() -> None:
     found = pd.DataFrame(simulated(design) for design in DESIGNS)
-    print(__doc__)
+    print(f"# A race for fine-tuning seeds\n\n{__doc__}")
     print(f"{STUDIES:,} studies each, {FIRST} seeds for all and up to {MOST}.\n")
     print(found.to_markdown(index=False, disable_numparse=True))
     print(

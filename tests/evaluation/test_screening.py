@@ -2,8 +2,10 @@
 
 from itertools import permutations
 
+import pandas as pd
 import pytest
 
+from benchmarks.screening import screens
 from stages.core.params import Params, Screen, typed
 from stages.evaluation.estimates import ESTIMATES, EstimateRecord
 from stages.evaluation.screening import ScreenedOut, candidates, of_each_seed, screened_out
@@ -105,3 +107,28 @@ def test_a_bad_value_is_one_line_with_its_path_and_the_valid_ones(
         typed(raw)
     (line,) = str(caught.value).splitlines()
     assert line.startswith(f"{path}: ") and all(name in line for name in valid)
+
+
+def test_what_a_screen_would_have_lost_and_saved_of_a_finished_study() -> None:
+    """Of five pretrained runs with the scores .1 to .5, from scratch with .15 and .2: a screen that
+    knows loses nothing, one that is wrong loses what lies between its choice and the best."""
+    runs = Params(**raw_params()).pretrain
+    score = {name: 0.1 * (i + 1) for i, name in enumerate(PRETRAINED)}
+    score |= {"encoder_scratch": 0.15, "decoder_scratch": 0.2}
+    about = {"task": "type", "method": "full", "label_budget": "50", "metric": "accuracy"}
+    trials = pd.DataFrame([about | {"run": run, "value": value} for run, value in score.items()])
+    costs = pd.DataFrame([{"run": run, "wall_time_s": 10.0} for run in score])
+    records = [record(run, score[run]) for run in PRETRAINED]
+    records += [record(run, -score[run], estimate="logme") for run in PRETRAINED]
+    found = {(row["by"], row["keep"]): row for row in screens(runs, trials, costs, records, 7.0)}
+    assert {keep for _, keep in found} == {"1", "2", "3"}  # five are all
+    best = PRETRAINED[-1]
+    for keep in ("1", "2", "3"):
+        assert found["knn", keep]["of the screen"] == f"{best} full"
+        assert found["knn", keep]["lost"] == "0.0"
+    assert found["logme", "1"]["of the screen"] == "decoder_scratch full"
+    assert [found["logme", keep]["lost"] for keep in ("1", "2", "3")] == ["30.0", "30.0", "20.0"]
+    # Two of five drawn blindly have .5 in 4 of 10 draws, .4 in 3, .3 in 2 and .2 in 1.
+    assert found["knn", "2"]["at random"] == "10.0"
+    assert found["knn", "2"]["trials saved"] == "43%"  # 3 of 7
+    assert found["knn", "2"]["with the screen"] == "47 s"  # 4 trials and the estimates
