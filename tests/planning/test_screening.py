@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from stages.core.params import Params
+from stages.planning.estimate import Estimate
 from stages.planning.finetuning_costs import Finetuning
 from stages.planning.screening import screened
+from stages.planning.tables import notes
 from tests.synthetic_study import RUNS, raw_params, repeated
 
 SCRATCH = {"encoder_scratch", "decoder_scratch"}
@@ -82,3 +84,25 @@ def test_pretraining_seeds_of_a_run_are_kept_together() -> None:
     assert found is not None
     kept = {run for run in runs_on(found.most, "tag") if "scratch" not in run}
     assert kept == {f"encoder_deep_learning{seed}" for seed in ("", "_2", "_3")}
+
+
+def noted(params: Params, finetune: list[Finetuning], least: list[Finetuning] | None) -> str:
+    stages = [f"finetune@{task}" for task in params.tasks]
+    return "\n".join(notes(Estimate(params, stages, [], finetune, [], 1, least)))
+
+
+def test_the_plan_says_the_most_and_the_least() -> None:
+    params = study(2)
+    found = screened(params, params.pretrain, all_pending(params))
+    assert found is not None
+    said = noted(params, found.most, found.least)
+    assert "finetune.screen" in said and f"at most {3 * 4 * 5} trials" in said
+
+
+def test_the_plan_says_how_many_trials_a_race_may_add() -> None:
+    raw = raw_params()
+    raw["finetune"] |= {"race": {"most": 9}, "label_budgets": [50, 200]}
+    params = Params(**raw)
+    said = noted(params, all_pending(params), None)
+    assert "finetune.race" in said and f"at most {4 * 2 * 3 * len(RUNS)} trials" in said
+    assert "finetune.race" not in noted(study(None), all_pending(study(None)), None)
