@@ -98,7 +98,9 @@ def _studies(design: Design, rng: np.random.Generator) -> Iterator[dict[str, np.
         validation = means[:, None] + shared + spreads[:, None] * own
         validation += design.rows * rng.normal(size=(number, 1))
         test = means[:, None] + shared + spreads[:, None] * other
-        result = race(number, lambda s, left, v=validation: v[left, s], first=FIRST, most=MOST)
+        result = race(
+            number, lambda s, left, v=validation: v[left, s].tolist(), first=FIRST, most=MOST
+        )
         out = np.array([i not in result.won for i in range(number)])
         counts = np.array(result.seeds)
         raced, fixed = _held(test, counts, means), _held(test, np.full(number, MOST), means)

@@ -20,7 +20,7 @@ def races(means: list[float], sds: list[float] | None = None, *, error_rate: flo
         merits = mean[:, None] + shared + sd[:, None] * rng.normal(size=(len(mean), MOST))
         result = race(
             len(mean),
-            lambda seed, left, merits=merits: merits[left, seed],
+            lambda seed, left, merits=merits: merits[left, seed].tolist(),
             first=FIRST,
             most=MOST,
             error_rate=error_rate,

@@ -49,7 +49,7 @@ def test_the_others_stand_in_the_tables_with_their_estimate(screened: Results) -
         rows = {name: scores for _, name, scores in tables.by_task(screened, task).rows}
         assert {*RUNS} <= {*rows}
         values = {
-            r.run: r.value
+            r.run: r.value or 0.0
             for r in screened.estimates.records[task]
             if (r.estimate, r.layers) == ("h_score", "last")
         }
