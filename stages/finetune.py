@@ -1,23 +1,28 @@
 """Fine-tune every run on a task: each method, label budget and seed, and predict the test inputs.
 
-Trials that the store has are taken from there.
+Trials that the store has are taken from there. With ``finetune.screen`` only some of the runs are
+fine-tuned, chosen by an estimate. With ``finetune.race`` some get more seeds.
 """
 
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from stages.core import paths
 from stages.core.artifacts import replacing
-from stages.core.params import Params, entry
+from stages.core.params import Params, Run, entry
 from stages.core.process import run_stage
 from stages.evaluation import records
 from stages.evaluation.estimates import EstimateCostRecord, EstimateRecord
+from stages.evaluation.screening import screened_out
+from stages.matching.budget import plans
 from stages.training.device import resolve, side_by_side
-from stages.trials import workers
+from stages.trials import store, workers
 from stages.trials.estimates import Estimated, estimated
 from stages.trials.groups import incompatibility_of, run_trials, trial_groups
 from stages.trials.inputs import input_records
+from stages.trials.more_seeds import with_more_seeds
 from stages.trials.outcome import Outcome
 from stages.trials.setup import TrialSetup
 from stages.trials.text_bits import text_bits
@@ -27,7 +32,14 @@ def main(params: Params, task: str) -> None:
     """Raises ValueError if trials failed; the others are in the store then."""
     entry(params.tasks, task, where="tasks")
     asked = [_Asked.of(params, run, task) for run in params.pretrain]
-    groups = {each.run: trial_groups(params, each.run, each.methods) for each in asked}
+    # Without a screen they come last: in one process they would count in the memory of the trials.
+    texts = _texts_of(params, asked) if params.finetune.screen else {}
+    planned = _planned(params)
+    left_out = _left_out(params, task, planned, texts)
+    groups = {
+        each.run: trial_groups(params, each.run, () if each.run in left_out else each.methods)
+        for each in asked
+    }
     with ExitStack() as stack:
         folders = {
             run: stack.enter_context(replacing(paths.FINETUNED / task / run)) for run in groups
@@ -36,16 +48,17 @@ def main(params: Params, task: str) -> None:
         for folder in weights.values():
             folder.mkdir(parents=True)
         outcomes = run_trials(params, task, groups, weights)
-        estimates = dict[str, Estimated]()
-        for each, found in workers.each(_texts, asked, at_once=side_by_side(params.compute)):
-            if isinstance(found, ValueError):
-                raise found
-            _write(folders[each.run], each, outcomes[each.run], found)
-            estimates[each.run] = found.estimated
+        outcomes = with_more_seeds(params, task, planned, outcomes, weights)
+        texts = texts or _texts_of(params, asked)
+        for each in asked:
+            _write(folders[each.run], each, outcomes[each.run], texts[each.run])
     for run, some in outcomes.items():
         costs = paths.TIMINGS / "finetune" / task / f"{run}.csv"
         records.write(costs, records.CostRecord, [outcome.cost for outcome in some])
-    took = [EstimateCostRecord(run=r, wall_time_s=estimates[r].wall_time_s) for r in outcomes]
+    took = [
+        EstimateCostRecord(run=run, wall_time_s=found.estimated.wall_time_s)
+        for run, found in texts.items()
+    ]
     records.write(paths.TIMINGS / "estimates" / f"{task}.csv", EstimateCostRecord, took)
 
 
@@ -102,6 +115,36 @@ def _texts(asked: _Asked) -> _Texts:
     return _Texts(inputs, [] if bits is None else [bits], found)
 
 
+def _texts_of(params: Params, asked: Sequence[_Asked]) -> dict[str, _Texts]:
+    """Of each run, in their order."""
+    store.check_writable()
+    found = dict[str, _Texts]()
+    for each, texts in workers.each(_texts, asked, at_once=side_by_side(params.compute)):
+        if isinstance(texts, ValueError):
+            raise texts
+        found[each.run] = texts
+    return {each.run: found[each.run] for each in asked}
+
+
+def _planned(params: Params) -> Mapping[str, Run]:
+    """The runs as the report has them, if it matters which of them differ in their seeds alone."""
+    if not params.finetune.screen and not params.finetune.race:
+        return params.pretrain
+    return {key: params.pretrain[key].planned(asdict(plan)) for key, plan in plans(params).items()}
+
+
+def _left_out(
+    params: Params, task: str, planned: Mapping[str, Run], texts: Mapping[str, _Texts]
+) -> set[str]:
+    """The runs that are screened out."""
+    estimates = [record for each in texts.values() for record in each.estimated.records]
+    found = screened_out(params.finetune.screen, planned, estimates)
+    for each in found:
+        names = ", ".join(each.runs)
+        print(f"{task}: screened out by {each.by} ({each.value:.3f}): {names}")
+    return {run for each in found for run in each.runs}
+
+
 def _write(
     folder: Path,
     asked: _Asked,
@@ -117,8 +160,8 @@ def _write(
     records.write(folder / "estimates.csv", EstimateRecord, texts.estimated.records)
     predictions = [each for outcome in outcomes for each in outcome.predictions]
     records.write(folder / "predictions.csv.gz", records.PredictionRecord, predictions)
-    for method in asked.methods:
-        trial = next(o.trial for o in outcomes if o.trial.method == method)
+    first = {outcome.trial.method: outcome.trial for outcome in reversed(outcomes)}
+    for method, trial in first.items():
         place = f"{asked.run} on {asked.task}"
         print(f"{place}: {method} trained {trial.num_trained_params:,} weights")
 

@@ -28,6 +28,7 @@ from stages.evaluation.records import (
     TextBitsRecord,
     write,
 )
+from stages.evaluation.screening import screened_out
 from stages.kinds._kind import distinct_draws
 from stages.matching.budget import plans
 from stages.reporting.comparison.pretraining_progress import Step, TriedStep
@@ -187,12 +188,14 @@ def write_study(
     ]
     for task in params.tasks:
         trials, curves = [], []
+        estimates = estimates_of(params, task)
+        screened = screened_out(params.finetune.screen, params.pretrain, estimates)
         for name in params.pretrain:
             costs = []
             for key in product(
                 params.finetune.methods, params.finetune.label_budgets, params.finetune.seeds
             ):
-                if (name, key[0]) in incompatible:
+                if (name, key[0]) in incompatible or any(name in each.runs for each in screened):
                     continue
                 trial = _trial(params, task, name, *key)
                 trial = trial if score is None else replace(trial, value=score)
@@ -230,7 +233,6 @@ def write_study(
         write(root / "data/evaluated" / task / "inputs.csv", InputRecord, read_of(task, params))
         bits = text_bits_of(params)
         write(root / "data/evaluated" / task / "text_bits.csv", TextBitsRecord, bits)
-        estimates = estimates_of(params, task)
         write(root / "data/evaluated" / task / "estimates.csv", EstimateRecord, estimates)
         took = [EstimateCostRecord(run=run, wall_time_s=1.5) for run in params.pretrain]
         write(root / "data/timings/estimates" / f"{task}.csv", EstimateCostRecord, took)

@@ -1,6 +1,8 @@
 """Trials choose their epoch and their learning rate on validation data, and nothing else does."""
 
+import re
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +10,14 @@ import pytest
 from safetensors.torch import load_file
 
 from stages import finetune, pretrain
-from stages.core.artifacts import read_jsonl, remove, write_jsonl
-from stages.core.params import Method, Params
+from stages.core.artifacts import read_jsonl, remove, write_json, write_jsonl
+from stages.core.params import Method, Params, Race, Screen
 from stages.evaluation import records
 from stages.evaluation.estimates import EstimateCostRecord, EstimateRecord
+from stages.matching.budget import plans
 from stages.trials import kept, store
+from stages.trials.lookup import find_trial
+from tests.small_hub import checkpoint, revision_of
 from tests.small_study import SCRATCH, write_study
 from tests.smoke import alone
 
@@ -207,3 +212,74 @@ def test_estimates_of_the_run_stand_beside_its_trials(finetuned) -> None:
     assert all(record.value is not None for record in found)
     (took,) = records.read(Path("data/timings/estimates/section.csv"), EstimateCostRecord)
     assert took.run == SCRATCH and took.wall_time_s > 0
+
+
+def test_a_screen_fine_tunes_the_best_by_the_estimate_and_nothing_twice(
+    tmp_path, monkeypatch, capsys
+) -> None:
+    """Of two public checkpoints one is kept, beside the run from scratch; the other leaves tables
+    without trials. Setting and removing the screen trains what is new alone."""
+    monkeypatch.chdir(tmp_path)
+    params = at(write_study(tmp_path, lr=1e-3), 1e-3)
+    folder = checkpoint("gpt2")
+    model = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
+    other = params.pretrain["public"].model_copy(update={"model": model})
+    params = params.model_copy(update={"pretrain": {**params.pretrain, "other": other}})
+    for run, plan in plans(params).items():
+        write_json(Path(f"data/plans/{run}.json"), asdict(plan))
+        pretrain.main(params, run)
+    screen = params.finetune.model_copy(update={"screen": Screen(by="h_score", keep=1)})
+    screened = params.model_copy(update={"finetune": screen})
+
+    def trained(study: Params) -> tuple[dict[str, list[records.TrialRecord]], int]:
+        """The trials of each run, and how many were trained anew."""
+        finetune.main(study, "section")
+        task = FOLDER.parent
+        found = {run: records.read(task / run / "trials.csv", records.TrialRecord) for run in runs}
+        taken = re.search(r"section: (\d+) of", capsys.readouterr().out)
+        return found, sum(map(len, found.values())) - (int(taken[1]) if taken else 0)
+
+    runs = [*params.pretrain]
+    found, new = trained(screened)
+    values = {
+        record.run: record.value
+        for run in runs
+        for record in records.read(FOLDER.parent / run / "estimates.csv", EstimateRecord)
+        if (record.estimate, record.layers) == ("h_score", "last")
+    }
+    assert {*values} == {*runs}
+    kept, out = sorted(("public", "other"), key=lambda run: values[run] or 0, reverse=True)
+    assert (len(found[SCRATCH]), len(found[kept]), len(found[out]), new) == (2, 2, 0, 4)
+    assert records.read(FOLDER.parent / out / "history.csv", records.EpochRecord) == []
+    costs = Path("data/timings/finetune/section", f"{out}.csv")
+    assert records.read(costs, records.CostRecord) == []
+    with pytest.raises(ValueError, match="finetune.screen"):
+        find_trial(out, "section", None, None, None)
+    whole, new = trained(params)
+    assert (len(whole[out]), new) == (2, 2)
+    assert trained(screened) == (found, 0)
+
+
+def test_a_race_adds_seeds_where_a_run_may_be_the_best(tmp_path, monkeypatch) -> None:
+    """The seeds that it adds are those that the study would have, trial by trial, had it listed
+    them; and a probe, which is not raced, has no more."""
+    monkeypatch.chdir(tmp_path)
+    params = at(write_study(tmp_path, lr=1e-3), 1e-3)
+    for run in params.pretrain:
+        pretrain.main(params, run)
+
+    def trained(**settings: Any) -> dict[tuple[str, str, int], records.TrialRecord]:
+        study = params.model_copy(update={"finetune": params.finetune.model_copy(update=settings)})
+        finetune.main(study, "section")
+        return {
+            (trial.run, trial.method, trial.finetune_seed): trial
+            for run in params.pretrain
+            for trial in records.read(FOLDER.parent / run / "trials.csv", records.TrialRecord)
+        }
+
+    raced = trained(seeds=[1, 2, 3], race=Race(most=4))
+    listed = trained(seeds=[1, 2, 3, 4])
+    extra = {key for key in raced if key[2] == 4}
+    assert {key for key in raced if key[2] < 4} == {key for key in listed if key[2] < 4}
+    assert {method for _, method, _ in extra} <= {"full"} and len(extra) in (0, 2)
+    assert all(listed[key] == trial for key, trial in raced.items())

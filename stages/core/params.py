@@ -249,12 +249,29 @@ class Method(Strict):
     training: Adaptation | None = None  # of a method that trains nothing, and of no other
 
 
+class Screen(Strict):
+    """On each task only the ``keep`` pretrained runs with the highest estimates are fine-tuned,
+    beside those from scratch. Runs that differ in their seeds alone count as one."""
+
+    by: Literal["h_score", "h_score_above_chance", "logme", "knn"]
+    keep: Positive
+
+
+class Race(Strict):
+    """Beside those of ``seeds``, seeds are added one by one, up to ``most`` in all, where a run may
+    still be the best one."""
+
+    most: Positive
+
+
 class Finetune(Strict):
     methods: dict[Name, Method]
     label_budgets: list[NumberOrAll]
     seeds: list[int]
     max_tokens: Positive  # longer inputs are cut
     keep_weights: Literal["none", "first_seed", "all"]
+    screen: Screen | None = None  # without one, every run is fine-tuned
+    race: Race | None = None  # without one, every run has ``seeds`` and no more
 
 
 class Evaluation(Strict):

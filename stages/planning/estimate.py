@@ -9,6 +9,8 @@ from stages.core.params import Params
 from stages.planning.calibration import Calibration
 from stages.planning.finetuning_costs import Finetuning, finetunings
 from stages.planning.pretraining_costs import Pretraining, pretrainings
+from stages.planning.run_sizes import planned_runs
+from stages.planning.screening import screened
 from stages.planning.speed import Other, measure_finetunings, measure_pretrainings, other_stages
 from stages.planning.stored_trials import stored_trials
 from stages.training.device import resolve, side_by_side
@@ -28,6 +30,7 @@ class Estimate:
     finetune: list[Finetuning]
     others: list[Other]  # pending stages that train nothing
     side_by_side: int  # trials
+    at_least: list[Finetuning] | None = None  # with a screen; ``finetune`` is the most that it is
 
     @property
     def pending(self) -> list[Pretraining | Finetuning]:
@@ -53,8 +56,15 @@ def made(params: Params, stages: list[str]) -> Estimate:
     calibration = Calibration(params, trials)
     measure_pretrainings(params, runs, calibration)
     measure_finetunings(params, trials, calibration)
+    bounds = screened(params, planned_runs(params), trials) if params.finetune.screen else None
     return Estimate(
-        params, stages, runs, trials, other_stages(params, stages), side_by_side(params.compute)
+        params,
+        stages,
+        runs,
+        bounds.most if bounds else trials,
+        other_stages(params, stages),
+        side_by_side(params.compute),
+        bounds.least if bounds else None,
     )
 
 
@@ -66,6 +76,7 @@ def as_record(estimate: Estimate) -> Json:
         "trials_side_by_side": estimate.side_by_side,
         "pretrain": [asdict(each) for each in estimate.pretrain],
         "finetune": [asdict(each) for each in estimate.finetune],
+        "finetune_at_least": estimate.at_least and [asdict(each) for each in estimate.at_least],
         "others": [asdict(each) for each in estimate.others],
         "totals": totals(estimate),
     }

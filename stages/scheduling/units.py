@@ -37,11 +37,14 @@ def units(params: Params, pending: Mapping[str, Collection[str]]) -> list[Unit]:
 
 def _groups(params: Params, pending: Collection[str]) -> list[Trials]:
     """What the store lacks, the longest groups first, so that all workers end at about the same
-    time."""
+    time. A study that screens has those of runs from scratch alone: the stage itself chooses the
+    others, when all estimates are there."""
     tasks = [task for task in params.tasks if f"finetune@{task}" in pending]
     stored = stored_trials(params, pending) if tasks else {}
     found = list[tuple[str, str, Group]]()
-    for task, run in product(tasks, params.pretrain):
+    screens = params.finetune.screen is not None
+    runs = [key for key, run in params.pretrain.items() if run.from_scratch or not screens]
+    for task, run in product(tasks, runs):
         there = stored.get((run, task), ())
         for group in trial_groups(params, run, params.finetune.methods):
             if missing := [key for key in group if key not in there]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from stages.core import paths
 from stages.core.components import unknown
 from stages.core.params import Params, load
+from stages.evaluation import records
 from stages.trials.kept import KeptTrial, file_name, read, setup_of
 from stages.trials.setup import TrialSetup
 
@@ -47,6 +48,12 @@ def find_trial(
     if len(found) == 1:
         return found[0]
     if not kept:
+        trials = folder.with_name("trials.csv")
+        if trials.is_file() and not records.read(trials, records.TrialRecord):
+            raise ValueError(
+                f"{trials}: {run} was not fine-tuned on {task}: no method of the study fits, or "
+                "finetune.screen leaves it out"
+            )
         raise ValueError(f"{folder}: no trial is kept; set finetune.keep_weights and rerun")
     listed = "; ".join(
         f"--method {t.method} --label-budget {t.label_budget} --seed {t.seed}"

@@ -183,3 +183,24 @@ def test_a_causal_model_is_not_read_at_its_first_token() -> None:
     assert fault.path == "tasks.section.task.pooling" and "decoder_causal" in fault.message
     changes["pretrain.decoder_causal.objective"] = {"name": "prefix_lm"}
     assert faults_of(smoke_with(changes)) == []
+
+
+@pytest.mark.parametrize(
+    ("race", "changes"),
+    [
+        ({"most": 2}, {}),  # finetune.seeds has as many
+        ({"most": 3}, {"finetune.seeds": [1]}),  # nobody is out by three
+        ({"most": 10}, {"finetune.methods": {"probe": {"method": {"name": "linear_probe"}}}}),
+        ({"most": 0}, {}),
+        ({"most": 10, "alpha": 0.1}, {}),
+    ],
+)
+def test_a_race_that_cannot_be_run_is_refused(
+    race: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    found = paths_of(smoke_with(changes | {"finetune.race": race}))
+    assert found and all(path.startswith("finetune.race") for path in found)
+
+
+def test_a_race_of_more_seeds_is_valid() -> None:
+    assert faults_of(smoke_with({"finetune.race": {"most": 10}})) == []

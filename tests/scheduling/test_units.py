@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from stages.core.params import Params
+from stages.core.params import Params, Screen
 from stages.scheduling import units as units_module
 from stages.scheduling.unit import Unit
 from stages.scheduling.units import units
@@ -78,3 +78,10 @@ def test_trials_of_the_store_are_no_work(params: Params, monkeypatch: pytest.Mon
 def test_without_fine_tuning_there_are_no_trials(params: Params) -> None:
     found = units(params, pending(f"pretrain@{RUN}", "report"))
     assert [unit.name for unit in found] == [f"pretrain@{RUN}", "report"]
+
+
+def test_a_study_that_screens_leaves_the_choice_of_runs_to_the_stage(params: Params) -> None:
+    screen = Screen(by="knn", keep=1)
+    finetune = params.finetune.model_copy(update={"screen": screen})
+    found = units(params.model_copy(update={"finetune": finetune}), pending(*ALL))
+    assert {unit.trials.run for unit in found if unit.trials} == {OTHER}

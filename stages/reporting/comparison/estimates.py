@@ -1,7 +1,7 @@
 """Transferability estimates beside the truth: how well they rank the runs as fine-tuning does."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby, product
 
 from stages.core.artifacts import Json
@@ -22,7 +22,7 @@ SHOWN = "last"  # the layer that heads read, so chosen before any result
 UNKNOWN = "\N{EN DASH}"
 COLUMNS = [
     *("task", "run", "estimate", "layers", "value", "layer", "num_rows", "num_states", "flops"),
-    "reason",
+    *("reason", "screened_out"),
 ]
 AGREEMENT = [
     *("task", "method", "label_budget", "estimate", "layers", "runs", "num_runs", "num_groups"),
@@ -85,11 +85,13 @@ class Section:
 
 
 def rows(results: Results) -> Iterator[Json]:
-    """reports/estimates.csv: a row for each task, run and estimate."""
+    """reports/estimates.csv: a row for each task, run and estimate. ``screened_out`` is 1 where the
+    run is not fine-tuned on the task because of ``finetune.screen``."""
     for task, records in results.estimates.records.items():
+        out = {run for each in results.screened_out[task] for run in each.runs}
         for record in records:
-            found = {name: getattr(record, name) for name in COLUMNS if name != "task"}
-            yield {"task": task, **found, "value": six_decimals(record.value)}
+            found = asdict(record) | {"value": six_decimals(record.value)}
+            yield {"task": task, **found, "screened_out": int(record.run in out)}
 
 
 def agreements(

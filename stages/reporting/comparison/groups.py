@@ -65,7 +65,8 @@ class Group:
 def groups(
     params: Params, trials: Sequence[ScoredTrial], rates: Mapping[str, float] | None = None
 ) -> list[Group]:
-    """The groups in the order of params.yaml; ``rates`` are those that pretrained runs kept."""
+    """The groups that were fine-tuned on at least one task, in the order of params.yaml; ``rates``
+    are those that pretrained runs kept."""
     rates = rates or {}
     first = {trial.run: trial for trial in reversed(trials)}
     return [
@@ -79,6 +80,7 @@ def groups(
             kept_rates=tuple(sorted({rates[name] for name in names if name in rates})),
         )
         for names in repetitions(params.pretrain)
+        if names[0] in first
     ]
 
 

@@ -1,7 +1,6 @@
 """All results of a study, read from the files that params.yaml lists."""
 
-import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -19,17 +18,17 @@ from stages.evaluation.records import (
     EpochRecord,
     InputRecord,
     ScoredTrial,
-    SkippedMethod,
     TextBitsRecord,
     budget_order,
     discard_unlisted,
     read,
 )
-from stages.kinds._kind import distinct_draws
+from stages.evaluation.screening import ScreenedOut, screened_out
 from stages.reporting.comparison.amounts import with_amounts
 from stages.reporting.comparison.cells import Cell, cells
 from stages.reporting.comparison.contrasts import Contrast, contrasts
 from stages.reporting.comparison.groups import Group, groups
+from stages.reporting.comparison.listed_trials import complete, words
 from stages.reporting.comparison.pretraining_progress import Progress, kept_rate, read_progress
 
 RowKey = tuple[str, str, str, str, int, int]  # task, run, method, label budget, both seeds
@@ -67,6 +66,15 @@ class Results:
         }
         found = groups(self.params, self.trials, rates)
         return [*with_amounts(found, self.likeness)]
+
+    @cached_property
+    def screened_out(self) -> dict[str, list[ScreenedOut]]:
+        """Of each task."""
+        screen, runs = self.params.finetune.screen, self.params.pretrain
+        return {
+            task: screened_out(screen, runs, records)
+            for task, records in self.estimates.records.items()
+        }
 
     @cached_property
     def baselines(self) -> list[str]:
@@ -153,7 +161,7 @@ def load(params: Params) -> Results:
     }
     tasks = {task: _json(paths.EVALUATED / task / "task.json") for task in params.tasks}
     for task in params.tasks:
-        trials += _complete(params, task, tasks[task]["num_examples"]["train"])
+        trials += complete(params, task, tasks[task]["num_examples"]["train"])
         by_row = np.load(_present(paths.EVALUATED / task / "row_scores.npy"))
         scored = read(paths.EVALUATED / task / "trials.csv", ScoredTrial)
         row_scores |= {row_key(t): rows for t, rows in zip(scored, by_row, strict=True)}
@@ -190,7 +198,7 @@ def load(params: Params) -> Results:
     untimed = [t for t in trials if t.run in params.pretrain and trial_key(t) not in finetuning]
     if untimed:
         raise ValueError(
-            f"{paths.TIMINGS}: no cost of {_words(*trial_key(untimed[0]))}; run `dvc repro`"
+            f"{paths.TIMINGS}: no cost of {words(*trial_key(untimed[0]))}; run `dvc repro`"
         )
     return results
 
@@ -213,68 +221,6 @@ def trial_key(trial: ScoredTrial) -> tuple[str, str, str, str, int]:
 def row_key(trial: ScoredTrial) -> RowKey:
     """Of any trial; those of a baseline differ in both seeds."""
     return (*trial_key(trial), trial.pretrain_seed)
-
-
-Key = tuple[str, str, str, int, int]  # run or baseline, method, label budget, both seeds
-
-
-def _complete(params: Params, task: str, num_train: int) -> list[ScoredTrial]:
-    """The trials of a task in the order of params.yaml; ValueError unless they are exactly those
-    listed. A method that is incompatible with a run has no trials with it."""
-    where = paths.EVALUATED / task / "trials.csv"
-    found = {
-        (t.run, t.method, t.label_budget, t.pretrain_seed, t.finetune_seed): t
-        for t in read(where, ScoredTrial)
-    }
-    fitted = {run for run, *_ in found}
-    listed = [
-        *_listed_of_runs(params, task),
-        *_listed_of_baselines(params, task, fitted, num_train),
-    ]
-    if missing := [key for key in listed if key not in found]:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise ValueError(f"{where}: no trial of {_words(task, *missing[0])}{more}; run `dvc repro`")
-    if surplus := sorted(found.keys() - set(listed)):
-        raise ValueError(
-            f"{where}: params.yaml does not list {_words(task, *surplus[0])}; run `dvc repro`"
-        )
-    if lost := [key for key in listed if not math.isfinite(found[key].value)]:
-        trial = found[lost[0]]
-        raise ValueError(
-            f"{where}: the {trial.metric} of {_words(task, *lost[0])} is {trial.value} and cannot "
-            f"be compared: the model did not learn; lower the learning rate (now {trial.lr:g})"
-        )
-    return [found[key] for key in listed]
-
-
-def _listed_of_runs(params: Params, task: str) -> Iterator[Key]:
-    skipped = read(paths.EVALUATED / task / "skipped.csv", SkippedMethod)
-    incompatible = {(each.run, each.method) for each in skipped}
-    tuning = params.finetune
-    for run, method in product(params.pretrain, tuning.methods):
-        if (run, method) not in incompatible:
-            for budget, seed in product(map(str, tuning.label_budgets), tuning.seeds):
-                yield run, method, budget, params.pretrain[run].seed, seed
-
-
-def _listed_of_baselines(
-    params: Params, task: str, fitted: Collection[str], num_train: int
-) -> Iterator[Key]:
-    """Of those that were ``fitted``: others do not support the task."""
-    names = [name for name in params.baselines if name in fitted]
-    for name, budget in product(names, params.finetune.label_budgets):
-        for pair in distinct_draws(
-            budget,
-            num_train,
-            pretrain_seeds=params.pretrain_seeds,
-            finetune_seeds=params.finetune.seeds,
-            task=task,
-        ):
-            yield name, CLASSICAL, str(budget), *pair
-
-
-def _words(task: str, run: str, method: str, budget: str, *seeds: int) -> str:
-    return f"{run} on {task} ({method}, {budget} labels, seed {seeds[-1]})"
 
 
 def _discard_leftovers(params: Params) -> None:

@@ -7,6 +7,7 @@ from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.evaluation.precision import SOURCES
 from stages.evaluation.records import budget_order
+from stages.reporting.comparison import screening
 from stages.reporting.comparison.axes import Axis
 from stages.reporting.comparison.cells import AMOUNTS, Cell, seeds
 from stages.reporting.comparison.contrasts import Contrast
@@ -80,10 +81,12 @@ class Score:
 @dataclass(frozen=True)
 class Table:
     """Rows are runs, then baselines; a score is None where a baseline or a method is incompatible
-    with the task or the run."""
+    with the task or the run, and words where the run is screened out."""
 
     columns: list[str]
-    rows: list[tuple[str, str, list[Score | None]]]  # kind ("run" or "baseline"), name, scores
+    rows: list[
+        tuple[str, str, list[Score | str | None]]
+    ]  # kind ("run" or "baseline"), name, scores
     described: str  # "pretrained", "from scratch" or "all runs"
 
 
@@ -91,7 +94,10 @@ def by_task(results: Results, task: str) -> Table:
     """All runs and baselines on a task; a column for each method and label budget."""
     keys = [(task, method, n) for n in results.label_budgets for method in results.methods]
     columns = [f"{method}, {n} labels" for _, method, n in keys]
-    return _table(results, [group.name for group in results.groups], columns, keys)
+    trained = {group.name for group in results.groups}
+    screened = {each.runs[0] for each in results.screened_out[task]}
+    names = [name for name in results.params.pretrain if name in trained | screened]
+    return _table(results, names, columns, keys)
 
 
 def by_axis(results: Results, axis: Axis, method: str) -> list[Table]:
@@ -125,6 +131,7 @@ def _table(
     cells = {
         name: [results.cell(name, *key) for key in keys] for name in [*names, *results.baselines]
     }
+    screened = {name: [screening.shown(results, name, task) for task, *_ in keys] for name in cells}
     top = [
         max((c.merit for c in column if c), default=0.0)
         for column in zip(*cells.values(), strict=True)
@@ -133,10 +140,13 @@ def _table(
         (
             "baseline" if name in results.baselines else "run",
             name,
-            [cell and _score(cell, best) for cell, best in zip(row, top, strict=True)],
+            [
+                _score(cell, best) if cell else words
+                for cell, best, words in zip(row, top, screened[name], strict=True)
+            ],
         )
         for name, row in cells.items()
-        if any(row)
+        if any(row) or any(screened[name])
     ]
     pretrained = [group.pretrained for group in results.groups if group.name in names]
     described = (

@@ -11,6 +11,7 @@ from stages.reporting.comparison import (
     estimates,
     inputs,
     pretraining_ends,
+    screening,
     tables,
 )
 from stages.reporting.comparison.axes import AXES, Axis
@@ -61,6 +62,7 @@ INTERVALS = (
 INPUTS = "Where labels are read, and rows that were cut"
 AGREEMENT = "Rank correlation of estimates from frozen states with test scores, over runs"
 CHOICES = "What the choice of an estimate would have lost and saved"
+SCREENED = "Runs that are screened out, and the mean of their estimates"
 CALIBRATION = "Accuracy, mean probability and expected calibration error"
 OVERLAP = "Test rows that overlap the training text of pretraining"
 LIKENESS = "Likeness of the tasks' texts to the training text, and the gain over from scratch"
@@ -150,7 +152,11 @@ def appendix(results: Results) -> list[Appendix]:
         Appendix("Inputs", [(INPUTS, read.rows)], read.notes) if read else None,
         Appendix(
             "Estimates",
-            [(AGREEMENT, guessed.agreements), (CHOICES, guessed.choices)],
+            [
+                (AGREEMENT, guessed.agreements),
+                (CHOICES, guessed.choices),
+                (SCREENED, screening.rows(results)),
+            ],
             guessed.notes,
         )
         if guessed

@@ -1,0 +1,154 @@
+"""What `finetune.screen` would have kept of a study that fine-tuned every run.
+
+For each estimate and number of runs: the choice beside that of the whole study, what it loses, and
+what it saves.
+
+    python -m benchmarks.screening [PROJECT]    # a folder in which a study has run
+
+benchmarks/screening.md has the default study.
+
+Scores are means over all seeds; the choice is the run and method with the best one, from scratch
+included, which no screen leaves out. At random: the mean loss over all sets of as many runs, drawn
+blindly. Time is that of trials, less that of the estimates of all runs, where it was measured; runs
+are pretrained before they are screened, so that this saves nothing of pretraining.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean
+from typing import get_args
+
+import pandas as pd
+
+from stages.core.params import Params, Run, Screen, load
+from stages.evaluation.estimates import EstimateRecord
+from stages.evaluation.metrics import merit, scale_of
+from stages.evaluation.repetitions import repetitions
+from stages.evaluation.screening import LAYERS, candidates, screened_out
+from stages.matching.budget import plans
+
+KEEP = (1, 2, 3, 5)
+ESTIMATES: tuple[str, ...] = get_args(Screen.model_fields["by"].annotation)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "project", type=Path, nargs="?", default=Path(), help="default: the current folder"
+    )
+    project = parser.parse_args().project
+    params = load(project / "params.yaml")
+    if params.finetune.screen is not None:
+        raise SystemExit("finetune.screen is set: not every run was fine-tuned; leave it out")
+    runs = {key: params.pretrain[key].planned(asdict(plan)) for key, plan in plans(params).items()}
+    tables = [pd.read_csv(project / f"reports/{name}.csv") for name in ("trials", "costs")]
+    estimates = pd.read_csv(project / "reports/estimates.csv")
+    found = pd.DataFrame(
+        row
+        for task in params.tasks
+        for row in screens(
+            runs,
+            *(table[(table["task"] == task) & table["run"].isin([*runs])] for table in tables),
+            records_of(estimates[estimates["task"] == task]),
+            seconds_of_estimates(project, task),
+        )
+    )
+    print(found.to_markdown(index=False, disable_numparse=True))
+    print(f"\n{summary(params, found)}")
+
+
+def records_of(table: pd.DataFrame) -> list[EstimateRecord]:
+    """Those with a value, of the layer that screens."""
+    known = table[(table["layers"] == LAYERS) & table["value"].notna()]
+    return [
+        EstimateRecord(
+            run=row.run,
+            estimate=row.estimate,
+            layers=row.layers,
+            value=float(row.value),
+            layer=None,
+            num_rows=int(row.num_rows),
+            num_states=int(row.num_states),
+            flops=int(row.flops),
+            reason="",
+        )
+        for row in known.itertuples()
+    ]
+
+
+def seconds_of_estimates(project: Path, task: str) -> float:
+    path = project / "data/timings/estimates" / f"{task}.csv"
+    return float(pd.read_csv(path)["wall_time_s"].sum()) if path.exists() else 0.0
+
+
+def screens(
+    runs: dict[str, Run],
+    trials: pd.DataFrame,
+    costs: pd.DataFrame,
+    records: Sequence[EstimateRecord],
+    estimating_s: float,
+) -> Iterator[dict[str, str]]:
+    """A row for each label budget, estimate and number of runs, of one task."""
+    metric, task = trials["metric"].iloc[0], trials["task"].iloc[0]
+    shown = scale_of(metric).shown
+    group_of = {run: group[0] for group in repetitions(runs) for run in group}
+    pretrained = {group[0] for group in candidates(runs)}
+    named = trials.assign(
+        group=trials["run"].map(group_of), merit=[merit(metric, v) for v in trials["value"]]
+    )
+    all_s = costs["wall_time_s"].sum()
+    for budget, some in named.groupby("label_budget"):
+        means = some.groupby(["group", "method"])["merit"].mean()
+        best_of = means.groupby("group").max()
+        whole = means.idxmax()
+        for by in ESTIMATES:
+            for keep in KEEP:
+                out = screened_out(Screen(by=by, keep=keep), runs, records)
+                if not out:
+                    continue
+                left_out = {run for each in out for run in each.runs}
+                kept = means[~means.index.get_level_values("group").isin(left_out)]
+                blind = blind_losses(best_of, pretrained, keep)
+                saved = costs[costs["run"].isin(left_out)]["wall_time_s"].sum() - estimating_s
+                trained = trials["run"].isin(left_out).mean()
+                yield {
+                    "task": task,
+                    "labels": str(budget),
+                    "by": by,
+                    "keep": str(keep),
+                    "of the study": " ".join(whole),
+                    "of the screen": " ".join(kept.idxmax()),
+                    "lost": shown(means.max() - kept.max()),
+                    "at random": shown(fmean(blind)),
+                    "trials saved": f"{trained:.0%}",
+                    "time saved": f"{saved / all_s:.0%}",
+                    "time of the study": f"{all_s:.0f} s",
+                    "with the screen": f"{all_s - saved:.0f} s",
+                }
+
+
+def blind_losses(best_of: pd.Series, pretrained: set[str], keep: int) -> list[float]:
+    """What each set of so many pretrained runs would lose, beside those from scratch."""
+    always = [value for group, value in best_of.items() if group not in pretrained]
+    others = [value for group, value in best_of.items() if group in pretrained]
+    found = combinations(others, min(keep, len(others)))
+    return [max(best_of) - max(*some, *always, -float("inf")) for some in found]
+
+
+def summary(params: Params, found: pd.DataFrame) -> str:
+    """In how many places each screen kept the choice of the study."""
+    right = found.assign(right=found["of the study"] == found["of the screen"])
+    lines = [f"Study `{params.study}`: in how many of its tasks the choice is that of the study.\n"]
+    table = right.groupby(["by", "keep"], sort=False)["right"].agg(["sum", "count"]).reset_index()
+    table["right"] = [f"{r} of {n}" for r, n in zip(table["sum"], table["count"], strict=True)]
+    wide = table.pivot(index="by", columns="keep", values="right").reindex(ESTIMATES)
+    return "\n".join([*lines, wide.dropna(how="all").to_markdown()])
+
+
+if __name__ == "__main__":
+    main()
