@@ -8,6 +8,7 @@ from pathlib import Path
 import vl_convert
 
 from stages.core.artifacts import replacing
+from stages.reporting.comparison.best_runs import best_runs
 from stages.reporting.comparison.results import Results
 from stages.reporting.figures import (
     epoch_curves,
@@ -30,8 +31,9 @@ def pictures(results: Results) -> dict[str, Picture]:
         **loss_curves.pictures(results),
         **label_budgets.pictures(results),
     }
+    best = best_runs(results)
     for task, budget in product(results.params.tasks, results.label_budgets):
-        found[f"scores_{task}_{budget}"] = partial(score_dots.scores, results, task, budget)
+        found[f"scores_{task}_{budget}"] = partial(score_dots.scores, results, best[task, budget])
         found |= epoch_curves.pictures(results, task, budget)
         found |= trade_offs.pictures(results, task, budget)
     return found

@@ -6,8 +6,10 @@ import altair as alt
 
 from stages.evaluation.metrics import POINTS, scale_of
 from stages.evaluation.records import CLASSICAL
+from stages.reporting.comparison.best_runs import BestRun
 from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.results import Results
+from stages.reporting.comparison.ties import BEST, TIED, UNTESTED, beside_best
 from stages.reporting.figures.style import (
     BASELINE,
     MUTED,
@@ -24,6 +26,7 @@ from stages.reporting.figures.style import (
 from stages.reporting.number_format import percent
 
 MANY = 600  # trials in one panel, beyond which ticks hide each other
+BRACKET = 12  # pixels to the right of the panel
 
 
 def comparison(results: Results) -> Spec:
@@ -46,12 +49,13 @@ def comparison(results: Results) -> Spec:
     return styled(alt.vconcat(*rows, spacing=24, title=title), data)
 
 
-def scores(
-    results: Results, task: str, label_budget: str, *, width: int | str = 240, title: bool = True
-) -> Spec:
-    """One panel of ``comparison``, with only the runs and baselines that have trials on it, the
-    best mean first, and a tick for each trial."""
-    names = _sorted_names(results, task, label_budget)
+def scores(results: Results, best: BestRun, *, width: int | str = 240, title: bool = True) -> Spec:
+    """One panel of ``comparison``, that of the task and label budget of the ``best`` run, with only
+    the runs and baselines that have trials on it: the best mean first, a tick for each trial, and
+    at the right a line beside those that no verdict tells apart from the best run."""
+    task, label_budget = best.run.task, best.run.label_budget
+    beside = beside_best(results, best)
+    names = [each.name for each in beside]
     means = alt.NamedData("means")
     panel = _dots(results, means, task, label_budget, names, labelled=True)
     if not title:
@@ -60,33 +64,38 @@ def scores(
     data["trials"] = _trials(results, data["means"], task, label_budget)
     if len(data["trials"]) > MANY:
         data["trials"] = []
+    data["beside"] = [{"run": b.name, "kind": b.kind, "verdict": b.verdict} for b in beside]
+    y = alt.Y("run:N", scale=alt.Scale(domain=names))
     ticks = (
         alt.Chart(alt.NamedData("trials"))
         .mark_tick(thickness=1, size=8, opacity=0.45)
-        .encode(
-            x="score:Q",
-            y=alt.Y("run:N", scale=alt.Scale(domain=names)),
-            yOffset=_offset(),
-            color=architecture_colour(results),
-        )
+        .encode(x="score:Q", y=y, yOffset=_offset(), color=architecture_colour(results))
     )
-    panel = alt.layer(ticks, panel).properties(width=width, height=ROW * len(names))
+    panel = alt.layer(ticks, panel, *_bracket(names)).properties(
+        width=width, height=ROW * len(names)
+    )
     return styled(panel, data)
 
 
-def _sorted_names(results: Results, task: str, label_budget: str) -> list[str]:
-    best = {
-        name: max(cell.merit for cell in cells)
-        for name in results.names
-        if (
-            cells := [
-                cell
-                for method in results.methods
-                if (cell := results.cell(name, task, method, label_budget))
-            ]
+def _bracket(names: Sequence[str]) -> list[alt.Chart]:
+    """A line beside each row that is not told apart from the best run, which makes one of rows that
+    follow each other; dotted beside those that were not tested against it."""
+    ends = {"bandPosition": 0}, {"bandPosition": 1}
+    base = alt.Chart(alt.NamedData("beside")).encode(
+        x=alt.value("width"),
+        y=alt.Y("run:N", scale=alt.Scale(domain=list(names)), **ends[0]),
+        y2=alt.Y2("run", **ends[1]),
+        tooltip=["run:N", alt.Tooltip("verdict:N", title="beside the best run")],
+    )
+    return [
+        base.transform_filter(alt.FieldOneOfPredicate("kind", kinds)).mark_rule(
+            xOffset=BRACKET, color=MUTED, **line
         )
-    }
-    return sorted(best, key=lambda name: -best[name])
+        for kinds, line in (
+            ([BEST, TIED], {"strokeWidth": 3}),
+            ([UNTESTED], {"strokeWidth": 1.5, "strokeDash": [1.5, 3]}),
+        )
+    ]
 
 
 def _trials(results: Results, means: Sequence[Row], task: str, label_budget: str) -> list[Row]:

@@ -28,7 +28,7 @@ VARIABLES = {
 }
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 SYMBOLS = dict(zip(style.SHAPES, "\u25cf\u25c6\u25b2\u25a0\u271a\u25bc", strict=True))
-LINE = "\u25ac"
+LINE, BRACKET, DOTTED = "\u25ac", "\u2503", "\u250a"
 
 
 @cache

@@ -9,12 +9,14 @@ from markupsafe import Markup
 
 from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison.answer import ANY, BASELINE, Answer, Card
+from stages.reporting.comparison.best_runs import best_runs
 from stages.reporting.comparison.choice import name_of
 from stages.reporting.comparison.results import Results
+from stages.reporting.comparison.ties import beside_best, sentence
 from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, SIGNIFICANT
 from stages.reporting.figures import forest, score_dots, style, trade_offs
 from stages.reporting.number_format import metric_name
-from stages.reporting.page.charts import LINE, SYMBOLS, VARIABLES, as_json, chart
+from stages.reporting.page.charts import BRACKET, DOTTED, LINE, SYMBOLS, VARIABLES, as_json, chart
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Figure:
     task: str
     label_budget: str
     finding: str
-    key: list[str]
+    note: str
     chart: Markup
 
 
@@ -46,6 +48,12 @@ def legend(results: Results) -> list[Symbol]:
     ]
 
 
+def bracket_legend() -> list[Symbol]:
+    """Of the line at the right of scores."""
+    texts = {BRACKET: "not told apart from the best run", DOTTED: "not tested against it"}
+    return [Symbol(symbol, VARIABLES[style.MUTED], text) for symbol, text in texts.items()]
+
+
 def forest_legend() -> list[Symbol]:
     return [
         Symbol(SYMBOLS[shape], VARIABLES[forest.COLOURS[kind]], kind)
@@ -65,16 +73,18 @@ class Forest:
 def figures(results: Results, found: Sequence[Answer]) -> dict[str, list[Figure]]:
     """Scores and costs, for each task and label budget."""
     cards = {(c.task, c.label_budget): c for a in found if a.method == ANY for c in a.cards}
+    best = best_runs(results)
     scores, costs = [], []
     for budget, task in product(reversed(results.label_budgets), results.params.tasks):
         place = results, task, budget
-        spec = score_dots.scores(*place, width="container", title=False)
+        spec = score_dots.scores(results, best[task, budget], width="container", title=False)
+        tied = sentence(beside_best(results, best[task, budget]))
         finding = _scores(results, cards[task, budget])
         name = f"scores_{task}_{budget}"
-        scores.append(Figure(name, task, budget, finding, [], chart(spec)))
+        scores.append(Figure(name, task, budget, finding, tied, chart(spec)))
         name = f"cost_{task}_{budget}"
         if name in trade_offs.pictures(*place):
-            key = trade_offs.front_key(*place)
+            key = f"The front, cheapest first: {'; '.join(trade_offs.front_key(*place))}."
             spec = trade_offs.cost(*place, width="container", title=False)
             finding = _cost(results, cards[task, budget])
             costs.append(Figure(name, task, budget, finding, key, chart(spec)))

@@ -27,6 +27,7 @@ from stages.reporting.figures import style
 from stages.reporting.number_format import metric_name, percent
 from stages.reporting.page import charts, reproduction
 from stages.reporting.page.figures import (
+    bracket_legend,
     contrast_forest,
     figures,
     forest_finding,
@@ -93,6 +94,7 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         references=references(results),
         figures=figures(results, found["answers"]),
         legend=legend(results),
+        bracket_legend=bracket_legend(),
         forest_legend=forest_legend(),
         forest=contrast_forest(results),
         forest_finding=forest_finding(results),
