@@ -16,6 +16,7 @@ from stages.core.artifacts import Json, read_json, read_jsonl, replacing, write_
 from stages.core.params import Params, entry
 from stages.core.process import run_stage
 from stages.evaluation.calibration import calibration
+from stages.evaluation.confusion import ConfusionRecord, Pairs, Place, pairs, records
 from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.examples import examples, shown_trials
 from stages.evaluation.metrics import score
@@ -60,6 +61,7 @@ def main(params: Params, task: str) -> None:
     trials: list[ScoredTrial] = []
     by_row: list[np.ndarray] = []  # of each trial
     predictions: dict[str, Mapping[str, str]] = {}  # of the trials that examples show
+    confused: list[tuple[Place, Pairs]] = []  # of each trial, if the kind has classes
     for folder in tqdm([*runs, paths.BASELINES / task], desc=f"evaluate {task}", disable=None):
         record = PredictionRecord if folder in runs else BaselinePredictionRecord
         answers, probabilities = _answers(folder, record)
@@ -79,6 +81,8 @@ def main(params: Params, task: str) -> None:
             )
             trials.append(scored)
             by_row.append(row_scores(about["metric"], *pair))
+            if kind.has_classes:
+                confused.append((key[:3], pairs(kind, gold, answers[key])))
 
     with replacing(paths.EVALUATED / task) as folder:
         write(folder / "trials.csv", ScoredTrial, trials)
@@ -90,6 +94,7 @@ def main(params: Params, task: str) -> None:
         write_json(folder / "task.json", about)
         shown = [] if kind.is_own_answer else examples(kind, rows, gold, predictions)
         write_jsonl(folder / "examples.jsonl", shown)
+        write(folder / "confusion.csv", ConfusionRecord, records(confused))
 
 
 def _key(trial: TrialRecord) -> Key:

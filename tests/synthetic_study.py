@@ -6,6 +6,7 @@ five seeds and the baselines, on three tasks.
 
 import json
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import asdict, replace
@@ -18,6 +19,7 @@ import numpy as np
 from stages.core.artifacts import replacing, write_json, write_jsonl
 from stages.core.params import Params, Run
 from stages.core.seeding import stream
+from stages.evaluation.confusion import ConfusionRecord, records
 from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateCostRecord, EstimateRecord
 from stages.evaluation.records import (
     CostRecord,
@@ -238,6 +240,7 @@ def write_study(
         write(root / "data/timings/estimates" / f"{task}.csv", EstimateCostRecord, took)
         write_json(root / "data/evaluated" / task / "task.json", about(task))
         write_jsonl(root / "data/evaluated" / task / "examples.jsonl", looked_at(task, params))
+        write(root / "data/evaluated" / task / "confusion.csv", ConfusionRecord, confused(trials))
     for name in params.pretrain:
         path = root / "data/timings/pretrain" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -351,6 +354,12 @@ def looked_at(task: str, params: Params) -> list[dict[str, Any]]:
     ]
     row = {"id": f"{task} 1", "chosen": "any", "input": {"text": "a list & <i>more</i>"}}
     return [row | {"answer": "array", "predictions": votes}]
+
+
+def confused(trials: list[ScoredTrial]) -> list[ConfusionRecord]:
+    """As evaluate leaves them: of 90 rows of class ``b``, 30 are taken for ``c``."""
+    counts = {("a", "a"): 100, ("b", "b"): 60, ("b", "c"): 30, ("c", "c"): 98, ("c", "a"): 2}
+    return list(records(((t.run, t.method, t.label_budget), Counter(counts)) for t in trials))
 
 
 def read_of(task: str, params: Params) -> list[InputRecord]:

@@ -9,6 +9,7 @@ import pytest
 from stages import evaluate
 from stages.core.artifacts import read_jsonl, write_json, write_jsonl
 from stages.core.params import Params
+from stages.evaluation.confusion import ConfusionRecord
 from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.records import (
     BaselinePredictionRecord,
@@ -276,6 +277,18 @@ def test_examples_show_what_each_run_and_baseline_says(params: Params) -> None:
         assert sorted(runs) == sorted([*RUN_NAMES, "window"])
         right = {run for one in row["predictions"] if one["right"] for run in one["runs"]}
         assert RUN_NAMES[0] in right  # which answers all as it should
+
+
+def test_confusion_counts_the_words_of_every_run_and_baseline(params: Params) -> None:
+    evaluate.main(params, "tag")
+    found = read(Path("data/evaluated/tag/confusion.csv"), ConfusionRecord)
+    assert {record.run for record in found} == {*RUN_NAMES, "window"}
+    words = sum(len(tags.split()) for tags in GOLD)
+    for run in {record.run for record in found}:
+        of_run = [record for record in found if record.run == run]
+        assert sum(record.number for record in of_run) == words * of_run[0].num_trials
+    right = [record for record in found if record.run == RUN_NAMES[0]]
+    assert all(record.answer == record.prediction for record in right)
 
 
 def test_scores_are_written_in_full(params: Params) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl
 from stages.core.params import NONE, Params
+from stages.evaluation.confusion import ConfusionRecord
 from stages.evaluation.estimates import Estimates
 from stages.evaluation.records import (
     CLASSICAL,
@@ -45,6 +46,7 @@ class Results:
     finetuning_costs: dict[tuple[str, str, str, str, int], CostRecord]  # see ``trial_key``
     tasks: dict[str, Json]  # task.json of each: num_examples, labels, ...
     examples: dict[str, list[Json]]  # of each task; see ``evaluation.examples``
+    confusion: dict[str, list[ConfusionRecord]]  # of each task
     progress: dict[str, Progress]  # of each run's pretraining
     contamination: dict[tuple[str, str], Json]  # of each corpus and tokenizer trained on
     likeness: dict[tuple[str, str], Json]  # of the same
@@ -181,6 +183,10 @@ def load(params: Params) -> Results:
         finetuning_costs=finetuning,
         tasks=tasks,
         examples=examples,
+        confusion={
+            task: read(paths.EVALUATED / task / "confusion.csv", ConfusionRecord)
+            for task in params.tasks
+        },
         progress=read_progress(params.pretrain),
         contamination=_of_corpora(params, paths.CONTAMINATION),
         likeness=_of_corpora(params, paths.LIKENESS),

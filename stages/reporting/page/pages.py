@@ -12,6 +12,7 @@ from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison import (
     advice,
     confounds,
+    confusions,
     costs,
     estimates,
     gains,
@@ -106,6 +107,7 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         gains=gains.gain_rows(results),
         trials=tables.trials(results) if len(results.trials) <= MANY else [],
         leaderboard=tables.leaderboard(results),
+        confusions=confusions.confusions(results),
         passages=passages(results.params, results.progress),
         drawn=drawn,
         pictures=lambda kind: [name for name in drawn if name.startswith(kind)],
