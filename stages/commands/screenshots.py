@@ -54,10 +54,8 @@ def take(page: Path, folder: Path) -> None:
             PLACES, SIZES.items(), THEMES.items()
         ):
             file = folder / f"{place}_{width}_{theme}.png"
-            # Chromium's picture of a page that it has scrolled is empty.
-            alone = Path(profile, f"{place}.html")
-            hidden = f"<style>section:not(#{place}) {{ display: none }}</style>"
-            alone.write_text(f"{page.read_text(encoding='utf-8')}{hidden}", encoding="utf-8")
+            part = Path(profile, f"{place}.html")
+            part.write_text(alone(page.read_text(encoding="utf-8"), place), encoding="utf-8")
             command = [
                 *browser,
                 "--hide-scrollbars",
@@ -65,10 +63,17 @@ def take(page: Path, folder: Path) -> None:
                 f"--virtual-time-budget={DRAWN_MS}",
                 f"--window-size={width},{height}",
                 f"--screenshot={file.resolve()}",
-                alone.as_uri(),
+                part.as_uri(),
             ]
             subprocess.run(command, check=True, capture_output=True)
             print(file)
+
+
+def alone(html: str, place: str) -> str:
+    """The page with one of its places alone. Chromium's picture of a page that it has scrolled is
+    empty, and what is hidden later than in the head was in the way when charts were drawn."""
+    hidden = f"<style>main > section:not(#{place}) {{ display: none }}</style>"
+    return html.replace("</head>", f"{hidden}</head>", 1)
 
 
 if __name__ == "__main__":

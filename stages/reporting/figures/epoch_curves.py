@@ -92,11 +92,12 @@ def _curves(results: Results, data: alt.NamedData, task: str, scratch: Group) ->
         strokeDash=alt.StrokeDash(
             "training set:N",
             title="pretrained on",
+            legend=alt.Legend(titleOrient="top"),
             scale=alt.Scale(domain=[*corpora, "from scratch"], range=dashes),
         ),
     )
     return alt.layer(band, line).properties(
-        width=210, height=180, title=f"{scratch.architecture}: {_size(scratch)}"
+        width=210, height=180, title=[scratch.architecture, _size(scratch)]
     )
 
 

@@ -165,5 +165,5 @@ def _colour() -> alt.Color:
         "kind:N",
         title=None,
         scale=alt.Scale(domain=[*COLOURS], range=[*COLOURS.values()]),
-        legend=alt.Legend(orient="top", columns=2, labelLimit=0, symbolSize=80),
+        legend=alt.Legend(orient="top", columns=1, labelLimit=0, symbolSize=80),
     )

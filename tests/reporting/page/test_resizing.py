@@ -1,0 +1,77 @@
+"""Charts fit their boxes after the window was resized, those that were hidden then as well."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stages.reporting.comparison.results import load
+from stages.reporting.figures import gallery
+from stages.reporting.page import pages
+from tests.synthetic_study import METRICS, RUNS, raw_params, write_study
+
+pytestmark = pytest.mark.slow
+
+ALONE = "main > section:not(#answer):not(#scores)"  # hidden: a tall page takes long to draw
+PROBE = """
+<script>
+const boxes = () => [...document.querySelectorAll("figure.live .chart")].filter(box => box.checkVisibility());
+const sleep = ms => new Promise(done => setTimeout(done, ms));
+const settled = async () => {
+  for (let i = 0; i < 100 && boxes().some(box => !box.dataset.form); i++) await sleep(50);
+  await sleep(300);
+  return boxes().map(box => [box.dataset.form, box.clientWidth, box.querySelector("svg").clientWidth]);
+};
+const choose = budget => {
+  const select = document.querySelector("#choose-budget");
+  select.value = budget;
+  select.dispatchEvent(new Event("change"));
+};
+(async () => {
+  const found = {before: await settled()};
+  choose("100"); // the charts of 200 labels are hidden
+  await settled();
+  document.querySelector("main").style.maxWidth = "460px";
+  await settled();
+  choose("200");
+  found.narrower = await settled();
+  document.querySelector("main").style.maxWidth = "";
+  found.again = await settled();
+  const probe = document.createElement("pre");
+  probe.id = "probe";
+  probe.textContent = JSON.stringify(found);
+  document.body.append(probe);
+})();
+</script>
+"""  # noqa: E501
+
+
+def test_a_chart_that_was_hidden_while_the_page_changed_its_width_fits(
+    browser: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    raw = raw_params({name: RUNS[name] for name in ("encoder_mlm", "encoder_scratch")})
+    raw["finetune"]["label_budgets"] = [100, 200]
+    results = load(write_study(tmp_path, raw))
+    picture = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
+    html = pages.html(results, dict.fromkeys(gallery.pictures(results), picture))
+    html = html.replace("</head>", f"<style>{ALONE} {{ display: none }}</style></head>", 1)
+    body, end, rest = html.rpartition("</body>")  # the runtime has another one, in a string
+    file = tmp_path / "index.html"
+    file.write_text(f"{body}{PROBE}{end}{rest}", encoding="utf-8")
+    command = [*browser, "--virtual-time-budget=8000", "--window-size=1280,1500", "--dump-dom"]
+    done = subprocess.run(
+        [*command, file.as_uri()], capture_output=True, text=True, timeout=240, check=True
+    )
+    probe = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout)
+    assert probe, done.stderr
+    found = json.loads(probe[1])
+    assert len(found["before"]) == len(METRICS)
+    for state in ("before", "narrower", "again"):
+        for form, box, chart in found[state]:
+            assert form and box - 3 <= chart <= box, state
+    assert found["again"] == found["before"]
+    assert all(box < 460 for _, box, _ in found["narrower"])
+    assert all(box > 460 for _, box, _ in found["before"])
