@@ -10,6 +10,7 @@ from itertools import product
 
 from stages.core.artifacts import Json
 from stages.evaluation.metrics import scale_of
+from stages.reporting.comparison import optimism
 from stages.reporting.comparison.advice import sentence_of, size_of
 from stages.reporting.comparison.best_runs import BestRun, best_runs
 from stages.reporting.comparison.cells import Cell
@@ -49,6 +50,7 @@ class Answer:
     label_budget: str
     method: str
     cards: list[Card]
+    chosen: str  # by how much the choice of the best favours it
     mattered: dict[str, list[Mattered]]  # of each reference
 
 
@@ -65,6 +67,9 @@ def answers(results: Results) -> list[Answer]:
                 for task in results.params.tasks
                 if (best := found[method].get((task, budget)))
             ],
+            chosen=optimism.sentence(
+                results, budget, results.methods if method == ANY else [method]
+            ),
             mattered={
                 reference: what_mattered(_scope(results, budget, method, reference))
                 for reference in references(results)

@@ -1,0 +1,76 @@
+"""What choosing the best of several means adds to it: the winner's curse.
+
+The best mean is chosen on the test scores that it is shown with, so part of its lead is chance. How
+much is bounded: the error of the chosen mean is on average no larger than the largest of all errors
+would be if they were independent and all runs equally good. Errors that rise and fall together, as
+those on the same test rows do, have a smaller largest one (Sudakov-Fernique; Vershynin 2018,
+theorem 7.2.11).
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from scipy import special
+
+from stages.evaluation.metrics import scale_of
+from stages.reporting.comparison.cells import Cell
+from stages.reporting.comparison.results import Results
+from stages.reporting.number_format import metric_name
+
+STEPS = 4000  # of the numerical integral; even, so that 0 lies between two of them
+REACH = 9.0  # standard deviations, beyond which nothing is left
+FEW = 4  # tasks that are named one by one
+
+
+def largest_error(deviations: Sequence[float]) -> float:
+    """The expectation of the largest of independent normal errors with these standard deviations,
+    of which one at least is positive."""
+    reach = REACH * max(deviations)
+    x = np.linspace(-reach, reach, STEPS)
+    below = np.ones_like(x)  # the probability that all errors are below x
+    for deviation in deviations:
+        below *= special.ndtr(x / deviation) if deviation else x > 0
+    return float(((x > 0) - below).sum() * (x[1] - x[0]))
+
+
+def bound(cells: Iterable[Cell]) -> float | None:
+    """By how much the best of these means is too good on average, at most; None if nobody knows: a
+    cell has one trial."""
+    variances = [cell.mean.variance for cell in cells]
+    known = [variance.total**0.5 for variance in variances if variance is not None]
+    if len(known) < len(variances) or not any(known):
+        return None
+    return largest_error(known) if len(known) > 1 else 0.0
+
+
+def sentence(results: Results, label_budget: str, methods: Sequence[str]) -> str:
+    """Of the best of each task with these methods; the baselines are among the means. Names are in
+    backticks. Of many tasks only the largest bound is told."""
+    parts: list[str] = []
+    largest: dict[str, tuple[float, str]] = {}  # of each metric's unit
+    for task, metric in results.metrics.items():
+        cells = _tried(results, task, label_budget, methods)
+        if len(cells) < 2:  # noqa: PLR2004
+            continue
+        scale, much = scale_of(metric), bound(cells)
+        size, unit = "an unknown amount", scale.unit or metric_name(metric)
+        if much is not None:
+            size = f"{scale.shown(much)} {unit}"
+            largest[unit] = max(largest.get(unit, (0.0, size)), (much, size))
+        parts.append(f"{size} on `{task}` (best of {len(cells)})")
+    if len(parts) > FEW:
+        parts = [size for _, size in largest.values()] or ["an unknown amount"]
+    if not parts:
+        return ""
+    return (
+        "Each best is chosen on the test scores that it is shown with. On average that favours it "
+        f"by at most {', '.join(parts)}."
+    )
+
+
+def _tried(
+    results: Results, task: str, label_budget: str, methods: Sequence[str]
+) -> Sequence[Cell]:
+    runs = [cell for cell in results.run_cells(task, label_budget) if cell.method in methods]
+    baselines = (results.cell(name, task, "", label_budget) for name in results.baselines)
+    return [*runs, *filter(None, baselines)]

@@ -1,0 +1,51 @@
+"""The bound on what choosing the best adds, beside sampling and a planted truth."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from stages.core.seeding import stream
+from stages.reporting.comparison.answer import answers
+from stages.reporting.comparison.optimism import bound, largest_error
+from stages.reporting.comparison.results import Results
+
+
+@pytest.mark.parametrize("deviations", [[1.0, 1.0], [0.5] * 20, [2.0, 0.1, 0.0, 1.0]])
+def test_it_is_the_mean_of_the_largest_of_sampled_errors(deviations: list[float]) -> None:
+    errors = stream(1, "errors").normal(size=(200_000, len(deviations))) * deviations
+    assert largest_error(deviations) == pytest.approx(errors.max(axis=1).mean(), rel=0.01)
+
+
+def test_of_two_it_is_the_known_constant() -> None:
+    assert largest_error([1.0, 1.0]) == pytest.approx(1 / np.sqrt(np.pi), rel=1e-4)
+    assert largest_error([1.0]) == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.5, 3.0])
+@pytest.mark.parametrize("shared", [0.0, 0.8])
+def test_the_chosen_one_is_not_too_good_by_more(spread: float, shared: float) -> None:
+    """A planted truth: the score of the chosen one minus its true one, over 20,000 studies."""
+    rng, number = stream(1, "studies"), 12
+    truth = spread * rng.normal(size=number)
+    errors = rng.normal(size=(20_000, number)) * np.sqrt(1 - shared)
+    errors += rng.normal(size=(20_000, 1)) * np.sqrt(shared)
+    chosen = (truth + errors).argmax(axis=1)
+    optimism = np.take_along_axis(errors, chosen[:, None], axis=1).mean()
+    highest = largest_error([1.0] * number)
+    assert 0 < optimism <= highest + 0.03
+    if not spread and not shared:
+        assert optimism == pytest.approx(highest, rel=0.02)
+
+
+def test_both_pages_say_it_where_the_best_is_named(five_seeds: Results) -> None:
+    found = {answer.method: answer.chosen for answer in answers(five_seeds)}
+    assert all("chosen on the test scores" in text for text in found.values())
+    assert "(best of 10)" in found["any"] and "(best of 6)" in found["full"]
+
+
+def test_one_trial_leaves_it_unknown(five_seeds: Results) -> None:
+    cells = five_seeds.run_cells("tag", "200")
+    once = replace(cells[0], trials=cells[0].trials[:1], rows=cells[0].rows[:1])
+    assert bound(cells) is not None
+    assert bound([once, *cells[1:]]) is None
