@@ -30,7 +30,7 @@ Width = Literal["wide", "narrow"]
 
 def forest(results: Results) -> Spec:
     """The contrasts that are shown first, as a picture for a file."""
-    return interactive(first_shown(rows(results)), "wide", width=520)
+    return interactive(first_shown(rows(results.contrasts)), "wide", width=520)
 
 
 def interactive(shown: Sequence[Row], kind: Width, *, width: int | str = "container") -> Spec:
@@ -38,9 +38,9 @@ def interactive(shown: Sequence[Row], kind: Width, *, width: int | str = "contai
     return styled(_panel(kind, width), {DATA: with_heads(shown)})
 
 
-def rows(results: Results) -> list[Row]:
+def rows(contrasts: Sequence[Contrast]) -> list[Row]:
     """Of each contrast; to the right the first side is better, whatever the metric."""
-    return [_row(number, contrast) for number, contrast in enumerate(results.contrasts)]
+    return [_row(number, contrast) for number, contrast in enumerate(contrasts)]
 
 
 def _row(number: int, contrast: Contrast) -> Row:
@@ -78,11 +78,11 @@ def _shown(contrast: Contrast) -> str:
 
 def first_choice(found: Sequence[Row]) -> dict[str, str]:
     """What is chosen at first, so that there are few rows and one unit: the most labels, then the
-    first method, then the first axis. An empty choice is all."""
+    first method, axis and task. An empty choice is all."""
     chosen: dict[str, str] = {"axis": "", **dict.fromkeys(KEYS, ""), "unit": ""}
     if found:
         chosen["unit"] = found[0]["unit"]
-    for key in ("labels", "method", "axis"):
+    for key in ("labels", "method", "axis", "task"):
         if len(_chosen(found, chosen)) > MANY:
             chosen[key] = _chosen(found, chosen)[0][key]
     return chosen

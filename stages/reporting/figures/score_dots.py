@@ -26,6 +26,7 @@ from stages.reporting.figures.style import (
 from stages.reporting.number_format import percent
 
 MANY = 600  # trials in one panel, beyond which ticks hide each other
+MOST_ROWS = 40  # runs and baselines in one panel
 BRACKET = 12  # pixels to the right of the panel
 
 
@@ -54,7 +55,7 @@ def scores(results: Results, best: BestRun, *, width: int | str = 240, title: bo
     the runs and baselines that have trials on it: the best mean first, a tick for each trial, and
     at the right a line beside those that no verdict tells apart from the best run."""
     task, label_budget = best.run.task, best.run.label_budget
-    beside = beside_best(results, best)
+    beside = beside_best(results, best)[:MOST_ROWS]
     names = [each.name for each in beside]
     means = alt.NamedData("means")
     panel = _dots(results, means, task, label_budget, names, labelled=True)

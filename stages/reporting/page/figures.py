@@ -11,6 +11,7 @@ from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison.answer import ANY, BASELINE, Answer, Card
 from stages.reporting.comparison.best_runs import best_runs
 from stages.reporting.comparison.choice import name_of
+from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.ties import beside_best, sentence
 from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, SIGNIFICANT
@@ -78,7 +79,10 @@ def figures(results: Results, found: Sequence[Answer]) -> dict[str, list[Figure]
     for budget, task in product(reversed(results.label_budgets), results.params.tasks):
         place = results, task, budget
         spec = score_dots.scores(results, best[task, budget], width="container", title=False)
-        tied = sentence(beside_best(results, best[task, budget]))
+        beside = beside_best(results, best[task, budget])
+        tied = sentence(beside)
+        if len(beside) > score_dots.MOST_ROWS:
+            tied += f" The best {score_dots.MOST_ROWS} are drawn; the table below has all."
         finding = _scores(results, cards[task, budget])
         name = f"scores_{task}_{budget}"
         scores.append(Figure(name, task, budget, finding, tied, chart(spec)))
@@ -109,8 +113,8 @@ def _cost(results: Results, card: Card) -> str:
     return f"`{card.task}`: {number} {runs} a higher mean than all that costs less"
 
 
-def contrast_forest(results: Results) -> Forest:
-    rows = forest.rows(results)
+def contrast_forest(contrasts: Sequence[Contrast]) -> Forest:
+    rows = forest.rows(contrasts)
     shown = forest.first_shown(rows)
     wide, narrow = (forest.interactive(shown, kind) for kind in ("wide", "narrow"))
     chosen = forest.first_choice(rows)

@@ -26,7 +26,7 @@ from stages.reporting.comparison.pretraining_progress import passages
 from stages.reporting.comparison.results import Results
 from stages.reporting.figures import style
 from stages.reporting.number_format import metric_name, percent
-from stages.reporting.page import charts, reproduction
+from stages.reporting.page import charts, limits, reproduction
 from stages.reporting.page.figures import (
     bracket_legend,
     contrast_forest,
@@ -43,8 +43,6 @@ from stages.reporting.page.sections import (
     sections,
     who_is_left_out,
 )
-
-MANY = 1000  # trials, beyond which the page has their means alone
 
 
 def context(results: Results) -> Json:
@@ -89,6 +87,7 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
     environment = _environment(escaped=True)
     environment.filters["prose"] = prose
     found = context(results)
+    contrasts = limits.contrasts(results)
     return environment.get_template("page.html.jinja").render(
         found,
         machine=overview.machine(results, found["audit"], named=True),
@@ -97,7 +96,9 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         legend=legend(results),
         bracket_legend=bracket_legend(),
         forest_legend=forest_legend(),
-        forest=contrast_forest(results),
+        contrasts=contrasts,
+        limits=limits,
+        forest=contrast_forest(contrasts),
         forest_finding=forest_finding(results),
         figure_notes={"cost": [COST, *who_is_left_out(results)], "parameters": PARAMETERS},
         interval_notes=INTERVALS,
@@ -105,8 +106,8 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         pretraining=pretraining_costs.pretraining_rows(results),
         finetuning=costs.finetuning_rows(results),
         gains=gains.gain_rows(results),
-        trials=tables.trials(results) if len(results.trials) <= MANY else [],
-        leaderboard=tables.leaderboard(results),
+        trials=tables.trials(results) if len(results.trials) <= limits.TRIALS else [],
+        leaderboard=limits.leaderboard(tables.leaderboard(results)),
         confusions=confusions.confusions(results),
         passages=passages(results.params, results.progress),
         drawn=drawn,

@@ -29,6 +29,22 @@ const down = points();
 const input = document.querySelector("#trials .filter input");
 input.value = "decoder_causal tag full";
 input.dispatchEvent(new Event("input"));
+const means = document.querySelector("#means");
+const chips = [...means.querySelectorAll(".chips button")];
+const press = value => chips.find(chip => chip.textContent.startsWith(value)).click();
+const left = () => [...means.querySelectorAll("tbody tr")].filter(row => !row.hidden);
+const counts = () => chips.map(chip => chip.textContent);
+const unpressed = counts();
+press("linear_probe");
+press("tag");
+press("type");
+const chipped = left().map(row => row.cells[2].textContent + " " + row.cells[3].textContent);
+const pressed = counts();
+means.open = true;
+const card = getComputedStyle(left()[0]).display;
+const pinned = getComputedStyle(left()[0].cells[0]).position;
+const described = [...left()[0].cells].map(cell => cell.dataset.label);
+means.open = false;
 const choose = (key, value) => {
   const select = document.querySelector(`#choose-${key}`);
   select.value = value;
@@ -45,7 +61,7 @@ const probe = document.createElement("pre");
 probe.id = "probe";
 probe.textContent = JSON.stringify({
   before, up, down, filtered: shown().map(row => row.textContent.includes("decoder_causal")),
-  first, beside, probed,
+  first, beside, probed, unpressed, chipped, pressed, card, pinned, described,
   requests: performance.getEntriesByType("resource").map(entry => entry.name),
   wider: document.documentElement.scrollWidth - innerWidth,
 });
@@ -181,4 +197,16 @@ def test_it_works_in_a_browser_without_a_request_or_an_error(
     assert all("encoder_scratch" in text for text in beside[1::2])
     assert first[::2] == beside[::2]  # what to use is the same
     assert all("with full" not in text for text in probed)
+    assert sorted(set(probe["chipped"])) == ["tag linear_probe", "type linear_probe"]
+    assert len(probe["chipped"]) == 2 * len(RUNS)
+    numbers = len(results.cells) // len(METRICS), len(RUNS)
+    assert all(
+        f"tag ({n})" in probe[key] for key, n in zip(("unpressed", "pressed"), numbers, strict=True)
+    )
+    assert f"section ({len(RUNS)})" in probe["pressed"]  # would be added
+    narrow = width < 700
+    assert (probe["card"], probe["pinned"]) == (
+        ("grid", "static") if narrow else ("table-row", "sticky")
+    )
+    assert probe["described"][:3] == ["run", "points", "task"]
     assert probe["wider"] <= 0  # tables scroll within, the page does not

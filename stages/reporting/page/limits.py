@@ -1,0 +1,46 @@
+"""What the page holds of a large study, so that it opens at once, and where the rest is."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from stages.core.artifacts import Json
+from stages.reporting.comparison.best_runs import best_runs
+from stages.reporting.comparison.contrasts import Contrast
+from stages.reporting.comparison.results import Results
+
+TRIALS = 1000  # beyond which the page has their means alone
+MEANS = 1000  # rows of the leaderboard
+CONTRASTS = 1000
+ROWS = 300  # of any other table
+PICTURE = 200_000  # characters of a drawn picture
+
+
+def contrasts(results: Results) -> Sequence[Contrast]:
+    """All or, of too many, first those of the best runs, then those with the most labels, then
+    those of the first method; their verdicts play no part."""
+    found = results.contrasts
+    if len(found) <= CONTRASTS:
+        return found
+    best = {(c.group, c.task) for c in (each.run for each in best_runs(results).values())}
+    most, first = results.label_budgets[-1], results.methods[0]
+
+    def rank(place: int) -> tuple[bool, bool, bool]:
+        one = found[place]
+        of_best = {(one.a.group, one.task), (one.b.group, one.task)} & best
+        return not of_best, one.label_budget != most, one.method != first
+
+    return [found[i] for i in sorted(sorted(range(len(found)), key=rank)[:CONTRASTS])]
+
+
+def leaderboard(rows: Sequence[Json]) -> Sequence[Json]:
+    """All rows, which are sorted, or the best of each task and label budget."""
+    if len(rows) <= MEANS:
+        return rows
+    places = [(row["task"], row["labels"]) for row in rows]
+    each, seen = max(MEANS // len(set(places)), 1), Counter[tuple[str, str]]()
+    found = []
+    for row, place in zip(rows, places, strict=True):
+        seen[place] += 1
+        if seen[place] <= each:
+            found.append(row)
+    return found

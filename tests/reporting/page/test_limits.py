@@ -1,0 +1,62 @@
+"""A large study's page keeps to what one can read, and says where the rest is."""
+
+import re
+
+import pytest
+
+from stages.reporting.comparison.best_runs import best_runs
+from stages.reporting.comparison.results import Results
+from stages.reporting.comparison.tables import leaderboard
+from stages.reporting.figures import gallery, score_dots
+from stages.reporting.page import limits, pages
+
+PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><path d="M0 0"/></svg>'
+
+
+@pytest.fixture
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, number in {"TRIALS": 10, "MEANS": 9, "CONTRASTS": 7, "ROWS": 3}.items():
+        monkeypatch.setattr(limits, name, number)
+    monkeypatch.setattr(limits, "PICTURE", len(PICTURE) - 1)
+    monkeypatch.setattr(score_dots, "MOST_ROWS", 4)
+
+
+def test_a_study_of_this_size_is_whole(five_seeds: Results) -> None:
+    assert limits.contrasts(five_seeds) == five_seeds.contrasts
+    rows = leaderboard(five_seeds)
+    assert limits.leaderboard(rows) == rows
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_contrasts_of_the_best_runs_come_first(five_seeds: Results) -> None:
+    found = limits.contrasts(five_seeds)
+    best = {(each.run.group, each.run.task) for each in best_runs(five_seeds).values()}
+    assert len(found) == limits.CONTRASTS
+    assert all({(c.a.group, c.task), (c.b.group, c.task)} & best for c in found)
+    places = [five_seeds.contrasts.index(contrast) for contrast in found]
+    assert places == sorted(places)
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_the_leaderboard_keeps_the_best_of_each_task(five_seeds: Results) -> None:
+    rows = leaderboard(five_seeds)
+    found = limits.leaderboard(rows)
+    for task in five_seeds.params.tasks:
+        of_task = [row for row in rows if row["task"] == task]
+        assert [row for row in found if row["task"] == task] == of_task[:3]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_limits")
+def test_the_page_says_where_the_rest_is(five_seeds: Results) -> None:
+    html = pages.html(five_seeds, dict.fromkeys(gallery.pictures(five_seeds), PICTURE))
+    text = re.sub(r"<[^>]+>", "", html)
+    trials, means = len(five_seeds.trials), len(five_seeds.cells)
+    assert f"The {trials:,} trials are in trials.csv" in text
+    assert f"all {means} means are in metrics.json" in text
+    contrasts = len(five_seeds.contrasts)
+    assert f"7 of {contrasts} contrasts" in text and "contrasts.csv" in text
+    assert len(re.findall(r'<tr id="contrast-\d+"', html)) == limits.CONTRASTS
+    assert "The best 4 are drawn" in text
+    assert "too large for this page, in figures/more/curves_tag_full_200.svg" in text
+    assert re.search(r"The first 3 of \d+ rows; the rest is in comparison.md", text)
