@@ -74,7 +74,9 @@ def first_paint(page: Path) -> tuple[int, int]:
         probed.write_text(f"{body}{PROBE.replace('PORT', str(server.server_port))}{end}{rest}")
         command = [*browser_command(Path(folder, "profile")), "--window-size=1280,800"]
         # A port to wait on keeps the browser open.
-        browser = subprocess.Popen([*command, "--remote-debugging-port=0", probed.as_uri()])
+        browser = subprocess.Popen(
+            [*command, "--remote-debugging-port=0", probed.as_uri()], stderr=subprocess.DEVNULL
+        )
         try:
             server.handle_request()
         finally:
