@@ -16,7 +16,14 @@ from stages.core.artifacts import Json, read_json, read_jsonl, replacing, write_
 from stages.core.params import Params, entry
 from stages.core.process import run_stage
 from stages.evaluation.calibration import calibration
-from stages.evaluation.confusion import ConfusionRecord, Pairs, Place, pairs, records
+from stages.evaluation.confusion import (
+    ConfusionRecord,
+    Pairs,
+    Place,
+    has_confusion,
+    pairs,
+    records,
+)
 from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.examples import examples, shown_trials
 from stages.evaluation.metrics import score
@@ -81,7 +88,7 @@ def main(params: Params, task: str) -> None:
             )
             trials.append(scored)
             by_row.append(row_scores(about["metric"], *pair))
-            if kind.has_classes:
+            if has_confusion(kind):
                 confused.append((key[:3], pairs(kind, gold, answers[key])))
 
     with replacing(paths.EVALUATED / task) as folder:

@@ -24,6 +24,11 @@ class ConfusionRecord:
     number: int
 
 
+def has_confusion(kind: Kind) -> bool:
+    """Whether a row, or each of its words, has one class: not any number of labels."""
+    return kind.has_classes and (kind.stratified or kind.target in kind.lists)
+
+
 def classes(kind: Kind, answer: str) -> list[str]:
     """What is counted of an answer or prediction: its class or, of each word, the type of span (a
     tag without B- and I-)."""

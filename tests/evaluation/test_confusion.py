@@ -5,7 +5,7 @@ from collections import Counter
 from sklearn.metrics import confusion_matrix
 
 from stages.core.seeding import stream
-from stages.evaluation.confusion import classes, pairs, records
+from stages.evaluation.confusion import classes, has_confusion, pairs, records
 from stages.kinds._kind import KINDS
 
 
@@ -26,6 +26,10 @@ def test_words_are_counted_by_the_type_of_their_span() -> None:
     assert found == Counter(
         {("X", "X"): 1, ("X", "O"): 1, ("O", "O"): 1, ("O", "Y"): 1, ("Y", "Y"): 1}
     )
+
+
+def test_only_answers_of_one_class_can_be_confused() -> None:
+    assert {name for name in KINDS if has_confusion(KINDS[name])} == {"classification", "tagging"}
 
 
 def test_trials_of_one_place_are_added_up() -> None:
