@@ -36,7 +36,8 @@ def seeds(results: Results) -> str:
     """What the intervals cover, by numbers of seeds, and what the tests found."""
     here = [c for c in results.cells if c.group not in results.baselines]
     pretrained = [c.num_pretrain_seeds for c in here if c.checkpoints == "pretrained here"]
-    parts = [f"{span(pretrained)} pretraining seeds for each model"] if pretrained else []
+    many = "s" if max(pretrained, default=1) > 1 else ""
+    parts = [f"{span(pretrained)} pretraining seed{many} for each model"] if pretrained else []
     tuned = [c.num_finetune_seeds for c in here]
     parts.append(f"{span(tuned)} fine-tuning seed{'s' if max(tuned) > 1 else ''} for each of them")
     text = ", ".join(parts)

@@ -146,7 +146,8 @@ def _panel(kind: Width, width: int | str) -> Panel:
             "verdict:N",
         ],
     )
-    names = base.mark_text(align="left", baseline="bottom", dy=-5, fontSize=12).encode(
+    text = {"align": "left", "baseline": "bottom", "dy": -5, "fontSize": 12}
+    names = base.mark_text(**text, limit=alt.ExprRef("width")).encode(
         x=alt.XValue(0),
         text="label:N",
         color=alt.condition("isValid(datum.effect)", alt.value(MUTED), alt.value(INK)),

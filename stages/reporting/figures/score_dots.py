@@ -72,10 +72,20 @@ def scores(results: Results, best: BestRun, *, width: int | str = 240, title: bo
         .mark_tick(thickness=1, size=8, opacity=0.45)
         .encode(x="score:Q", y=y, yOffset=_offset(), color=architecture_colour(results))
     )
-    panel = alt.layer(ticks, panel, *_bracket(names)).properties(
+    panel = alt.layer(ticks, panel, *_bracket(names), *_room(data["means"])).properties(
         width=width, height=ROW * len(names)
     )
     return styled(panel, data)
+
+
+def _room(means: Sequence[Row]) -> list[alt.Chart]:
+    """Room around a single score, which would have an axis without a length."""
+    ends = {row[key] for row in means for key in ("low", "high")}
+    if len(ends) > 1:
+        return []
+    room = [{"score": factor * ends.copy().pop()} for factor in (0.9, 1.1)]
+    marks = alt.Chart(alt.Data(values=room)).mark_point(opacity=0, size=0)
+    return [marks.encode(x="score:Q")]
 
 
 def _bracket(names: Sequence[str]) -> list[alt.Chart]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stages.reporting.comparison.results import Results
-from stages.reporting.figures import gallery, style
+from stages.reporting.figures import gallery, score_dots, style
 from tests.synthetic_study import METRICS, RUNS, raw_params
 
 
@@ -64,3 +64,11 @@ def test_a_study_without_scratch_runs_has_no_curves_beside_them(results: Results
     without = replace(results, params=params, trials=trials)
     assert not any(name.startswith("curves") for name in gallery.pictures(without))
     assert any(name.startswith("curves") for name in gallery.pictures(results))
+
+
+def test_a_single_score_has_an_axis_with_room_on_both_sides() -> None:
+    """Without it the one tick was rounded to a number that the score is far from."""
+    [room] = score_dots._room([{"low": 57.0, "high": 57.0}])
+    low, high = (row["score"] for row in room.to_dict(validate=False)["data"]["values"])
+    assert low < 57 < high
+    assert score_dots._room([{"low": 56.0, "high": 58.0}]) == []
