@@ -91,21 +91,18 @@ def _room(means: Sequence[Row]) -> list[alt.Chart]:
 def _bracket(names: Sequence[str]) -> list[alt.Chart]:
     """A line beside each row that is not told apart from the best run, which makes one of rows that
     follow each other; dotted beside those that were not tested against it."""
-    ends = {"bandPosition": 0}, {"bandPosition": 1}
     base = alt.Chart(alt.NamedData("beside")).encode(
         x=alt.value("width"),
-        y=alt.Y("run:N", scale=alt.Scale(domain=list(names)), **ends[0]),
-        y2=alt.Y2("run", **ends[1]),
+        y=alt.Y("run:N", scale=alt.Scale(domain=list(names)), bandPosition=0),
+        y2=alt.Y2("run", bandPosition=1),
         tooltip=["run:N", alt.Tooltip("verdict:N", title="beside the best run")],
     )
+    lines = ([BEST, TIED], 3.0, [1.0, 0.0]), ([UNTESTED], 1.5, [1.5, 3.0])
     return [
         base.transform_filter(alt.FieldOneOfPredicate("kind", kinds)).mark_rule(
-            xOffset=BRACKET, color=MUTED, **line
+            xOffset=BRACKET, color=MUTED, strokeWidth=width, strokeDash=dash
         )
-        for kinds, line in (
-            ([BEST, TIED], {"strokeWidth": 3}),
-            ([UNTESTED], {"strokeWidth": 1.5, "strokeDash": [1.5, 3]}),
-        )
+        for kinds, width, dash in lines
     ]
 
 
