@@ -7,7 +7,7 @@ those on the same test rows do, have a smaller largest one (Sudakov-Fernique; Ve
 theorem 7.2.11).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import special
@@ -19,6 +19,7 @@ from stages.reporting.number_format import metric_name
 
 STEPS = 4000  # of the numerical integral; even, so that 0 lies between two of them
 REACH = 9.0  # standard deviations, beyond which nothing is left
+FAR = 6.0  # standard errors below the best
 FEW = 4  # tasks that are named one by one
 
 
@@ -33,14 +34,26 @@ def largest_error(deviations: Sequence[float]) -> float:
     return float(((x > 0) - below).sum() * (x[1] - x[0]))
 
 
-def bound(cells: Iterable[Cell]) -> float | None:
+def bound(cells: Sequence[Cell]) -> float | None:
     """By how much the best of these means is too good on average, at most; None if nobody knows: a
-    cell has one trial."""
-    variances = [cell.mean.variance for cell in cells]
-    known = [variance.total**0.5 for variance in variances if variance is not None]
-    if len(known) < len(variances) or not any(known):
+    cell that may be the best has one trial. One far below the best is never chosen, and counts
+    only if its error is known (the majority's answer has none, over seeds that agree)."""
+    best = max(cells, key=lambda cell: cell.merit)
+    errors = [_error(cell) for cell in cells]
+    if (own := _error(best)) is None:
         return None
-    return largest_error(known) if len(known) > 1 else 0.0
+    if any(
+        error is None and cell.merit > best.merit - FAR * own
+        for cell, error in zip(cells, errors, strict=True)
+    ):
+        return None
+    known = [error for error in errors if error is not None]
+    return largest_error(known) if len(known) > 1 and any(known) else 0.0
+
+
+def _error(cell: Cell) -> float | None:
+    variance = cell.mean.variance
+    return None if variance is None else variance.total**0.5
 
 
 def sentence(results: Results, label_budget: str, methods: Sequence[str]) -> str:
@@ -50,12 +63,12 @@ def sentence(results: Results, label_budget: str, methods: Sequence[str]) -> str
     largest: dict[str, tuple[float, str]] = {}  # of each metric's unit
     for task, metric in results.metrics.items():
         cells = _tried(results, task, label_budget, methods)
-        if len(cells) < 2:  # noqa: PLR2004
+        if len(cells) < 2:
             continue
         scale, much = scale_of(metric), bound(cells)
         size, unit = "an unknown amount", scale.unit or metric_name(metric)
         if much is not None:
-            size = f"{scale.shown(much)} {unit}"
+            size = f"at most {scale.shown(much)} {unit}"
             largest[unit] = max(largest.get(unit, (0.0, size)), (much, size))
         parts.append(f"{size} on `{task}` (best of {len(cells)})")
     if len(parts) > FEW:
@@ -64,7 +77,7 @@ def sentence(results: Results, label_budget: str, methods: Sequence[str]) -> str
         return ""
     return (
         "Each best is chosen on the test scores that it is shown with. On average that favours it "
-        f"by at most {', '.join(parts)}."
+        f"by {', '.join(parts)}."
     )
 
 

@@ -49,3 +49,12 @@ def test_one_trial_leaves_it_unknown(five_seeds: Results) -> None:
     once = replace(cells[0], trials=cells[0].trials[:1], rows=cells[0].rows[:1])
     assert bound(cells) is not None
     assert bound([once, *cells[1:]]) is None
+
+
+def test_what_is_far_below_the_best_may_have_one_trial(five_seeds: Results) -> None:
+    """It is never chosen. Near the best it leaves the bound unknown."""
+    cells = five_seeds.run_cells("tag", "200")
+    trial, rows = cells[0].trials[0], cells[0].rows[:1]
+    for value, known in ((0.0, True), (max(cell.mean.value for cell in cells) - 1e-6, False)):
+        once = replace(cells[0], trials=(replace(trial, value=value),), rows=rows)
+        assert (bound([once, *cells[1:]]) == bound(cells[1:])) is known
