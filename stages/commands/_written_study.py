@@ -31,8 +31,7 @@ def refuse_loss(path: Path, otherwise: str) -> None:
         return
     text = path.read_text(encoding="utf-8")
     first, _, rest = text.partition("\n")
-    kept = [study.read_text(encoding="utf-8") for study in sorted(STUDIES.glob("*.yaml"))]
-    if first == f"{MARK}{_digest(rest)}" or text in kept or text == _committed(path):
+    if first == f"{MARK}{_digest(rest)}" or _is_kept(text) or text == _committed(path):
         return
     raise ValueError(
         f"{path} is neither as it was committed nor one of {STUDIES}/: keep it (`cp {path} "
@@ -41,9 +40,15 @@ def refuse_loss(path: Path, otherwise: str) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """The text below a line that says that a command wrote it, and its hash."""
+    """One of ``studies/`` as it is; another text below a line that says that a command wrote it,
+    and its hash."""
+    head = "" if _is_kept(text) else f"{MARK}{_digest(text)}\n"
     with replacing(path) as new:
-        new.write_text(f"{MARK}{_digest(text)}\n{text}", encoding="utf-8")
+        new.write_text(f"{head}{text}", encoding="utf-8")
+
+
+def _is_kept(text: str) -> bool:
+    return any(text == study.read_text(encoding="utf-8") for study in STUDIES.glob("*.yaml"))
 
 
 def _digest(text: str) -> str:

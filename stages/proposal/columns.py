@@ -18,6 +18,7 @@ from stages.proposal.roles import (
     told,
     wants,
 )
+from stages.proposal.several_labels import several_labels
 
 
 def guess(columns: Mapping[str, Column], asked: Asked, notes: Notes, *, place: str) -> Guess:
@@ -25,7 +26,7 @@ def guess(columns: Mapping[str, Column], asked: Asked, notes: Notes, *, place: s
     for name in (name for names in asked.columns.values() for name in names):
         if name not in columns:
             raise ValueError(f"{place}: no column {name!r}; there are: {', '.join(columns)}")
-    for find in (_questions, _choices, _tags, _written, labelled):
+    for find in (_questions, _choices, _tags, several_labels, _written, labelled):
         found = find(columns, asked, notes)
         if found is not None:
             return found

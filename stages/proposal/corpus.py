@@ -18,7 +18,7 @@ LATIN = 0.8  # share of letters above which English documentation may help
 DOCS = ["python", "numpy", "pandas", "scikit-learn", "scipy"]
 DOCS_WORDS = 700_000  # about as many
 # Columns of a row that are read as text of a corpus; of questions each context would recur.
-TEXT_OF = {"classification": "text", "regression": "text", "seq2seq": "text"}
+TEXT_OF = dict.fromkeys(("classification", "multi_label", "regression", "seq2seq"), "text")
 VOCABULARIES = (4096, 2048, 1024, 512)
 SPARE = 1.1  # a text must fill so much more, since sentences of test rows leave it
 FILLING_WORDS = 200_000  # so many fill the largest, whatever they are

@@ -40,7 +40,7 @@ def _labels(examples: Examples) -> Iterator[str]:
     labels = sorted(examples.labels.items(), key=lambda item: -item[1])
     shown = ", ".join(f"{label}: {number:,}" for label, number in labels[:SHOWN_LABELS])
     more = f" and {len(labels) - SHOWN_LABELS} more" if len(labels) > SHOWN_LABELS else ""
-    what = "Labels" if examples.kind.stratified else "Tags"
+    what = "Tags" if examples.kind.target in examples.kind.lists else "Labels"
     yield f"{what} in train: {shown}{more}."
     if examples.kind.stratified and labels[0][1] >= UNEVEN * labels[-1][1]:
         yield (
@@ -51,8 +51,8 @@ def _labels(examples: Examples) -> Iterator[str]:
     joined = [label for label, _ in labels if any(sign in label for sign in "|;,")]
     if examples.kind.stratified and len(joined) > len(labels) / 3:
         yield (
-            f"Labels such as {joined[0]!r} may be several; a task has one label a row, so each "
-            "combination is a class of its own."
+            f"Labels such as {joined[0]!r} may be several: each combination is a class of its own "
+            "here. (--task multi_label)"
         )
 
 

@@ -27,7 +27,7 @@ def labelled(columns: Mapping[str, Column], asked: Asked, notes: Notes) -> Guess
     found = [columns[named]] if named else targets(columns)
     if asked.task == "regression":
         found = [c for c in found if c.holds == "numbers"]
-    texts = _texts(columns, asked, {c.name for c in found[:1]})
+    texts = texts_of(columns, asked, {c.name for c in found[:1]})
     if not found or not texts:
         return None
     target, others = found[0], found[1:]
@@ -60,7 +60,7 @@ def targets(columns: Mapping[str, Column]) -> list[Column]:
     return sorted(found, key=rank)
 
 
-def _texts(columns: Mapping[str, Column], asked: Asked, taken: set[str]) -> list[Column]:
+def texts_of(columns: Mapping[str, Column], asked: Asked, taken: set[str]) -> list[Column]:
     """The text, and the second one of a pair."""
     given = [told(asked, "text"), told(asked, "text_pair")]
     if given[0]:

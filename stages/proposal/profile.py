@@ -16,6 +16,7 @@ NUM_FEW = 20  # rows below which shares say nothing
 LEAST_REPEATED = 0.5  # share of rows in whose column a value has been before, of labels
 TEXT_WORDS, TEXT_LETTERS = 3.0, 15.0  # in the mean
 LABEL_WORDS = 5.0
+LIST = "\0"  # between what a list holds
 LEAST_FILLED = 0.9  # of a label's cells; which are empty is said with their lines
 ID_NAMES = {"id", "ids", "idx", "index", "key", "uid", "uuid", "guid", "no", "nr", "number"}
 
@@ -28,7 +29,7 @@ class Column:
     holds: Holds
     num: int  # cells
     filled: int
-    values: Counter[str]  # of strings and numbers
+    values: Counter[str]  # of strings and numbers; of lists of them, joined by LIST
     words: float
     letters: float
     whole: bool  # numbers without fractions
@@ -128,12 +129,16 @@ def _column(name: str, cells: list[Any]) -> Column:
     texts = [str(cell) for cell in filled] if _are_single(filled) else []
     numbers = [number for text in texts if (number := _number(text)) is not None]
     are_numbers = bool(texts) and len(numbers) == len(texts)
+    holds = "numbers" if are_numbers else _held(filled)
+    values = Counter(text.strip() for text in texts)
+    if holds == "lists":
+        values = Counter(LIST.join(map(str, cell)) for cell in filled)
     return Column(
         name=name,
-        holds="numbers" if are_numbers else _held(filled),
+        holds=holds,
         num=len(cells),
         filled=len(filled),
-        values=Counter(text.strip() for text in texts),
+        values=values,
         words=_mean([len(text.split()) for text in texts]),
         letters=_mean([len(text) for text in texts]),
         whole=not are_numbers or all(number.is_integer() for number in numbers),

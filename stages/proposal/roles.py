@@ -10,6 +10,7 @@ from stages.proposal.profile import Column, words_of_name
 
 KINDS_OF_STUDIES = (
     "classification",
+    "multi_label",
     "regression",
     "tagging",
     "span_qa",

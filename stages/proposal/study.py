@@ -16,6 +16,7 @@ from stages.text.packaged import Packaged
 WIDTH = 98  # of comments
 BASELINES = {
     "classification": ("majority", "tfidf"),
+    "multi_label": ("majority", "one_vs_rest"),
     "regression": ("mean", "ridge"),
     "tagging": ("majority", "window"),
     "span_qa": ("majority", "sliding_window"),
@@ -24,7 +25,9 @@ BASELINES = {
 }
 ARCHITECTURES = {"seq2seq": ("encoder_decoder", "decoder")}
 USUAL_ARCHITECTURES = ("encoder", "decoder")
-PROBED = ("classification", "regression", "tagging", "span_qa", "multiple_choice")
+PROBED = (
+    *("classification", "multi_label", "regression", "tagging", "span_qa", "multiple_choice"),
+)
 OBJECTIVES: dict[str, Json] = {
     "encoder": {"name": "mlm", "mask_prob": 0.3},
     "decoder": {"name": "causal"},
