@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from stages.core import paths
-from stages.core.artifacts import replacing
+from stages.core.artifacts import remove, replacing
 from stages.core.params import Params, Run, entry
 from stages.core.process import run_stage
 from stages.evaluation import records
@@ -20,7 +20,7 @@ from stages.matching.budget import plans
 from stages.training.device import resolve, side_by_side
 from stages.trials import store, workers
 from stages.trials.estimates import Estimated, estimated
-from stages.trials.groups import incompatibility_of, run_trials, trial_groups
+from stages.trials.groups import UNFINISHED, incompatibility_of, run_trials, trial_groups
 from stages.trials.inputs import input_records
 from stages.trials.more_seeds import with_more_seeds
 from stages.trials.outcome import Outcome
@@ -49,6 +49,7 @@ def main(params: Params, task: str) -> None:
             folder.mkdir(parents=True)
         outcomes = run_trials(params, task, groups, weights)
         outcomes = with_more_seeds(params, task, planned, outcomes, weights)
+        remove(UNFINISHED / task)  # of interrupted trials that params.yaml no longer lists
         texts = texts or _texts_of(params, asked)
         for each in asked:
             _write(folders[each.run], each, outcomes[each.run], texts[each.run])

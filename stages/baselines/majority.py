@@ -17,7 +17,11 @@ class Majority(Baseline):
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         self.kind = score.kind
         counts = Counter(part for row in train for part in self.kind.answer_parts(row))
-        self.majority = min(counts, key=lambda target: (-counts[target], target))
+        # Rows of a few labels may have none.
+        ranked = sorted(counts, key=lambda target: (-counts[target], target))
+        self.majority = ranked[0] if ranked else None
 
     def predict(self, rows: Sequence[Row]) -> list[str]:
+        if self.majority is None:
+            return [self.kind.answer({self.kind.target: []}) for _ in rows]
         return [self.kind.repeated(self.majority, row) for row in rows]

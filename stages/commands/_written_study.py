@@ -2,57 +2,69 @@
 
 import hashlib
 import subprocess
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from stages.core import paths
 from stages.core.artifacts import replacing
 from stages.core.params import PATH, load
 
 STUDIES = Path("studies")
-MARK = "# Written by python -m stages.commands, "
-DIGITS = 12  # hexadecimal, of the hash that says whether the text was edited since
+WRITTEN = paths.SCRATCH / "written_study"  # the hash of what a command wrote last
 
 
-def refuse_faults(text: str) -> None:
-    """Raises ValueError for a study that `check_params` would refuse."""
+def refuse_faults(text: str, source: str) -> None:
+    """Raises ValueError for a study that `check_params` would refuse; ``source`` is what it is
+    called in the message."""
     from stages.checking.faults import find_faults
 
     with TemporaryDirectory() as folder:
         path = Path(folder, PATH.name)
         path.write_text(text, encoding="utf-8")
-        if faults := list(find_faults(load(path))):
-            raise ValueError("\n".join(faults))
+        try:
+            faults = list(find_faults(load(path)))
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(path), source)) from None
+    if faults:
+        raise ValueError("\n".join(faults))
 
 
 def refuse_loss(path: Path, otherwise: str) -> None:
     """Raises ValueError if the file is a study that is found nowhere else: neither as a command
-    wrote it, nor as git has it, nor a copy in ``studies/``. ``otherwise`` says what else to do."""
+    wrote it last, nor as git has it, nor a copy in ``studies/``. ``otherwise`` says what else to
+    do."""
     if not path.exists():
         return
     text = path.read_text(encoding="utf-8")
-    first, _, rest = text.partition("\n")
-    if first == f"{MARK}{_digest(rest)}" or _is_kept(text) or text == _committed(path):
+    is_written = WRITTEN.exists() and WRITTEN.read_text() == _digest(text)
+    kept = (study.read_text(encoding="utf-8") for study in STUDIES.glob("*.yaml"))
+    if is_written or text in kept or text == _committed(path):
         return
+    free = next(name for name in _names() if not name.exists())
     raise ValueError(
-        f"{path} is neither as it was committed nor one of {STUDIES}/: keep it (`cp {path} "
-        f"{STUDIES}/mine.yaml`), {otherwise}"
+        f"{path} is neither as it was committed nor one of {STUDIES}/: keep it (`cp {path} {free}`)"
+        f", {otherwise}"
     )
 
 
+def _names() -> Iterator[Path]:
+    yield STUDIES / "mine.yaml"
+    for number in count(2):
+        yield STUDIES / f"mine_{number}.yaml"
+
+
 def write(path: Path, text: str) -> None:
-    """One of ``studies/`` as it is; another text below a line that says that a command wrote it,
-    and its hash."""
-    head = "" if _is_kept(text) else f"{MARK}{_digest(text)}\n"
+    """The text, which a command may write over until somebody edits it."""
     with replacing(path) as new:
-        new.write_text(f"{head}{text}", encoding="utf-8")
-
-
-def _is_kept(text: str) -> bool:
-    return any(text == study.read_text(encoding="utf-8") for study in STUDIES.glob("*.yaml"))
+        new.write_text(text, encoding="utf-8")
+    with replacing(WRITTEN) as new:
+        new.write_text(_digest(text))
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _committed(path: Path) -> str | None:

@@ -89,7 +89,7 @@ def _main(flags: argparse.Namespace) -> None:
         seconds=60 * flags.minutes,
         measure=measured,
     )
-    refuse_faults(proposal.text)
+    refuse_faults(proposal.text, str(flags.out))
     write(flags.out, proposal.text)
     print(shown(proposal, flags.data, flags.minutes, flags.out))
 

@@ -56,13 +56,14 @@ def run_study(study: str | Path | Mapping[str, Any], *, jobs: int = 1) -> Tables
     place of ``params.yaml`` in the project that this module lies in. Stages are named as they run.
 
     Raises ValueError with every mistake in the study, or rather than lose a ``params.yaml`` that
-    is kept nowhere else; RuntimeError if a stage failed.
+    is kept nowhere else; RuntimeError if a stage failed (with several jobs ValueError, which names
+    what failed).
     """
     with tempfile.TemporaryDirectory() as folder:
         path = _written(study, Path(folder)) if isinstance(study, Mapping) else Path(study)
         status, said = _run("--study", str(path.resolve()), "--jobs", str(jobs))
     if status == MISTAKE:
-        raise ValueError(said.rpartition(ERROR)[2].strip())
+        raise ValueError(_mistakes(said))
     if status:
         raise RuntimeError(f"the study did not finish (exit status {status}); see above")
     return _tables(PROJECT / paths.REPORTS)
@@ -110,8 +111,15 @@ def _run(*arguments: str) -> tuple[int, str]:
         os.killpg(process.pid, signal.SIGINT)
         raise
     finally:
-        status = process.wait()
-    return status, "".join(said)
+        process.communicate()  # and no wait for a process that cannot write
+    return process.returncode, "".join(said)
+
+
+def _mistakes(said: str) -> str:
+    """From the first line that begins so to the end."""
+    lines = said.splitlines()
+    first = next((i for i, line in enumerate(lines) if line.startswith(ERROR)), 0)
+    return "\n".join(lines[first:]).removeprefix(ERROR)
 
 
 def _tables(reports: Path) -> Tables:

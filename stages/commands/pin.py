@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from stages.core.artifacts import replacing
@@ -39,7 +40,7 @@ class Entry:
     kind: str  # MODEL or DATASET
     named: ScalarNode
     revision: ScalarNode | None
-    in_braces: bool
+    indent: int | None  # of the keys beside it; None in braces
 
     @property
     def branch(self) -> str | None:
@@ -51,8 +52,8 @@ class Entry:
         """Write the commit in the place of the revision, or behind the name."""
         if self.revision:
             return Edit(self.revision.start_mark.index, self.revision.end_mark.index, commit)
-        end, column = self.named.end_mark.index, self.named.start_mark.column
-        before = ", " if self.in_braces else "\n" + " " * (column - len(f"{self.kind}: "))
+        end = self.named.end_mark.index
+        before = ", " if self.indent is None else "\n" + " " * self.indent
         return Edit(end, end, f"{before}revision: {commit}")
 
 
@@ -72,11 +73,12 @@ def main() -> None:
 def pin(study: Path) -> None:
     """Raises ValueError for what cannot be pinned; then nothing is written."""
     read_yaml(study)  # refuses what is no study
-    text = study.read_text(encoding="utf-8")
+    text = study.read_bytes().decode()
+    commits: dict[str, str] = {}
     edits, faults, lines = [], [], []
     for entry in entries(YAML().compose(text)):
         try:
-            commit = commit_of(entry)
+            commits[entry.where] = commit = commit_of(entry)
         except ValueError as error:
             faults.append(f"{entry.where}.{error}")
             continue
@@ -86,8 +88,11 @@ def pin(study: Path) -> None:
             lines.append(f"{entry.where}: {entry.named.value} at {before} is {commit}")
     if faults:
         raise ValueError("\n".join(faults))
-    with replacing(study) as path:
-        path.write_text(_edited(text, edits), encoding="utf-8")
+    if edits:
+        after = _edited(text, edits)
+        _refuse_damage(after, commits)
+        with replacing(study) as path:
+            path.write_text(after, encoding="utf-8", newline="")
     print("\n".join(lines) or f"{study}: nothing to pin")
 
 
@@ -110,7 +115,8 @@ def entries(node: Node, where: str = "", seen: set[int] | None = None) -> Iterat
         is_pinned_here = kind == DATASET or not where.endswith(".source")
         if isinstance(named, ScalarNode) and is_pinned_here:
             pinned = revision if isinstance(revision, ScalarNode) else None
-            yield Entry(where, kind, named, pinned, bool(node.flow_style))
+            indent = None if node.flow_style else node.start_mark.column
+            yield Entry(where, kind, named, pinned, indent)
     for key, value in values.items():
         yield from entries(value, f"{where}.{key}".lstrip("."), seen)
 
@@ -147,6 +153,21 @@ def commit_of(entry: Entry) -> str:
     if not found or not COMMIT.fullmatch(found):
         raise ValueError(f"revision: the hub gives no commit of {name}, but {found!r}")
     return found
+
+
+def _refuse_damage(text: str, commits: dict[str, str]) -> None:
+    """Raises ValueError if an edited study does not say the ``commits``: an anchor or an alias on a
+    single value, or a key without one."""
+    try:
+        pinned = {entry.where: entry.branch for entry in entries(YAML().compose(text))}
+    except YAMLError:
+        pinned = {}
+    for where, commit in commits.items():
+        if pinned.get(where) != commit:
+            raise ValueError(
+                f"{where}.revision: cannot be written beside an anchor, an alias or an empty "
+                f"value; write `revision: {commit}` there"
+            )
 
 
 def _text(node: Node | None) -> str | None:

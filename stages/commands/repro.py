@@ -84,7 +84,7 @@ def _take(study: Path) -> None:
         text = study.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"--study: {study} cannot be read: {error}") from None
-    refuse_faults(text)
+    refuse_faults(text, str(study))
     if PATH.exists() and PATH.read_text(encoding="utf-8") == text:
         return
     refuse_loss(PATH, "or remove it")

@@ -83,7 +83,8 @@ def answer(row: Mapping[str, str]) -> Text:
     costs = [
         cost
         for cost in _rows("costs.csv")
-        if all(cost[key] == row[key] for key in ("task", "run", "method", "label_budget"))
+        if cost["run"] in row["members"].split()
+        and all(cost[key] == row[key] for key in ("task", "method", "label_budget"))
     ]
     lines = [row["against"], row["otherwise"]]
     if costs:
@@ -95,7 +96,10 @@ def answer(row: Mapping[str, str]) -> Text:
                 hardware=costs[0]["hardware"],
             )
         )
-        chosen = f"--run {row['run']} --task {row['task']} --method {row['method']}"
+        chosen = (
+            f"--run {row['run']} --task {row['task']} --method {row['method']} "
+            f"--label-budget {row['label_budget']} --seed {costs[0]['finetune_seed']}"
+        )
         lines.append(f"Use it: python -m stages.commands.predict {chosen} FILE")
     for line in lines:
         text.append(f"\n  {line}", style="not bold")

@@ -55,7 +55,8 @@ def main() -> None:
 def end_by_signals() -> None:
     """Make each of ``SIGNALS`` end this process in order: what must be cleaned up is."""
     for number in SIGNALS:
-        signal.signal(number, _stop)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, _stop)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

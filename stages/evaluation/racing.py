@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float
 from scipy import special
 
 ERROR_RATE = 0.05
+NO_SPREAD = 1e-12  # below the rounding of a difference of two scores
 FEWEST = 3  # seeds before a candidate may be out: two say nothing of their spread
 
 
@@ -43,7 +44,7 @@ def beaten(
     ahead = merits[:, None] - merits  # [other, candidate, seed]
     error = ahead.std(axis=2, ddof=1) / np.sqrt(num_seeds)
     limit = -special.stdtrit(num_seeds - 1, error_rate / num_tests)
-    return ((ahead.mean(axis=2) > limit * error) & (error > 0)).any(axis=0)
+    return ((ahead.mean(axis=2) > limit * error) & (error > NO_SPREAD)).any(axis=0)
 
 
 def race(

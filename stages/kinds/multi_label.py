@@ -28,7 +28,14 @@ class _AsText(TextForm):
     What is no label is left out."""
 
     def words_of(self, labels: Sequence[str]) -> dict[str, str]:
-        return label_words(labels, self.settings.get("verbalisers", ()))
+        words = label_words(labels, self.settings.get("verbalisers", ()))
+        for label, text in words.items():
+            if "," in text or plain_text(text) == NOTHING:
+                raise ValueError(
+                    f"verbalisers: as text the label {label!r} needs words without a comma, other "
+                    f"than {NOTHING!r}"
+                )
+        return words
 
     def answer(self, row: Row) -> str | None:
         if "labels" not in row:

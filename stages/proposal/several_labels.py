@@ -8,7 +8,7 @@ from stages.proposal.asked import Asked, Notes
 from stages.proposal.labelled import texts_of
 from stages.proposal.profile import LABEL_WORDS, LIST, MOST_LABELS, Column, words_of_name
 from stages.proposal.roles import LABEL_WORDS as LABELS_NAMES
-from stages.proposal.roles import Guess, told, wants
+from stages.proposal.roles import TARGETS, Guess, told, wants
 
 SEPARATORS = ("|", ";", ",")
 USUAL = ","  # what the source takes without being told
@@ -68,9 +68,13 @@ def several_labels(columns: Mapping[str, Column], asked: Asked, notes: Notes) ->
 
 
 def _is_named_label(column: Column) -> bool:
-    """One label a row, and named so; unless its values are several labels."""
-    is_named = bool(words_of_name(column.name) & LABELS_NAMES)
-    return is_named and column.is_label and not any(each.is_several for each in _ways(column))
+    """One label, number or text a row, and named so; unless its values are several labels."""
+    named = words_of_name(column.name)
+    if named & TARGETS and column.is_text:
+        return True
+    is_target = column.is_label or (column.holds == "numbers" and column.distinct > 1)
+    is_several = any(each.is_several for each in _ways(column))
+    return bool(named & LABELS_NAMES) and is_target and not is_several
 
 
 def _ways(column: Column) -> Iterator[_Parted]:

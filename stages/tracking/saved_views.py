@@ -14,6 +14,8 @@ from stages.evaluation.metrics import scale_of
 from stages.tracking.records import RunRecord
 
 ANSWERS = "study"  # the view that `ui` opens
+AGAINST_SCRATCH, COST, CURVES = "pretrained_v_scratch", "cost", "pretraining"
+LEADERBOARD = "leaderboard_"  # and a task
 CURRENT = 'tags.current="true"'
 CELLS = f'{CURRENT} and tags.kind="trials"'
 PLACE = ("task", "method", "label_budget", "architecture", "objective", "corpus", "size")
@@ -27,6 +29,11 @@ COSTS += ("energy_j_estimate", "weights_bytes")
 MAX_COLUMNS = 12  # of scores
 RUN_NAME = "attributes.`Run Name`"
 NAME_WIDTH, LETTER = 330, 6.5  # pixels
+
+
+def is_ours(key: str) -> bool:
+    """Whether a view of this key is one of those below, and not one that a user saved."""
+    return key in (ANSWERS, AGAINST_SCRATCH, COST, CURVES) or key.startswith(LEADERBOARD)
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ def saved_views(params: Params, records: Iterable[RunRecord]) -> list[SavedView]
     if gains := _known(cells, GAINS[1:]):
         found.append(
             SavedView(
-                "pretrained_v_scratch",
+                AGAINST_SCRATCH,
                 "Pretrained v. scratch",
                 f"{CELLS} and metrics.gain_over_scratch > -1e9",
                 (*gains, "score"),
@@ -95,7 +102,7 @@ def saved_views(params: Params, records: Iterable[RunRecord]) -> list[SavedView]
     if costs := _known(cells, [f"cost/{key}" for key in COSTS]):
         found.append(
             SavedView(
-                "cost",
+                COST,
                 "Costs",
                 CELLS,
                 ("score", *costs),
@@ -109,7 +116,7 @@ def saved_views(params: Params, records: Iterable[RunRecord]) -> list[SavedView]
     if curves := _known(pretrainings, ("train/loss", "train/validation_loss")):
         which = f'{CURRENT} and tags.kind="pretraining" and tags.pretrained="true"'
         tags = ("run", "pretrain_seed", "objective", "architecture", "size", "corpus")
-        found.append(SavedView("pretraining", "Pretraining", which, curves, tags, charts=curves))
+        found.append(SavedView(CURVES, "Pretraining", which, curves, tags, charts=curves))
     return found
 
 
@@ -130,7 +137,7 @@ def _scores(records: Iterable[RunRecord], tasks: Sequence[str]) -> SavedView:
 
 def _leaderboard(task: str, cells: Sequence[RunRecord]) -> SavedView:
     return SavedView(
-        f"leaderboard_{task}",
+        f"{LEADERBOARD}{task}",
         f"Leaderboard of {task}",
         f'{CELLS} and tags.task="{task}"',
         _known(cells, (*SCORES, *GAINS)),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from stages.core import paths
 from stages.core.artifacts import read_json, sha256
 from stages.core.components import Settings
-from stages.core.params import NONE, Params
+from stages.core.params import NONE, Params, Run
 from stages.evaluation.repetitions import repetitions
 from stages.tracking import trials
 from stages.tracking.answers import Answers
@@ -42,7 +42,7 @@ def recorded(params: Params) -> list[RunRecord]:
     """
     study, answers = StudyTrials.read(params), Answers.read()
     each = study.count() <= MAX_TRIALS
-    groups = repetitions(params.pretrain)
+    groups = repetitions({key: _planned(key, run) for key, run in params.pretrain.items()})
     names = short_names([*(runs[0] for runs in groups), *params.baselines])
     found: list[RunRecord] = []
     for runs in groups:
@@ -58,6 +58,12 @@ def recorded(params: Params) -> list[RunRecord]:
         if record.kind != "trial":
             record.params.update({key: NONE for key in keys if key not in record.params})
     return found
+
+
+def _planned(key: str, run: Run) -> Run:
+    """As the report has it, whose groups are those of the matched budget."""
+    plan = paths.PLANS / f"{key}.json"
+    return run.planned(read_json(plan)) if plan.exists() else run
 
 
 def left_out(params: Params) -> str:

@@ -20,7 +20,7 @@ from stages.tracking import store
 from stages.tracking.note import note
 from stages.tracking.origin import origin_tags
 from stages.tracking.records import Data, Point, RunRecord, digest
-from stages.tracking.saved_views import SavedView, saved_views
+from stages.tracking.saved_views import SavedView, is_ours, saved_views
 from stages.tracking.store import errors_as_warnings, exclusive
 from stages.tracking.study import recorded, warn_of_left_out
 
@@ -175,6 +175,11 @@ class View:
         saved = {}
         for place, view in enumerate(reversed(views)):
             self._set_tag(f"{SHARED}{view.key}", view.saved(place + 1))
+        keys = {view.key for view in views}
+        for tag in [*self.experiment.tags]:
+            key = tag.removeprefix(SHARED)
+            if tag != key and is_ours(key) and key not in keys:  # of a task that is gone
+                self.client.delete_experiment_tag(self.experiment.experiment_id, tag)
         for view in views:
             saved[view.title] = f"{page}&viewStateShareKey={view.key}"
         links = [f"[{title}]({path})" for title, path in saved.items()]

@@ -11,7 +11,6 @@ import torch
 from tqdm import tqdm
 
 from stages.core import paths
-from stages.core.artifacts import remove
 from stages.core.params import Params
 from stages.evaluation.records import budget_order
 from stages.models._backbone import Backbone
@@ -103,7 +102,6 @@ def run_trials(
             outcomes[job.run] |= {outcome.key: outcome for outcome in result}
     if failed:
         raise ValueError("\n".join(failed))
-    remove(UNFINISHED / task)  # of interrupted trials that params.yaml no longer lists
     return {run: [outcomes[run][key] for key in keys] for run, keys in addresses.items()}
 
 

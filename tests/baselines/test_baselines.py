@@ -302,6 +302,14 @@ def test_one_vs_rest_learns_each_label_by_itself_and_the_majority_does_not() -> 
     assert scores[OneVsRest] > 0.95 and 0.3 < scores[Majority] < 0.75
 
 
+def test_rows_without_any_label_have_none_predicted() -> None:
+    micro_f1 = Score(KINDS["multi_label"], "micro_f1")
+    rows = [{"text": row["text"], "labels": []} for row in topics(20, 1)]
+    for baseline in (OneVsRest(), Majority()):
+        baseline.fit(rows, rows, micro_f1)
+        assert {*baseline.predict(rows)} == {"[]"}
+
+
 def test_one_vs_rest_takes_a_label_that_every_text_has() -> None:
     micro_f1 = Score(KINDS["multi_label"], "micro_f1")
     rows = [row | {"labels": [*row["labels"], "text"]} for row in topics(40, 1)]

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from tests.project import ROOT
 from tests.small_hub import checkpoint, revision_of
@@ -128,3 +129,29 @@ def test_a_local_folder_is_pinned_by_its_content(tmp_path) -> None:
 def test_what_is_no_study_is_refused(tmp_path) -> None:
     status, said, _ = pin(tmp_path, "pretrain: [", "http://127.0.0.1:9")
     assert status == 2 and said.startswith("error: params.yaml") and "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    "study",
+    [
+        "a: {name: hub, path: gpt2, revision: &m main}\nb: {name: hub, path: gpt2, revision: *m}\n",
+        "a: {name: hub, path: &p gpt2}\nb: {name: hub, path: *p}\n",
+        "a: {name: hub, path: gpt2, revision: }\n",
+        "a:\n  name: hub\n  path: gpt2\n  revision:\n  b: 1\n",
+    ],
+)
+def test_what_cannot_be_written_in_its_place_is_refused(tmp_path, hub, study) -> None:
+    status, said, after = pin(tmp_path, study, hub)
+    assert "Traceback" not in said
+    if status == 0:
+        found = YAML(typ="safe").load(after)
+        assert all(each["revision"] == "c" * 40 for each in found.values())
+    else:
+        assert (status, after) == (2, study) and ".revision:" in said
+
+
+def test_blanks_comments_and_ends_of_lines_stay(tmp_path, hub) -> None:
+    study = "run:\n  model:\n    name: hub\n    path:   gpt2\n    # more\n"
+    status, said, after = pin(tmp_path, study, hub)
+    assert status == 0, said
+    assert after == study.replace("gpt2\n", f"gpt2\n    revision: {'c' * 40}\n")

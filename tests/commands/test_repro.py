@@ -134,10 +134,19 @@ def test_another_study_takes_the_place_of_one_that_is_kept(tmp_path) -> None:
     kept.mkdir()
     (kept / "before.yaml").write_text(here.read_text())
     repro._take(mine)
-    assert here.read_text().endswith(mine.read_text()) and load(here).study == "mine"
+    assert here.read_text() == mine.read_text() and load(here).study == "mine"
     # And over that, since this command wrote it and nobody has edited it.
     repro._take(kept / "before.yaml")
     assert here.read_text() == (kept / "before.yaml").read_text()
+
+
+def test_a_study_that_is_edited_where_it_lies_is_taken_again(tmp_path) -> None:
+    here, mine = tmp_path / "params.yaml", study_with(tmp_path / "studies", study="mine")
+    here.unlink()
+    repro._take(mine)
+    mine.write_text(mine.read_text() + "# an edit\n")
+    repro._take(mine)
+    assert here.read_text() == mine.read_text()
 
 
 def test_a_study_that_is_kept_nowhere_else_is_not_lost(tmp_path) -> None:

@@ -117,3 +117,9 @@ def test_a_race_ends_with_one_left_and_asks_only_for_those_that_are() -> None:
         assert sum(number in left for _, left in asked) == seeds
     assert race(1, lambda seed, left: [0.0], first=FIRST, most=MOST).seeds == (FIRST,)
     assert race(0, lambda seed, left: [], first=FIRST, most=MOST).seeds == ()
+
+
+def test_seeds_that_agree_but_for_rounding_put_nobody_out() -> None:
+    merits = np.array([[0.81, 0.82, 0.83], [0.79, 0.80, 0.81]])
+    assert (merits[0] - merits[1]).std(ddof=1) > 0  # of rounding
+    assert not beaten(merits, error_rate=0.05, num_tests=2).any()

@@ -108,3 +108,12 @@ def test_as_text_the_words_of_labels_stand_between_commas() -> None:
         text = form.answer(row | {"labels": chosen})
         assert text is not None and form.prediction(row, text) == KIND.answer({"labels": chosen})
     assert form.prediction(row, "great joy , sorrow") == written(["great_joy"])
+
+
+@pytest.mark.parametrize("label", ["Rome, Italy", "none"])
+def test_as_text_a_label_that_reads_back_as_another_needs_other_words(label: str) -> None:
+    record = {"task": {"name": "multi_label"}, "labels": ["a", label]}
+    with pytest.raises(ValueError, match="^verbalisers"):
+        KIND.as_text("moods", record)
+    record["task"]["verbalisers"] = [f"{label}=other"]
+    assert KIND.as_text("moods", record).answer({"text": "A.", "labels": [label]}) == "other"

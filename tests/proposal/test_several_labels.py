@@ -86,3 +86,22 @@ def test_each_combination_is_a_class_where_one_asks_for_it() -> None:
     found = proposed("moods.csv", task="classification", columns={"label": ["moods"]})
     assert found.study.kind == "classification"
     assert "--task multi_label" in shown(found)
+
+
+@pytest.mark.parametrize("target", ["target", "score"])
+def test_a_number_that_is_named_the_target_comes_first(target: str) -> None:
+    both = [
+        {"text": text, target: i / 7, "genres": ["war, drama", "war"][i % 2]}
+        for i, (text, _) in enumerate(texts())
+    ]
+    Path("both.jsonl").write_text(objects(both))
+    assert proposed("both.jsonl").study.kind == "regression"
+
+
+def test_a_text_that_is_named_the_summary_is_written() -> None:
+    both = [
+        {"article": f"{text}, he said and went.", "summary": f"{text}", "keywords": MOODS[i % 5]}
+        for i, (text, _) in enumerate(texts())
+    ]
+    Path("both.jsonl").write_text(objects(both))
+    assert proposed("both.jsonl").study.kind == "seq2seq"

@@ -5,6 +5,7 @@ reference to compare with. Sentences come from the numbers and are never stronge
 Names are in backticks.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -64,13 +65,11 @@ def answers(results: Results) -> list[Answer]:
             label_budget=budget,
             method=method,
             cards=[
-                _card(results, best)
+                _card(results, best, _methods(results, method))
                 for task in results.params.tasks
                 if (best := found[method].get((task, budget)))
             ],
-            chosen=optimism.sentence(
-                results, budget, results.methods if method == ANY else [method]
-            ),
+            chosen=optimism.sentence(results, budget, _methods(results, method)),
             mattered={
                 reference: what_mattered(_scope(results, budget, method, reference))
                 for reference in references(results)
@@ -81,7 +80,7 @@ def answers(results: Results) -> list[Answer]:
 
 
 COLUMNS = [
-    *("task", "label_budget", "run", "method", "metric", "mean", "low", "high", "sure"),
+    *("task", "label_budget", "run", "members", "method", "metric", "mean", "low", "high", "sure"),
     *("next_run", "next_method", "next_mean", "use", "against", "runs", "otherwise"),
 ]
 
@@ -98,7 +97,8 @@ def rows(results: Results) -> list[Json]:
 
 
 def _row(results: Results, card: Card) -> Json:
-    best, after = card.best, next_best(results, card.best)
+    best, after = card.best, next_best(results, card.best, results.methods)
+    members = [group.runs for group in results.groups if group.name == best.group]
     words = {
         "use": card.use,
         "against": card.against[CLASSICAL],
@@ -109,6 +109,7 @@ def _row(results: Results, card: Card) -> Json:
         "task": card.task,
         "label_budget": card.label_budget,
         "run": best.group,
+        "members": " ".join(members[0] if members else [best.group]),
         "method": best.method,
         "metric": best.metric,
         "mean": six_decimals(best.mean.value),
@@ -138,7 +139,12 @@ def _scope(results: Results, budget: str, method: str, reference: str) -> list[C
     ]
 
 
-def _card(results: Results, found: BestRun) -> Card:
+def _methods(results: Results, chosen: str) -> list[str]:
+    """Those that a choice leaves."""
+    return results.methods if chosen == ANY else [chosen]
+
+
+def _card(results: Results, found: BestRun, methods: Sequence[str]) -> Card:
     run = found.run
     beside = [c for c in results.contrasts if run in (c.a, c.b) and c.a.group != c.b.group]
     return Card(
@@ -151,7 +157,7 @@ def _card(results: Results, found: BestRun) -> Card:
         runs=_among_runs(run, beside),
         against={CLASSICAL: _against_baseline(found)}
         | {name: _against_run(results, run, name, beside) for name in references(results)[1:]},
-        otherwise=otherwise(results, found.best),
+        otherwise=otherwise(results, found.best, methods),
         takes=takes(results, found.best),
     )
 

@@ -3,10 +3,12 @@
 Sentences give means and make no claim of a difference; contrasts do. Names are in backticks.
 """
 
+from collections.abc import Sequence
 from statistics import fmean
 
 from stages.evaluation.metrics import scale_of
-from stages.reporting.comparison.advice import best_cell
+from stages.evaluation.records import CLASSICAL
+from stages.reporting.comparison.best_runs import best_runs
 from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.results import Results, trial_key
 from stages.reporting.number_format import compact, price
@@ -19,55 +21,52 @@ def name_of(results: Results, cell: Cell) -> str:
     return f"`{cell.group}` with `{cell.method}`"
 
 
-def next_best(results: Results, best: Cell) -> Cell | None:
-    """The best of the other runs and baselines; None if there are none."""
+def next_best(results: Results, best: Cell, methods: Sequence[str]) -> Cell | None:
+    """The best of the other runs, with one of the ``methods``, and baselines; None if there are
+    none."""
     others = [
         cell
         for cell in results.cells
         if (cell.task, cell.label_budget) == (best.task, best.label_budget)
         and cell.group != best.group
+        and cell.method in (*methods, CLASSICAL)
     ]
     return max(others, key=lambda cell: cell.merit, default=None)
 
 
-def smaller(results: Results, best: Cell) -> Cell | None:
-    """The best of the runs with fewer weights in use; None if there are none, or ``best`` is a
-    baseline."""
+def smaller(results: Results, best: Cell, methods: Sequence[str]) -> Cell | None:
+    """The best of the runs with fewer weights in use, with one of the ``methods``; None if there
+    are none, or ``best`` is a baseline."""
     limit = best.amounts["num_params"]
     if best.group in results.params.baselines or limit is None:
         return None
     found = []
     for cell in results.run_cells(best.task, best.label_budget):
         size = cell.amounts["num_params"]
-        if size is not None and size < limit:
+        if size is not None and size < limit and cell.method in methods:
             found.append(cell)
     return max(found, key=lambda cell: cell.merit, default=None)
 
 
-def otherwise(results: Results, best: Cell) -> str:
+def otherwise(results: Results, best: Cell, methods: Sequence[str]) -> str:
     """What is next, what the best smaller model reaches, and what is best with other numbers of
-    labels."""
+    labels; of runs with one of the ``methods``."""
     found = []
-    if after := next_best(results, best):
+    if after := next_best(results, best, methods):
         found.append(f"Next best: {name_of(results, after)}, {_shown(after)}.")
-    if less := smaller(results, best):
+    if less := smaller(results, best, methods):
         size = compact(less.amounts["num_params"])
         found.append(f"Best with fewer weights: {name_of(results, less)} ({size}), {_shown(less)}.")
     others = [budget for budget in results.label_budgets if budget != best.label_budget]
+    only = methods[0] if len(methods) == 1 else None
+    elsewhere = best_runs(results, only)
     for budget in others:
-        there = _first(results, best.task, budget)
-        found.append(f"With {budget} labels: {name_of(results, there)}, {_shown(there)}.")
+        if found_there := elsewhere.get((best.task, budget)):
+            there = found_there.best
+            found.append(f"With {budget} labels: {name_of(results, there)}, {_shown(there)}.")
     if not others:
         found.append(f"Other numbers of labels than {best.label_budget} were not tried.")
     return " ".join(found)
-
-
-def _first(results: Results, task: str, budget: str) -> Cell:
-    """The best of the runs and baselines; of a tie a baseline, which costs less."""
-    run = best_cell(results, task, budget)
-    beside = next_best(results, run)
-    is_baseline = beside is not None and beside.group in results.params.baselines
-    return beside if beside and is_baseline and beside.merit >= run.merit else run
 
 
 def takes(results: Results, best: Cell) -> str:

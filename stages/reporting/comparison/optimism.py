@@ -20,6 +20,7 @@ from stages.reporting.number_format import metric_name
 STEPS = 4000  # of the numerical integral; even, so that 0 lies between two of them
 REACH = 9.0  # standard deviations, beyond which nothing is left
 FAR = 6.0  # standard errors below the best
+UNKNOWN = "an unknown amount"
 FEW = 4  # tasks that are named one by one
 
 
@@ -66,13 +67,15 @@ def sentence(results: Results, label_budget: str, methods: Sequence[str]) -> str
         if len(cells) < 2:
             continue
         scale, much = scale_of(metric), bound(cells)
-        size, unit = "an unknown amount", scale.unit or metric_name(metric)
+        size, unit = UNKNOWN, scale.unit or metric_name(metric)
         if much is not None:
             size = f"at most {scale.shown(much)} {unit}"
             largest[unit] = max(largest.get(unit, (0.0, size)), (much, size))
         parts.append(f"{size} on `{task}` (best of {len(cells)})")
     if len(parts) > FEW:
-        parts = [size for _, size in largest.values()] or ["an unknown amount"]
+        unknown = sum(part.startswith(UNKNOWN) for part in parts)
+        known = [size for _, size in largest.values()]
+        parts = [*known, *([f"{UNKNOWN} on {unknown} of {len(parts)} tasks"] if unknown else [])]
     if not parts:
         return ""
     return (

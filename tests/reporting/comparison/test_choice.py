@@ -7,7 +7,7 @@ import pytest
 
 from stages.evaluation.metrics import POINTS
 from stages.reporting.comparison import costs
-from stages.reporting.comparison.answer import answers, rows
+from stages.reporting.comparison.answer import ANY, answers, rows
 from stages.reporting.comparison.choice import next_best, smaller, takes
 from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.tables import trials
@@ -31,7 +31,7 @@ def test_the_next_best_is_the_best_of_another_run_or_baseline(five_seeds, means)
     for card in answers(five_seeds)[0].cards:
         others = means[(means["task"] == card.task) & (means["group"] != card.best.group)]
         expected = others.loc[others["value"].idxmax()]
-        after = next_best(five_seeds, card.best)
+        after = next_best(five_seeds, card.best, five_seeds.methods)
         assert after and (after.group, after.method) == (expected["group"], expected["method"])
         assert f"`{expected['group']}`" in card.otherwise
         assert POINTS.shown(expected["value"]) in card.otherwise
@@ -41,7 +41,7 @@ def test_a_smaller_model_has_fewer_weights_than_the_best_run(five_seeds, means) 
     runs = means[~means["group"].isin(five_seeds.baselines)]
     num_found = 0
     for cell in five_seeds.cells:
-        found = smaller(five_seeds, cell)
+        found = smaller(five_seeds, cell, five_seeds.methods)
         if cell.group in five_seeds.baselines:
             assert found is None
             continue
@@ -75,3 +75,12 @@ def test_the_table_holds_the_first_answer_of_every_task_and_number_of_labels(fiv
     for row in table:
         assert row["low"] <= row["mean"] <= row["high"]
         assert str(row["run"]) in str(row["use"]) and "`" not in "".join(map(str, row.values()))
+
+
+def test_nothing_that_is_next_is_better_whatever_method_one_chooses(five_seeds) -> None:
+    for answer in answers(five_seeds):
+        methods = five_seeds.methods if answer.method == ANY else [answer.method]
+        for card in answer.cards:
+            after = next_best(five_seeds, card.best, methods)
+            assert after and after.merit <= card.best.merit
+            assert f"`{after.group}`" in card.otherwise
