@@ -26,7 +26,9 @@ class Design:
     name: str
     means: Sequence[float]  # the best first
     spreads: Sequence[float] = field(default=(1.0,))
-    failing: float = 0.0  # the share of trainings that fall by 5 standard deviations
+    failing: float = 0.0  # the share of trainings that fall by so many standard deviations
+    fall: float = 5.0
+    reliable: int = 0  # candidates whose trainings do not, the first ones
     rows: float = 0.0  # of the mean on these validation rows: its standard deviation over rows
     correlation: float = 1.0  # of a trial's noise on validation with that on test
 
@@ -47,6 +49,16 @@ DESIGNS = [
     Design("the same, few validation rows (1)", [-1.0 * i for i in range(8)], rows=1.0),
     Design("16, each 0.7 behind the last", [-0.7 * i for i in range(16)]),
     Design("4 tie, 4 are 10 behind", [0.0] * 4 + [-10.0] * 4),
+    *(
+        Design(
+            f"1 before {rivals} that fall by 15 in 1 of 10 trainings, 0.5 behind in the mean",
+            [0.0] + [-0.5] * rivals,
+            failing=0.1,
+            fall=15.0,
+            reliable=1,
+        )
+        for rivals in (1, 7)
+    ),
 ]
 
 
@@ -86,10 +98,11 @@ def _studies(design: Design, rng: np.random.Generator) -> Iterator[dict[str, np.
     means = np.array(design.means)
     number = len(means)
     spreads = np.broadcast_to(np.array(design.spreads), number)
+    failing = np.where(np.arange(number) < design.reliable, 0.0, design.failing)[:, None]
 
     def noise() -> np.ndarray:
-        fallen = rng.random((number, MOST)) < design.failing
-        return rng.normal(size=(number, MOST)) - 5 * (fallen - design.failing)
+        fallen = rng.random((number, MOST)) < failing
+        return rng.normal(size=(number, MOST)) - design.fall * (fallen - failing)
 
     for _ in range(STUDIES):
         own, shared = noise(), 0.5 * rng.normal(size=MOST)
