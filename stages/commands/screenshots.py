@@ -16,6 +16,17 @@ PLACES = ("answer", "contrasts")
 THEMES = {"dark": 0, "light": 1}  # as Chromium numbers them
 DRAWN_MS = 20_000  # of the page's own time: for its charts
 
+# All charts are near the screen at once: observers wait for frames, which virtual time does not.
+SEEN = """
+<script>
+window.IntersectionObserver = class {
+  constructor(call) { this.call = call; }
+  observe(target) { this.call([{target, isIntersecting: true}]); }
+  unobserve() {}
+};
+</script>
+"""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(
@@ -73,7 +84,7 @@ def alone(html: str, place: str) -> str:
     """The page with one of its places alone. Chromium's picture of a page that it has scrolled is
     empty, and what is hidden later than in the head was in the way when charts were drawn."""
     hidden = f"<style>main > section:not(#{place}) {{ display: none }}</style>"
-    return html.replace("</head>", f"{hidden}</head>", 1)
+    return html.replace("</head>", f"{SEEN}{hidden}</head>", 1)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from stages.commands.screenshots import SEEN
 from stages.core.params import About
 from stages.reporting.comparison.results import Results
 from stages.reporting.figures import gallery
@@ -82,18 +83,6 @@ const wait = async () => {
 wait();
 </script>
 """  # noqa: E501
-
-
-# All charts are near the screen at once: observers wait for frames, which virtual time does not.
-SEEN = """
-<script>
-window.IntersectionObserver = class {
-  constructor(call) { this.call = call; }
-  observe(target) { this.call([{target, isIntersecting: true}]); }
-  unobserve() {}
-};
-</script>
-"""
 
 
 @pytest.fixture(scope="module")
