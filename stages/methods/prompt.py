@@ -52,10 +52,11 @@ class Prompt(AdditionMethod):
 
 
 def _with_prompt(batch: Batch, prompt: range) -> Batch:
-    """The input with the ids of the prompt before each row, in its document."""
-    assert batch.document_ids.max() <= 1, "one document in a row"
+    """The input with the ids of the prompt before each row, which holds one document as those of
+    tasks do."""
     length = len(prompt)
-    ids = torch.tensor(prompt, device=batch.input_ids.device).expand(len(batch.input_ids), -1)
+    ids = torch.arange(prompt.start, prompt.stop, device=batch.input_ids.device)
+    ids = ids.expand(len(batch.input_ids), -1)
     segments, visible = batch.segment_ids, batch.visible
     return Batch(
         input_ids=torch.cat([ids, batch.input_ids], dim=1),

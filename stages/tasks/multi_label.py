@@ -75,9 +75,10 @@ class MultiLabel(PooledTask):
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         assert batch.labels is not None
         logits = at_least_float32(model.head(model.backbone(batch), batch.document_ids))
-        known = batch.labels != IGNORE_INDEX
-        targets = batch.labels[known].to(logits.dtype)
-        loss = F.binary_cross_entropy_with_logits(logits[known], targets, reduction="sum")
+        known = (batch.labels != IGNORE_INDEX).to(logits.dtype)
+        loss = F.binary_cross_entropy_with_logits(
+            logits, batch.labels * known, weight=known, reduction="sum"
+        )
         return {"multi_label": (1.0, loss)}
 
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:

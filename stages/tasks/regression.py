@@ -63,9 +63,8 @@ class Regression(PooledTask):
 
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         assert batch.values is not None
-        known = ~batch.values.isnan()
-        errors = self.outputs(model, batch)[known] - batch.values[known]
-        return {"regression": (1.0, errors.square().sum())}
+        errors = self.outputs(model, batch) - batch.values.nan_to_num()
+        return {"regression": (1.0, (errors * ~batch.values.isnan()).square().sum())}
 
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
         values = self.outputs(model, batch).double() * self.std + self.mean

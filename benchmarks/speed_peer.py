@@ -1,0 +1,128 @@
+"""The other side: models of transformers and their Trainer, for ``speed_sides.py``."""
+
+import tempfile
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import transformers
+from torch.utils.data import Dataset
+
+from stages.text.batch import IGNORE_INDEX
+from stages.training.device import Device
+
+RATE = 1e-4  # of both sides
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be timed."""
+
+    work: str  # an objective, or a task of the study
+    peer: str  # a set of the Trainer's settings, or empty: this project
+    compile: bool
+    threads: int
+    warmup: int  # steps before those that are timed
+    steps: int
+    d_model: int
+    num_layers: int
+    num_heads: int
+    rows: int  # of a step: sequences, or labelled examples
+    length: int  # tokens of a row of pretraining
+    run: str  # whose checkpoint is fine-tuned
+
+
+def gpt2(asked: Asked, vocab_size: int, dropout: float) -> Any:
+    return transformers.GPT2Config(
+        vocab_size=vocab_size,
+        n_positions=asked.length,
+        n_embd=asked.d_model,
+        n_layer=asked.num_layers,
+        n_head=asked.num_heads,
+        resid_pdrop=dropout,
+        embd_pdrop=dropout,
+        attn_pdrop=dropout,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+
+
+def t5(asked: Asked, vocab_size: int, dropout: float) -> Any:
+    start: dict[str, Any] = {"decoder_start_token_id": 0}
+    return transformers.T5Config(
+        vocab_size=vocab_size,
+        d_model=asked.d_model,
+        d_kv=asked.d_model // asked.num_heads,
+        d_ff=4 * asked.d_model,
+        num_layers=asked.num_layers,
+        num_heads=asked.num_heads,
+        dropout_rate=dropout,
+        **start,
+    )
+
+
+def bert(asked: Asked, vocab_size: int, dropout: float) -> Any:
+    return transformers.BertConfig(
+        vocab_size=vocab_size,
+        hidden_size=asked.d_model,
+        num_hidden_layers=asked.num_layers,
+        num_attention_heads=asked.num_heads,
+        intermediate_size=4 * asked.d_model,
+        max_position_embeddings=asked.length,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
+
+
+class Rows(Dataset[dict[str, Any]]):
+    """In memory: what the peer reads costs it nothing."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.rows[index]
+
+
+def padded(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    """The rows of a step of the peer, as its own collators pad them."""
+    ids, labels = ([row[name] for row in rows] for name in ("input_ids", "labels"))
+    pad = partial(torch.nn.utils.rnn.pad_sequence, batch_first=True)
+    wanted = pad(labels, padding_value=IGNORE_INDEX) if labels[0].ndim else torch.stack(labels)
+    mask = pad([torch.ones_like(each) for each in ids])
+    return {"input_ids": pad(ids), "attention_mask": mask, "labels": wanted}
+
+
+def seconds_of_steps(asked: Asked, peer: tuple[Any, list[Any], Any], device: Device) -> list[float]:
+    model, rows, collate = peer
+    times: list[float] = []
+
+    class Clock(transformers.TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            times.append(time.perf_counter())
+
+    with tempfile.TemporaryDirectory() as folder:
+        settings = transformers.TrainingArguments(
+            folder,
+            per_device_train_batch_size=asked.rows,
+            max_steps=asked.warmup + asked.steps,
+            learning_rate=RATE,
+            weight_decay=0.01,
+            use_cpu=device.device == "cpu",
+            bf16=device.precision == "bfloat16" and "bf16" in asked.peer,
+            torch_compile=asked.compile,
+            save_strategy="no",
+            logging_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            seed=1,
+        )
+        transformers.Trainer(
+            model, settings, train_dataset=Rows(rows), data_collator=collate, callbacks=[Clock()]
+        ).train()
+    return [b - a for a, b in zip(times[asked.warmup - 1 :], times[asked.warmup :], strict=False)]

@@ -1,0 +1,208 @@
+"""One side of a comparison of speed, in a process of its own: this project's training loop, or the
+Trainer of transformers on a model of the same size and the same tokens. ``speed.py`` calls it.
+
+Prints JSON: the seconds of each measured step, and the tokens and operations of a step.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+import torch
+
+from benchmarks.speed_peer import RATE, Asked, bert, gpt2, padded, seconds_of_steps, t5
+from stages.core import paths
+from stages.core.artifacts import read_jsonl
+from stages.core.params import Optimisation, Params, Run, load
+from stages.core.seeding import torch_stream
+from stages.models._backbone import MODELS, draw_weights
+from stages.models._heads import ModelWithHead, initialise_head
+from stages.tasks.tagging import Tagging
+from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.corpus import EncodedCorpus
+from stages.text.packing import Packing
+from stages.training.device import Device, resolve
+from stages.training.finetuning import FinetuningData
+from stages.training.loop import Data, step_flops, train
+from stages.training.pretraining import PretrainingData, built
+from stages.trials.setup import TrialSetup
+
+OBJECTIVES = {"causal": "decoder", "mlm": "encoder", "span_corruption": "encoder_decoder"}
+MASK_PROB = 0.15  # of both sides
+
+
+@dataclass
+class Timed:
+    """Of each step."""
+
+    seconds: list[float]
+    units: float  # tokens of a pretraining step, or examples
+    flops: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("asked", help="JSON: what is to be timed")
+    asked = Asked(**json.loads(parser.parse_args().asked))
+    params = load()
+    compute = params.compute.model_copy(update={"compile": asked.compile})
+    device = resolve(compute, threads=asked.threads)
+    side = _pretraining if asked.work in OBJECTIVES else _finetuning
+    model, criterion, data, peer = side(asked, params, device)
+    some = data.micro_batches(0)
+    flops = sum(step_flops(model, criterion, batch) for batch in some)
+    if asked.peer:
+        seconds = seconds_of_steps(asked, peer(), device)
+    else:
+        seconds = _of_loop(asked, model.to(device.torch), criterion, data, device)
+    units = asked.rows * asked.length if asked.work in OBJECTIVES else asked.rows
+    sys.stdout.write(json.dumps(asdict(Timed(seconds, units, flops))) + "\n")
+
+
+def _of_loop(
+    asked: Asked, model: ModelWithHead, criterion: Any, data: Data, device: Device
+) -> list[float]:
+    schedule = Optimisation(
+        lr=RATE, warmup_fraction=0.1, decay="linear", weight_decay=0.01, max_grad_norm=1.0
+    )
+    number = asked.warmup + asked.steps
+    steps = train(model, criterion, data, schedule, num_steps=number, seed=1, device=device)
+    times = [time.perf_counter() for _ in steps]
+    return [b - a for a, b in zip(times[asked.warmup - 1 :], times[asked.warmup :], strict=False)]
+
+
+# Pretraining -------------------------------------------------------------------------------------
+
+
+def _pretraining(
+    asked: Asked, params: Params, device: Device
+) -> tuple[ModelWithHead, Any, Data, Callable[[], Any]]:
+    """The corpus and the tokenizer are those of the study's reference run."""
+    reference = params.pretrain[params.budget.reference]
+    sizes = {
+        "d_model": asked.d_model,
+        "num_layers": asked.num_layers,
+        "num_heads": asked.num_heads,
+        "d_ff": 4 * asked.d_model,
+    }
+    settings = {"mask_prob": MASK_PROB} if asked.work == "mlm" else {}
+    training = reference.training.model_copy(update={"max_tokens": asked.length})
+    run: Run = reference.model_copy(
+        update={
+            "model": {"name": OBJECTIVES[asked.work]} | sizes,
+            "objective": {"name": asked.work} | settings,
+            "training": training,
+        }
+    )
+    kind = MODELS.find(OBJECTIVES[asked.work], where="model")
+    tokenizer = kind.tokenizer_of(run.model, paths.TOKENIZERS / run.tokenizer)
+    backbone, objective = built(run, tokenizer, where="speed")
+    draw_weights(backbone, seed=1)
+    model = ModelWithHead(backbone, objective.head(backbone))
+    initialise_head(model.head, generator=torch_stream(1, "head"))
+    corpus = EncodedCorpus.load(paths.ENCODED / run.corpus / run.tokenizer / "train")
+    data = PretrainingData(
+        Packing(corpus, asked.length, seed=1),
+        objective,
+        batch_rows=asked.rows,
+        micro_batch_rows=asked.rows,
+        seed=1,
+    )
+
+    def peer() -> tuple[Any, list[dict[str, Any]], Any]:
+        import transformers
+
+        vocab_size, dropout = tokenizer.vocab_size, 0.0 if "best" in asked.peer else 0.1
+        rows = list(islice(_rows(data), (asked.warmup + asked.steps) * asked.rows))
+        match asked.work:
+            case "causal":
+                theirs = transformers.GPT2LMHeadModel(gpt2(asked, vocab_size, dropout))
+                rows = [{"input_ids": row["input_ids"], "labels": row["input_ids"]} for row in rows]
+            case "mlm":
+                theirs = transformers.BertForMaskedLM(bert(asked, vocab_size, dropout))
+            case _:
+                theirs = transformers.T5ForConditionalGeneration(t5(asked, vocab_size, dropout))
+        return theirs, rows, padded
+
+    return model, objective, data, peer
+
+
+def _rows(data: PretrainingData) -> Iterator[dict[str, Any]]:
+    """The rows of one step after another, masked or corrupted as this project does."""
+    step = 0
+    while True:
+        for batch in data.micro_batches(step):
+            assert batch.labels is not None
+            labels = _scattered(batch)
+            for inputs, wanted in zip(batch.input_ids, labels, strict=True):
+                yield {"input_ids": inputs, "labels": wanted}
+        step += 1
+
+
+def _scattered(batch: Batch) -> torch.Tensor:
+    """The labels of masked positions, one for each token, as the peer's models want them."""
+    assert batch.labels is not None
+    if batch.target_positions is None:
+        return batch.labels
+    found = torch.full_like(batch.input_ids, IGNORE_INDEX)
+    kept = batch.labels != IGNORE_INDEX
+    rows = torch.arange(len(found)).unsqueeze(1).expand_as(batch.labels)
+    found[rows[kept], batch.target_positions[kept]] = batch.labels[kept]
+    return found
+
+
+# Fine-tuning -------------------------------------------------------------------------------------
+
+
+def _finetuning(
+    asked: Asked, params: Params, device: Device
+) -> tuple[ModelWithHead, Any, Data, Callable[[], Any]]:
+    """The rows of a task of the study, the weights of one of its runs. The peer's model is of the
+    same size, or has the same weights if these are a public checkpoint."""
+    setup = TrialSetup(asked.run, asked.work, max_tokens=params.finetune.max_tokens)
+    model = setup.headed(seed=1)
+    examples = setup.task.encode(read_jsonl(setup.examples / "train.jsonl"))
+    data = FinetuningData(examples, setup.task, batch_examples=asked.rows, seed=1)
+
+    def peer() -> tuple[Any, list[dict[str, Any]], Any]:
+        import transformers
+
+        token_labels = isinstance(setup.task, Tagging)
+        name = "TokenClassification" if token_labels else "SequenceClassification"
+        num_labels = len(setup.task.labels)
+        if "path" in setup.run_record["model"]:
+            kind = getattr(transformers, f"AutoModelFor{name}")
+            theirs = kind.from_pretrained(setup.pretrained, num_labels=num_labels)
+        else:
+            settings = setup.run_record["model"]
+            labels: dict[str, Any] = {"num_labels": num_labels}
+            config = transformers.BertConfig(
+                vocab_size=setup.tokenizer.vocab_size,
+                hidden_size=settings["d_model"],
+                num_hidden_layers=settings["num_layers"],
+                num_attention_heads=settings["num_heads"],
+                intermediate_size=settings["d_ff"],
+                max_position_embeddings=params.finetune.max_tokens,
+                **labels,
+            )
+            theirs = getattr(transformers, f"BertFor{name}")(config)
+        rows = [
+            {
+                "input_ids": torch.from_numpy(example.tokens),
+                "labels": torch.as_tensor(example.labels if token_labels else example.labels[0]),
+            }
+            for example in examples
+        ]
+
+        return theirs, rows, padded
+
+    return model, setup.task, data, peer
+
+
+if __name__ == "__main__":
+    main()
