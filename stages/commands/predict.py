@@ -19,32 +19,25 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
 from tqdm import tqdm
 
 from stages.commands._kept_trials import add_options, chosen
 from stages.core.artifacts import Json, replacing
 from stages.core.components import Settings
-from stages.core.params import Compute
 from stages.core.process import exit_on_mistake
-from stages.kinds._cells import list_of
+from stages.kinds._inputs import WORDS, Columns, input_of
 from stages.kinds._kind import KINDS, Kind
-from stages.models._heads import ModelWithHead
 from stages.sources._formats import FORMATS, Record, format_of, read, records
-from stages.training.device import Device, resolve
-from stages.trials.kept import KeptTrial, predictor, rebuilt
+from stages.training.device import Device
+from stages.trials.kept import KeptTrial, rebuilt
 from stages.trials.lookup import find_trial, opened
-from stages.trials.prediction import predict
-from stages.trials.setup import TrialSetup
+from stages.trials.new_rows import NewRow, device_for, predictions
 
-ROWS_AT_ONCE = 512  # in memory
 BAR_AFTER_S = 3.0  # short inputs need no progress bar
-WORDS = "words"  # the one input that is a list
 # The column of words in formats whose columns have no names.
 WORD_COLUMNS = {"conll": "1", "conllu": "FORM"}
 EXAMPLES = """\
@@ -98,12 +91,13 @@ def run(options: argparse.Namespace) -> None:
     """Raises ValueError for a trial that was not kept, and for input that cannot be read."""
     trial = find_trial(options.run, options.task, *chosen(options))
     kept, setup = opened(options.run, trial)
-    columns = Columns.of(setup)
-    rows = _read(options.file, options.format, columns, columns.renamed(options.column))
+    columns = Columns.of(setup.examples)
+    rows = _read(options.file, options.format, columns, _renamed(columns, options.column))
     rows = _refuse_none(rows, options.file)  # before the model is loaded
     device = _device(options.device, kept)
     model = rebuilt(kept, setup, trial.path(options.run)).to(device.torch)
-    lines = _predictions(kept, setup, model, rows, device)
+    found = predictions(kept, setup, model, rows, device)
+    lines = (json.dumps(each, ensure_ascii=False) + "\n" for each in found)
     if options.output is None:
         _write(lines, sys.stdout.write, bar=not sys.stdout.isatty())
     elif options.output.is_dir():
@@ -112,52 +106,25 @@ def run(options: argparse.Namespace) -> None:
         _write_file(lines, options.output)
 
 
-class Row(NamedTuple):
-    """What identifies a row in the output, and the row as the task takes it."""
-
-    shown: Json
-    row: Json
-
-
 # What is read ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The columns that a task reads."""
-
-    kind: str  # of its rows
-    inputs: tuple[str, ...]  # which every row must have
-    optional: tuple[str, ...]
-
-    @classmethod
-    def of(cls, setup: TrialSetup) -> "Columns":
-        """Optional inputs that the model was trained with (the second text of a pair) are inputs
-        that every row must have."""
-        name = setup.task_record["kind"]
-        inputs, optional = KINDS[name].inputs, KINDS[name].optional
-        with (setup.examples / "train.jsonl").open(encoding="utf-8") as file:
-            trained_with = json.loads(file.readline())
-        required = tuple(key for key in optional if key in trained_with)
-        rest = tuple(key for key in optional if key not in required)
-        return cls(name, (*inputs, *required), rest)
-
-    def renamed(self, pairs: Iterable[str]) -> dict[str, str]:
-        """Input of the task -> column of the file, where the two differ."""
-        known, renamed = (*self.inputs, *self.optional), {}
-        for pair in pairs:
-            key, equals, column = pair.partition("=")
-            if not equals or not column or key not in known:
-                raise ValueError(
-                    f"--column: must be INPUT=COLUMN, INPUT one of {', '.join(known)}, not {pair!r}"
-                )
-            renamed[key] = column
-        return renamed
+def _renamed(columns: Columns, pairs: Iterable[str]) -> dict[str, str]:
+    """Input of the task -> column of the file, where the two differ."""
+    known, renamed = (*columns.inputs, *columns.optional), {}
+    for pair in pairs:
+        key, equals, column = pair.partition("=")
+        if not equals or not column or key not in known:
+            raise ValueError(
+                f"--column: must be INPUT=COLUMN, INPUT one of {', '.join(known)}, not {pair!r}"
+            )
+        renamed[key] = column
+    return renamed
 
 
 def _read(
     file: Path | None, format: str | None, columns: Columns, renamed: Mapping[str, str]
-) -> Iterator[Row]:
+) -> Iterator[NewRow]:
     """The rows of a file as the task takes them."""
     inputs, optional, kind = columns.inputs, columns.optional, KINDS[columns.kind]
     first, *others = inputs
@@ -185,7 +152,7 @@ def _read(
             for key in (*inputs, *optional)
             if key in inputs or key in renamed or column_of[key] in cells
         }
-        yield Row(_shown(record), {"id": str(number), **values})
+        yield NewRow(_shown(record), {"id": str(number), **values})
 
 
 def _shown(record: Record) -> Json:
@@ -213,34 +180,15 @@ def _records(file: Path | None, format: str, place: str) -> Iterator[Record]:
 
 
 def _value(record: Settings, column: str, place: str, kind: Kind, key: str) -> Any:
-    """The text, the words or the list of texts in a column of a record."""
+    """What a column of a record holds for the input ``key``."""
     if column not in record:
         raise ValueError(
             f"{place}: no column {column!r}; there are: {', '.join(record)}; --column names another"
         )
-    value = record[column]
-    if key == WORDS:
-        found = value.split() if isinstance(value, str) else value
-        if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
-            raise ValueError(f"{place}: {column} must be words, not {value!r}")
-        text = " ".join(found)
-    elif key in kind.lists:
-        found = list_of(value, f"{place}: {column}")
-        text = " ".join(found)
-    else:
-        if not isinstance(value, str | int | float):
-            raise ValueError(f"{place}: {column} must be text, not {value!r}")
-        found = text = str(value)
-    if not text.strip():
-        raise ValueError(f"{place}: {column} is empty")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{place}: {column} is not valid Unicode: half a surrogate pair") from None
-    return found
+    return input_of(record[column], f"{place}: {column}", kind, key)
 
 
-def _refuse_none(rows: Iterator[Row], file: Path | None) -> Iterator[Row]:
+def _refuse_none(rows: Iterator[NewRow], file: Path | None) -> Iterator[NewRow]:
     """The same rows; raises ValueError if there are none."""
     first = next(rows, None)
     if first is None:
@@ -252,29 +200,10 @@ def _refuse_none(rows: Iterator[Row], file: Path | None) -> Iterator[Row]:
 
 
 def _device(name: str, kept: KeptTrial) -> Device:
-    """The device, with the precision of the trial and the default number of threads."""
-    threads = torch.get_num_threads()
-    settings = {"device": name, "precision": kept.precision, "compile": False}
-    compute = Compute(**settings, threads=threads, trial_threads=threads)
     try:
-        return resolve(compute, threads=threads)
+        return device_for(kept, name)
     except ValueError as error:
         raise ValueError(str(error).replace("compute.device", "--device")) from None
-
-
-def _predictions(
-    kept: KeptTrial, setup: TrialSetup, model: ModelWithHead, rows: Iterator[Row], device: Device
-) -> Iterator[str]:
-    """A line of JSON for each row."""
-    by = predictor(kept, setup)
-    while some := list(islice(rows, ROWS_AT_ONCE)):
-        given = [row.row for row in some]
-        predicted = predict(by, model, given, by.encode(given), device)
-        for (shown, row), each in zip(some, predicted, strict=True):
-            found = shown | setup.task.columns(row, each.at(kept.threshold))
-            if each.scores is not None:
-                found["scores"] = {label: round(score, 6) for label, score in each.scores.items()}
-            yield json.dumps(found, ensure_ascii=False) + "\n"
 
 
 def _write_file(lines: Iterable[str], path: Path) -> None:

@@ -22,7 +22,7 @@ from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.core.params import Method, Params
 from stages.evaluation import records
 from stages.matching.budget import plans
-from stages.trials import kept
+from stages.trials import kept, new_rows
 from stages.trials.setup import TrialSetup
 from tests.small_study import LINES, MAX_TOKENS, SCRATCH, TASKS, write_study
 from tests.smoke import alone
@@ -227,7 +227,7 @@ def test_many_rows_are_as_each_alone(study, command, monkeypatch) -> None:
     """Whichever stand beside it in memory; labels, since sums may round in another order."""
     texts = [" ".join(words) for words in LINES[-12:]]
     _, together, _ = command(*SECTION, stdin="\n".join(texts))
-    monkeypatch.setattr(predict, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(new_rows, "ROWS_AT_ONCE", 5)
     _, in_parts, _ = command(*SECTION, stdin="\n".join(texts))
     assert [row["line"] for row in in_parts] == [*range(1, 13)]
     for one, other in zip(together, in_parts, strict=True):
