@@ -7,6 +7,7 @@ from stages.core.artifacts import remove, replacing, write_json
 from stages.core.params import Params
 from stages.core.process import run_stage
 from stages.evaluation.records import write_table
+from stages.exporting import mlflow_model
 from stages.reporting.comparison import answer, corpora, costs, estimates, tables
 from stages.reporting.comparison.results import load
 from stages.reporting.figures import gallery
@@ -46,7 +47,7 @@ def main(params: Params) -> None:
     ):
         with replacing(paths.REPORTS / name) as path:
             path.write_text(text, encoding="utf-8")
-    reconcile(params)
+    reconcile(params, loader=mlflow_model.__name__)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from types import FrameType
 
 from stages.core.params import load
 from stages.core.process import die_with_parent, exit_on_mistake
+from stages.exporting import mlflow_model
 from stages.tracking import store
 from stages.tracking.study import recorded
 from stages.tracking.view import reconcile
@@ -41,7 +42,7 @@ def main() -> None:
         _refuse_used(port)
 
     def show() -> int:
-        pages = reconcile(params)
+        pages = reconcile(params, loader=mlflow_model.__name__)
         if remote:
             print(_listed(store.address(), pages))
             return 0

@@ -30,6 +30,7 @@ EXEMPT = {
     "core/params": "validates values; stages get the same values in their commands",
     "core/process": "parses the command line and sets the exit status",
     "core/rank": "reads which process of a training this is, which changes no result",
+    "exporting/mlflow_model": "predicts with a finished trial, for MLflow",
     "text/packaged": "fetches checkpoints, whose content a study pins",
     "tracking/records": "describes finished results for MLflow",
     "tracking/store": "connects to MLflow",

@@ -51,7 +51,7 @@ def examples(
             "predictions": [
                 {
                     "prediction": kind.shown(row, prediction),
-                    "right": _is_right(kind, gold[row["id"]], prediction),
+                    "right": is_right(kind, gold[row["id"]], prediction),
                     "runs": [
                         run for run, one in predictions.items() if one[row["id"]] == prediction
                     ],
@@ -64,7 +64,8 @@ def examples(
     ]
 
 
-def _is_right(kind: Kind, gold: str, prediction: str) -> bool:
+def is_right(kind: Kind, gold: str, prediction: str) -> bool:
+    """Whether a prediction is the right answer, or one of several."""
     if kind.right_if is not None:
         return score(kind.right_if, [gold], [prediction]) == 1
     return prediction == gold

@@ -7,7 +7,7 @@ import csv
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -54,6 +54,8 @@ class RunRecord:
     costs: dict[str, float] = field(default_factory=dict)  # measured, so they differ each time
     note: str = ""  # Markdown
     artifacts: list[str] = field(default_factory=list)  # files, folders; CSV also as tables
+    # By name; made when MLflow lacks them.
+    tables: dict[str, Callable[[], list[dict[str, Any]]]] = field(default_factory=dict)
 
 
 def pretraining_fingerprint(run: str, fingerprint: str) -> str:

@@ -73,6 +73,13 @@ def artifacts() -> str | None:
     return ARTIFACTS.resolve().as_uri() if address() == default_address() else None
 
 
+def local(location: str) -> Path | None:
+    """The folder of an address of artifacts; None if a server has them."""
+    from mlflow.utils.file_utils import local_file_uri_to_path
+
+    return Path(local_file_uri_to_path(location)) if location.startswith("file:") else None
+
+
 def relocate(old: str, new: str) -> None:
     """Make the project's database name ``new`` wherever it names the folder ``old``.
 

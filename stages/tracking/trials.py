@@ -24,6 +24,7 @@ from stages.tracking.records import (
     rows,
     train_metrics,
 )
+from stages.tracking.tables import tables
 
 TRAINED = ("best_epoch", "num_epochs", "num_steps", "last_train_loss", "num_tries", "lr")
 AMOUNTS = (
@@ -46,6 +47,7 @@ class StudyTrials:
     trials: dict[tuple[str, ...], list[Row]]
     epochs: dict[tuple[str, ...], list[Row]]  # by run and seed besides
     costs: dict[tuple[str, ...], list[Row]]  # the same
+    confused: dict[tuple[str, ...], list[Row]]  # which class was taken for which
     data: dict[str, list[Data]]  # of each task
 
     @classmethod
@@ -53,16 +55,20 @@ class StudyTrials:
         trials: list[Row] = []
         epochs: list[Row] = []
         costs: list[Row] = []
+        confused: list[Row] = []
         for task in params.tasks:
             trials += rows(paths.EVALUATED / task / "trials.csv")
             epochs += rows(paths.EVALUATED / task / "history.csv")
+            found = rows(paths.EVALUATED / task / "confusion.csv")
+            confused += [{**row, "task": task} for row in found]
             for run in params.pretrain:
                 timed = rows(paths.TIMINGS / "finetune" / task / f"{run}.csv")
                 costs += [{**row, "run": run, "task": task} for row in timed]
         place = ("task", "method", "label_budget")
         one = ("run", *place, "finetune_seed")
         data = {task: _task_data(task) for task in params.tasks}
-        return cls(grouped(trials, *place), grouped(epochs, *one), grouped(costs, *one), data=data)
+        by_seed = grouped(epochs, *one), grouped(costs, *one)
+        return cls(grouped(trials, *place), *by_seed, grouped(confused, *place), data)
 
     def of(self, runs: Iterable[str]) -> Iterator[tuple[tuple[str, ...], list[Row]]]:
         """(task, method, label budget) and the trials of these runs there."""
@@ -146,6 +152,8 @@ def records(
     own |= flat({"finetune": settings.model_dump(exclude_none=True)}) if settings else {}
     first = cell.rows[0]
     seeds = {"seeds": cell.answer.seeds} if cell.answer else {}
+    runs = {row["run"] for row in cell.rows}
+    confused = [row for row in study.confused.get(cell.place, []) if row["run"] in runs]
     points = [(key, value, 0) for key, value in cell.values.items()]
     points.append((f"score/{first['other_metric']}", mean(cell.rows, "other_value"), 0))
     found = RunRecord(
@@ -158,6 +166,7 @@ def records(
         params=own,
         points=points + _amounts(cell.rows),
         costs=_mean_costs(cell.trials),
+        tables=tables(first, confused),
     )
     trials = [replace(trial, parent=found.fingerprint) for trial in cell.trials]
     return [found, *(trials if each else [])]

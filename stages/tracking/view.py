@@ -8,9 +8,10 @@ mlflow is imported late: that takes longer than a small stage.
 """
 
 import json
+import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,11 @@ from stages.tracking import store
 from stages.tracking.note import note
 from stages.tracking.origin import origin_tags
 from stages.tracking.records import Data, Point, RunRecord, digest
+from stages.tracking.registry import Registry
 from stages.tracking.saved_views import SavedView, is_ours, saved_views
 from stages.tracking.store import errors_as_warnings, exclusive
 from stages.tracking.study import recorded, warn_of_left_out
+from stages.tracking.tables import Table
 
 if TYPE_CHECKING:
     import mlflow.entities
@@ -31,11 +34,13 @@ if TYPE_CHECKING:
 MAX_METRICS, MAX_PARAMS = 800, 100  # MLflow's limits of one request
 NOTE = "mlflow.note.content"
 SHARED = "mlflow.sharedViewState."
+LOGGED_TABLES = "mlflow.loggedArtifacts"  # by which it shows a JSON file as a table
 
 
-def reconcile(params: Params) -> dict[str, str]:
+def reconcile(params: Params, *, loader: str | None = None) -> dict[str, str]:
     """Make MLflow show what the files of the study say; returns the paths of its pages by their
-    titles, that of the scores first.
+    titles, that of the scores first. With ``loader``, the module that loads a model for MLflow, the
+    best models are registered.
 
     A failure prints one line of warning and returns no page.
     """
@@ -47,6 +52,10 @@ def reconcile(params: Params) -> dict[str, str]:
                 view.show(record)
             view.retire(keep={record.fingerprint for record in records})
             saved = view.arrange(saved_views(params, records))
+            if loader:
+                with errors_as_warnings():
+                    place = view.client, view.experiment.experiment_id
+                    Registry(*place, params, loader).update(records, view.run_ids())
         warn_of_left_out(params)
         return saved
     return {}
@@ -106,7 +115,11 @@ class View:
         known = self._runs[record.fingerprint]
         run = known[0] if known else self.begin(record)
         run_id, tags = run.info.run_id, record.tags | {"current": "true"}
-        results = (record.points, record.costs, record.note, record.artifacts)
+        results = [record.points, record.costs, record.note, record.artifacts]
+        if record.tables:
+            results.append([*record.tables])
+            listed = [{"path": f"{name}.json", "type": "table"} for name in record.tables]
+            tags[LOGGED_TABLES] = json.dumps(listed)
         tags["content"] = digest([record.kind, *results])
         if record.parent:
             tags["mlflow.parentRunId"] = self._runs[record.parent][0].info.run_id
@@ -116,17 +129,23 @@ class View:
             self.client.update_run(run_id, name=record.name)
 
         self.log_inputs(run, record.inputs)
-        has_files = not record.artifacts or self.client.list_artifacts(run_id)
-        if run.data.tags.get("content") == tags["content"] and has_files:
+        is_shown = run.data.tags.get("content") == tags["content"]
+        if is_shown and self._has_files(run, record):
             self.log(run, params=record.params, tags=tags)
             return
         if record.artifacts:
             self._log_artifacts(run_id, record.artifacts)
+        if record.tables:
+            self._log_tables(run_id, record.tables)
         # A run that was mirrored live ended with its training, not now.
         ended = run.info.end_time if run.info.status == "FINISHED" else None
         self.client.set_terminated(run_id, end_time=ended)
         # The tag "content" comes last: after an interruption, the record is logged again.
         self.log(run, points=record.points, costs=record.costs, params=record.params, tags=tags)
+
+    def run_ids(self) -> dict[str, str]:
+        """Of the runs that are shown, by their fingerprints."""
+        return {fingerprint: runs[0].info.run_id for fingerprint, runs in self._runs.items()}
 
     def log_inputs(self, run: "mlflow.entities.Run", inputs: Iterable[Data]) -> None:
         """Log the inputs that MLflow lacks, as names with digests; no data is copied."""
@@ -160,6 +179,24 @@ class View:
             if path.suffix == ".csv":
                 place, table = f"tables/{path.stem}.json", _table(path)
                 self.client.log_table(run_id, table.head(0) if place in there else table, place)
+
+    def _has_files(self, run: "mlflow.entities.Run", record: RunRecord) -> bool:
+        """False if the database was copied without them. A server is asked of reports alone: each
+        question takes MLflow longer than all else about a run that is shown."""
+        place = store.local(run.info.artifact_uri or "")
+        if place is None:
+            return not record.artifacts or bool(self.client.list_artifacts(run.info.run_id))
+        return not (record.artifacts or record.tables) or (place.is_dir() and any(place.iterdir()))
+
+    def _log_tables(self, run_id: str, tables: Mapping[str, Callable[[], Table]]) -> None:
+        """In the form of ``mlflow.log_table``, which would append to what an interruption left."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, table in tables.items():
+                found = table()
+                data = [[*row.values()] for row in found]
+                content = {"columns": [*found[0]] if found else [], "data": data}
+                Path(folder, f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+            self.client.log_artifacts(run_id, folder)
 
     def retire(self, *, keep: Collection[str]) -> None:
         """Only the first run with each of these fingerprints stays current."""

@@ -14,7 +14,7 @@ from mlflow.entities import Run
 
 from stages.core.params import Params
 from stages.reporting.comparison.verdicts import SIGNIFICANT
-from stages.tracking import records, study, trials
+from stages.tracking import records, study, tables, trials
 from stages.tracking.origin import of_process as origin_of_process
 from stages.tracking.view import reconcile
 from tests.tracking.tracked_study import (
@@ -175,10 +175,37 @@ def test_the_comparison_brings_its_tables_page_and_figures(params: Params) -> No
     assert {"comparison.md", "index.html", "trials.csv", "figures"} <= files
     values = [row["value"] for row in table(run) if row["task"] == "tag"]
     assert values == pytest.approx(3 * [0.41, 0.42])
-    significant, single = table(run, "contrasts")
+    significant, single = table(run, "tables/contrasts")
     assert (significant["low"], significant["verdict"]) == (0.01, SIGNIFICANT)
     assert math.isnan(single["low"]) and (single["axis"], single["verdict"]) == ("size", "one seed")
-    assert table(run, "costs") == [{"run": "encoder_mlm", "wall_time_s": 2.5}]
+    assert table(run, "tables/costs") == [{"run": "encoder_mlm", "wall_time_s": 2.5}]
+
+
+def test_a_group_of_trials_has_predictions_and_confusion(params: Params) -> None:
+    """Those of the first seed, which is wrong, and the confusion of both."""
+    reconcile(params)
+    for cell, task in ((CELL, "tag"), ("tfidf classical section 50", "section")):
+        run = current()[cell]
+        expected = {"text": f"{task} test", "prediction": "other", "answer": task}
+        expected |= {"probability": 0.75, "right": False}
+        assert table(run, "predictions") == [expected]
+        (row,) = table(run, "confusion")
+        assert row == {tables.CORNER: task, "other": 1, task: 1}
+    trial = current()[f"{CELL} p1 f1"]
+    assert not client().list_artifacts(id_of(trial))
+
+
+def test_tables_come_when_their_files_do(params: Params) -> None:
+    """Which are not pulled yet."""
+    shutil.move("data/finetuned", "elsewhere")
+    reconcile(params)
+    files = [file.path for file in client().list_artifacts(id_of(current()[CELL]))]
+    assert files == ["confusion.json"]
+    before = everything()
+    shutil.move("elsewhere", "data/finetuned")
+    reconcile(params)
+    assert len(table(current()[CELL], "predictions")) == 1
+    assert everything().keys() == before.keys() and len(shown()) == len(before)
 
 
 def test_nothing_is_logged_twice(params: Params) -> None:
@@ -243,7 +270,7 @@ def test_a_study_of_many_trials_is_shown_by_groups(
     assert "reports/trials.csv has all" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("step", ["set_terminated", "log_table", "set_tag"])
+@pytest.mark.parametrize("step", ["set_terminated", "log_artifacts", "log_table", "set_tag"])
 def test_an_interrupted_reconciliation_is_completed(
     params: Params, another_store: str, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

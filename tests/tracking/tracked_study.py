@@ -1,6 +1,7 @@
 """The files of a small study, as its stages leave them, and what MLflow shows of them."""
 
 import csv
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,13 @@ def write_corpus() -> None:
 def write_task(task: str) -> None:
     folder = Path("data/tasks", task, "examples")
     folder.mkdir(parents=True)
-    (folder / "task.json").write_text(json.dumps({"num_examples": {"train": 1, "test": 1}}))
+    about = {"kind": "classification", "num_examples": {"train": 1, "test": 1}}
+    (folder / "task.json").write_text(json.dumps(about))
     for split in ("train", "test"):
-        (folder / f"{split}.jsonl").write_text(json.dumps({"text": f"{task} {split}"}))
-    (folder.parent / "test_labels.jsonl").write_text(json.dumps({"label": task}))
+        row = {"id": "row", "text": f"{task} {split}"}
+        (folder / f"{split}.jsonl").write_text(json.dumps(row))
+    labels = {"id": "row", "label": task}
+    (folder.parent / "test_labels.jsonl").write_text(json.dumps(labels))
 
 
 def write_pretraining(run: str, fingerprint: str) -> None:
@@ -87,6 +91,38 @@ def write_evaluation(task: str, shift: float = 0.0) -> None:
         for epoch in (1, 2, 3)
     ]
     write_table(folder / "history.csv", epochs)
+    write_predictions(task, keys)
+
+
+def write_predictions(task: str, keys: list[dict[str, Any]]) -> None:
+    """Of every trial, right with the second seed; the confusion of each group; kept weights."""
+    confused = []
+    for run in dict.fromkeys(key["run"] for key in keys):
+        own = [key for key in keys if key["run"] == run]
+        given = [
+            {**key, "id": "row", "prediction": (task if key["finetune_seed"] == 2 else "other")}
+            | {"probability": "0.75"}
+            for key in own
+        ]
+        is_baseline = own[0]["method"] == "classical"
+        folder = Path("data/baselines", task) if is_baseline else Path("data/finetuned", task, run)
+        folder.mkdir(parents=True, exist_ok=True)
+        columns = ["method", "label_budget", "finetune_seed", "id", "prediction", "probability"]
+        columns += ["run", "pretrain_seed"] if is_baseline else []
+        with gzip.open(folder / "predictions.csv.gz", "wt", newline="") as file:
+            writer = csv.DictWriter(file, columns, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(given)
+        place = {key: own[0][key] for key in ("run", "method", "label_budget")}
+        place |= {"num_trials": len(own), "answer": task, "number": 1}
+        confused += [place | {"prediction": answer} for answer in ("other", task)]
+        if not is_baseline:
+            (folder / "weights").mkdir(exist_ok=True)
+            for seed in SEEDS:
+                kept = folder / "weights" / f"full-50-{seed}.safetensors"
+                kept.unlink(missing_ok=True)  # as DVC and the stages do
+                kept.write_text(f"{run} {task} {seed}")
+    write_table(Path("data/evaluated", task, "confusion.csv"), confused)
 
 
 def write_report(comparison: str) -> None:
@@ -171,9 +207,9 @@ def inputs(run: Run) -> list[tuple[str, str]]:
     return [(each.dataset.name, each.dataset.digest) for each in datasets(run)]
 
 
-def table(run: Run, name: str = "trials") -> list[dict]:
-    """The rows of one of the comparison's tables."""
-    place = f"tables/{name}.json"
+def table(run: Run, name: str = "tables/trials") -> list[dict]:
+    """The rows of one of its tables."""
+    place = f"{name}.json"
     return client().load_table(run.info.experiment_id, place, [id_of(run)]).to_dict("records")
 
 
@@ -189,7 +225,7 @@ def everything() -> dict[str, object]:
             run.data.tags["fingerprint"],
             run.data.tags["current"],
             inputs(run),
-            [str(table(run, name)) for name in TABLES if name_of(run) == "comparison"],
+            [str(table(run, f"tables/{name}")) for name in TABLES if name_of(run) == "comparison"],
             sorted(file.path for file in client().list_artifacts(run.info.run_id)),
         )
         for run in shown()

@@ -1,0 +1,90 @@
+"""A kept trial as a model of MLflow: what ``mlflow.pyfunc.load_model`` runs of this project.
+
+The folder of the model holds the files of the study that the trial needs, in their places; nothing
+in it is code. torch is imported when a model is loaded: the report, which names this module, does
+without.
+"""
+
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stages.core import paths
+from stages.core.artifacts import Json
+from stages.kinds._inputs import Columns, input_of
+from stages.kinds._kind import KINDS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_lock = threading.Lock()
+
+
+def _load_pyfunc(path: str) -> "KeptModel":
+    """The name that MLflow looks for."""
+    return KeptModel(Path(path).resolve())
+
+
+class KeptModel:
+    """Raises ValueError for files that do not belong to each other."""
+
+    def __init__(self, folder: Path) -> None:
+        from stages.trials import kept
+        from stages.trials.new_rows import device_for
+
+        (weights,) = (folder / paths.FINETUNED).glob("*/*/weights/*.safetensors")
+        self._kept = kept.read(weights)
+        with _files_in(folder):
+            self._setup = kept.setup_of(self._kept, weights)
+        self._device = device_for(self._kept, "auto")
+        self._model = kept.rebuilt(self._kept, self._setup, weights).to(self._device.torch)
+        self._columns = Columns.of(self._setup.examples)
+
+    def predict(self, model_input: "pd.DataFrame") -> "pd.DataFrame":
+        """A row for each row, with the columns and values that `stages.commands.predict` writes.
+
+        Raises ValueError for a cell that is missing, empty or of another type.
+        """
+        import pandas as pd
+
+        from stages.trials.new_rows import NewRow, predictions
+
+        rows = [
+            NewRow({}, {"id": str(number), **self._inputs(cells, f"row {number}")})
+            for number, cells in enumerate(model_input.to_dict("records"))
+        ]
+        found = predictions(self._kept, self._setup, self._model, rows, self._device)
+        return pd.DataFrame(list(found), index=model_input.index)
+
+    def _inputs(self, cells: dict[Any, Any], place: str) -> Json:
+        import pandas as pd
+
+        found, kind = {}, KINDS[self._columns.kind]
+        for key in (*self._columns.inputs, *self._columns.optional):
+            value = cells.get(key)
+            if isinstance(value, np.ndarray):  # words, as parquet has them
+                value = value.tolist()
+            is_nan = isinstance(value, float) and math.isnan(value)
+            if value is None or value is pd.NA or is_nan:
+                if key in self._columns.inputs:
+                    raise ValueError(f"{place}: {key} is missing")
+                continue
+            found[key] = input_of(value, f"{place}: {key}", kind, key)
+        return found
+
+
+@contextmanager
+def _files_in(folder: Path) -> Iterator[None]:
+    """Make a ``TrialSetup`` that is made inside find its files below this folder."""
+    with _lock:
+        before = paths.PRETRAINED, paths.TASKS
+        paths.PRETRAINED, paths.TASKS = (folder / path for path in before)
+        try:
+            yield
+        finally:
+            paths.PRETRAINED, paths.TASKS = before

@@ -1,0 +1,155 @@
+"""What MLflow loads predicts as the command does, with the files of the model alone."""
+
+import json
+import shutil
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+
+from stages import finetune, pretrain
+from stages.commands import predict
+from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
+from stages.core.params import Params
+from stages.evaluation import records
+from stages.exporting import mlflow_model
+from stages.tracking.view import reconcile
+from tests.small_study import SCRATCH, TASKS, write_study
+from tests.smoke import alone
+from tests.tracking.tracked_study import write_report, write_table
+
+pytestmark = pytest.mark.slow
+
+
+class Registered(NamedTuple):
+    """A study whose best models are registered: full fine-tuning on one task, the linear probe on
+    the other."""
+
+    folder: Path
+    params: Params
+
+
+@pytest.fixture(scope="module")
+def registered(tmp_path_factory: pytest.TempPathFactory) -> Registered:
+    folder = tmp_path_factory.mktemp("study")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("MLFLOW_TRACKING_URI", "")
+        params = alone(write_study(folder, lr=1e-2), SCRATCH)
+        pretrain.main(params, SCRATCH)
+        for task, best in zip(TASKS, ("full", "linear_probe"), strict=True):
+            write_labels(task)
+            finetune.main(params, task)
+            write_scores(task, best)
+        write_report("The encoder leads.")
+        assert reconcile(params, loader=mlflow_model.__name__)
+    return Registered(folder, params)
+
+
+def write_labels(task: str) -> None:
+    """What ``write_study`` leaves out, since nothing is scored."""
+    examples = Path("data/tasks", task, "examples")
+    rows = read_jsonl(examples / "test.jsonl")
+    answers = [{"tags": ["O" for _ in row.get("words", [])], "label": "calm"} for row in rows]
+    labels = [{"id": row["id"], **each} for row, each in zip(rows, answers, strict=True)]
+    write_jsonl(examples.parent / "test_labels.jsonl", labels)
+    about = read_json(examples / "task.json")
+    write_json(examples / "task.json", about | {"num_examples": {"test": len(rows)}})
+
+
+def write_scores(task: str, best: str) -> None:
+    """As if one method were the best."""
+    rows = records.read(Path("data/finetuned", task, SCRATCH, "trials.csv"), records.TrialRecord)
+    scores = {"metric": "accuracy", "other_metric": "accuracy", "other_value": 0.5}
+    scored = [asdict(row) | scores | {"value": 0.5 + (row.method == best) / 4} for row in rows]
+    write_table(Path("data/evaluated", task, "trials.csv"), scored)
+
+
+@pytest.fixture
+def elsewhere(registered: Registered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another folder, in which nothing of the study is."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{registered.folder / 'mlflow.db'}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("task", "method"), [("section", "full"), ("tag", "linear_probe")])
+def test_it_predicts_byte_for_byte_what_the_command_does(
+    registered: Registered,
+    elsewhere: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    task: str,
+    method: str,
+) -> None:
+    model = mlflow.pyfunc.load_model(f"models:/smoke-{task}@best")
+    rows = read_jsonl(registered.folder / "data/tasks" / task / "examples/test.jsonl")
+    frame = pd.DataFrame(rows).drop(columns="id")
+    frame.index = pd.Index([row["id"] for row in rows])
+    found = model.predict(frame)
+    assert [*found.index] == [*frame.index]
+    shown = zip(found.index, found.to_dict("records"), strict=True)
+    lines = [json.dumps({"id": id} | row, ensure_ascii=False) for id, row in shown]
+
+    write_jsonl(elsewhere / "new.jsonl", rows)
+    monkeypatch.chdir(registered.folder)
+    which = ["--run", SCRATCH, "--task", task, "--method", method, "--seed", "1"]
+    monkeypatch.setattr(sys, "argv", ["predict", *which, str(elsewhere / "new.jsonl")])
+    predict.main()
+    assert capsys.readouterr().out.splitlines() == lines and len(lines) == 60
+    shapes = {json.dumps(row.get("label", row.get("tags"))) for row in found.to_dict("records")}
+    assert len(shapes) > 1
+
+
+def test_it_predicts_its_own_example(elsewhere: Path) -> None:
+    for task in TASKS:
+        model = mlflow.pyfunc.load_model(f"models:/smoke-{task}@best")
+        assert model.input_example is not None
+        assert len(model.predict(model.input_example)) == len(model.input_example) == 2
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [(None, "row 1: text is missing"), (" ", "row 1: text is empty")],
+)
+def test_a_cell_that_is_no_input_is_refused(
+    elsewhere: Path, cell: str | None, message: str
+) -> None:
+    model = mlflow.pyfunc.load_model("models:/smoke-section@best")
+    with pytest.raises(ValueError, match=message):
+        model.predict(pd.DataFrame({"text": ["fine", cell]}))
+
+
+def test_words_may_be_arrays_and_missing_optional_inputs_are_left_out(elsewhere: Path) -> None:
+    model = mlflow.pyfunc.load_model("models:/smoke-tag@best")
+    words = ["The", "class", "Ωmega"]
+    one, other = (
+        model.predict(pd.DataFrame({"words": [given]})) for given in (words, np.array(words))
+    )
+    assert one.to_dict("records") == other.to_dict("records")
+    section = mlflow.pyfunc.load_model("models:/smoke-section@best")
+    alone = section.predict(pd.DataFrame({"text": ["call it"]}))
+    without = section.predict(pd.DataFrame({"text": ["call it"], "text_pair": [None]}))
+    assert alone.equals(without)
+
+
+def test_a_moved_project_loads_its_own_model(
+    registered: Registered, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is not that of the original: there the weights are gone."""
+    moved = Path(shutil.copytree(registered.folder, elsewhere / "moved"))
+    monkeypatch.chdir(moved)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
+    assert reconcile(registered.params, loader=mlflow_model.__name__)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{moved / 'mlflow.db'}")
+    hidden = registered.folder.rename(registered.folder.with_name("hidden"))
+    try:
+        model = mlflow.pyfunc.load_model("models:/smoke-section@best")
+        assert len(model.predict(pd.DataFrame({"text": ["call it"]}))) == 1
+    finally:
+        hidden.rename(registered.folder)
