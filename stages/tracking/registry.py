@@ -107,9 +107,7 @@ class Registry:
         return self._client.create_registered_model(best.name, tags, note)
 
     def _created(self, best: BestModel, run_id: str) -> "ModelVersion":
-        """A new version, with its files. Before it is whole, it is no version."""
-        from mlflow.entities import LoggedModelOutput, LoggedModelStatus, Metric
-
+        """A new version, with its files."""
         model = self._client.create_logged_model(
             self._experiment_id,
             name=best.name,
@@ -117,6 +115,15 @@ class Registry:
             tags=best.tags,
             model_type=best.columns.kind,
         )
+        try:
+            return self._filled(model, best, run_id)
+        except BaseException:
+            self._remove(model)  # a failure that comes each time must not fill the disk
+            raise
+
+    def _filled(self, model: "LoggedModel", best: BestModel, run_id: str) -> "ModelVersion":
+        from mlflow.entities import LoggedModelOutput, LoggedModelStatus, Metric
+
         self._fill(model, best)
         self._client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
         self._client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
@@ -126,10 +133,11 @@ class Registry:
         self._client.log_batch(run_id, numbers)
         found = self._client.create_model_version(
             best.name,
-            model.artifact_location,
+            model.artifact_location,  # `models:/...` would be looked up in MLflow's default store
             run_id,
             tags=best.tags | {"fingerprint": best.fingerprint, "model_id": model.model_id},
             description=best.note,
+            model_id=model.model_id,
         )
         registered = [{"name": best.name, "version": found.version}]
         tags = {"mlflow.modelVersions": json.dumps(registered)}  # by which its page links there

@@ -40,7 +40,9 @@ def default_address() -> str:
 def client() -> "mlflow.MlflowClient":
     # Without a network, nothing may wait long for a server that does not answer.
     quick = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
-    for key, value in {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", **quick}.items():
+    quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
+    quiet["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # two lines for each run of a server
+    for key, value in {**quiet, **quick}.items():
         os.environ.setdefault(key, value)
     if address().startswith("sqlite:///"):
         path = Path(address().removeprefix("sqlite:///"))

@@ -10,6 +10,7 @@ from mlflow.entities.model_registry import ModelVersion
 
 from stages.core.params import Params
 from stages.tracking import store
+from stages.tracking.registry import Registry
 from stages.tracking.view import reconcile
 from tests.tracking.tracked_study import (
     client,
@@ -189,7 +190,9 @@ def test_what_an_interruption_leaves_is_removed(
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(MlflowClient, "create_model_version", interrupt)
+        patched.setattr(Registry, "_remove", interrupt)  # as if it were killed
         register(params)
+    assert len([*Path("mlruns/models").iterdir()]) == 1
     register(params)
     assert versions() == [1] and len([*Path("mlruns/models").iterdir()]) == 2
 
@@ -202,8 +205,9 @@ def test_a_failure_is_one_warning_and_the_runs_are_there(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("no\nroom")
 
-    monkeypatch.setattr(MlflowClient, "create_logged_model", fail)
+    monkeypatch.setattr(MlflowClient, "create_model_version", fail)
     register(params)
+    assert not [*Path("mlruns/models").iterdir()]  # nothing is left that would pile up
     said = capsys.readouterr().err
     assert said.startswith("warning: MLflow") and said.count("\n") == 1 and "no room" in said
     assert "comparison" in {name_of(run) for run in shown()}
