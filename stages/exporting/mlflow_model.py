@@ -6,6 +6,7 @@ without.
 """
 
 import math
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stages.core import paths
-from stages.core.artifacts import Json
+from stages.core.artifacts import Json, read_json, write_json
 from stages.kinds._inputs import Columns, input_of
 from stages.kinds._kind import KINDS
 
@@ -39,7 +40,9 @@ class KeptModel:
 
         (weights,) = (folder / paths.FINETUNED).glob("*/*/weights/*.safetensors")
         self._kept = kept.read(weights)
-        with _files_in(folder):
+        self._renamed = tempfile.TemporaryDirectory()
+        runs = _runs(folder / paths.PRETRAINED, self._kept.run, Path(self._renamed.name))
+        with _files_in(runs, folder / paths.TASKS):
             self._setup = kept.setup_of(self._kept, weights)
         self._device = device_for(self._kept, "auto")
         self._model = kept.rebuilt(self._kept, self._setup, weights).to(self._device.torch)
@@ -78,12 +81,26 @@ class KeptModel:
         return found
 
 
+def _runs(runs: Path, run: str, renamed: Path) -> Path:
+    """A folder with that of the run, whose record names a public checkpoint by where it is."""
+    record = read_json(runs / run / "run.json")
+    if "path" not in record["model"]:
+        return runs
+    (renamed / run).mkdir()
+    for path in (runs / run).iterdir():
+        if path.name != "run.json":
+            (renamed / run / path.name).symlink_to(path)
+    model = record["model"] | {"path": str(runs / run)}
+    write_json(renamed / run / "run.json", record | {"model": model})
+    return renamed
+
+
 @contextmanager
-def _files_in(folder: Path) -> Iterator[None]:
-    """Make a ``TrialSetup`` that is made inside find its files below this folder."""
+def _files_in(runs: Path, tasks: Path) -> Iterator[None]:
+    """Make a ``TrialSetup`` that is made inside find its files in these folders."""
     with _lock:
         before = paths.PRETRAINED, paths.TASKS
-        paths.PRETRAINED, paths.TASKS = (folder / path for path in before)
+        paths.PRETRAINED, paths.TASKS = runs, tasks
         try:
             yield
         finally:

@@ -19,16 +19,19 @@ from stages.core.params import Params
 from stages.evaluation import records
 from stages.exporting import mlflow_model
 from stages.tracking.view import reconcile
-from tests.small_study import SCRATCH, TASKS, write_study
+from tests.small_study import SCRATCH, write_study
 from tests.smoke import alone
 from tests.tracking.tracked_study import write_report, write_table
 
 pytestmark = pytest.mark.slow
 
 
+BEST = {"section": ("public", "full"), "tag": (SCRATCH, "linear_probe")}
+
+
 class Registered(NamedTuple):
-    """A study whose best models are registered: full fine-tuning on one task, the linear probe on
-    the other."""
+    """A study whose best models are registered: a fine-tuned public checkpoint, and a linear
+    probe of a run from scratch."""
 
     folder: Path
     params: Params
@@ -40,12 +43,12 @@ def registered(tmp_path_factory: pytest.TempPathFactory) -> Registered:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("MLFLOW_TRACKING_URI", "")
-        params = alone(write_study(folder, lr=1e-2), SCRATCH)
-        pretrain.main(params, SCRATCH)
-        for task, best in zip(TASKS, ("full", "linear_probe"), strict=True):
+        params = write_study(folder, lr=1e-2)
+        for task, (run, method) in BEST.items():
+            pretrain.main(params, run)
             write_labels(task)
-            finetune.main(params, task)
-            write_scores(task, best)
+            finetune.main(alone(params, run), task)
+            write_scores(task, run, method)
         write_report("The encoder leads.")
         assert reconcile(params, loader=mlflow_model.__name__)
     return Registered(folder, params)
@@ -62,9 +65,9 @@ def write_labels(task: str) -> None:
     write_json(examples / "task.json", about | {"num_examples": {"test": len(rows)}})
 
 
-def write_scores(task: str, best: str) -> None:
+def write_scores(task: str, run: str, best: str) -> None:
     """As if one method were the best."""
-    rows = records.read(Path("data/finetuned", task, SCRATCH, "trials.csv"), records.TrialRecord)
+    rows = records.read(Path("data/finetuned", task, run, "trials.csv"), records.TrialRecord)
     scores = {"metric": "accuracy", "other_metric": "accuracy", "other_value": 0.5}
     scored = [asdict(row) | scores | {"value": 0.5 + (row.method == best) / 4} for row in rows]
     write_table(Path("data/evaluated", task, "trials.csv"), scored)
@@ -78,14 +81,13 @@ def elsewhere(registered: Registered, tmp_path: Path, monkeypatch: pytest.Monkey
     return tmp_path
 
 
-@pytest.mark.parametrize(("task", "method"), [("section", "full"), ("tag", "linear_probe")])
+@pytest.mark.parametrize("task", BEST)
 def test_it_predicts_byte_for_byte_what_the_command_does(
     registered: Registered,
     elsewhere: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     task: str,
-    method: str,
 ) -> None:
     model = mlflow.pyfunc.load_model(f"models:/smoke-{task}@best")
     rows = read_jsonl(registered.folder / "data/tasks" / task / "examples/test.jsonl")
@@ -98,7 +100,8 @@ def test_it_predicts_byte_for_byte_what_the_command_does(
 
     write_jsonl(elsewhere / "new.jsonl", rows)
     monkeypatch.chdir(registered.folder)
-    which = ["--run", SCRATCH, "--task", task, "--method", method, "--seed", "1"]
+    run, method = BEST[task]
+    which = ["--run", run, "--task", task, "--method", method, "--seed", "1"]
     monkeypatch.setattr(sys, "argv", ["predict", *which, str(elsewhere / "new.jsonl")])
     predict.main()
     assert capsys.readouterr().out.splitlines() == lines and len(lines) == 60
@@ -107,7 +110,7 @@ def test_it_predicts_byte_for_byte_what_the_command_does(
 
 
 def test_it_predicts_its_own_example(elsewhere: Path) -> None:
-    for task in TASKS:
+    for task in BEST:
         model = mlflow.pyfunc.load_model(f"models:/smoke-{task}@best")
         assert model.input_example is not None
         assert len(model.predict(model.input_example)) == len(model.input_example) == 2
