@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from stages.core import paths
@@ -57,10 +58,11 @@ class Answers:
             return None
         mean, lower_is_better = numbers["mean"], scale_of(trials[0]["metric"]).lower_is_better
         values = {f"score_{end}": numbers[end] for end in ("low", "high") if end in numbers}
-        best = self._best_baseline(task, budget, lower_is_better=lower_is_better)
-        if best is not None and method != CLASSICAL:
-            gain = best - mean if lower_is_better else mean - best
-            values["gain_over_baseline"] = round(gain, 6)
+        baseline = self._best_baseline(task, budget, lower_is_better=lower_is_better)
+        if baseline is not None and method != CLASSICAL:
+            own = {_seeds(trial): float(trial["value"]) for trial in trials}
+            gain = self._difference(own, mean, (baseline, task, CLASSICAL, budget))
+            values["gain_over_baseline"] = round(-gain if lower_is_better else gain, 6)
         values |= self._gain_over_scratch(place, lower_is_better=lower_is_better)
         many, few = numbers["num_pretrain_seeds"], numbers["num_finetune_seeds"]
         return Answer(mean, f"{many} x {few}" if many > 1 else str(few), values)
@@ -78,14 +80,23 @@ class Answers:
             abs(known[key] - value) <= TOLERANCE for key, value in own.items()
         )
 
-    def _best_baseline(self, task: str, budget: str, *, lower_is_better: bool) -> float | None:
-        """The printed score of the baseline that is best on this task with these labels."""
-        found = [
-            numbers["mean"]
-            for methods in self.printed.get(task, {}).values()
+    def _best_baseline(self, task: str, budget: str, *, lower_is_better: bool) -> str | None:
+        """The baseline with the best printed score on this task with these labels."""
+        found = {
+            name: numbers["mean"]
+            for name, methods in self.printed.get(task, {}).items()
             if (numbers := methods.get(CLASSICAL, {}).get(budget))
-        ]
-        return (min if lower_is_better else max)(found, default=None)
+        }
+        return (min if lower_is_better else max)(found, key=found.__getitem__, default=None)
+
+    def _difference(self, own: dict[tuple[str, str], float], mean: float, baseline: Place) -> float:
+        """From a baseline: as the report has it, over the trials that drew the same labels where
+        there are any, else of the means."""
+        theirs = self.trials.get(baseline, {})
+        if shared := own.keys() & theirs.keys():
+            return fmean(own[seeds] - theirs[seeds] for seeds in sorted(shared))
+        name, task, _, budget = baseline
+        return mean - self.printed[task][name][CLASSICAL][budget]["mean"]
 
     def _gain_over_scratch(self, place: Place, *, lower_is_better: bool) -> dict[str, float]:
         """The contrast with the same model from scratch, with its interval; above 0 is better."""

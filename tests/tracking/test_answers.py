@@ -46,6 +46,23 @@ def test_they_are_what_the_report_printed() -> None:
 
 
 @pytest.mark.usefixtures("report")
+def test_a_gain_is_over_the_trials_that_drew_the_same_labels() -> None:
+    """The baseline has a further trial, which the group has no trial to compare with."""
+    own = trials("a", "a_2")
+    seeds = [(row["pretrain_seed"], row["finetune_seed"]) for row in own]
+    rows = [
+        own[0]
+        | {"run": "y", "method": "classical", "value": value}
+        | dict(zip(("pretrain_seed", "finetune_seed"), pair, strict=True))
+        for value, pair in (("0.6", seeds[0]), ("0.9", ("9", "9")))
+    ]
+    write_table(Path("reports/trials.csv"), own + rows)
+    found = Answers.read().of(("a", "t", "full", "50"), ["a", "a_2"], own)
+    assert found
+    assert found.values["gain_over_baseline"] == pytest.approx(float(own[0]["value"]) - 0.6)
+
+
+@pytest.mark.usefixtures("report")
 def test_a_gain_is_better_where_a_lower_score_is() -> None:
     own = trials("a", "a_2", metric="bits_per_byte")
     found = Answers.read().of(("a", "t", "full", "50"), ["a", "a_2"], own)
