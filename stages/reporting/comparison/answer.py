@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import product
 
 from stages.core.artifacts import Json
-from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison import optimism
 from stages.reporting.comparison.advice import sentence_of, size_of
 from stages.reporting.comparison.best_runs import BestRun, best_runs
@@ -20,6 +19,7 @@ from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.what_mattered import Mattered, what_mattered
 from stages.reporting.number_format import metric_name, six_decimals
+from stages.reporting.score_format import interval, shown
 
 ANY = "any"  # the method of a choice: of each task the one with the best mean
 CLASSICAL = "the best classical baseline"  # a reference; the others are runs
@@ -146,7 +146,7 @@ def _methods(results: Results, chosen: str) -> list[str]:
 
 def _card(results: Results, found: BestRun, methods: Sequence[str]) -> Card:
     run = found.run
-    beside = [c for c in results.contrasts if run in (c.a, c.b) and c.a.group != c.b.group]
+    beside = [c for c in results.contrasts_of.get(run, []) if c.a.group != c.b.group]
     return Card(
         task=run.task,
         about=about(results, run.task),
@@ -169,11 +169,9 @@ def about(results: Results, task: str) -> str:
 
 
 def _use(results: Results, best: Cell) -> str:
-    mean, scale = best.mean, scale_of(best.metric)
-    bounds = ""
-    if mean.low is not None and mean.high is not None:
-        bounds = f" ({scale.shown(mean.low)} to {scale.shown(mean.high)})"
-    score = f"{scale.shown(mean.value)} {metric_name(best.metric)}{bounds}"
+    score = f"{shown(best.mean.value, best.metric)} {metric_name(best.metric)}"
+    if ends := interval(best.mean, best.metric):
+        score += f" ({ends})"
     return f"{name_of(results, best)}: {score}."
 
 
@@ -223,10 +221,14 @@ def _among_runs(run: Cell, beside: list[Contrast]) -> str:
     undecided = len(beside) - len(ahead)
     names = ", ".join(f"`{(c.b if c.a is run else c.a).group}`" for c in ahead)
     return (
-        f"Of the {len(beside)} runs that differ from `{run.group}` in one thing, it is ahead of "
+        f"Of the {_runs(len(beside))} from `{run.group}` in one thing, it is ahead of "
         f"{f'{len(ahead)} ({names})' if ahead else 'none'} after Holm correction"
         f"{f'; {undecided} could be as good' if undecided else ''}."
     )
+
+
+def _runs(number: int) -> str:
+    return "one run that differs" if number == 1 else f"{number} runs that differ"
 
 
 def better(contrast: Contrast) -> Cell:
@@ -235,4 +237,4 @@ def better(contrast: Contrast) -> Cell:
 
 
 def _shown(cell: Cell) -> str:
-    return scale_of(cell.metric).shown(cell.mean.value)
+    return shown(cell.mean.value, cell.metric)

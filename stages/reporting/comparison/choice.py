@@ -6,12 +6,12 @@ Sentences give means and make no claim of a difference; contrasts do. Names are 
 from collections.abc import Sequence
 from statistics import fmean
 
-from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import CLASSICAL
 from stages.reporting.comparison.best_runs import best_runs
 from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.results import Results, trial_key
 from stages.reporting.number_format import compact, price
+from stages.reporting.score_format import shown
 
 
 def name_of(results: Results, cell: Cell) -> str:
@@ -85,4 +85,4 @@ def takes(results: Results, best: Cell) -> str:
 
 
 def _shown(cell: Cell) -> str:
-    return scale_of(cell.metric).shown(cell.mean.value)
+    return shown(cell.mean.value, cell.metric)

@@ -7,7 +7,6 @@ from itertools import cycle, product
 
 from markupsafe import Markup
 
-from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison.answer import ANY, BASELINE, Answer, Card
 from stages.reporting.comparison.best_runs import best_runs
 from stages.reporting.comparison.choice import name_of
@@ -18,6 +17,7 @@ from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, SIGNIFICANT
 from stages.reporting.figures import forest, score_dots, style, trade_offs
 from stages.reporting.number_format import metric_name
 from stages.reporting.page.charts import BRACKET, DOTTED, LINE, SYMBOLS, VARIABLES, as_json, chart
+from stages.reporting.score_format import shown
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def figures(results: Results, found: Sequence[Answer]) -> dict[str, list[Figure]
 def _scores(results: Results, card: Card) -> str:
     """The first place, and whether it is sure."""
     best = card.best
-    mean = f"{scale_of(best.metric).shown(best.mean.value)} {metric_name(best.metric)}"
+    mean = f"{shown(best.mean.value, best.metric)} {metric_name(best.metric)}"
     comma = "," if best.group in results.baselines else ""
     named = f"{name_of(results, best)}{comma}"
     return f"`{card.task}`: {named} has the best mean, {mean} ({card.sure})"
@@ -123,7 +123,7 @@ def contrast_forest(contrasts: Sequence[Contrast]) -> Forest:
         choices={key: list(dict.fromkeys(str(row[key]) for row in rows)) for key in chosen},
         chosen=chosen,
         chart=chart(wide, narrow),
-        data=as_json(rows),
+        data=as_json({"rows": rows, "short": forest.short_values(rows)}),
     )
 
 

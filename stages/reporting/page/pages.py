@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -43,8 +44,10 @@ from stages.reporting.page.sections import (
     sections,
     who_is_left_out,
 )
+from stages.reporting.score_format import interval_of_difference, shown
 
 
+@lru_cache(maxsize=1)
 def context(results: Results) -> Json:
     """The variables of both templates."""
     checks = audit(results)
@@ -128,7 +131,8 @@ def _environment(*, escaped: bool) -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters |= {
-        "shown": lambda value, metric: scale_of(metric).shown(value),
+        "shown": shown,
+        "interval": interval_of_difference,
         "signed": lambda value, metric: scale_of(metric).signed(value),
         "metric": metric_name,
         "anchor": lambda name: name.lower().replace(" ", "-"),
