@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from itertools import product
 
 from stages.core.artifacts import Json
+from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison import optimism
 from stages.reporting.comparison.advice import sentence_of, size_of
 from stages.reporting.comparison.best_runs import BestRun, best_runs
 from stages.reporting.comparison.cells import Cell
-from stages.reporting.comparison.choice import name_of, next_best, otherwise, takes
+from stages.reporting.comparison.choice import cheapest, name_of, next_best, otherwise, takes
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.what_mattered import Mattered, what_mattered
@@ -43,6 +44,8 @@ class Card:
     against: dict[str, str]  # of each reference
     otherwise: str  # what else could be chosen
     takes: str  # what it took on the machine that computed the study
+    chip: str  # ``sure``, and of a baseline that is first, whether that is sure
+    cheapest: str  # what costs least of those that may be as good, with its cost
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,8 @@ def _card(results: Results, found: BestRun, methods: Sequence[str]) -> Card:
         | {name: _against_run(results, run, name, beside) for name in references(results)[1:]},
         otherwise=otherwise(results, found.best, methods),
         takes=takes(results, found.best),
+        chip=_chip(found),
+        cheapest=cheapest(results, found, methods),
     )
 
 
@@ -172,6 +177,8 @@ def _use(results: Results, best: Cell) -> str:
     score = f"{shown(best.mean.value, best.metric)} {metric_name(best.metric)}"
     if ends := interval(best.mean, best.metric):
         score += f" ({ends})"
+    if scale_of(best.metric).lower_is_better:
+        score += ", lower is better"
     return f"{name_of(results, best)}: {score}."
 
 
@@ -181,6 +188,15 @@ def _sure(found: BestRun) -> str:
     if found.strongest is None or found.effect.low is None or found.run.has_one_pretraining_seed:
         return UNTESTED
     return LEADS if found.significant else OPEN
+
+
+def _chip(found: BestRun) -> str:
+    sure = _sure(found)
+    if sure != BASELINE:
+        return sure
+    if found.effect.variance is None or found.run.has_one_pretraining_seed:
+        return f"{sure}, not tested"
+    return f"{sure}, clearly" if found.significant else f"{sure}, a run may be as good"
 
 
 def _against_baseline(found: BestRun) -> str:
@@ -220,15 +236,19 @@ def _among_runs(run: Cell, beside: list[Contrast]) -> str:
     ahead = [c for c in beside if c.significant and better(c) is run]
     undecided = len(beside) - len(ahead)
     names = ", ".join(f"`{(c.b if c.a is run else c.a).group}`" for c in ahead)
+    if len(beside) == 1:
+        (other,) = {beside[0].a.group, beside[0].b.group} - {run.group}
+        how = "is ahead of it" if ahead else "is not ahead of it"
+        end = "" if ahead else ", which could be as good"
+        return (
+            f"One run differs from `{run.group}` in one thing, `{other}`: after Holm correction "
+            f"`{run.group}` {how}{end}."
+        )
     return (
-        f"Of the {_runs(len(beside))} from `{run.group}` in one thing, it is ahead of "
+        f"Of the {len(beside)} runs that differ from `{run.group}` in one thing, it is ahead of "
         f"{f'{len(ahead)} ({names})' if ahead else 'none'} after Holm correction"
         f"{f'; {undecided} could be as good' if undecided else ''}."
     )
-
-
-def _runs(number: int) -> str:
-    return "one run that differs" if number == 1 else f"{number} runs that differ"
 
 
 def better(contrast: Contrast) -> Cell:

@@ -36,6 +36,7 @@ LABEL_LIMIT = 600  # pixels
 MANY = 60  # rows that one can look through
 KEYS = ("task", "method", "labels")
 DATA = "contrasts"
+TURNED = "Differences in {} are drawn with their signs turned, because lower is better."
 Width = Literal["wide", "narrow"]
 
 
@@ -143,7 +144,9 @@ def with_heads(shown: Sequence[Row]) -> list[Row]:
 
 def _labelled(row: Row, several: Sequence[str], short: Mapping[str, str]) -> Row:
     name = row.get("name", row["pair"])
-    where = ", ".join(short.get(row[key], row[key]) for key in several)
+    # Of two methods or numbers of labels the pair tells it.
+    told = [row[key] for key in several if not row["pair"].endswith(f": {row[key]}")]
+    where = ", ".join(short.get(value, value) for value in told)
     return {**row, "name": name, "where": where, "label": ", ".join(filter(None, (name, where)))}
 
 

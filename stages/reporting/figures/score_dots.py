@@ -29,6 +29,7 @@ from stages.reporting.score_format import ends, interval, shown
 
 MANY = 600  # trials in one panel, beyond which ticks hide each other
 MOST_ROWS = 40  # runs and baselines in one panel
+TICKS = 8  # at most about that many numbers on the axis of one panel
 LABEL_LIMIT = 220  # pixels
 BRACKET = 12  # pixels to the right of the panel
 
@@ -61,7 +62,7 @@ def scores(results: Results, best: BestRun, *, width: int | str = 240, title: bo
     beside = beside_best(results, best)[:MOST_ROWS]
     names = [each.name for each in beside]
     means = alt.NamedData("means")
-    panel = _dots(results, means, task, label_budget, names, labelled=True)
+    panel = _dots(results, means, task, label_budget, names, labelled=True, ticks=TICKS)
     if not title:
         panel.title = alt.Undefined
     data = {"means": _means(results, task, label_budget, names)}
@@ -154,6 +155,7 @@ def _dots(
     names: Sequence[str],
     *,
     labelled: bool,
+    ticks: int | None = None,
 ) -> Panel:
     base = alt.Chart(data).encode(
         y=alt.Y(
@@ -171,6 +173,7 @@ def _dots(
         "low:Q",
         title=metric_title(results.metrics[task]),
         scale=alt.Scale(zero=False, padding=6),
+        axis=alt.Axis() if ticks is None else alt.Axis(tickCount=ticks, labelOverlap=True),
     )
     whiskers = base.mark_rule(strokeWidth=1.75).encode(x=x, x2="high:Q")
     marks = base.mark_point(size=52, strokeWidth=1.75, opacity=1).encode(

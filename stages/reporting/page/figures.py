@@ -7,6 +7,7 @@ from itertools import cycle, product
 
 from markupsafe import Markup
 
+from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison.answer import ANY, BASELINE, Answer, Card
 from stages.reporting.comparison.best_runs import best_runs
 from stages.reporting.comparison.choice import name_of
@@ -105,12 +106,12 @@ def _scores(results: Results, card: Card) -> str:
 
 
 def _cost(results: Results, card: Card) -> str:
-    """How many runs have a higher mean than all that costs less."""
+    """How many runs have a better mean than all that costs less."""
     if card.sure == BASELINE:
-        return f"`{card.task}`: no run has a higher mean than the best classical baseline"
+        return f"`{card.task}`: no run has a better mean than the best classical baseline"
     number = len(trade_offs.front_beside_baselines(results, card.task, card.label_budget))
     runs = "run has" if number == 1 else "runs have"
-    return f"`{card.task}`: {number} {runs} a higher mean than all that costs less"
+    return f"`{card.task}`: {number} {runs} a better mean than all that costs less"
 
 
 def contrast_forest(contrasts: Sequence[Contrast]) -> Forest:
@@ -140,3 +141,10 @@ def forest_finding(results: Results) -> str:
         f"{len(after)} of {len(contrasts)} contrasts are significant after Holm correction{along}; "
         f"{before} more are before it"
     )
+
+
+def forest_turned(results: Results) -> list[str]:
+    """Of the metrics in which lower is better."""
+    metrics = dict.fromkeys(contrast.metric for contrast in results.contrasts)
+    lower = [metric_name(metric) for metric in metrics if scale_of(metric).lower_is_better]
+    return [forest.TURNED.format(" and ".join(lower))] if lower else []
