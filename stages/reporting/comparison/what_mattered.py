@@ -56,7 +56,7 @@ def _sentence(axis: Axis, contrasts: Sequence[Contrast]) -> str:
     parts = [_pair(pair, pairs[pair]) for pair in decided[:MOST]]
     rest = [pair for pair in pairs if pair not in decided[:MOST]]
     if rest:
-        parts.append(_rest(rest, [c for pair in rest for c in pairs[pair]]))
+        parts.append(_rest(rest, [c for pair in rest for c in pairs[pair]], more=bool(parts)))
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
 
@@ -119,16 +119,17 @@ def _where(decided: Sequence[Contrast]) -> str:
     return f"on {' and '.join(places)}"
 
 
-def _rest(pairs: Sequence[tuple[str, str]], contrasts: Sequence[Contrast]) -> str:
-    """The pairs without a significant difference, or too many to name."""
+def _rest(pairs: Sequence[tuple[str, str]], contrasts: Sequence[Contrast], *, more: bool) -> str:
+    """The pairs without a significant difference, or too many to name; ``more`` beside others."""
     significant = sum(c.significant for c in contrasts)
     named = " or ".join(f"{one} and {other}" for one, other in pairs)
-    where = f"between {named}" if len(pairs) <= MOST else f"in {len(pairs)} more comparisons"
+    many = f"in {len(pairs)} {'more ' if more else ''}comparisons"
+    where = f"between {named}" if len(pairs) <= MOST else many
     if significant:
-        return f"{significant} of {len(contrasts)} contrasts are significant {where}"
+        return f"{significant:,} of {len(contrasts):,} contrasts are significant {where}"
     tested = any(c.is_tested for c in contrasts)
     none = "no significant difference" if tested else "no verdict on a difference"
-    number = f"{len(contrasts)} contrast{'s' if len(contrasts) > 1 else ''}"
+    number = f"{len(contrasts):,} contrast{'s' if len(contrasts) > 1 else ''}"
     return f"{none} {where} ({', '.join(filter(None, (number, _range(contrasts))))})"
 
 

@@ -138,8 +138,8 @@ def forest_finding(results: Results) -> str:
     parts = Counter(c.axis for c in after)
     along = f" ({', '.join(f'{axis} {number}' for axis, number in parts.items())})" if parts else ""
     return (
-        f"{len(after)} of {len(contrasts)} contrasts are significant after Holm correction{along}; "
-        f"{before} more are before it"
+        f"{len(after):,} of {len(contrasts):,} contrasts are significant after Holm "
+        f"correction{along}; {before:,} more are before it"
     )
 
 
