@@ -172,7 +172,7 @@ def _dots(
     x = alt.X(
         "low:Q",
         title=metric_title(results.metrics[task]),
-        scale=alt.Scale(zero=False, padding=6),
+        scale=alt.Scale(zero=False, padding=6, nice=ticks is None),
         axis=alt.Axis() if ticks is None else alt.Axis(tickCount=ticks, labelOverlap=True),
     )
     whiskers = base.mark_rule(strokeWidth=1.75).encode(x=x, x2="high:Q")
