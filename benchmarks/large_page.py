@@ -1,7 +1,9 @@
 """How large the page of a large study is, and how soon a browser has drawn its first screen.
 
 Writes a synthetic study of about 500 or 50,000 trials and its page, whose pictures (not the charts)
-are left out, opens it in Chromium without a screen, and prints what the browser measured:
+are left out, opens it in Chromium without a screen, and prints what the browser measured. Times of
+Python are those of the processor, which other work on the machine changes little. A study that is
+in the folder is read again. The result of a run by hand is in large_page.md:
 
     python -m benchmarks.large_page --trials 500 --folder .scratch/large
 """
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.commands.screenshots import browser_command
+from stages.core.params import Params
 from stages.reporting.comparison.results import load
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages
@@ -25,11 +28,18 @@ from tests import synthetic_study
 from tests.synthetic_study import raw_params, repeated, run, write_study
 
 PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
+EMPTY = "<!DOCTYPE html><html><body>A page of one line, for comparison.</body></html>"
+PAINTS = 5  # measurements in the browser, of which the median is told
 # Sent when the first screen is drawn and the page's own script has run.
 PROBE = """<script>
 addEventListener("load", () => setTimeout(() => {
-  const paint = performance.getEntriesByName("first-contentful-paint")[0]?.startTime;
-  new Image().src = `http://127.0.0.1:PORT/${Math.round(paint)}/${Math.round(performance.now())}`;
+  const ready = performance.now();
+  const send = () => {
+    const paint = performance.getEntriesByName("first-contentful-paint")[0];
+    if (!paint) return setTimeout(send, 20);
+    new Image().src = `http://127.0.0.1:PORT/${Math.round(paint.startTime)}/${Math.round(ready)}`;
+  };
+  send();
 }, 0));
 </script>"""
 
@@ -94,17 +104,36 @@ def main() -> None:
     given.folder.mkdir(parents=True, exist_ok=True)
     os.chdir(given.folder)
     synthetic_study.NUM_TEST = 100
-    results = load(write_study(Path(), study(given.trials)))
-    begin = time.monotonic()
-    html = pages.html(results, dict.fromkeys(gallery.pictures(results), PICTURE))
-    took = time.monotonic() - begin
-    Path("index.html").write_text(html)
+    raw, begin = study(given.trials), time.process_time()
+    params = Params(**raw) if Path("data").exists() else write_study(Path(), raw)
+    print(f"study in {time.process_time() - begin:.0f} s", flush=True)
+    begin = time.process_time()
+    results = load(params)
+    names = gallery.pictures(results)
     print(
         f"{len(results.trials):,} trials, {len(results.cells):,} means, "
-        f"{len(results.contrasts):,} contrasts: {len(html.encode()) / 1e6:.2f} MB in {took:.0f} s"
+        f"{len(results.contrasts):,} contrasts in {time.process_time() - begin:.0f} s",
+        flush=True,
     )
-    paint, ready = first_paint(Path("index.html"))
-    print(f"first screen after {paint} ms, ready after {ready} ms")
+    for name, write in (
+        ("comparison.md", lambda: pages.markdown(results)),
+        ("index.html", lambda: pages.html(results, dict.fromkeys(names, PICTURE))),
+    ):
+        begin = time.process_time()
+        text = write()
+        took = time.process_time() - begin
+        Path(name).write_text(text)
+        print(f"{name}: {len(text.encode()) / 1e6:.2f} MB in {took:.0f} s", flush=True)
+    Path("empty.html").write_text(EMPTY)
+    found: dict[str, list[tuple[int, int]]] = {"empty.html": [], "index.html": []}
+    for page, times in list(found.items()) * PAINTS:
+        times.append(first_paint(Path(page)))
+    for page, times in found.items():
+        paints, ready = (sorted(each) for each in zip(*times, strict=True))
+        print(
+            f"{page}: first screen after {paints[PAINTS // 2]} ms ({paints[0]} to {paints[-1]}), "
+            f"ready after {ready[PAINTS // 2]} ms ({ready[0]} to {ready[-1]})"
+        )
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from stages.evaluation.records import CLASSICAL
 from stages.planning.last_report import reported_study
 from stages.reporting.comparison.verdicts import ONE_SEED, SIGNIFICANT
 from stages.reporting.number_format import price
+from stages.reporting.score_format import cut, shown
 
 PIPED_WIDTH = 200
 
@@ -124,8 +125,8 @@ def scores(task: str, runs: Settings, metric: str) -> Table:
     for method, budget in columns:
         table.add_column(f"{method}, {budget} labels", justify="right", no_wrap=True)
     for name, cells in found.items():
-        shown = [_score(cell, best, metric) for cell, best in zip(cells, top, strict=True)]
-        table.add_row(name, *shown, style="dim" if CLASSICAL in runs[name] else "")
+        texts = [_score(cell, best, metric) for cell, best in zip(cells, top, strict=True)]
+        table.add_row(name, *texts, style="dim" if CLASSICAL in runs[name] else "")
     return table
 
 
@@ -133,9 +134,9 @@ def _score(cell: Mapping[str, float] | None, best: float | None, metric: str) ->
     if cell is None:
         return Text("–")
     is_best = merit(metric, cell["mean"]) == best
-    text = Text(scale_of(metric).shown(cell["mean"]), style="bold" if is_best else "")
+    text = Text(shown(cell["mean"], metric), style="bold" if is_best else "")
     if "low" in cell:
-        low, high = (scale_of(metric).shown(cell[key]) for key in ("low", "high"))
+        low, high = (shown(end, metric) for end in cut(cell["low"], cell["high"], metric))
         text.append(f" ({low} to {high})", style="not bold dim")
     return text
 
@@ -168,8 +169,10 @@ def effects(contrasts: list[dict[str, str]], metrics: Mapping[str, str]) -> Tabl
 
 
 def _effect(contrast: Mapping[str, str], metrics: Mapping[str, str]) -> str:
-    scale = scale_of(metrics[contrast["task"]])
-    effect, low, high = (scale.signed(float(contrast[key])) for key in ("effect", "low", "high"))
+    metric = metrics[contrast["task"]]
+    bounds = cut(float(contrast["low"]), float(contrast["high"]), metric, difference=True)
+    ends = float(contrast["effect"]), *bounds
+    effect, low, high = (scale_of(metric).signed(end) for end in ends)
     runs = contrast["run_a"], contrast["run_b"]
     sides = runs if runs[0] != runs[1] else (contrast["level_a"], contrast["level_b"])
     return f"{contrast['task']}: {sides[0]} against {sides[1]} {effect} ({low} to {high})"

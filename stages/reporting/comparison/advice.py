@@ -20,9 +20,9 @@ from stages.reporting.comparison import contamination, convergence, inputs, raci
 from stages.reporting.comparison.cells import Cell, seeds
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.results import Results
-from stages.reporting.comparison.tables import trials
 from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, NOT_SIGNIFICANT, ONE_SEED
-from stages.reporting.number_format import MINUS, compact, metric_name, percent
+from stages.reporting.number_format import compact, metric_name, percent
+from stages.reporting.score_format import interval, interval_of_difference, shown
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def _advise(results: Results, task: str, label_budget: str) -> Advice:
     ties = f" (tie of {len(tied)}, the first one listed)" if len(tied) > 1 else ""
     headline = (
         f"{extreme(best.metric).capitalize()} mean: `{best.group}` with `{best.method}`, "
-        f"{scale_of(best.metric).shown(mean.value)} {metric_name(best.metric)}"
-        f"{interval(mean.low, mean.high, results.confidence, best.metric)}, {_count(best)}{ties}."
+        f"{shown(mean.value, best.metric)} {metric_name(best.metric)}"
+        f"{_interval(best)}, {_count(best)}{ties}."
     )
     found: dict[str, list[Contrast]] = {}
     for contrast in results.contrasts:
@@ -101,12 +101,9 @@ def sentence_of(contrast: Contrast, leader: Cell) -> str:
 
 def size_of(effect: Interval, metric: str, *, turned: bool = False) -> str:
     """``+3.4 points (+0.7 to +6.1)``; ``turned``, as seen from the other side."""
-    scale, sign = scale_of(metric), -1 if turned else 1
-    bounds = ""
-    if effect.low is not None and effect.high is not None:
-        low, high = sorted((sign * effect.low, sign * effect.high))
-        bounds = f" ({scale.signed(low)} to {scale.signed(high)})"
-    return f"{scale.signed(sign * effect.value)} {scale.unit}".strip() + bounds
+    scale, value = scale_of(metric), -effect.value if turned else effect.value
+    ends = interval_of_difference(effect, metric, turned=turned)
+    return f"{scale.signed(value)} {scale.unit}".strip() + (f" ({ends})" if ends else "")
 
 
 def beside_baseline(results: Results, best: Cell) -> tuple[Cell, Interval] | None:
@@ -137,15 +134,15 @@ def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, list[str]
         return []
     strongest, effect = found
     scale = scale_of(best.metric)
-    if effect.low is None or effect.high is None:
+    ends = interval_of_difference(effect, best.metric)
+    if not ends:
         beside = f"there is no interval of the difference ({effect.basis})"
     else:
         size = f"{scale.signed(effect.value)} {scale.unit}".strip()
-        bounds = f"{scale.signed(effect.low)} to {scale.signed(effect.high)}"
-        beside = f"the best run against it: {size} ({bounds}; {effect.basis})"
+        beside = f"the best run against it: {size} ({ends}; {effect.basis})"
         beside += "" if effect.excludes_zero else f", {NOT_SIGNIFICANT}"
     beaten = "; no run here beats it" if strongest.merit > best.merit else ""
-    reaches = f"`{strongest.group}` reaches {scale.shown(strongest.mean.value)}"
+    reaches = f"`{strongest.group}` reaches {shown(strongest.mean.value, best.metric)}"
     return [("classical", [f"{reaches}; {beside}{beaten}."])]
 
 
@@ -226,7 +223,7 @@ def _tested(results: Results) -> list[str]:
         )
     undecided = doublings(
         [contrast.row() for contrast in results.contrasts],
-        trials(results),
+        [vars(trial) for trial in results.trials],
         pretraining="pretrain_flops",
         finetuning="finetune_flops",
     )
@@ -252,14 +249,9 @@ def best(results: Results) -> str:
     return found.pop() if len(found) == 1 else "best"
 
 
-def interval(low: float | None, high: float | None, confidence: float, metric: str) -> str:
-    if low is None or high is None:
-        return ""
-    return f" ({percent(confidence)} interval {_bound(low, metric)} to {_bound(high, metric)})"
-
-
-def _bound(value: float, metric: str) -> str:
-    return scale_of(metric).shown(value).replace("-", MINUS)
+def _interval(cell: Cell) -> str:
+    ends = interval(cell.mean, cell.metric)
+    return f" ({percent(cell.confidence)} interval {ends})" if ends else ""
 
 
 def _count(cell: Cell) -> str:

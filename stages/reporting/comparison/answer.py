@@ -15,11 +15,12 @@ from stages.reporting.comparison import optimism
 from stages.reporting.comparison.advice import sentence_of, size_of
 from stages.reporting.comparison.best_runs import BestRun, best_runs
 from stages.reporting.comparison.cells import Cell
-from stages.reporting.comparison.choice import name_of, next_best, otherwise, takes
+from stages.reporting.comparison.choice import cheapest, name_of, next_best, otherwise, takes
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.what_mattered import Mattered, what_mattered
 from stages.reporting.number_format import metric_name, six_decimals
+from stages.reporting.score_format import interval, shown
 
 ANY = "any"  # the method of a choice: of each task the one with the best mean
 CLASSICAL = "the best classical baseline"  # a reference; the others are runs
@@ -43,6 +44,8 @@ class Card:
     against: dict[str, str]  # of each reference
     otherwise: str  # what else could be chosen
     takes: str  # what it took on the machine that computed the study
+    chip: str  # ``sure``, and of a baseline that is first, whether that is sure
+    cheapest: str  # what costs least of those that may be as good, with its cost
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,7 @@ def _methods(results: Results, chosen: str) -> list[str]:
 
 def _card(results: Results, found: BestRun, methods: Sequence[str]) -> Card:
     run = found.run
-    beside = [c for c in results.contrasts if run in (c.a, c.b) and c.a.group != c.b.group]
+    beside = [c for c in results.contrasts_of.get(run, []) if c.a.group != c.b.group]
     return Card(
         task=run.task,
         about=about(results, run.task),
@@ -159,6 +162,8 @@ def _card(results: Results, found: BestRun, methods: Sequence[str]) -> Card:
         | {name: _against_run(results, run, name, beside) for name in references(results)[1:]},
         otherwise=otherwise(results, found.best, methods),
         takes=takes(results, found.best),
+        chip=_chip(found),
+        cheapest=cheapest(results, found, methods),
     )
 
 
@@ -169,11 +174,11 @@ def about(results: Results, task: str) -> str:
 
 
 def _use(results: Results, best: Cell) -> str:
-    mean, scale = best.mean, scale_of(best.metric)
-    bounds = ""
-    if mean.low is not None and mean.high is not None:
-        bounds = f" ({scale.shown(mean.low)} to {scale.shown(mean.high)})"
-    score = f"{scale.shown(mean.value)} {metric_name(best.metric)}{bounds}"
+    score = f"{shown(best.mean.value, best.metric)} {metric_name(best.metric)}"
+    if ends := interval(best.mean, best.metric):
+        score += f" ({ends})"
+    if scale_of(best.metric).lower_is_better:
+        score += ", lower is better"
     return f"{name_of(results, best)}: {score}."
 
 
@@ -183,6 +188,15 @@ def _sure(found: BestRun) -> str:
     if found.strongest is None or found.effect.low is None or found.run.has_one_pretraining_seed:
         return UNTESTED
     return LEADS if found.significant else OPEN
+
+
+def _chip(found: BestRun) -> str:
+    sure = _sure(found)
+    if sure != BASELINE:
+        return sure
+    if found.effect.variance is None or found.run.has_one_pretraining_seed:
+        return f"{sure}, not tested"
+    return f"{sure}, clearly" if found.significant else f"{sure}, a run may be as good"
 
 
 def _against_baseline(found: BestRun) -> str:
@@ -222,6 +236,14 @@ def _among_runs(run: Cell, beside: list[Contrast]) -> str:
     ahead = [c for c in beside if c.significant and better(c) is run]
     undecided = len(beside) - len(ahead)
     names = ", ".join(f"`{(c.b if c.a is run else c.a).group}`" for c in ahead)
+    if len(beside) == 1:
+        (other,) = {beside[0].a.group, beside[0].b.group} - {run.group}
+        how = "is ahead of it" if ahead else "is not ahead of it"
+        end = "" if ahead else ", which could be as good"
+        return (
+            f"One run differs from `{run.group}` in one thing, `{other}`: after Holm correction "
+            f"`{run.group}` {how}{end}."
+        )
     return (
         f"Of the {len(beside)} runs that differ from `{run.group}` in one thing, it is ahead of "
         f"{f'{len(ahead)} ({names})' if ahead else 'none'} after Holm correction"
@@ -235,4 +257,4 @@ def better(contrast: Contrast) -> Cell:
 
 
 def _shown(cell: Cell) -> str:
-    return scale_of(cell.metric).shown(cell.mean.value)
+    return shown(cell.mean.value, cell.metric)

@@ -27,7 +27,7 @@ AMOUNTS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a study has one of each; to compare all trials takes long
 class Cell:
     """A group's (or baseline's) trials on one task with one method and label budget."""
 
@@ -37,7 +37,7 @@ class Cell:
     label_budget: str
     trials: tuple[ScoredTrial, ...]
     checkpoints: Checkpoints
-    rows: Float[np.ndarray, "trials n"] = field(compare=False, repr=False)  # scores of test rows
+    rows: Float[np.ndarray, "trials n"] = field(repr=False)  # scores of test rows
     confidence: float
 
     @cached_property

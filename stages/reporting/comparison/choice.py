@@ -3,15 +3,18 @@
 Sentences give means and make no claim of a difference; contrasts do. Names are in backticks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from stages.evaluation.metrics import scale_of
-from stages.evaluation.records import CLASSICAL
-from stages.reporting.comparison.best_runs import best_runs
+from stages.evaluation.records import CLASSICAL, CostRecord
+from stages.evaluation.statistics import Interval
+from stages.reporting.comparison.best_runs import BestRun, best_runs
 from stages.reporting.comparison.cells import Cell
+from stages.reporting.comparison.pretraining_costs import pretraining
 from stages.reporting.comparison.results import Results, trial_key
-from stages.reporting.number_format import compact, price
+from stages.reporting.comparison.score_against_cost import total_flops
+from stages.reporting.number_format import compact, price, seconds
+from stages.reporting.score_format import shown
 
 
 def name_of(results: Results, cell: Cell) -> str:
@@ -69,11 +72,56 @@ def otherwise(results: Results, best: Cell, methods: Sequence[str]) -> str:
     return " ".join(found)
 
 
+def cheapest(results: Results, found: BestRun, methods: Sequence[str]) -> str:
+    """What costs least of what may be as good as the best, the interval of the difference from
+    which includes 0: a classical baseline, and of the runs, beside the best one, that of the fewest
+    FLOPs."""
+    parts, baseline = [], found.strongest
+    if baseline and (baseline is found.best or includes_zero(found.effect)):
+        parts.append(f"{name_of(results, baseline)}, {_shown(baseline)}: it trains no network.")
+    if not found.run_is_ahead and found.effect.excludes_zero:
+        return f"{parts[0]} No run may be as good."
+    run = cheapest_run(results, found.run, methods)
+    flops = total_flops(run)
+    cost = "FLOPs unknown" if flops is None else f"{compact(flops)} FLOPs"
+    times = ", ".join(f"{what} {seconds(time)}" for what, time in _times(results, run))
+    best = "" if run is found.run else f" (the best run has {_shown(found.run)})"
+    named = f"{'Of the runs ' if parts else ''}{name_of(results, run)}, {_shown(run)}{best}: {cost}"
+    return " ".join([*parts, f"{named}{f' ({times})' if times else ''}."])
+
+
+def cheapest_run(results: Results, best: Cell, methods: Sequence[str]) -> Cell:
+    """Of the best run and those whose contrast with it has an interval that includes 0, with one of
+    the ``methods``; runs of unknown cost are left out."""
+    good = [best]
+    for contrast in results.contrasts_of.get(best, []):
+        other = contrast.b if contrast.a is best else contrast.a
+        here = (other.label_budget, other.method in methods) == (best.label_budget, True)
+        if here and contrast.is_tested and includes_zero(contrast.effect):
+            good.append(other)
+    known = [(flops, cell) for cell in good if (flops := total_flops(cell)) is not None]
+    return min(known, key=lambda pair: pair[0])[1] if known else best
+
+
+def includes_zero(effect: Interval) -> bool:
+    return effect.variance is not None and not effect.excludes_zero
+
+
+def _times(results: Results, cell: Cell) -> Iterator[tuple[str, float]]:
+    """Measured here, on the mean: of the pretrainings of a run, and of one fine-tuning."""
+    group = next(group for group in results.groups if group.name == cell.group)
+    before = pretraining(results, group).wall_time_s
+    if before and group.pretrained:
+        yield "pretraining", before
+    costs = _costs(results, cell)
+    if costs:
+        yield "fine-tuning", fmean(cost.wall_time_s for cost in costs)
+
+
 def takes(results: Results, best: Cell) -> str:
     """What one training and its predictions took here, on the mean; "" if that was not measured, as
     of baselines."""
-    keys = map(trial_key, best.trials)
-    costs = [results.finetuning_costs[key] for key in keys if key in results.finetuning_costs]
+    costs = _costs(results, best)
     if not costs:
         return ""
     return price(
@@ -84,5 +132,10 @@ def takes(results: Results, best: Cell) -> str:
     )
 
 
+def _costs(results: Results, cell: Cell) -> list[CostRecord]:
+    keys = map(trial_key, cell.trials)
+    return [results.finetuning_costs[key] for key in keys if key in results.finetuning_costs]
+
+
 def _shown(cell: Cell) -> str:
-    return scale_of(cell.metric).shown(cell.mean.value)
+    return shown(cell.mean.value, cell.metric)

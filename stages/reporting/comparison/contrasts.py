@@ -7,6 +7,7 @@ settings, ...
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations, product
 
 from stages.core.artifacts import Json
@@ -71,12 +72,12 @@ class Contrast:
     def is_tested(self) -> bool:
         return self.effect.variance is not None and not self.has_one_pretraining_seed
 
-    @property
+    @cached_property
     def significant_before_correction(self) -> bool:
         """Whether the interval excludes zero."""
         return self.is_tested and self.effect.excludes_zero
 
-    @property
+    @cached_property
     def significant(self) -> bool:
         """Whether the effect stays significant after Holm correction."""
         if not self.significant_before_correction:
@@ -84,7 +85,7 @@ class Contrast:
         assert self.p_holm is not None
         return self.p_holm < 1 - self.a.confidence
 
-    @property
+    @cached_property
     def verdict(self) -> str:
         """Never stronger than the numbers."""
         if self.effect.variance is None:
@@ -120,7 +121,7 @@ class Contrast:
         """``5`` fine-tuning seeds, or ``3 x 5`` (pretraining x fine-tuning) seeds."""
         return _both(seeds(self.a), seeds(self.b))
 
-    @property
+    @cached_property
     def confounds(self) -> list[str]:
         """Each as ``name: a v. b``."""
         one, other = self.a.amounts, self.b.amounts
@@ -169,9 +170,10 @@ class Contrast:
             "seeds_needed": self.seeds_needed,
             **amounts,
             "confounds": "; ".join(self.confounds),
-            **self._variance(),
+            **self._variance,
         }
 
+    @cached_property
     def _variance(self) -> Json:
         """Which shares of the variance come from where, and by what share of its width twice as
         many of them would narrow the interval."""

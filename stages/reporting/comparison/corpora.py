@@ -15,6 +15,7 @@ from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.groups import Group
 from stages.reporting.comparison.results import Results
 from stages.reporting.number_format import MINUS, compact, six_decimals
+from stages.reporting.score_format import interval_of_difference
 
 FEWEST = 4  # corpora for a rank correlation
 MOST_PERMUTED = 7  # corpora of which all orders are tried for the p-value
@@ -113,13 +114,9 @@ def _gain(
     results: Results, group: Group, task: str, method: str, label_budget: str
 ) -> Contrast | None:
     """The group against the same model from scratch, if the study has both."""
-    for contrast in results.contrasts:
-        cell = contrast.a
-        if contrast.axis == "pretrained" and cell.group == group.name:
-            here = (contrast.task, contrast.method, contrast.label_budget)
-            if here == (task, method, label_budget):
-                return contrast
-    return None
+    cell = results.cell(group.name, task, method, label_budget)
+    of_cell = results.contrasts_of.get(cell, []) if cell else []
+    return next((c for c in of_cell if c.axis == "pretrained" and c.a is cell), None)
 
 
 def _amount_rows(results: Results, trained: Sequence[Group]) -> Iterator[dict[str, str]]:
@@ -174,11 +171,8 @@ def _shown(value: float | None, how: str) -> str:
 def _shown_gain(gain: Contrast | None) -> str:
     if gain is None:
         return UNKNOWN
-    scale, effect = scale_of(gain.metric), gain.effect
-    if effect.low is None or effect.high is None:
-        return scale.signed(effect.value)
-    bounds = f"{scale.signed(effect.low)} to {scale.signed(effect.high)}"
-    return f"{scale.signed(effect.value)} ({bounds})"
+    ends = interval_of_difference(gain.effect, gain.metric)
+    return scale_of(gain.metric).signed(gain.effect.value) + (f" ({ends})" if ends else "")
 
 
 def _families(groups: Sequence[Group]) -> list[list[Group]]:

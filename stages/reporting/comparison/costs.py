@@ -89,7 +89,8 @@ def finetuning_rows(results: Results) -> list[dict[str, str]]:
 
 
 def _trials(results: Results, group: Group, method: str) -> list[ScoredTrial]:
-    return [t for t in results.trials if t.run in group.runs and t.method == method]
+    trials = (trial for run in group.runs for trial in results.trials_of.get(run, []))
+    return [trial for trial in trials if trial.method == method]
 
 
 def _costs(results: Results, group: Group, method: str) -> list[CostRecord]:
@@ -141,7 +142,15 @@ def narrower(results: Results) -> list[str]:
     """What would narrow the intervals most, by time as measured."""
     found = doublings(
         [contrast.row() for contrast in results.contrasts],
-        rows(results),
+        [
+            {
+                "run": trial.run,
+                "wall_time_s": cost.wall_time_s,
+                "pretrain_wall_time_s": results.pretraining_costs[trial.run]["wall_time_s"],
+            }
+            for trial in results.trials
+            if (cost := results.finetuning_costs.get(trial_key(trial)))
+        ],
         pretraining="pretrain_wall_time_s",
         finetuning="wall_time_s",
     )

@@ -255,7 +255,7 @@ def _choice(label_budget: str, of: dict[str, Agreement]) -> dict[str, str]:
             for key in ESTIMATES
         },
         "at random": shown(first.lost_at_random),
-        "FLOPs saved": " to ".join(saved) or UNKNOWN,
+        "FLOPs saved": " to ".join(saved).replace("-", MINUS) or UNKNOWN,
     }
 
 

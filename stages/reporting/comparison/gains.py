@@ -56,12 +56,12 @@ class Gain:
 
 def gains(results: Results) -> list[Gain]:
     """In the order of the contrasts."""
-    group = {group.name: group for group in results.groups}
-    return [
-        Gain(contrast, pretraining(results, group[contrast.a.group]))
-        for contrast in results.contrasts
-        if contrast.axis == "pretrained"
-    ]
+    compared = [contrast for contrast in results.contrasts if contrast.axis == "pretrained"]
+    names = {contrast.a.group for contrast in compared}
+    took = {
+        group.name: pretraining(results, group) for group in results.groups if group.name in names
+    }
+    return [Gain(contrast, took[contrast.a.group]) for contrast in compared]
 
 
 def gain_rows(results: Results) -> list[dict[str, str]]:

@@ -46,14 +46,14 @@ def seeds(results: Results) -> str:
     tested = [c for c in contrasts if c.is_tested]
     if tested:
         found.append(
-            f"Of {len(tested)} tested contrasts {sum(c.significant for c in tested)} are "
+            f"Of {len(tested):,} tested contrasts {sum(c.significant for c in tested):,} are "
             f"significant after Holm correction, "
-            f"{sum(c.significant_before_correction for c in tested)} before it."
+            f"{sum(c.significant_before_correction for c in tested):,} before it."
         )
     if once := sum(c.verdict == ONE_SEED for c in contrasts):
         found.append(
-            f"{once} of {len(contrasts)} have no verdict: a side was pretrained once, and another "
-            "seed may give another result."
+            f"{once:,} of {len(contrasts):,} have no verdict: a side was pretrained once, and "
+            "another seed may give another result."
         )
     return " ".join(found)
 

@@ -29,9 +29,8 @@ def pretraining(results: Results, group: Group) -> Pretraining:
     if any(results.params.pretrain[run].is_public for line in lineages for run in line):
         return Pretraining(None, None, None)
     costs = [[results.pretraining_costs[run] for run in line] for line in lineages]
-    flops = {trial.run: trial.lineage_flops for trial in results.trials}
     return Pretraining(
-        flops=mean_if_known(flops[run] for run in group.runs),
+        flops=mean_if_known(results.trials_of[run][-1].lineage_flops for run in group.runs),
         wall_time_s=fmean(sum(cost["wall_time_s"] for cost in line) for line in costs),
         joules=mean_if_known(map(_joules, costs)),
     )

@@ -35,7 +35,7 @@ from stages.reporting.comparison.pretraining_progress import Progress, kept_rate
 RowKey = tuple[str, str, str, str, int, int]  # task, run, method, label budget, both seeds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Results:
     """The trials of a study, in the order of params.yaml, and what is derived from them."""
 
@@ -102,6 +102,15 @@ class Results:
     def contrasts(self) -> list[Contrast]:
         return contrasts(self.params, self.groups, self.cells)
 
+    @cached_property
+    def contrasts_of(self) -> dict[Cell, list[Contrast]]:
+        """The contrasts of each cell that has any."""
+        found: dict[Cell, list[Contrast]] = {}
+        for contrast in self.contrasts:
+            for side in (contrast.a, contrast.b):
+                found.setdefault(side, []).append(contrast)
+        return found
+
     @property
     def methods(self) -> list[str]:
         return list(self.params.finetune.methods)
@@ -118,6 +127,14 @@ class Results:
     def validation_labels(self, task: str) -> str:
         """What a label budget leaves out: the labels that choose epochs, rates and settings."""
         return f"+{self.tasks[task]['num_examples']['validation']:,} labels for validation"
+
+    @cached_property
+    def trials_of(self) -> dict[str, list[ScoredTrial]]:
+        """The trials of each run and baseline."""
+        found: dict[str, list[ScoredTrial]] = {}
+        for trial in self.trials:
+            found.setdefault(trial.run, []).append(trial)
+        return found
 
     @cached_property
     def metrics(self) -> dict[str, str]:

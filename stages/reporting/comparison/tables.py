@@ -14,6 +14,7 @@ from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.groups import Group
 from stages.reporting.comparison.results import Results
 from stages.reporting.number_format import compact, six_decimals
+from stages.reporting.score_format import ends
 
 KEYS = [
     *("study", "run", "architecture", "objective", "method", "task", "corpus", "pretrain_seed"),
@@ -68,7 +69,8 @@ def metrics(results: Results) -> Json:
 
 @dataclass(frozen=True)
 class Score:
-    """A cell of a table; ``low`` and ``high`` are None where there is no interval."""
+    """A cell of a table; ``low`` and ``high``, cut off at the ends of the scale, are None where
+    there is no interval."""
 
     metric: str
     mean: float
@@ -156,8 +158,8 @@ def _table(
 
 
 def _score(cell: Cell, best: float | None = None) -> Score:
-    mean = cell.mean
-    return Score(cell.metric, mean.value, mean.low, mean.high, seeds(cell), cell.merit == best)
+    low, high = ends(cell.mean, cell.metric) or (None, None)
+    return Score(cell.metric, cell.mean.value, low, high, seeds(cell), cell.merit == best)
 
 
 def leaderboard(results: Results) -> list[Json]:
@@ -202,8 +204,8 @@ def _sizes(results: Results, group: Group) -> str:
     """The parameters of the checkpoint and, where tasks use a part of it alone, those of the part
     (with the largest of the tasks' heads)."""
     parts: dict[str, dict[str, int]] = {}
-    for trial in results.trials:
-        if trial.run == group.runs[0] and trial.used_architecture != group.architecture:
+    for trial in results.trials_of[group.runs[0]]:
+        if trial.used_architecture != group.architecture:
             largest = parts.setdefault(trial.used_architecture, {})
             largest[trial.task] = max(largest.get(trial.task, 0), trial.num_params)
     used = [

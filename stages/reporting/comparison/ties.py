@@ -50,10 +50,8 @@ def _beside(results: Results, found: BestRun, cell: Cell) -> Beside:
     if cell is found.strongest:
         tested = found.effect.variance is not None and not found.run.has_one_pretraining_seed
         return Beside(cell.group, _kind(tested, found.significant), found.verdict)
-    for contrast in results.contrasts:
-        if (contrast.a is cell and contrast.b is found.run) or (
-            contrast.b is cell and contrast.a is found.run
-        ):
+    for contrast in results.contrasts_of.get(cell, []):
+        if found.run in (contrast.a, contrast.b):
             kind = _kind(contrast.is_tested, contrast.significant)
             return Beside(cell.group, kind, contrast.verdict)
     is_baseline = cell.group in results.baselines

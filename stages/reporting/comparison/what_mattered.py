@@ -3,7 +3,7 @@
 Ahead and behind are significant after Holm correction.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +16,13 @@ from stages.reporting.number_format import compact, metric_name
 
 FIRST: tuple[Axis, ...] = ("pretrained", "architecture", "size", "training set")
 NAMES: dict[Axis, str] = {"pretrained": "pretraining", "training set": "training text"}
-MOST = 3  # pairs of levels that a sentence names
+# What differs between two sides by what the axis is.
+PART_OF_AXIS: dict[Axis, tuple[str, ...]] = {
+    "size": ("parameters", "trained parameters"),
+    "pretrained": ("tokens seen", "pretraining FLOPs", "bytes read"),
+}
+MOST = 3  # pairs of levels, or confounds, that a sentence names
+FEW = 2  # contrasts that a sentence names
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,7 @@ class Mattered:
     axis: Axis
     name: str  # of the axis, in words
     sentence: str
+    besides: str
 
 
 def what_mattered(contrasts: Sequence[Contrast]) -> list[Mattered]:
@@ -33,7 +40,7 @@ def what_mattered(contrasts: Sequence[Contrast]) -> list[Mattered]:
         axis: [c for c in contrasts if c.axis == axis] for axis in order
     }
     return [
-        Mattered(axis, NAMES.get(axis, axis), _sentence(axis, found))
+        Mattered(axis, NAMES.get(axis, axis), _sentence(axis, found), _besides(axis, found))
         for axis, found in members.items()
         if found
     ]
@@ -49,7 +56,7 @@ def _sentence(axis: Axis, contrasts: Sequence[Contrast]) -> str:
     parts = [_pair(pair, pairs[pair]) for pair in decided[:MOST]]
     rest = [pair for pair in pairs if pair not in decided[:MOST]]
     if rest:
-        parts.append(_rest(rest, [c for pair in rest for c in pairs[pair]]))
+        parts.append(_rest(rest, [c for pair in rest for c in pairs[pair]], more=bool(parts)))
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
 
@@ -99,26 +106,34 @@ def _pair(pair: tuple[str, str], contrasts: Sequence[Contrast]) -> str:
     ]
     if not ahead:
         found = [f"behind {pair[1]} in {behind} of {len(contrasts)}"]
-    return f"{pair[0]} {verb} {', '.join(found)} contrasts{_range(contrasts)}"
+    where = _where([c for c in contrasts if c.significant])
+    inside = "; ".join(filter(None, (where, _range(contrasts))))
+    return f"{pair[0]} {verb} {', '.join(found)} contrasts{f' ({inside})' if inside else ''}"
 
 
-def _rest(pairs: Sequence[tuple[str, str]], contrasts: Sequence[Contrast]) -> str:
-    """The pairs without a significant difference, or too many to name."""
+def _where(decided: Sequence[Contrast]) -> str:
+    """Of a few contrasts."""
+    if len(decided) > FEW:
+        return ""
+    places = dict.fromkeys(f"`{c.task}` with `{c.method}`" for c in decided)
+    return f"on {' and '.join(places)}"
+
+
+def _rest(pairs: Sequence[tuple[str, str]], contrasts: Sequence[Contrast], *, more: bool) -> str:
+    """The pairs without a significant difference, or too many to name; ``more`` beside others."""
     significant = sum(c.significant for c in contrasts)
     named = " or ".join(f"{one} and {other}" for one, other in pairs)
-    where = f"between {named}" if len(pairs) <= MOST else f"in {len(pairs)} more comparisons"
+    many = f"in {len(pairs)} {'more ' if more else ''}comparisons"
+    where = f"between {named}" if len(pairs) <= MOST else many
     if significant:
-        return f"{significant} of {len(contrasts)} contrasts are significant {where}"
+        return f"{significant:,} of {len(contrasts):,} contrasts are significant {where}"
     tested = any(c.is_tested for c in contrasts)
     none = "no significant difference" if tested else "no verdict on a difference"
-    return f"{none} {where} ({_number(contrasts)}{_range(contrasts, inside=True)})"
+    number = f"{len(contrasts):,} contrast{'s' if len(contrasts) > 1 else ''}"
+    return f"{none} {where} ({', '.join(filter(None, (number, _range(contrasts))))})"
 
 
-def _number(contrasts: Sequence[Contrast]) -> str:
-    return f"{len(contrasts)} contrast{'s' if len(contrasts) > 1 else ''}"
-
-
-def _range(contrasts: Iterable[Contrast], *, inside: bool = False) -> str:
+def _range(contrasts: Iterable[Contrast]) -> str:
     """From the lowest effect to the highest, if they have one unit."""
     effects = [(c.effect.value, c.metric) for c in contrasts]
     units = {scale_of(metric).unit or metric_name(metric) for _, metric in effects}
@@ -126,5 +141,26 @@ def _range(contrasts: Iterable[Contrast], *, inside: bool = False) -> str:
         return ""
     metric = effects[0][1]
     low, high = (scale_of(metric).signed(f(v for v, _ in effects)) for f in (min, max))
-    text = f"{low} to {high} {units.pop()}" if low != high else f"{low} {units.pop()}"
-    return f", {text}" if inside else f" ({text})"
+    return f"effects {low} to {high} {units.pop()}" if low != high else f"{low} {units.pop()}"
+
+
+def _besides(axis: Axis, contrasts: Sequence[Contrast]) -> str:
+    """What the two sides differ in besides the axis, what most differ in first. Empty if nothing
+    that is counted differs."""
+    members = _told(contrasts)
+    numbers = Counter(name for c in members for name in dict.fromkeys(_differs(axis, c)))
+    found = [
+        name if number == len(members) else f"{name} ({number} of {len(members)})"
+        for name, number in numbers.most_common()
+    ]
+    more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
+    return f"Also differs: {', '.join(found[:MOST])}{more}." if found else ""
+
+
+def _differs(axis: Axis, contrast: Contrast) -> list[str]:
+    """The names of the confounds, without what the axis itself is."""
+    names = [text.partition(":")[0] for text in contrast.confounds]
+    objectives = {side.trials[0].objective for side in (contrast.a, contrast.b)}
+    if axis == "architecture" and len(objectives) > 1:
+        names.insert(0, "objective")
+    return [name for name in names if name not in PART_OF_AXIS.get(axis, ())]

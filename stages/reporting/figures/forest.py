@@ -1,6 +1,6 @@
 """The forest: all contrasts of the study on one axis, with their verdicts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import altair as alt
@@ -13,18 +13,30 @@ from stages.reporting.comparison.verdicts import (
     NOT_SIGNIFICANT,
     SIGNIFICANT,
 )
-from stages.reporting.figures.style import INK, MUTED, Panel, Row, Spec, styled
+from stages.reporting.figures.style import (
+    INK,
+    MUTED,
+    PAPER,
+    Panel,
+    Row,
+    Spec,
+    short_names,
+    styled,
+)
 from stages.reporting.number_format import metric_name
+from stages.reporting.score_format import ends, interval_of_difference
 
 YES, PART = "#00654b", "#9a5b00"
 NO_VERDICT = "no verdict"
 SHAPES = {SIGNIFICANT: "square", BEFORE_CORRECTION: "triangle-up"}
 SHAPES |= {NOT_SIGNIFICANT: "circle", NO_VERDICT: "cross"}
 COLOURS = {SIGNIFICANT: YES, BEFORE_CORRECTION: PART, NOT_SIGNIFICANT: MUTED, NO_VERDICT: MUTED}
-STEP, NARROW_STEP = 20, 36  # pixels of a row
+STEP, NARROW_STEP = 18, 50  # pixels of a row; the page leaves out an empty line of a narrow one
+LABEL_LIMIT = 600  # pixels
 MANY = 60  # rows that one can look through
 KEYS = ("task", "method", "labels")
 DATA = "contrasts"
+TURNED = "Differences in {} are drawn with their signs turned, because lower is better."
 Width = Literal["wide", "narrow"]
 
 
@@ -39,18 +51,39 @@ def interactive(shown: Sequence[Row], kind: Width, *, width: int | str = "contai
 
 
 def rows(contrasts: Sequence[Contrast]) -> list[Row]:
-    """Of each contrast; to the right the first side is better, whatever the metric."""
-    return [_row(number, contrast) for number, contrast in enumerate(contrasts)]
+    """Of each contrast; to the right the first side is better, whatever the metric. ``name`` is the
+    pair where that has long names."""
+    pairs = [_pair(contrast) for contrast in contrasts]
+    short = short_names(name for pair in pairs for name in pair)
+    found = []
+    for number, (contrast, pair) in enumerate(zip(contrasts, pairs, strict=True)):
+        row, name = _row(number, contrast), _words(*(short[name] for name in pair))
+        found.append(row if name == row["pair"] else {**row, "name": name})
+    return found
+
+
+def short_values(found: Sequence[Row]) -> dict[str, str]:
+    """The long names of tasks and methods, each with its short one."""
+    short = short_names(str(row[key]) for key in KEYS for row in found)
+    return {name: text for name, text in short.items() if name != text}
+
+
+def _pair(contrast: Contrast) -> list[str]:
+    """Both runs, or one with its two levels."""
+    one, other = contrast.a.group, contrast.b.group
+    return [one, other] if one != other else [one, contrast.level_a, contrast.level_b]
+
+
+def _words(one: str, *others: str) -> str:
+    return f"{one} v. {others[0]}" if len(others) == 1 else f"{one}: {' v. '.join(others)}"
 
 
 def _row(number: int, contrast: Contrast) -> Row:
     scale, effect = scale_of(contrast.metric), contrast.effect
     sign = scale.factor * (-1 if scale.lower_is_better else 1)
-    ends = (effect.value, effect.low, effect.high)
-    value, *bounds = (None if end is None else round(sign * end, 4) for end in ends)
-    low, high = sorted(value if end is None else end for end in bounds)  # type: ignore[type-var]
-    one, other = contrast.a.group, contrast.b.group
-    levels = f"{one}: {contrast.level_a} v. {contrast.level_b}"
+    cut = ends(effect, contrast.metric, difference=True) or (effect.value, effect.value)
+    value, *sides = (round(sign * end, 4) for end in (effect.value, *cut))
+    low, high = sorted(sides)
     return {
         "row": number,
         "axis": contrast.axis,
@@ -58,7 +91,7 @@ def _row(number: int, contrast: Contrast) -> Row:
         "method": contrast.method,
         "labels": contrast.label_budget,
         "unit": scale.unit or metric_name(contrast.metric),
-        "pair": levels if one == other else f"{one} v. {other}",
+        "pair": _words(*_pair(contrast)),
         "effect": value,
         "low": low,
         "high": high,
@@ -69,11 +102,10 @@ def _row(number: int, contrast: Contrast) -> Row:
 
 
 def _shown(contrast: Contrast) -> str:
-    scale, effect = scale_of(contrast.metric), contrast.effect
-    if effect.low is None or effect.high is None:
-        return scale.signed(effect.value)
-    bounds = f"{scale.signed(effect.low)} to {scale.signed(effect.high)}"
-    return f"{scale.signed(effect.value)} ({bounds})"
+    found = interval_of_difference(contrast.effect, contrast.metric)
+    return scale_of(contrast.metric).signed(contrast.effect.value) + (
+        f" ({found})" if found else ""
+    )
 
 
 def first_choice(found: Sequence[Row]) -> dict[str, str]:
@@ -97,18 +129,25 @@ def _chosen(found: Sequence[Row], chosen: dict[str, str]) -> list[Row]:
 
 
 def with_heads(shown: Sequence[Row]) -> list[Row]:
-    """With a label for each row, which says of task, method and labels what differs among the rows,
-    and a head above each axis. Names of runs are in lower case, so that no head is one."""
+    """With a label for each row, whose second part says of task, method and labels what differs
+    among the rows, and a head above each axis. Names of runs are in lower case, so that no head is
+    one."""
     several = [key for key in KEYS if len({row[key] for row in shown}) > 1]
+    short = short_values(shown)
     found: list[Row] = []
     for axis in dict.fromkeys(row["axis"] for row in shown):
-        found.append({"label": str(axis).upper()})
-        found += [
-            {**row, "label": ", ".join([row["pair"], *(row[key] for key in several)])}
-            for row in shown
-            if row["axis"] == axis
-        ]
+        head = str(axis).upper()
+        found.append({"label": head, "name": head, "where": ""})
+        found += [_labelled(row, several, short) for row in shown if row["axis"] == axis]
     return found
+
+
+def _labelled(row: Row, several: Sequence[str], short: Mapping[str, str]) -> Row:
+    name = row.get("name", row["pair"])
+    # Of two methods or numbers of labels the pair tells it.
+    told = [row[key] for key in several if not row["pair"].endswith(f": {row[key]}")]
+    where = ", ".join(short.get(value, value) for value in told)
+    return {**row, "name": name, "where": where, "label": ", ".join(filter(None, (name, where)))}
 
 
 def _panel(kind: Width, width: int | str) -> Panel:
@@ -118,7 +157,7 @@ def _panel(kind: Width, width: int | str) -> Panel:
         ticks=False,
         domain=False,
         labels=wide,
-        labelLimit=420,
+        labelLimit=LABEL_LIMIT,
         labelFontWeight=alt.condition(is_head, alt.value("bold"), alt.value("normal")),
         labelColor=alt.condition(is_head, alt.value(INK), alt.value(MUTED)),
     )
@@ -146,19 +185,32 @@ def _panel(kind: Width, width: int | str) -> Panel:
             "verdict:N",
         ],
     )
-    text = {"align": "left", "baseline": "bottom", "dy": -5, "fontSize": 12}
-    names = base.mark_text(**text, limit=alt.ExprRef("width")).encode(
-        x=alt.XValue(0),
-        text="label:N",
-        color=alt.condition("isValid(datum.effect)", alt.value(MUTED), alt.value(INK)),
-    )
     # A mark that needs no number keeps the heads, which have none, on the axis.
-    layers = [base.mark_text(text="") if wide else names, zero, whiskers, marks]
-    return alt.layer(*layers).properties(
+    names = [base.mark_text(text="")] if wide else _names(base)
+    return alt.layer(*names[:1], zero, whiskers, marks, *names[1:]).properties(
         width=width,
         height=alt.Step(STEP if wide else NARROW_STEP),
         background="transparent",
     )
+
+
+def _names(base: alt.Chart) -> list[alt.Chart]:
+    """The labels in two lines above their rows, with a rim where they cross a line."""
+    colour = alt.condition("isValid(datum.effect)", alt.value(MUTED), alt.value(INK))
+    found = []
+    for line, dy in (("name", alt.ExprRef("datum.where ? -19 : -5")), ("where", -5)):
+        for rim in ({"stroke": PAPER, "strokeWidth": 4, "strokeJoin": "round"}, {}):
+            text = base.mark_text(
+                align="left",
+                baseline="bottom",
+                dy=dy,
+                fontSize=11,
+                fontWeight=alt.ExprRef("isValid(datum.effect) ? 'normal' : 'bold'"),
+                limit=alt.ExprRef("width"),
+                **rim,
+            )
+            found.append(text.encode(x=alt.XValue(0), text=f"{line}:N", color=colour))
+    return found
 
 
 def _colour() -> alt.Color:

@@ -5,7 +5,7 @@ from functools import partial
 
 import altair as alt
 
-from stages.evaluation.metrics import POINTS, scale_of
+from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import CLASSICAL
 from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.results import Results
@@ -21,6 +21,7 @@ from stages.reporting.figures.style import (
     metric_title,
     styled,
 )
+from stages.reporting.score_format import ends
 
 HEIGHT, WIDTH = 260, 380  # pixels
 DASHES = {"pretrained": [1, 0], "from scratch": [7, 4], CLASSICAL: DOTTED}
@@ -66,8 +67,8 @@ def _rows(results: Results, task: str, method: str) -> list[Row]:
 
 def _row(results: Results, cell: Cell, labels: int) -> Row:
     """Without an interval, the band has no width."""
-    scale, shown = scale_of(cell.metric), mark(results, cell)
-    low, high = (cell.mean.value if v is None else v for v in (cell.mean.low, cell.mean.high))
+    factor, shown = scale_of(cell.metric).factor, mark(results, cell)
+    low, high = ends(cell.mean, cell.metric) or (cell.mean.value, cell.mean.value)
     start = "from scratch" if shown["fill"] == PAPER else "pretrained"
     return {
         "run": cell.group,
@@ -76,8 +77,8 @@ def _row(results: Results, cell: Cell, labels: int) -> Row:
         "fill": shown["fill"],
         "x": labels,
         "y": shown["score"],
-        "low": scale.factor * max(low, 0),
-        "high": scale.factor * (min(high, 1) if scale == POINTS else high),
+        "low": factor * low,
+        "high": factor * high,
     }
 
 

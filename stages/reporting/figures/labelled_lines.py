@@ -6,7 +6,7 @@ import altair as alt
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from stages.reporting.figures.style import GRID, Row
+from stages.reporting.figures.style import GRID, Row, short_names
 
 GAP = 14  # between two names, in pixels
 LEAD = 16  # from the last point to the name
@@ -36,7 +36,11 @@ def domain_of(values: Sequence[float]) -> tuple[float, float]:
 def named_ends(ends: Sequence[Row], domain: tuple[float, float], height: int) -> list[Row]:
     """The last points of lines (``run``, ``x``, ``y``, ...) with the ``place`` of their names."""
     places = spread([row["y"] for row in ends], domain, height) if ends else []
-    return [{**row, "place": place} for row, place in zip(ends, places, strict=True)]
+    short = short_names(row["run"] for row in ends)
+    return [
+        {**row, "name": short[row["run"]], "place": place}
+        for row, place in zip(ends, places, strict=True)
+    ]
 
 
 def names(data: alt.NamedData, y: alt.Scale, colour: alt.Color, *, width: int) -> list[alt.Chart]:
@@ -46,6 +50,6 @@ def names(data: alt.NamedData, y: alt.Scale, colour: alt.Color, *, width: int) -
         x="x:Q", x2=alt.X2Value(width + LEAD - 3), y=alt.Y("y:Q", scale=y), y2="place:Q"
     )
     texts = base.mark_text(align="left", baseline="middle", fontSize=11).encode(
-        x=alt.XValue(width + LEAD), y=alt.Y("place:Q", scale=y), text="run:N", color=colour
+        x=alt.XValue(width + LEAD), y=alt.Y("place:Q", scale=y), text="name:N", color=colour
     )
     return [leads, texts]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from stages.evaluation.metrics import POINTS, scale_of
+from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import CLASSICAL
 from stages.reporting.comparison.best_runs import BestRun
 from stages.reporting.comparison.cells import Cell
@@ -21,12 +21,16 @@ from stages.reporting.figures.style import (
     mark,
     method_shape,
     metric_title,
+    short_labels,
     styled,
 )
 from stages.reporting.number_format import percent
+from stages.reporting.score_format import ends, interval, shown
 
 MANY = 600  # trials in one panel, beyond which ticks hide each other
 MOST_ROWS = 40  # runs and baselines in one panel
+TICKS = 8  # at most about that many numbers on the axis of one panel
+LABEL_LIMIT = 220  # pixels
 BRACKET = 12  # pixels to the right of the panel
 
 
@@ -58,7 +62,7 @@ def scores(results: Results, best: BestRun, *, width: int | str = 240, title: bo
     beside = beside_best(results, best)[:MOST_ROWS]
     names = [each.name for each in beside]
     means = alt.NamedData("means")
-    panel = _dots(results, means, task, label_budget, names, labelled=True)
+    panel = _dots(results, means, task, label_budget, names, labelled=True, ticks=TICKS)
     if not title:
         panel.title = alt.Undefined
     data = {"means": _means(results, task, label_budget, names)}
@@ -119,30 +123,28 @@ def _trials(results: Results, means: Sequence[Row], task: str, label_budget: str
 
 def _means(results: Results, task: str, label_budget: str, names: Sequence[str]) -> list[Row]:
     """The data of ``_dots``."""
-    scale = scale_of(results.metrics[task])
+    factor = scale_of(results.metrics[task]).factor
     rows: list[Row] = []
     for name in names:
         methods = [CLASSICAL] if name in results.baselines else results.methods
         for i, method in enumerate(methods):
             if cell := results.cell(name, task, method, label_budget):
-                low, high = (
-                    cell.mean.value if v is None else v for v in (cell.mean.low, cell.mean.high)
-                )
+                low, high = ends(cell.mean, cell.metric) or (cell.mean.value, cell.mean.value)
                 rows.append(
                     {
                         **mark(results, cell),
-                        "shown": f"{scale.shown(cell.mean.value)}{_interval(cell)}",
+                        "shown": f"{shown(cell.mean.value, cell.metric)}{_interval(cell)}",
                         "slot": _slot(i, len(methods)),
-                        "low": scale.factor * max(low, 0),
-                        "high": scale.factor * (min(high, 1) if scale == POINTS else high),
+                        "low": factor * low,
+                        "high": factor * high,
                     }
                 )
     return rows
 
 
 def _interval(cell: Cell) -> str:
-    scale, low, high = scale_of(cell.metric), cell.mean.low, cell.mean.high
-    return "" if low is None or high is None else f" ({scale.shown(low)} to {scale.shown(high)})"
+    found = interval(cell.mean, cell.metric)
+    return f" ({found})" if found else ""
 
 
 def _dots(
@@ -153,13 +155,16 @@ def _dots(
     names: Sequence[str],
     *,
     labelled: bool,
+    ticks: int | None = None,
 ) -> Panel:
     base = alt.Chart(data).encode(
         y=alt.Y(
             "run:N",
             title=None,
             scale=alt.Scale(domain=list(names), paddingInner=0, paddingOuter=0),
-            axis=alt.Axis(labels=labelled, labelLimit=200, ticks=False),
+            axis=alt.Axis(
+                labels=labelled, labelLimit=LABEL_LIMIT, ticks=False, labelExpr=short_labels(names)
+            ),
         ),
         yOffset=_offset(),
         color=architecture_colour(results),
@@ -167,7 +172,8 @@ def _dots(
     x = alt.X(
         "low:Q",
         title=metric_title(results.metrics[task]),
-        scale=alt.Scale(zero=False, padding=6),
+        scale=alt.Scale(zero=False, padding=6, nice=ticks is None),
+        axis=alt.Axis() if ticks is None else alt.Axis(tickCount=ticks, labelOverlap=True),
     )
     whiskers = base.mark_rule(strokeWidth=1.75).encode(x=x, x2="high:Q")
     marks = base.mark_point(size=52, strokeWidth=1.75, opacity=1).encode(

@@ -5,7 +5,9 @@ is a classical baseline. A hollow mark or a dotted line is from scratch. Shape i
 that are shares are in points, 0 to 100.
 """
 
-from collections.abc import Collection
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import altair as alt
@@ -22,12 +24,40 @@ PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
 SHAPES = ["circle", "diamond", "triangle-up", "square", "cross", "triangle-down"]
 DASHES = [[1, 0], [7, 3], [4, 2], [10, 3, 2, 3]]
 DOTTED = [1.5, 3]
+KEPT = (12, 13), (8, 17), (17, 8), (4, 21), (21, 4)  # letters of a long name: at its begin and end
+LETTERS = 26
 ROW = 26  # pixels
 # Liberation Sans, which the renderer bundles, is as wide as Arial: text fits in either font.
 FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
 Panel = alt.LayerChart | alt.FacetChart
 Row = dict[str, Any]
 Spec = dict[str, Any]  # of Vega-Lite
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """Names that fit beside a chart: of long ones a part is left out that tells none apart. Where
+    every part does, those that look alike are numbered."""
+    every = dict.fromkeys(names)
+    for begin, end in KEPT:
+        found = {name: _cut(name, begin, end) for name in every}
+        if len({*found.values()}) == len(every):
+            return found
+    number, found = Counter[str](), {}
+    for name in every:
+        text = _cut(name, *KEPT[0])
+        number[text] += 1
+        found[name] = text if number[text] == 1 else f"{text} ({number[text]})"
+    return found
+
+
+def _cut(name: str, begin: int, end: int) -> str:
+    return name if len(name) <= LETTERS else f"{name[:begin]}…{name[-end:]}"
+
+
+def short_labels(names: Iterable[str]) -> str:
+    """An expression of Vega, which shortens the labels of an axis."""
+    long = {name: short for name, short in short_names(names).items() if name != short}
+    return f"({json.dumps(long)})[datum.value] || datum.value" if long else "datum.value"
 
 
 def colours(results: Results) -> dict[str, str]:

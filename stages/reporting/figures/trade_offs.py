@@ -31,6 +31,7 @@ from stages.reporting.figures.style import (
     styled,
 )
 from stages.reporting.number_format import MINUS, percent
+from stages.reporting.score_format import ends, shown
 
 HEIGHT, WIDTH = 240, 440  # pixels
 STEPS = 24  # of a drawn curve
@@ -109,7 +110,7 @@ def front_key(results: Results, task: str, label_budget: str) -> list[str]:
     """The legend of the front, the cheapest first."""
     cells = cells_with_flops(results, task, label_budget)
     key = [
-        f"{cell.group}, the best classical baseline: {scale_of(cell.metric).shown(cell.mean.value)}"
+        f"{cell.group}, the best classical baseline: {shown(cell.mean.value, cell.metric)}"
         for cell in _baselines(results, task, label_budget)[:1]
     ]
     return key + _key(cells, front_beside_baselines(results, task, label_budget))
@@ -123,10 +124,10 @@ def _baselines(results: Results, task: str, label_budget: str) -> list[Cell]:
 
 def _with_interval(results: Results, cell: Cell) -> Row:
     """A mark with the ends of its interval, which are its mean if there is none."""
-    scale, mean = scale_of(cell.metric), cell.mean
-    ends = (mean.value if end is None else end for end in (mean.low, mean.high))
-    low, high = (scale.factor * end for end in ends)
-    return {**mark(results, cell), "low": low, "high": high, "shown": scale.shown(mean.value)}
+    mean, factor = cell.mean, scale_of(cell.metric).factor
+    low, high = (factor * end for end in ends(mean, cell.metric) or (mean.value, mean.value))
+    text = shown(mean.value, cell.metric)
+    return {**mark(results, cell), "low": low, "high": high, "shown": text}
 
 
 def parameters(results: Results, task: str, label_budget: str) -> Spec:
@@ -213,10 +214,10 @@ def _points(results: Results, cells: Placed, x_title: str, colour: alt.Color) ->
 
 def _key(cells: Placed, front: Sequence[int]) -> list[str]:
     """The legend of the numbers on the front."""
-    shown = (cells[i][0] for i in front)
+    on_front = (cells[i][0] for i in front)
     return [
-        f"{n} {cell.group}, {cell.method}: {scale_of(cell.metric).shown(cell.mean.value)}"
-        for n, cell in enumerate(shown, start=1)
+        f"{n} {cell.group}, {cell.method}: {shown(cell.mean.value, cell.metric)}"
+        for n, cell in enumerate(on_front, start=1)
     ]
 
 

@@ -52,8 +52,10 @@ def chart(wide: Spec, narrow: Spec | None = None) -> Markup:
 
 
 def _themed(spec: Spec) -> Spec:
-    """In the page's colours and font. The legend is text of the page, which fits any width."""
-    config = spec["config"] | {"background": "transparent", "font": FONT, "padding": 2}
+    """In the page's colours and font. The legend is text of the page, which fits any width. The box
+    of a chart is an image with a label, so that its marks need none."""
+    own = {"background": "transparent", "font": FONT, "padding": 2}
+    config = spec["config"] | own | {"mark": {"aria": False}}
     found = {key: value for key, value in spec.items() if key not in ("datasets", "$schema")}
     fit = {"type": "fit-x", "contains": "padding"}
     return _replaced(_without_legends(found) | {"config": config, "autosize": fit})

@@ -18,6 +18,7 @@ from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, SIGNIFICANT
 from stages.reporting.figures import forest, score_dots, style, trade_offs
 from stages.reporting.number_format import metric_name
 from stages.reporting.page.charts import BRACKET, DOTTED, LINE, SYMBOLS, VARIABLES, as_json, chart
+from stages.reporting.score_format import shown
 
 
 @dataclass(frozen=True)
@@ -98,19 +99,19 @@ def figures(results: Results, found: Sequence[Answer]) -> dict[str, list[Figure]
 def _scores(results: Results, card: Card) -> str:
     """The first place, and whether it is sure."""
     best = card.best
-    mean = f"{scale_of(best.metric).shown(best.mean.value)} {metric_name(best.metric)}"
+    mean = f"{shown(best.mean.value, best.metric)} {metric_name(best.metric)}"
     comma = "," if best.group in results.baselines else ""
     named = f"{name_of(results, best)}{comma}"
     return f"`{card.task}`: {named} has the best mean, {mean} ({card.sure})"
 
 
 def _cost(results: Results, card: Card) -> str:
-    """How many runs have a higher mean than all that costs less."""
+    """How many runs have a better mean than all that costs less."""
     if card.sure == BASELINE:
-        return f"`{card.task}`: no run has a higher mean than the best classical baseline"
+        return f"`{card.task}`: no run has a better mean than the best classical baseline"
     number = len(trade_offs.front_beside_baselines(results, card.task, card.label_budget))
     runs = "run has" if number == 1 else "runs have"
-    return f"`{card.task}`: {number} {runs} a higher mean than all that costs less"
+    return f"`{card.task}`: {number} {runs} a better mean than all that costs less"
 
 
 def contrast_forest(contrasts: Sequence[Contrast]) -> Forest:
@@ -123,7 +124,7 @@ def contrast_forest(contrasts: Sequence[Contrast]) -> Forest:
         choices={key: list(dict.fromkeys(str(row[key]) for row in rows)) for key in chosen},
         chosen=chosen,
         chart=chart(wide, narrow),
-        data=as_json(rows),
+        data=as_json({"rows": rows, "short": forest.short_values(rows)}),
     )
 
 
@@ -137,6 +138,13 @@ def forest_finding(results: Results) -> str:
     parts = Counter(c.axis for c in after)
     along = f" ({', '.join(f'{axis} {number}' for axis, number in parts.items())})" if parts else ""
     return (
-        f"{len(after)} of {len(contrasts)} contrasts are significant after Holm correction{along}; "
-        f"{before} more are before it"
+        f"{len(after):,} of {len(contrasts):,} contrasts are significant after Holm "
+        f"correction{along}; {before:,} more are before it"
     )
+
+
+def forest_turned(results: Results) -> list[str]:
+    """Of the metrics in which lower is better."""
+    metrics = dict.fromkeys(contrast.metric for contrast in results.contrasts)
+    lower = [metric_name(metric) for metric in metrics if scale_of(metric).lower_is_better]
+    return [forest.TURNED.format(" and ".join(lower))] if lower else []

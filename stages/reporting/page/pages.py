@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -21,6 +22,7 @@ from stages.reporting.comparison import (
     tables,
 )
 from stages.reporting.comparison.answer import answers, references
+from stages.reporting.comparison.audit.evidence import POWER_QUESTION
 from stages.reporting.comparison.audit.questions import audit, summary
 from stages.reporting.comparison.pretraining_progress import passages
 from stages.reporting.comparison.results import Results
@@ -33,6 +35,7 @@ from stages.reporting.page.figures import (
     figures,
     forest_finding,
     forest_legend,
+    forest_turned,
     legend,
 )
 from stages.reporting.page.sections import (
@@ -43,8 +46,10 @@ from stages.reporting.page.sections import (
     sections,
     who_is_left_out,
 )
+from stages.reporting.score_format import interval_of_difference, shown
 
 
+@lru_cache(maxsize=1)
 def context(results: Results) -> Json:
     """The variables of both templates."""
     checks = audit(results)
@@ -60,6 +65,7 @@ def context(results: Results) -> Json:
         "confidence": percent(results.confidence),
         "audit": checks,
         "audit_summary": summary(checks),
+        "power": next(c.answer for c in checks if c.question == POWER_QUESTION),
         "advice": advice.advice(results),
         "caveats": advice.caveats(results),
         "scores": {task: tables.by_task(results, task) for task in results.params.tasks},
@@ -100,6 +106,7 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         limits=limits,
         forest=contrast_forest(contrasts),
         forest_finding=forest_finding(results),
+        forest_turned=forest_turned(results),
         figure_notes={"cost": [COST, *who_is_left_out(results)], "parameters": PARAMETERS},
         interval_notes=INTERVALS,
         cost_notes=[*costs.notes(results), *costs.narrower(results), estimates.cost_note(results)],
@@ -128,7 +135,8 @@ def _environment(*, escaped: bool) -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters |= {
-        "shown": lambda value, metric: scale_of(metric).shown(value),
+        "shown": shown,
+        "interval": interval_of_difference,
         "signed": lambda value, metric: scale_of(metric).signed(value),
         "metric": metric_name,
         "anchor": lambda name: name.lower().replace(" ", "-"),

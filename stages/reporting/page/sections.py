@@ -43,7 +43,7 @@ COST = (
     "Mean score and interval of each run and method against the FLOPs of a trial: pretraining, "
     "including its parents and teachers, and fine-tuning, both at every learning rate that was "
     "tried. Grey squares at the left edge are classical baselines, which train no network. The "
-    "line is the Pareto front: nothing that costs less, a baseline included, scores higher."
+    "line is the Pareto front: nothing that costs less, a baseline included, scores better."
 )
 PARAMETERS = (
     "Mean score of each pretrained run against the number of parameters that the task uses, with "
@@ -57,7 +57,8 @@ PARAMETERS = (
 
 INTERVALS = (
     "Intervals are t intervals on means per pretraining seed, with the variance of fine-tuning "
-    "seeds and of test rows; verdicts correct for the number of all tested contrasts (Holm)."
+    "seeds and of test rows; verdicts correct for the number of all tested contrasts (Holm). They "
+    "are cut off where the scale of the metric ends."
 )
 INPUTS = "Where labels are read, and rows that were cut"
 AGREEMENT = "Rank correlation of estimates from frozen states with test scores, over runs"

@@ -1,5 +1,6 @@
 """What else could be chosen: the same from the tables of the report, by pandas."""
 
+from dataclasses import replace
 from statistics import fmean
 
 import pandas as pd
@@ -8,7 +9,14 @@ import pytest
 from stages.evaluation.metrics import POINTS
 from stages.reporting.comparison import costs
 from stages.reporting.comparison.answer import ANY, answers, rows
-from stages.reporting.comparison.choice import next_best, smaller, takes
+from stages.reporting.comparison.best_runs import best_runs
+from stages.reporting.comparison.choice import (
+    cheapest,
+    cheapest_run,
+    next_best,
+    smaller,
+    takes,
+)
 from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.tables import trials
 from stages.reporting.number_format import seconds
@@ -84,3 +92,56 @@ def test_nothing_that_is_next_is_better_whatever_method_one_chooses(five_seeds) 
             after = next_best(five_seeds, card.best, methods)
             assert after and after.merit <= card.best.merit
             assert f"`{after.group}`" in card.otherwise
+
+
+def test_the_cheapest_choice_costs_least_of_those_with_an_interval_around_0(five_seeds) -> None:
+    """The same from the rows of contrasts.csv and trials.csv, of a study in which one training set
+    takes half as long."""
+    halved = [
+        replace(t, lineage_flops=t.lineage_flops // 2) if t.corpus == "scientific" else t
+        for t in five_seeds.trials
+    ]
+    results = replace(five_seeds, trials=halved)
+    contrasts = [contrast.row() for contrast in results.contrasts]
+    found = pd.DataFrame(trials(results))
+    group_of = {run: group.name for group in results.groups for run in group.runs}
+    found["group"] = found["run"].map(lambda run: group_of.get(run, run))
+    found["flops"] = found["lineage_flops"] + found["finetune_flops"]
+    means = {
+        place: fmean(some["flops"]) for place, some in found.groupby(["task", "group", "method"])
+    }
+    num_cheaper = 0
+    for run in (cell for cell in results.cells if cell.group not in results.baselines):
+        good = {(run.group, run.method)}
+        for row in (row for row in contrasts if row["task"] == run.task):
+            methods = row["method"].split(" v. ")
+            sides = [(row["run_a"], methods[0]), (row["run_b"], methods[-1])]
+            if (run.group, run.method) in sides and row["low"] <= 0 <= row["high"]:
+                good |= {*sides}
+        expected = min(means[run.task, group, method] for group, method in good)
+        chosen = cheapest_run(results, run, results.methods)
+        assert (chosen.group, chosen.method) in good
+        assert means[run.task, chosen.group, chosen.method] == pytest.approx(expected)
+        num_cheaper += chosen is not run
+    assert num_cheaper
+
+
+@pytest.mark.parametrize(("value", "good"), [(0.999, False), (0.0, True)])
+def test_a_run_that_is_clearly_behind_a_baseline_is_no_good_choice(
+    five_seeds: Results, value: float, good: bool
+) -> None:
+    moved = [
+        replace(t, value=value) if t.run in ("window", "tfidf") else t for t in five_seeds.trials
+    ]
+    results = replace(five_seeds, trials=moved)
+    for (task, _), best in best_runs(results).items():
+        said = cheapest(results, best, results.methods)
+        assert best.strongest is not None
+        assert (f"`{best.strongest.group}`" in said) is not good, task
+        assert ("FLOPs" in said) is good
+
+
+def test_two_methods_of_one_study_have_their_own_cheapest_choice(five_seeds: Results) -> None:
+    for method in five_seeds.methods:
+        for best in best_runs(five_seeds, method).values():
+            assert cheapest_run(five_seeds, best.run, [method]).method == method

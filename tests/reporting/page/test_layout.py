@@ -14,9 +14,10 @@ import pytest
 
 from stages.commands.screenshots import SEEN
 from stages.core.params import About
-from stages.reporting.comparison.results import Results
+from stages.reporting.comparison.results import Results, load
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages
+from tests.synthetic_study import RUNS, raw_params, write_study
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +72,8 @@ const wait = async () => {
   const undrawn = () => all("figure.live .chart").filter(box => box.checkVisibility() && !box.dataset.form);
   for (let i = 0; i < 200 && undrawn().length; i++) await new Promise(done => setTimeout(done, 50));
   await new Promise(done => setTimeout(done, 200));
-  const found = {undrawn: undrawn().length, overlapping: overlapping(), cut: cut(), closed: look()};
+  const unnamed = all(".drawn [role=graphics-symbol]").filter(mark => !mark.ariaLabel && !mark.closest("[aria-hidden=true]"));
+  const found = {undrawn: undrawn().length, overlapping: overlapping(), cut: cut(), unnamed: unnamed.length, closed: look()};
   for (const each of all("details")) each.open = true;
   await new Promise(done => setTimeout(done, 200));
   found.open = look();
@@ -89,7 +91,10 @@ wait();
 def page(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
     about = About(title=f"Which? {LONG}", tasks={"tag": LONG})
     found = replace(results, params=results.params.model_copy(update={"about": about}))
-    folder = tmp_path_factory.mktemp("page")
+    return probed(found, tmp_path_factory.mktemp("page"))
+
+
+def probed(found: Results, folder: Path) -> Path:
     names = gallery.pictures(found)
     svg = gallery.draw(names["forest"], svg=folder / "x.svg", png=folder / "x.png")
     html = pages.html(found, dict.fromkeys(names, svg))
@@ -104,16 +109,36 @@ def page(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 768, 1280])
 def test_all_text_can_be_read(page: Path, browser: list[str], width: int, theme: str) -> None:
+    found = legible(page, browser, width, theme)
+    if width == 1280:
+        assert found["closed"]["tall"] <= SCREENS * 800
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_study_of_one_run_can_be_read(
+    browser: list[str], width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One task and method, no baseline, and a name as long as one can be expected."""
+    monkeypatch.chdir(tmp_path)
+    raw = raw_params({"encoder_" + "a_long_name" * 6: RUNS["encoder_mlm"]}) | {"baselines": {}}
+    raw["tasks"] = {"type": raw["tasks"]["type"]}
+    raw["finetune"]["methods"] = {"full": raw["finetune"]["methods"]["full"]}
+    results = load(write_study(tmp_path, raw))
+    page = probed(results, tmp_path)
+    assert 'id="forest"' not in page.read_text(encoding="utf-8")
+    legible(page, browser, width, "dark")
+
+
+def legible(page: Path, browser: list[str], width: int, theme: str) -> dict[str, Any]:
     found = looked_at(page, browser, width, theme)
-    assert found["undrawn"] == 0
+    assert found["undrawn"] == 0 and found["unnamed"] == 0
     assert found["cut"] == [] and found["overlapping"] == []
     for state in ("closed", "open"):
         seen = found[state]
         for fault in ("outside", "small", "pale", "uncued", "unreached"):
             assert seen[fault] == [], (state, fault)
         assert seen["wider"] <= 0, state
-    if width == 1280:
-        assert found["closed"]["tall"] <= SCREENS * 800
+    return found
 
 
 def looked_at(page: Path, browser: list[str], width: int, theme: str) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.not_compared import not_compared
 from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.verdicts import ONE_SEED
+from stages.reporting.comparison.what_mattered import PART_OF_AXIS
 from stages.reporting.number_format import metric_name, percent
 
 SMALL = 2.0  # points; improvements that papers report are often smaller (Card et al. 2020)
 ATTRIBUTED = ("architecture", "size", "training set")  # whose contrasts are read as causes
-# What differs between sizes by what a size is.
-PART_OF_AXIS = {"size": ("parameters", "trained parameters")}
 NO_CONTRAST = "No two runs are compared."
+POWER_QUESTION = "Are there enough test rows and seeds for small differences?"
 
 
 def pretraining_seeds(results: Results) -> Check:
@@ -43,7 +43,7 @@ def pretraining_seeds(results: Results) -> Check:
 
 
 def power(results: Results) -> Check:
-    question = "Are there enough test rows and seeds for small differences?"
+    question = POWER_QUESTION
     rows = [about["num_examples"]["test"] for about in results.tasks.values()]
     if not results.contrasts:
         return Check(question, NO_CONTRAST, None)
@@ -66,7 +66,8 @@ def power(results: Results) -> Check:
     return Check(
         question,
         f"{span(rows)} test rows for each task: {percent(POWER)} of studies like this one would "
-        f"find a difference of {' or '.join(parts)} in the median contrast, before correction.",
+        f"find a difference of {' or '.join(parts)} in the median contrast, before correction; "
+        "smaller ones are often missed.",
         shown["points"] > SMALL if "points" in shown else None,
         tuple(f"{each} over contrasts" for each in details),
     )

@@ -110,10 +110,10 @@ def finetuning_rates(results: Results) -> Check:
         return Check(question, "Nothing was fine-tuned by steps.", None)
     trials = [trial for cell in cells for trial in cell.trials]
     single = [trial for trial in trials if trial.num_tries == 1]
-    on_one_rate = [cell for cell in cells if any(trial.num_tries == 1 for trial in cell.trials)]
+    on_one_rate = {cell for cell in cells if any(trial.num_tries == 1 for trial in cell.trials)}
     several = [trial for trial in trials if trial.num_tries > 1]
     resting = sum(
-        contrast.axis in UNLIKE and not {contrast.a, contrast.b}.isdisjoint(on_one_rate)
+        contrast.axis in UNLIKE and not on_one_rate.isdisjoint((contrast.a, contrast.b))
         for contrast in results.contrasts
     )
     answer, details = [], []
