@@ -38,15 +38,16 @@ def next_best(results: Results, best: Cell, methods: Sequence[str]) -> Cell | No
 
 
 def smaller(results: Results, best: Cell, methods: Sequence[str]) -> Cell | None:
-    """The best of the runs with fewer weights in use, with one of the ``methods``; None if there
-    are none, or ``best`` is a baseline."""
+    """The best of the other runs with fewer weights in use, with one of the ``methods``; None if
+    there are none, or ``best`` is a baseline. The weights that a method adds make no other run."""
     limit = best.amounts["num_params"]
     if best.group in results.params.baselines or limit is None:
         return None
     found = []
     for cell in results.run_cells(best.task, best.label_budget):
         size = cell.amounts["num_params"]
-        if size is not None and size < limit and cell.method in methods:
+        is_other = cell.group != best.group and cell.method in methods
+        if is_other and size is not None and size < limit:
             found.append(cell)
     return max(found, key=lambda cell: cell.merit, default=None)
 

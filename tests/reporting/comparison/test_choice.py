@@ -55,12 +55,27 @@ def test_a_smaller_model_has_fewer_weights_than_the_best_run(five_seeds, means) 
             continue
         here = runs[runs["task"] == cell.task]
         own = here[(here["group"] == cell.group) & (here["method"] == cell.method)]
-        less = here[here["num_params"] < own["num_params"].item()]
+        less = here[(here["num_params"] < own["num_params"].item()) & (here["group"] != cell.group)]
         assert (found is None) == less.empty
         if found:
             num_found += 1
             assert found.group == less.loc[less["value"].idxmax(), "group"]
     assert num_found
+
+
+def test_a_run_without_the_weights_that_a_method_adds_is_no_smaller_model(five_seeds) -> None:
+    runs = [cell for cell in five_seeds.cells if cell.group not in five_seeds.baselines]
+    best = max(runs, key=lambda cell: cell.merit)
+    others = {t.method for cell in runs if cell.group == best.group for t in cell.trials}
+    assert len(others) > 1
+    grown = [
+        replace(t, num_params=10**12) if any(t is own for own in best.trials) else t
+        for t in five_seeds.trials
+    ]
+    results = replace(five_seeds, trials=grown)
+    (larger,) = (cell for cell in results.cells if cell.amounts["num_params"] == 10**12)
+    found = smaller(results, larger, results.methods)
+    assert found and found.group != best.group
 
 
 def test_what_a_training_takes_is_the_mean_of_its_trials(five_seeds) -> None:
