@@ -106,7 +106,10 @@ def _tags(columns: Mapping[str, Column], asked: Asked, notes: Notes) -> Guess | 
     if len(lists) < 2 or not wants(asked, "tagging"):
         return None
     words = told(asked, "words") or by_word(lists, {"words", "tokens", "form"}) or lists[0].name
-    others = [c for c in lists if c.name != words]
+    others = [c for c in lists if c.name != words and c.is_as_long_as(columns[words])]
+    if not others and asked.task != "tagging":
+        return None
+    others = others or [c for c in lists if c.name != words]
     tags = (
         told(asked, "tags") or by_word(others, {"tags", "ner", "labels", "upos"}) or others[-1].name
     )

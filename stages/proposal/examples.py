@@ -159,7 +159,7 @@ def _repeated(train: list[Labelled], kind: Kind) -> tuple[int, int]:
 def tag_scheme(sentences: list[list[str]]) -> tuple[Scheme | None, str]:
     """The scheme of the tags of spans and why; None for single tags (parts of speech)."""
     spans = {tag for tags in sentences for tag in tags if tag != OUTSIDE}
-    letters = {tag[0] for tag in spans}
+    letters = {tag[:1] for tag in spans}
     if not spans or any(len(tag) < 3 or tag[1] != "-" for tag in spans) or not letters <= {*"BIES"}:
         return None, "tags are single ones, not O, B-TYPE and I-TYPE: scored word by word"
     if letters & {"E", "S"}:

@@ -11,7 +11,9 @@ from stages.proposal.examples import TOKENS_PER_WORD, Examples
 SHOWN_LABELS = 8
 UNEVEN = 5  # times as many rows of the largest class as of the smallest
 FEW_TEST_ROWS = 400
+FEW_TEST_SCORES = 100  # rows whose score is no share of right ones
 MANY_CUT = 0.01
+ODD_LINES, ODD_WORDS = 10, 10  # lines of a text, and times as many words as usual
 NORMAL_95 = 1.96
 
 
@@ -25,6 +27,7 @@ def facts(examples: Examples, max_tokens: int, *, given: set[Split]) -> Iterator
     yield f"Rows: {counted} ({how})."
     yield from _labels(examples)
     yield from _lengths(examples, max_tokens)
+    yield from _swallowed(examples)
     yield from _duplicates(examples)
     yield f"Script: {examples.script.title()}."
     num_test = examples.num["test"]
@@ -32,6 +35,8 @@ def facts(examples: Examples, max_tokens: int, *, given: set[Split]) -> Iterator
     if has_accuracy and 0 < num_test < FEW_TEST_ROWS:
         points = 100 * NORMAL_95 * math.sqrt(0.25 / num_test)
         yield f"{num_test} test rows tell an accuracy of 50 % to within {points:.0f} points (95 %)."
+    elif 0 < num_test < FEW_TEST_SCORES:
+        yield f"{num_test} test rows are few: differences must be large to be seen."
 
 
 def _labels(examples: Examples) -> Iterator[str]:
@@ -66,6 +71,25 @@ def _lengths(examples: Examples, max_tokens: int) -> Iterator[str]:
     yield (
         f"Length in words: {half:.0f} in the middle, 95 % up to {most:.0f}, {longest:.0f} the "
         f"longest. Of max_tokens {max_tokens} {said} (--max-tokens)."
+    )
+
+
+def _swallowed(examples: Examples) -> Iterator[str]:
+    """Texts that look like several rows of a table: one with a quotation mark that does not close
+    goes on up to the next mark."""
+    if examples.kind.lists:
+        return
+    rows = [each for split in SPLITS for each in examples.by_split[split]]
+    texts = [" ".join(examples.kind.texts(each.row)) for each in rows]
+    words = np.array([len(text.split()) for text in texts])
+    lines = np.array([text.strip().count("\n") + 1 for text in texts])
+    odd = (lines >= ODD_LINES) & (words > ODD_WORDS * np.median(words))
+    if np.median(lines) > 1 or not odd.any():
+        return
+    first = rows[int(np.argmax(odd))].id
+    yield (
+        f"{odd.sum():,} texts go over {lines[odd].min()} to {lines[odd].max():,} lines, while most "
+        f"have one: quotation marks that do not close may have swallowed rows (first: {first})."
     )
 
 

@@ -6,12 +6,15 @@ import math
 import sys
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 
 from stages.sources._formats import DELIMITERS, Delimiter, Format, opened
 
 LOOKED_AT = 500  # lines or rows
 LONG_WORDS, LONG_LETTERS = 8, 60  # no name of a column is as long
 CONLLU_COLUMNS = 10
+MOST_BLANKS = 0.1  # share of lines of words and tags in which a cell has several words
+ORANGE_TYPES = {"d", "c", "s", "t", "discrete", "continuous", "string", "time", ""}  # of columns
 
 
 def content_format(file: Path) -> Format:
@@ -28,9 +31,12 @@ def content_format(file: Path) -> Format:
     if filled[0].lstrip()[0] in "[{":
         return "json"
     counts = {len(line.split("\t" if "\t" in line else None)) for line in filled}
-    if len(counts) == 1 and min(counts) > 1 and len(filled) < len(lines):
-        is_conllu = counts == {CONLLU_COLUMNS} and filled[0].split("\t")[0].isdecimal()
-        return "conllu" if is_conllu else "conll"
+    if min(counts) > 1 and len(filled) < len(lines) and _are_words(filled):
+        if len(counts) > 1 and all("\t" in line for line in filled):
+            raise ValueError(_uneven_words(file, sorted(counts)))
+        if len(counts) == 1:
+            is_conllu = counts == {CONLLU_COLUMNS} and filled[0].split("\t")[0].isdecimal()
+            return "conllu" if is_conllu else "conll"
     if len({line.count("\t") for line in filled}) == 1 and "\t" in filled[0]:
         return "tsv"
     if delimiter_of(file, "csv") != "auto" or _is_even(file, ","):
@@ -39,6 +45,24 @@ def content_format(file: Path) -> Format:
         f"{file}: no format is recognised, or the text has no labels; --format says which it is, "
         "and --text reads text without labels beside DATA"
     )
+
+
+def is_quoted(file: Path) -> bool:
+    """Whether the rows of a tsv file have equally many cells only if quotation marks hold cells
+    together that have tabs or line ends in them."""
+    if _is_even(file, "\t", most=None):
+        return False
+    counts = {len(row) for row in _rows(file, "\t", csv.QUOTE_MINIMAL, most=None, strict=True)}
+    return len(counts) == 1 and min(counts) > 1
+
+
+def refuse_orange(file: Path, rows: list[list[str]]) -> None:
+    """Raises ValueError for a table of Orange, whose second and third line are no rows."""
+    if len(rows) > 2 and {cell.strip() for cell in rows[1]} <= ORANGE_TYPES and any(rows[1]):
+        raise ValueError(
+            f"{file} line 2: types of columns, as Orange writes them, are no row; without them and "
+            f"line 3: sed 2,3d {quote(str(file))} > {quote(str(file.with_suffix('.tsv')))}"
+        )
 
 
 def delimiter_of(file: Path, form: str) -> Delimiter:
@@ -97,6 +121,21 @@ def encoding_advice(file: Path) -> str:
     return f"perhaps it is Windows-1252: iconv -f WINDOWS-1252 -t UTF-8 {file}"
 
 
+def _are_words(lines: list[str]) -> bool:
+    """Whether cells between tabs are words rather than texts."""
+    cells = [line.split("\t") for line in lines if "\t" in line]
+    several = sum(any(len(cell.split()) > 1 for cell in each) for each in cells)
+    return several <= MOST_BLANKS * len(lines)
+
+
+def _uneven_words(file: Path, counts: list[int]) -> str:
+    return (
+        f"{file}: words with tags, it seems, but lines have {counts[0]} to {counts[-1]} columns; "
+        f"the first and the last of each: awk -F'\\t' -v OFS='\\t' 'NF {{print $1, $NF; next}} "
+        f"{{print}}' {quote(str(file))} > {quote(str(file.with_suffix('.conll')))}"
+    )
+
+
 def _is_utf8(line: bytes) -> bool:
     try:
         line.decode()
@@ -105,23 +144,25 @@ def _is_utf8(line: bytes) -> bool:
     return True
 
 
-def _is_even(file: Path, sign: str) -> bool:
+def _is_even(file: Path, sign: str, most: int | None = LOOKED_AT) -> bool:
     """Whether every row has the same number of cells, more than one."""
     quoting = csv.QUOTE_NONE if sign == "\t" else csv.QUOTE_MINIMAL
-    counts = {len(row) for row in _rows(file, sign, quoting) if row}
+    counts = {len(row) for row in _rows(file, sign, quoting, most=most)}
     return len(counts) == 1 and min(counts) > 1
 
 
-def _rows(file: Path, sign: str, quoting: int) -> list[list[str]]:
-    """None if a quotation does not end."""
+def _rows(
+    file: Path, sign: str, quoting: int, *, most: int | None = LOOKED_AT, strict: bool = False
+) -> list[list[str]]:
+    """The first ``most`` rows, or all; none if a quotation does not end."""
     csv.field_size_limit(sys.maxsize)
-    form = {"delimiter": sign, "quoting": quoting}
+    form = {"delimiter": sign, "quoting": quoting, "strict": strict}
     with (
         opened(file) as binary,
         io.TextIOWrapper(binary, "utf-8-sig", "replace", newline="") as text,
     ):
         try:
-            return [row for row in islice(csv.reader(text, **form), LOOKED_AT) if row]
+            return [row for row in islice(csv.reader(text, **form), most) if row]
         except csv.Error:
             return []
 

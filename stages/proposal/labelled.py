@@ -80,7 +80,8 @@ def texts_of(columns: Mapping[str, Column], asked: Asked, taken: set[str]) -> li
 def _kind_of(target: Column, asked: Asked, notes: Notes) -> str:
     if target.holds != "numbers" or "label" in asked.columns:
         return "classification"
-    if "target" in asked.columns or not target.whole or target.distinct > MOST_RATINGS:
+    are_classes = target.distinct <= MOST_RATINGS or (target.is_label and target.counts_classes)
+    if "target" in asked.columns or not target.whole or not are_classes:
         return "regression"
     if target.distinct >= RATINGS:
         notes.unclear.append(

@@ -10,7 +10,14 @@ from pathlib import Path
 from stages.core.artifacts import Json
 from stages.kinds._kind import SPLITS, Split
 from stages.proposal.asked import Asked, Notes
-from stages.proposal.form import content_format, delimiter_of, is_header, rows_of
+from stages.proposal.form import (
+    content_format,
+    delimiter_of,
+    is_header,
+    is_quoted,
+    refuse_orange,
+    rows_of,
+)
 from stages.sources._formats import FORMATS, Delimiter, Format, Record, format_of, read
 
 PARALLEL, TABLES = "parallel", ("csv", "tsv")
@@ -143,13 +150,17 @@ def _format(files: list[Path], asked: Asked, notes: Notes) -> Format:
 def _table(layout: Layout, form: str, first: Path, asked: Asked, notes: Notes) -> Layout:
     """The layout of csv and tsv files: what is between columns, and whether a header is there."""
     delimiter = asked.delimiter
+    if form == "tsv" and asked.format == "auto" and not layout.is_sampled and is_quoted(first):
+        notes.seen.append("Tabs between columns, some of them inside quotation marks. (--format)")
+        layout, form, delimiter = replace(layout, format="csv"), "csv", "tab"
     if delimiter == "auto":
         delimiter = delimiter_of(first, form)
         if delimiter != "auto":
             notes.seen.append(f"Columns are separated by a {delimiter}. (--delimiter)")
     names = asked.names
+    rows = rows_of(first, form, delimiter)
+    refuse_orange(first, rows)
     if names is None and not asked.header:
-        rows = rows_of(first, form, delimiter)
         why = is_header(rows)
         if why:
             names = [f"column{i}" for i in range(1, len(rows[0]) + 1)]
@@ -221,10 +232,7 @@ def _of_folder(folder: Path, asked: Asked, notes: Notes) -> tuple[Path, dict[Pat
         return folder, files
     data = [file for file in listed if format_of(file) in FORMATS and format_of(file) != "txt"]
     if not data:
-        raise ValueError(
-            f"{folder}: no {'/'.join(FORMATS[1:])} file is in this folder; text without labels is "
-            "--text FOLDER, beside DATA"
-        )
+        raise ValueError(f"{folder}: {_why_no_data(listed)}")
     if len(data) == 1:
         return data[0], {data[0]: None}
     notes.unclear.append(
@@ -232,6 +240,17 @@ def _of_folder(folder: Path, asked: Asked, notes: Notes) -> tuple[Path, dict[Pat
         "splits are drawn; --train FILE, --validation FILE and --test FILE name them."
     )
     return folder, dict.fromkeys(data, "train")
+
+
+def _why_no_data(listed: list[Path]) -> str:
+    """Of a folder without a file that its name says can be read."""
+    said = f"no {'/'.join(FORMATS[1:])} file is in this folder"
+    if texts := [file.name for file in listed if format_of(file) == "txt"]:
+        said += (
+            f"; of its {len(texts)} .txt files one is looked at as DATA=FILE ({texts[0]}); files "
+            "of one class each must become one csv file with a column of labels"
+        )
+    return f"{said}; text without labels is --text FOLDER, beside DATA"
 
 
 def _of_one_format(by_split: dict[Split, list[Path]]) -> dict[Split, list[Path]]:

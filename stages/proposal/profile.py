@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 from stages.sources._formats import Record
@@ -17,7 +18,9 @@ LEAST_REPEATED = 0.5  # share of rows in whose column a value has been before, o
 TEXT_WORDS, TEXT_LETTERS = 3.0, 15.0  # in the mean
 LABEL_WORDS = 5.0
 LIST = "\0"  # between what a list holds
+SAME_LENGTHS = 0.9  # share of rows, of words and tags
 LEAST_FILLED = 0.9  # of a label's cells; which are empty is said with their lines
+CLASS_NAMES = {"label", "labels", "class", "category", "intent", "topic"}
 ID_NAMES = {"id", "ids", "idx", "index", "key", "uid", "uuid", "guid", "no", "nr", "number"}
 
 
@@ -67,15 +70,52 @@ class Column:
         return (
             self.distinct == self.filled >= NUM_FEW
             and not self.is_text
-            and (self.whole and (bool(words_of_name(self.name) & ID_NAMES) or self.counts_up))
+            and self.whole
+            and (bool(words_of_name(self.name) & ID_NAMES) or self.is_unnamed or self.counts_up)
         )
 
     @property
+    def is_unnamed(self) -> bool:
+        """As pandas writes the index of a table."""
+        return not self.name.strip() or self.name.startswith("Unnamed: ")
+
+    @property
     def counts_up(self) -> bool:
-        if self.holds != "numbers" or not self.whole or not self.values:
-            return False
-        numbers = [float(value) for value in self.values]
-        return max(numbers) - min(numbers) == len(numbers) - 1
+        """All whole numbers of a range; of every tenth row, every tenth of them."""
+        numbers = self._whole_numbers
+        steps = {after - before for before, after in pairwise(numbers)}
+        return self._is_range(numbers) or (len(steps) == 1 and min(steps) > 0)
+
+    @property
+    def counts_classes(self) -> bool:
+        """Named as classes are, and all numbers from 0 or 1 to the last one."""
+        numbers = self._whole_numbers
+        named = bool(words_of_name(self.name) & CLASS_NAMES)
+        return named and self._is_range(numbers) and min(numbers) in (0, 1)
+
+    @property
+    def _whole_numbers(self) -> list[float]:
+        """The different ones, in the order of the rows."""
+        are_whole = self.holds == "numbers" and self.whole
+        return [float(value) for value in self.values] if are_whole else []
+
+    @staticmethod
+    def _is_range(numbers: list[float]) -> bool:
+        return bool(numbers) and max(numbers) - min(numbers) == len(numbers) - 1
+
+    @property
+    def lengths(self) -> Counter[int]:
+        """Numbers of items, of lists."""
+        found = Counter[int]()
+        for value, rows in self.values.items():
+            found[value.count(LIST) + 1 if value else 0] += rows
+        return found
+
+    def is_as_long_as(self, other: "Column") -> bool:
+        """Whether the lists of nearly all rows may have the lengths of those of another column, as
+        words and their tags have."""
+        common = (self.lengths & other.lengths).total()
+        return common >= SAME_LENGTHS * max(self.num, other.num)
 
     def described(self) -> str:
         if self.holds in ("numbers", "strings"):
@@ -125,7 +165,7 @@ def _flat(cells: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
 
 
 def _column(name: str, cells: list[Any]) -> Column:
-    filled = [cell for cell in cells if not _is_empty(cell)]
+    filled = [cell for cell in cells if not is_empty(cell)]
     texts = [str(cell) for cell in filled] if _are_single(filled) else []
     numbers = [number for text in texts if (number := _number(text)) is not None]
     are_numbers = bool(texts) and len(numbers) == len(texts)
@@ -161,7 +201,7 @@ def _are_single(cells: list[Any]) -> bool:
     return bool(cells) and all(isinstance(cell, str | int | float) for cell in cells)
 
 
-def _is_empty(cell: Any) -> bool:
+def is_empty(cell: Any) -> bool:
     return cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
 
 

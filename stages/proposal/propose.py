@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,7 @@ from ruamel.yaml import YAML
 from stages.core.artifacts import Json
 from stages.core.parallel import cores
 from stages.core.params import NAME, Task
-from stages.kinds._kind import SPLITS, Split
+from stages.kinds._kind import KINDS, SPLITS, Split
 from stages.prepare_task import check_labels, sampled
 from stages.proposal.asked import Asked, Notes
 from stages.proposal.columns import guess
@@ -22,7 +23,7 @@ from stages.proposal.examples import Examples, read_examples, tag_scheme
 from stages.proposal.facts import facts
 from stages.proposal.form import encoding_advice
 from stages.proposal.layout import SAMPLED, Layout, lay_out
-from stages.proposal.profile import profile
+from stages.proposal.profile import is_empty, profile
 from stages.proposal.public import about_published, fitting, is_whole
 from stages.proposal.roles import Guess
 from stages.proposal.study import Study, architectures_of, written
@@ -141,8 +142,32 @@ def _guessed(layout: Layout, asked: Asked, notes: Notes) -> tuple[Layout, Guess,
         scheme = asked.tag_scheme or scheme
         guessed.settings["tag_scheme"] = scheme or "bio"
         notes.seen.append(why[0].upper() + why[1:] + ".")
-    layout, examples = read_examples(layout, guessed, notes)
+    try:
+        layout, examples = read_examples(layout, guessed, notes)
+    except ValueError as error:
+        if not str(error).endswith(" is empty"):
+            raise
+        raise ValueError(f"{error}; {_num_empty(layout, guessed)}") from None
     return layout, guessed, examples
+
+
+def _num_empty(layout: Layout, guessed: Guess) -> str:
+    """How many rows have an empty cell that a row of the task needs, and how to go on."""
+    kind = KINDS[guessed.kind]
+    names = [guessed.columns[role] for role in kind.columns if role in guessed.columns]
+    needed = [n for each in names for n in (each if isinstance(each, list) else [each])]
+    num = empty = 0
+    for file in layout.files:
+        for record in islice(layout.records(file), SAMPLED if layout.is_large(file) else None):
+            num += 1
+            cells = [record.cells.get(name) for name in needed]
+            empty += any(
+                is_empty(c) or (isinstance(c, list) and any(map(is_empty, c))) for c in cells
+            )
+    return (
+        f"{empty:,} of {num:,} rows lack {' or '.join(needed)}: leave them out of the file, or "
+        "fill them"
+    )
 
 
 def _cell(cells: Json, name: str) -> list[object]:

@@ -46,6 +46,7 @@ def several_labels(columns: Mapping[str, Column], asked: Asked, notes: Notes) ->
         return None
     named = told(asked, "labels")
     if not (named or asked.task) and any(map(_is_named_label, columns.values())):
+        notes.unclear += map(_also, filter(_is_several_in_lists, columns.values()))
         return None  # one label a row is said to be the label
     looked_at = [columns[named]] if named else [*columns.values()]
     ways = [parted for column in looked_at for parted in _ways(column)]
@@ -75,6 +76,17 @@ def _is_named_label(column: Column) -> bool:
     is_target = column.is_label or (column.holds == "numbers" and column.distinct > 1)
     is_several = any(each.is_several for each in _ways(column))
     return bool(named & LABELS_NAMES) and is_target and not is_several
+
+
+def _is_several_in_lists(column: Column) -> bool:
+    return column.holds == "lists" and any(each.is_several for each in _ways(column))
+
+
+def _also(column: Column) -> str:
+    return (
+        f"{column.name} holds any number of labels for each text; to predict these: --task "
+        f"multi_label --column labels={column.name}."
+    )
 
 
 def _ways(column: Column) -> Iterator[_Parted]:
