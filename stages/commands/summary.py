@@ -24,6 +24,7 @@ from stages.reporting.number_format import price
 from stages.reporting.score_format import cut, shown
 
 PIPED_WIDTH = 200
+TABLES = "trials", "contrasts", "answer", "estimates"  # of the report, that are read here
 
 
 def main() -> None:
@@ -35,13 +36,19 @@ def main() -> None:
 
 def show(console: Console) -> None:
     """Raises ValueError if there is no report."""
-    for name in ("metrics.json", "trials.csv", "contrasts.csv", "answer.csv", "comparison.md"):
+    for name in ("metrics.json", *(f"{table}.csv" for table in TABLES), "comparison.md"):
         if not (paths.REPORTS / name).exists():
             raise ValueError(f"{paths.REPORTS / name}: no such file; `dvc repro` writes the report")
     metrics = {row["task"]: row["metric"] for row in _rows("trials.csv")}
     console.print(_title())
+    out = screened_out()
     for task, runs in read_json(paths.REPORTS / "metrics.json").items():
         console.print(scores(task, runs, metrics[task]))
+        if task in out:
+            console.print(
+                f"Screened out on {task} by an estimate, so not fine-tuned: "
+                f"{', '.join(out[task])}. Estimates: {paths.REPORTS / 'estimates.csv'}"
+            )
     contrasts = _rows("contrasts.csv")
     console.print(effects(contrasts, metrics))
     if any(contrast["verdict"] == ONE_SEED for contrast in contrasts):
@@ -69,6 +76,15 @@ def _title() -> str:
 def _rows(name: str) -> list[dict[str, str]]:
     with (paths.REPORTS / name).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def screened_out() -> dict[str, list[str]]:
+    """The runs of each task that an estimate kept from being fine-tuned, if there are any."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for row in _rows("estimates.csv"):
+        if row["screened_out"] == "1":
+            found[row["task"]][row["run"]] = None
+    return {task: [*runs] for task, runs in found.items()}
 
 
 def _answers() -> list[dict[str, str]]:

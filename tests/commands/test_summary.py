@@ -7,6 +7,10 @@ from rich.console import Console
 
 from stages import report
 from stages.commands import summary
+from stages.core import paths
+from stages.evaluation.records import write_table
+from stages.reporting.comparison import estimates
+from stages.reporting.comparison.results import load
 from tests.synthetic_study import METRICS, RUNS, raw_params, write_study
 
 
@@ -41,6 +45,7 @@ def test_it_begins_with_the_study_and_says_if_another_is_declared(shown: str) ->
 def test_it_ends_with_where_the_page_and_mlflow_are(shown: str) -> None:
     assert "reports/index.html" in shown and "make ui" in shown
     assert "one pretraining seed have no verdict" in " ".join(shown.split())
+    assert "creened out" not in shown
 
 
 def test_before_that_stands_the_answer_for_each_task(shown: str) -> None:
@@ -51,6 +56,22 @@ def test_before_that_stands_the_answer_for_each_task(shown: str) -> None:
         baselines = ("majority", "tfidf", "window")
         assert any(f" {name}" in line for name in (*RUNS, *baselines))
         assert any(name in line for name in baselines) or f"--task {task} --method" in end
+
+
+def test_runs_that_were_screened_out_are_those_of_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    raw = raw_params()
+    raw["finetune"]["screen"] = {"by": "h_score", "keep": 2}
+    results = load(write_study(tmp_path, raw))
+    paths.REPORTS.mkdir(exist_ok=True)
+    write_table(paths.REPORTS / "estimates.csv", estimates.COLUMNS, estimates.rows(results))
+    found = summary.screened_out()
+    assert found.keys() == {*METRICS}
+    for task, runs in found.items():
+        trained = {trial.run for trial in results.trials if trial.task == task}
+        assert {*runs} == {*RUNS} - trained and len(runs) == 3
 
 
 def test_without_a_report_it_says_what_writes_one(
