@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Literal
 
 from stages.sources._formats import Record
@@ -18,6 +18,9 @@ LEAST_REPEATED = 0.5  # share of rows in whose column a value has been before, o
 TEXT_WORDS, TEXT_LETTERS = 3.0, 15.0  # in the mean
 LABEL_WORDS = 5.0
 LIST = "\0"  # between what a list holds
+SOME_VALUES = 200
+ADDRESS = r"(https?://|www\.)\S+"
+DAY = r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([T ][\d:.,+ -]*([AaPp][Mm]|Z)?)?"
 SAME_LENGTHS = 0.9  # share of rows, of words and tags
 LEAST_FILLED = 0.9  # of a label's cells; which are empty is said with their lines
 CLASS_NAMES = {"label", "labels", "class", "category", "intent", "topic"}
@@ -48,9 +51,14 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        return self.holds == "strings" and (
-            self.words >= TEXT_WORDS or (self.letters >= TEXT_LETTERS and not self.repeats)
-        )
+        has_words = self.words >= TEXT_WORDS or (self.letters >= TEXT_LETTERS and not self.repeats)
+        return self.holds == "strings" and has_words and not self.holds_marks
+
+    @property
+    def holds_marks(self) -> bool:
+        """Most are addresses or times, which are neither texts nor classes."""
+        some = [*islice(self.values, SOME_VALUES)]
+        return self.holds == "strings" and 2 * sum(map(is_mark, some)) > len(some)
 
     @property
     def is_label(self) -> bool:
@@ -62,6 +70,7 @@ class Column:
             and 2 <= self.distinct <= MOST_LABELS
             and self.repeats
             and self.words <= LABEL_WORDS
+            and not self.holds_marks
         )
 
     @property
@@ -143,6 +152,11 @@ def words_of_name(name: str) -> set[str]:
     """``{"sentence", "a"}`` of ``sentence_A``, ``Sentence A`` and ``sentenceA``."""
     parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
     return {word for word in re.split(r"[^a-z0-9]+", parted.lower()) if word}
+
+
+def is_mark(value: str) -> bool:
+    """An address in the web, or a day with or without a time."""
+    return bool(re.fullmatch(ADDRESS, value) or re.fullmatch(DAY, value))
 
 
 def is_answers(value: Any) -> bool:

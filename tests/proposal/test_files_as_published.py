@@ -73,6 +73,23 @@ def test_an_index_with_a_name_is_known_by_every_tenth_row(monkeypatch: pytest.Mo
     assert proposed("a.csv").study.kind == "seq2seq"
 
 
+@pytest.mark.parametrize(
+    "mark",
+    [
+        lambda i: f"https://example.org/{i % 4}",
+        lambda i: f"2016-09-{i % 4 + 10} 10:22:34",
+        lambda i: f"{i % 4 + 1}/12/2016",
+        lambda i: f"2016-09-{i % 20 + 10}T10:{i % 60:02}:34.{i}Z",  # never the same
+    ],
+)
+def test_addresses_and_times_are_neither_classes_nor_texts(mark) -> None:
+    rows = [(label, text, mark(i)) for i, (text, label) in enumerate(texts())]
+    Path("a.csv").write_text(table([("author", "content", "made"), *rows]))
+    proposal = proposed("a.csv")
+    assert proposal.study.source["label"] == "author"
+    assert proposal.study.source["text"] == "content" and not proposal.notes.unclear
+
+
 # Lists -------------------------------------------------------------------------------------------
 
 
