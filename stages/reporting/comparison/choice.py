@@ -53,14 +53,17 @@ def smaller(results: Results, best: Cell, methods: Sequence[str]) -> Cell | None
 
 
 def otherwise(results: Results, best: Cell, methods: Sequence[str]) -> str:
-    """What is next, what the best smaller model reaches, and what is best with other numbers of
-    labels; of runs with one of the ``methods``."""
+    """What is next, what the best smaller model reaches, what was not tried, and what is best with
+    other numbers of labels; of runs with one of the ``methods``."""
     found = []
     if after := next_best(results, best, methods):
         found.append(f"Next best: {name_of(results, after)}, {_shown(after)}.")
     if less := smaller(results, best, methods):
         size = compact(less.amounts["num_params"])
         found.append(f"Best with fewer weights: {name_of(results, less)} ({size}), {_shown(less)}.")
+    if out := results.screened_out[best.task]:
+        names = ", ".join(f"`{each.runs[0]}`" for each in out)
+        found.append(f"Without a score, since an estimate screened them out: {names}.")
     others = [budget for budget in results.label_budgets if budget != best.label_budget]
     only = methods[0] if len(methods) == 1 else None
     elsewhere = best_runs(results, only)

@@ -6,6 +6,7 @@ import pytest
 
 from stages.core.params import Params
 from stages.reporting.comparison import estimates, screening, tables
+from stages.reporting.comparison.answer import answers
 from stages.reporting.comparison.results import Results, load
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages
@@ -63,6 +64,16 @@ def test_the_others_stand_in_the_tables_with_their_estimate(screened: Results) -
         written = [row for row in estimates.rows(screened) if row["task"] == task]
         assert {row["run"] for row in written if row["screened_out"]} == out
     assert len(screening.rows(screened)) == 9
+
+
+def test_the_answer_names_what_was_not_tried(screened: Results, results: Results) -> None:
+    for answer in answers(screened):
+        for card in answer.cards:
+            said = card.otherwise.partition("screened them out: ")[2]
+            named = {name for name in RUNS if f"`{name}`" in said.partition(".")[0]}
+            assert named == {each.runs[0] for each in screened.screened_out[card.task]}
+            assert len(named) == 3
+    assert not any("screened" in card.otherwise for a in answers(results) for card in a.cards)
 
 
 def test_both_pages_say_it(screened: Results) -> None:
