@@ -46,7 +46,7 @@ def several_labels(columns: Mapping[str, Column], asked: Asked, notes: Notes) ->
         return None
     named = told(asked, "labels")
     if not (named or asked.task) and any(map(_is_named_label, columns.values())):
-        notes.unclear += map(_also, filter(_is_several_in_lists, columns.values()))
+        notes.unclear += _also([c.name for c in columns.values() if _is_several_in_lists(c)])
         return None  # one label a row is said to be the label
     looked_at = [columns[named]] if named else [*columns.values()]
     ways = [parted for column in looked_at for parted in _ways(column)]
@@ -82,11 +82,12 @@ def _is_several_in_lists(column: Column) -> bool:
     return column.holds == "lists" and any(each.is_several for each in _ways(column))
 
 
-def _also(column: Column) -> str:
-    return (
-        f"{column.name} holds any number of labels for each text; to predict these: --task "
-        f"multi_label --column labels={column.name}."
-    )
+def _also(names: list[str]) -> Iterator[str]:
+    if names:
+        yield (
+            f"Any number of labels for each text could be predicted as well ({', '.join(names)}): "
+            f"--task multi_label --column labels={names[0]}."
+        )
 
 
 def _ways(column: Column) -> Iterator[_Parted]:
