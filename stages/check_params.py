@@ -12,8 +12,13 @@ from stages.core.process import run_stage
 from stages.evaluation.records import discard_unlisted
 from stages.matching.budget import plans
 
+# An input of the stages that read installed packages.
+ENVIRONMENT = paths.DATA / "environment.json"
+
 
 def main(params: Params) -> None:
+    if not ENVIRONMENT.exists():
+        raise ValueError(f"{ENVIRONMENT} is missing: run `make setup`, which writes it")
     faults = list(find_faults(params))
     if faults:
         raise ValueError("\n".join(faults))

@@ -14,6 +14,7 @@ from stages import check_params
 from stages.core.params import load, typed
 from stages.matching.budget import plans
 from stages.text.packaged import PACKAGED
+from tests.project import write_environment
 from tests.smoke import STUDIES, faults_of, smoke_with
 
 ROOT = Path(__file__).parents[1]
@@ -109,6 +110,7 @@ def test_what_is_listed_no_more_goes_from_what_stages_depend_on_as_a_whole(
     """Else a clone that never had it would run them again."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "requirements.lock").write_text("")
+    write_environment(tmp_path)
     params = load(ROOT / "studies" / "smoke.yaml")
     measured = ("contamination", "likeness")
     kept = ("tasks/tag/examples", *(f"{folder}/prose/unigram.json" for folder in measured))
@@ -130,11 +132,15 @@ def test_what_it_writes_is_the_same_whatever_is_valid(tmp_path, monkeypatch) -> 
     params = load(ROOT / "studies" / "smoke.yaml")
     shutil.copyfile(ROOT / "requirements.lock", tmp_path / "requirements.lock")
     monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"environment\.json is missing: run `make setup`"):
+        check_params.main(params)
+    write_environment(tmp_path)
     check_params.main(params)
     written = {p.relative_to("data"): p.read_text() for p in Path("data").rglob("*") if p.is_file()}
     plans = {f"plans/{run}.json" for run in params.pretrain}
     code = {f"code/{stage}.json" for stage in check_params.code_by_stage(params)}
     assert {str(p) for p in written} == plans | code | {
+        "environment.json",
         "none",
         "contamination/none",
         "likeness/none",

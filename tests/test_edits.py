@@ -97,6 +97,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project.edit("budget", value={"matched": "none", "reference": RUN})
     project.edit("baselines", value={"majority": {"name": "majority"}})
     project.edit("finetune", "label_budgets", value=[16])
+    project.edit("compute", "precision", value="float32")
     project.repro(f"evaluate@{TASK}")
     return project
 

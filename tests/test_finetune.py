@@ -137,7 +137,11 @@ def test_a_trial_that_ends_too_early_is_told_from_one_that_has_fitted(finetuned)
 
 
 def test_without_patience_the_last_epoch_is_kept_and_with_it_the_best(finetuned) -> None:
-    """The same training: patience that does not run out changes what is kept, and nothing else."""
+    """The same training: patience that does not run out changes what is kept, and nothing else.
+    The labels of validation are swapped, so that whoever fits those of training falls behind."""
+    path = Path("data/tasks/section/examples/validation.jsonl")
+    swapped = {"calm": "loud", "loud": "calm"}
+    write_jsonl(path, [row | {"label": swapped[row["label"]]} for row in read_jsonl(path)])
     last = finetuned(0.05, num_epochs=6)
     found = read_trials()["full"]
     assert (found.best_epoch, found.num_epochs, found.best_is_last) == (6, 6, 1)

@@ -27,9 +27,9 @@ class LinearProbe(SolvedMethod):
 
     With ``layers: last`` the states are those that the backbone returns; with ``mix`` a weighted
     mean of the inputs of all blocks and the output of the last, whose weights are fitted with the
-    head (Peters et al. 2018, eq. 1). Each layer is normalised first (section 3.2), since the layers
-    of a transformer differ in scale. The states of an ELMo are always such a mean, not normalised,
-    and its weights are fitted here as well.
+    head (Peters et al. 2018, eq. 1), with the same penalty. Each layer is normalised first (section
+    3.2), since the layers of a transformer differ in scale. The states of an ELMo are always such a
+    mean, not normalised, and its weights are fitted here as well.
 
     A linear head on states without a mix has one minimum, which is found. With a mix or a head with
     a hidden layer (``span``) the loss is not convex: what is found is a stationary point.

@@ -61,7 +61,9 @@ def solve(
 
     with the C whose model has the largest ``merit``; of equal ones that with the lowest loss on
     ``validation``. W are the matrices of the head, for states that are standardised over those that
-    the loss of ``train`` depends on; afterwards the head is one for states as they are. Computed in
+    the loss of ``train`` depends on; afterwards the head is one for states as they are. A mix of
+    layers is penalised as well (Peters et al. 2018, section 3.2): if one layer alone were best, the
+    weights of the mix would have no minimum, and the solver would not end. Computed in
     float64, without dropout, from the strongest penalty to the weakest, each from the minimum of
     the last.
     """
@@ -106,7 +108,8 @@ def _minimum(
     from scipy.optimize import minimize
 
     weights = [weight for weight in model.parameters() if weight.requires_grad]
-    penalised = [weight for weight in model.head.parameters() if weight.dim() >= 2]
+    mix = [weight for weight in model.backbone.parameters() if weight.requires_grad]
+    penalised = mix + [weight for weight in model.head.parameters() if weight.dim() >= 2]
     strength = 1 / (C * max(count_targets(train).values()))  # of a mean loss
     inner, outer = scale.preconditioner(strength)
 

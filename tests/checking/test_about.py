@@ -6,6 +6,7 @@ import pytest
 
 from stages import check_params
 from stages.core.params import load, typed
+from tests.project import write_environment
 from tests.smoke import ROOT, paths_of, smoke_with
 
 
@@ -37,6 +38,7 @@ def test_other_words_change_what_the_report_depends_on_and_nothing_else(
     params = load(ROOT / "studies" / "smoke.yaml")
     lock = (ROOT / "requirements.lock").read_bytes()
     (tmp_path / "requirements.lock").write_bytes(lock)
+    write_environment(tmp_path)
     monkeypatch.chdir(tmp_path)
 
     def written(title: str) -> dict[Path, str]:
