@@ -14,7 +14,8 @@ Json = dict[str, Any]  # an object of a JSON file
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path for a file or a folder, renamed to ``path`` on success.
+    """A temporary path for a file or a folder, renamed to ``path`` on success. At every moment an
+    earlier file or the new one is there; a folder is gone for a moment.
 
     Leftovers of an interrupted writer are removed first.
     """
@@ -26,7 +27,8 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException:
         remove(temporary)
         raise
-    remove(path)
+    if temporary.is_dir() or path.is_dir():  # which no rename replaces
+        remove(path)
     os.replace(temporary, path)
 
 

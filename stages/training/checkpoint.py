@@ -101,7 +101,7 @@ class Beside(Protocol):
 
 class Resumable:
     """The state of an unfinished run, under its fingerprint and outside DVC's outs, and of what is
-    found ``beside`` it.
+    found ``beside`` it. It has the weights that train: those that are frozen are as they were.
 
     The file is ``.scratch/<name>/<fingerprint>.safetensors``, and beside it one for each further
     training of the same run (``another``). A run with another fingerprint does not load them. It
@@ -229,7 +229,9 @@ class Resumable:
 
 
 def _named(model: nn.Module) -> dict[str, Tensor]:
-    return {f"{MODEL}{name}": weight for name, weight in model.named_parameters()}
+    """The weights that train. Whoever resumes has the others: they are as they were."""
+    trained = _weights(model, trained_only=True)
+    return {f"{MODEL}{name}": weight for name, weight in trained.items()}
 
 
 @torch.no_grad()

@@ -42,19 +42,22 @@ class FinetuningData:
     ) -> None:
         self._examples, self._task, self._seed = examples, task, seed
         self._batch_examples = batch_examples
+        self._lengths = np.array([len(example.tokens) for example in examples])
+        self._ordered: tuple[int, list[np.ndarray]] = (-1, [])  # the last epoch that was asked for
         self.steps_per_epoch = -(-len(examples) // batch_examples)
 
     def micro_batches(self, step: int) -> list[Batch]:
         epoch, place = divmod(step, self.steps_per_epoch)
-        chosen = self._epoch_batches(epoch)[place]
+        if self._ordered[0] != epoch:
+            self._ordered = epoch, self._epoch_batches(epoch)
+        chosen = self._ordered[1][place]
         return [self._task.collate([self._examples[i] for i in chosen], rngs=[])]
 
     def _epoch_batches(self, epoch: int) -> list[np.ndarray]:
         rng = stream(self._seed, "examples", epoch)
         order = rng.permutation(len(self._examples))
-        lengths = np.array([len(self._examples[i].tokens) for i in order])
         bucket = np.arange(len(order)) // (BUCKET_BATCHES * self._batch_examples)
-        order = order[np.lexsort((lengths, bucket))]
+        order = order[np.lexsort((self._lengths[order], bucket))]
         batches = [order[at : at + self._batch_examples] for at in self._starts(len(order))]
         return [batches[i] for i in rng.permutation(len(batches))]
 

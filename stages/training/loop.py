@@ -6,6 +6,7 @@ does the number of processes (ranks) that share them.
 """
 
 import math
+import operator
 import os
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -214,7 +215,7 @@ def accumulate(
     of all ranks before the first backward pass. There is a seed for each micro-batch, or none.
     """
     totals = ranks.total(count_targets(micro_batches))
-    total_loss = 0.0
+    losses = list[Tensor]()
     for number, batch in enumerate(micro_batches):
         if dropout_seeds:
             _seed(dropout_seeds[number], device)
@@ -225,8 +226,9 @@ def accumulate(
         )
         assert isinstance(loss, torch.Tensor)
         ranks.scaled(loss).backward()
-        total_loss += loss.item()
-    return ranks.total({"loss": total_loss})["loss"]
+        losses.append(loss.detach())
+    # Read once, when all is under way: each reading waits for the device.
+    return ranks.total({"loss": math.fsum(_values(losses))})["loss"]
 
 
 @torch.no_grad()
@@ -236,15 +238,19 @@ def mean_loss(
     """The loss of all batches as if they were one; leaves the model in evaluation."""
     model.eval()
     totals = count_targets(batches)
-    result = 0.0
+    weights, sums = list[float](), list[Tensor]()
     for batch in batches:
         with device.autocast():
             terms = model(criterion.loss, batch.to(device.torch))
-        result += sum(
-            weight * float(loss_sum) / max(totals[term], 1)
-            for term, (weight, loss_sum) in terms.items()
-        )
-    return result
+        for term, (weight, loss_sum) in terms.items():
+            weights.append(weight / max(totals[term], 1))
+            sums.append(loss_sum)
+    # Read once, when all is under way: each reading waits for the device.
+    return math.fsum(map(operator.mul, weights, _values(sums)))
+
+
+def _values(losses: Sequence[Tensor]) -> list[float]:
+    return torch.stack([loss.double() for loss in losses]).tolist() if losses else []
 
 
 def count_targets(batches: list[Batch]) -> dict[str, int]:

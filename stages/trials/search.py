@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from statistics import fmean
 from typing import Any
 
 from torch import Tensor
@@ -156,7 +157,7 @@ def _record(
 
 
 def _mean_loss(steps: Sequence[Step]) -> float:
-    return sum(step.loss for step in steps) / len(steps)
+    return fmean(step.loss for step in steps)
 
 
 def _fit(

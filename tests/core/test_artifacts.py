@@ -1,5 +1,7 @@
 """Files are whole or absent."""
 
+import os
+
 import pytest
 
 from stages.core.artifacts import (
@@ -32,6 +34,24 @@ def test_a_new_folder_holds_nothing_of_the_old(tmp_path) -> None:
             new.mkdir()
             (new / name).touch()
     assert [p.name for p in target.iterdir()] == ["b"]
+
+
+def test_a_file_is_there_until_the_new_one_takes_its_place(tmp_path, monkeypatch) -> None:
+    target, renamed, seen = tmp_path / "file", os.replace, []
+
+    def rename(source, destination) -> None:
+        seen.append(target.read_text())
+        renamed(source, destination)
+
+    target.write_text("old")
+    monkeypatch.setattr("stages.core.artifacts.os.replace", rename)
+    with replacing(target) as new:
+        new.write_text("new")
+    assert seen == ["old"] and target.read_text() == "new"
+    monkeypatch.undo()
+    with replacing(target) as new:  # a folder in the place of a file
+        new.mkdir()
+    assert target.is_dir()
 
 
 def test_what_an_interrupted_writer_left_is_removed(tmp_path) -> None:

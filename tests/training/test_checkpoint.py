@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from safetensors import safe_open
 
 from stages.training.checkpoint import Resumable, fingerprint, load_weights, save_weights
 from stages.training.loop import Step, mean_loss, train
@@ -56,6 +57,25 @@ def test_another_fingerprint_finds_nothing_and_clears_the_old(tmp_path) -> None:
     assert Resumable("run", "a", scratch=tmp_path).load(model, optimizer) == (5, [{"loss": 1.0}])
     assert Resumable("run", "b", scratch=tmp_path).load(model, optimizer) == (0, [])
     assert Resumable("run", "a", scratch=tmp_path).load(model, optimizer) == (0, [])
+
+
+def test_weights_that_are_frozen_are_not_kept(tmp_path) -> None:
+    """Whoever resumes has them; of a large frozen model they would be nearly all of the state."""
+    model = small_model("encoder")
+    kept = {"embedding.tokens.weight"}
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(name in kept)
+    optimizer = AdamW(model, weight_decay=0.0)
+    state = Resumable("run", "a", scratch=tmp_path)
+    state.save(5, model, optimizer, [])
+    with safe_open(tmp_path / "run/a.safetensors", framework="pt") as file:
+        names = {key.removeprefix("model:") for key in file.keys()}  # noqa: SIM118
+    assert {name for name in names if ":" not in name} == kept
+    before = model.token_embedding.weight.detach().clone()
+    with torch.no_grad():
+        model.token_embedding.weight.zero_()
+    assert state.load(model, optimizer) == (5, [])
+    assert torch.equal(model.token_embedding.weight, before)
 
 
 def test_time_of_an_interrupted_process_counts(tmp_path, monkeypatch) -> None:

@@ -53,6 +53,17 @@ def test_epochs_differ_in_order_and_a_step_does_not_remember() -> None:
     assert other.micro_batches(13)[0].input_ids.tolist() == second[3]
 
 
+def test_an_epoch_is_ordered_once(monkeypatch) -> None:
+    """Not in each step, which would make an epoch quadratic in the number of examples."""
+    data = FinetuningData(examples_of([5] * 40), Ids(), batch_examples=4, seed=1)
+    ordered = []
+    order = data._epoch_batches
+    monkeypatch.setattr(data, "_epoch_batches", lambda epoch: ordered.append(epoch) or order(epoch))
+    for step in range(25):
+        data.micro_batches(step)
+    assert ordered == [0, 1, 2]
+
+
 def test_batches_are_of_about_one_length() -> None:
     """Less padding than in batches of a random order."""
     lengths = np.random.default_rng(0).integers(5, 50, 256).tolist()

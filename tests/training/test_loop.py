@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from stages.core.seeding import stream
 from stages.objectives._objective import OBJECTIVES, Objective
@@ -55,6 +56,31 @@ def data_of(name: str, *, micro_batch_rows: int = 8) -> PretrainingData:
     return PretrainingData(
         packing, objective_of(name), batch_rows=8, micro_batch_rows=micro_batch_rows, seed=1
     )
+
+
+class CountReadings(TorchDispatchMode):
+    """Each reading of a single number, for which the host waits until the device is done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.number += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", ["mlm", "span_corruption"])
+def test_no_micro_batch_waits_for_the_loss_of_the_one_before(name) -> None:
+    model = headless(small_model(dict(map(reversed, PAIRS))[name]))
+    read = {}
+    for rows in (8, 1):
+        batches = data_of(name, micro_batch_rows=rows).micro_batches(3)
+        with CountReadings() as readings:
+            accumulate(model, objective_of(name), batches, CPU)
+            mean_loss(model, objective_of(name), batches, CPU)
+        read[rows] = readings.number
+    assert read[8] == read[1]
 
 
 @pytest.mark.parametrize(("architecture", "objective"), [*PAIRS, ("bilstm", "bidirectional_lm")])
