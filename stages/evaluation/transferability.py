@@ -3,6 +3,8 @@
 Nothing is trained. N is the number of states, D their width, C the number of classes.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import minimize_scalar
@@ -14,32 +16,28 @@ GRID = 25  # points of that search before it is refined
 RANK = 1e-15  # eigenvalues below this share of the largest count as 0; as in Ibrahim et al.
 
 
-def h_score(states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"]) -> float:
+class HScore(NamedTuple):
+    value: float
+    by_chance: float  # its mean over all orders of the labels
+
+    @property
+    def above_chance(self) -> float:
+        return self.value - self.by_chance
+
+
+def h_score(states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"]) -> HScore:
     """tr(cov(f)^-1 cov(E[f|y])): how much of the variance of the states lies between the classes,
     in units of the variance of all (Bao et al. 2019). It is between 0 and C - 1.
 
     The covariance of all states is shrunk towards a multiple of the identity (Ledoit and Wolf
     2004), and that between classes by as much (Ibrahim et al. 2022): the plain one is singular
     where D exceeds N.
+
+    Labels that say nothing have an H-score as well, up to (C - 1) D / N: the less the covariance is
+    shrunk, the higher, and that differs between models. So it comes with what chance gives: sums of
+    n drawn without replacement from N centred states have the covariance n (1 - n / N) N / (N - 1)
+    times that of the states.
     """
-    return _h_score(states, classes)[0]
-
-
-def h_score_above_chance(states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"]) -> float:
-    """The H-score less its mean over all orders of the labels.
-
-    Labels that say nothing have one as well, up to (C - 1) D / N: the less the covariance is
-    shrunk, the higher, and that differs between models.
-    """
-    found, by_chance = _h_score(states, classes)
-    return found - by_chance
-
-
-def _h_score(
-    states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"]
-) -> tuple[float, float]:
-    """It, and its mean over all orders of the labels: sums of n drawn without replacement from N
-    centred states have the covariance n (1 - n / N) N / (N - 1) times that of the states."""
     number, num_classes = len(states), len(np.unique(classes))
     centred = states.astype(np.float64) - states.mean(axis=0, dtype=np.float64)
     total, shrinkage = ledoit_wolf(centred, assume_centered=True)
@@ -53,7 +51,7 @@ def _h_score(
     found = np.einsum("cd,de,ce->", means, inverse, means)
     covariance = centred.T @ centred / number
     by_chance = (num_classes - 1) * number / (number - 1) * (inverse * covariance).sum()
-    return float(found), float(by_chance)
+    return HScore(float(found), float(by_chance))
 
 
 def logme(states: Float[np.ndarray, "N D"], targets: Float[np.ndarray, "N K"]) -> float:

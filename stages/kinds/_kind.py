@@ -216,6 +216,12 @@ def rows_in_budget(budget: int | str, rows: int, *, task: str) -> int:
     return number
 
 
+def most_rows(budgets: Iterable[int | str], rows: int, *, task: str) -> int:
+    """How many of train's ``rows`` the largest of some label budgets is; raises ValueError if one
+    has more."""
+    return max(rows_in_budget(budget, rows, task=task) for budget in budgets)
+
+
 def labelled_rows(
     rows: Sequence[Row],
     budget: int | str,

@@ -141,8 +141,9 @@ class Resumable:
         )
 
     def exists(self) -> bool:
-        """Whether there is a state to go on from."""
-        return self._path.exists()
+        """Whether there is a state to go on from. The first rank looks: another node may see a
+        file later."""
+        return bool(self._ranks.from_first(float(self._path.exists())))
 
     def wall_time_s(self) -> float:
         """The time of the run so far."""
@@ -161,7 +162,7 @@ class Resumable:
 
     def load(self, model: nn.Module, optimizer: AdamW) -> tuple[int, list[Row]]:
         """(number of steps done, history of them); (0, []) if there is nothing to resume."""
-        if not self._path.exists():
+        if not self.exists():
             if self._ranks.is_first:
                 self._clear_others()
             return 0, []
@@ -191,7 +192,7 @@ class Resumable:
 
     def finished(self) -> list[Row] | None:
         """The history of a training that has ended; None if there is no such training."""
-        if not self._path.exists():
+        if not self.exists():
             return None
         record = self._record()
         return record["history"] if record.get("ended") else None

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -20,13 +20,12 @@ from stages.core.seeding import stream
 from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateRecord
 from stages.evaluation.transferability import (
     h_score,
-    h_score_above_chance,
     logme,
     nearest_neighbours,
     one_hot,
 )
 from stages.kinds._cells import Row
-from stages.kinds._kind import labelled_rows, rows_in_budget
+from stages.kinds._kind import labelled_rows, most_rows
 from stages.models._heads import ModelWithHead
 from stages.tasks._task import Example, Task
 from stages.tasks._writing import Writing
@@ -90,8 +89,7 @@ def _stored(file: Path) -> Estimated | None:
 
 def _labelled(params: Params, setup: TrialSetup) -> list[Row]:
     rows = read_jsonl(setup.examples / "train.jsonl")
-    budgets = params.finetune.label_budgets
-    most = max(rows_in_budget(n, len(rows), task=setup.task_key) for n in budgets)
+    most = most_rows(params.finetune.label_budgets, len(rows), task=setup.task_key)
     seed = params.finetune.seeds[0]
     return labelled_rows(
         rows,
@@ -113,28 +111,20 @@ def _records(
     if read is None:
         return [*_undefined(setup.run_key, NO_LABEL_OF_A_STATE)]
     states, labels = read.states, read.labels
-    measures: dict[str, Callable[[np.ndarray], float]] = {}
-    if labels.dtype.kind == "f":
-        measures["logme"] = lambda layer: logme(layer, labels[:, None])
-        reason = FOR_CLASSES
-    elif len(set(labels.tolist())) < 2:
-        reason = ONE_CLASS
-    else:
-        reason, targets = "", one_hot(labels)
-        measures["h_score"] = lambda layer: h_score(layer, labels)
-        measures["h_score_above_chance"] = lambda layer: h_score_above_chance(layer, labels)
-        measures["logme"] = lambda layer: logme(layer, targets)
-        measures["knn"] = lambda layer: nearest_neighbours(layer, labels)
+    if labels.dtype.kind != "f" and len(set(labels.tolist())) < 2:
+        return [*_undefined(setup.run_key, ONE_CLASS)]
+    by_layer = [_measured(layer, labels) for layer in states]
+    of_mean = _measured(states.mean(axis=0), labels)
     found = []
     about = {"num_rows": len({e.id for e in examples}), "num_states": len(labels)}
     about |= {"flops": read.flops}
     for estimate in ESTIMATES:
-        if estimate not in measures:
-            found += _undefined(setup.run_key, reason, only=estimate)
+        if estimate not in of_mean:
+            found += _undefined(setup.run_key, FOR_CLASSES, only=estimate)
             continue
-        by_layer = [measures[estimate](layer) for layer in states]
-        best = int(np.argmax(by_layer))
-        values = by_layer[-1], measures[estimate](states.mean(axis=0)), by_layer[best]
+        of_layer = [measured[estimate] for measured in by_layer]
+        best = int(np.argmax(of_layer))
+        values = of_layer[-1], of_mean[estimate], of_layer[best]
         for layers, value in zip(LAYERS, values, strict=True):
             found.append(
                 EstimateRecord(
@@ -148,6 +138,19 @@ def _records(
                 )
             )
     return found
+
+
+def _measured(states: Float[np.ndarray, "N D"], labels: np.ndarray) -> dict[str, float]:
+    """Each estimate that is defined for these labels: classes as integers, or numbers."""
+    if labels.dtype.kind == "f":
+        return {"logme": logme(states, labels[:, None])}
+    score = h_score(states, labels)
+    return {
+        "h_score": score.value,
+        "h_score_above_chance": score.above_chance,
+        "logme": logme(states, one_hot(labels)),
+        "knn": nearest_neighbours(states, labels),
+    }
 
 
 def _undefined(run: str, reason: str, *, only: str | None = None) -> Iterator[EstimateRecord]:

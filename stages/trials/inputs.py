@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from stages.core.artifacts import read_jsonl
 from stages.core.params import Params
 from stages.evaluation.records import InputRecord
-from stages.kinds._kind import SPLITS, Split, rows_in_budget
+from stages.kinds._kind import SPLITS, Split, most_rows
 from stages.training.finetuning import Encoded
 from stages.trials.runner import method_of
 from stages.trials.setup import TrialSetup
@@ -37,7 +37,7 @@ def _records(
     for split in SPLITS:
         rows = read_jsonl(setup.examples / f"{split}.jsonl")
         if split == "train":
-            rows = rows[: max(rows_in_budget(n, len(rows), task=task_key) for n in budgets)]
+            rows = rows[: most_rows(budgets, len(rows), task=task_key)]
         yield input_record(run_key, split, setup.task.read_at, setup.task.encode(rows))
 
 
@@ -46,12 +46,11 @@ def _of_prompt(params: Params, run_key: str, task_key: str, method: str) -> Inpu
     then the text."""
     setup = TrialSetup(run_key, task_key, max_tokens=params.finetune.max_tokens)
     rows = {split: read_jsonl(setup.examples / f"{split}.jsonl") for split in SPLITS}
-    budgets, available = params.finetune.label_budgets, len(rows["train"])
-    budget = max(budgets, key=lambda n: rows_in_budget(n, available, task=task_key))
+    most = most_rows(params.finetune.label_budgets, len(rows["train"]), task=task_key)
     seed = params.finetune.seeds[0]
     predictor = setup.predictor(
         method_of(params, method),
-        setup.labelled(rows["train"], str(budget), seed=seed),
+        setup.labelled(rows["train"], str(most), seed=seed),
         seed=seed,
         where=f"finetune.methods.{method}.method",
     )

@@ -7,6 +7,7 @@ from safetensors import safe_open
 from stages.training.checkpoint import Resumable, fingerprint, load_weights, save_weights
 from stages.training.loop import Step, mean_loss, train
 from stages.training.optimizer import AdamW
+from stages.training.ranks import Ranks
 from tests.small import headless, small_model
 from tests.training.test_loop import CPU, SCHEDULE, data_of, objective_of
 
@@ -76,6 +77,25 @@ def test_weights_that_are_frozen_are_not_kept(tmp_path) -> None:
         model.token_embedding.weight.zero_()
     assert state.load(model, optimizer) == (5, [])
     assert torch.equal(model.token_embedding.weight, before)
+
+
+class BehindAnother(Ranks):
+    """Not the first rank, which has seen no state."""
+
+    def from_first(self, value: float) -> float:
+        return 0.0
+
+
+def test_the_first_rank_alone_decides_whether_there_is_a_state(tmp_path) -> None:
+    """On a network's file system a file may be seen on one node before another: ranks that decide
+    for themselves would go on from different steps."""
+    model = small_model("encoder")
+    optimizer = AdamW(model, weight_decay=0.0)
+    Resumable("run", "a", scratch=tmp_path).save(5, model, optimizer, [])
+    behind = Resumable("run", "a", scratch=tmp_path, ranks=BehindAnother(1, 2))
+    assert not behind.exists()
+    assert behind.load(model, optimizer) == (0, [])
+    assert Resumable("run", "a", scratch=tmp_path).load(model, optimizer) == (5, [])
 
 
 def test_time_of_an_interrupted_process_counts(tmp_path, monkeypatch) -> None:

@@ -15,7 +15,6 @@ from stages.core.params import Params
 from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateRecord
 from stages.evaluation.transferability import (
     h_score,
-    h_score_above_chance,
     logme,
     nearest_neighbours,
     one_hot,
@@ -84,8 +83,8 @@ def test_states_are_those_that_the_head_reads_of_each_row(
     found = estimated(params, run, task).records
     assert {record.num_states for record in found} == {len(classes)}
     for estimate, compute in (
-        ("h_score", lambda layer: h_score(layer, classes)),
-        ("h_score_above_chance", lambda layer: h_score_above_chance(layer, classes)),
+        ("h_score", lambda layer: h_score(layer, classes).value),
+        ("h_score_above_chance", lambda layer: h_score(layer, classes).above_chance),
         ("logme", lambda layer: logme(layer, one_hot(classes))),
         ("knn", lambda layer: nearest_neighbours(layer, classes)),
     ):
