@@ -6,24 +6,29 @@ from typing import Any
 Row = Mapping[str, Any]  # of a task: its kind says what each column holds
 
 
+class EmptyCellError(ValueError):
+    """A cell that must hold something holds nothing."""
+
+
 def text_of(value: Any, place: str) -> str:
     """A text, a number or a truth value as text.
 
-    Raises ValueError, which begins with ``place``, for an empty cell and for any other type.
+    Raises EmptyCellError for an empty cell and ValueError for any other type, which begin with
+    ``place``.
     """
     if value is None or value != value or (isinstance(value, str) and not value.strip()):
-        raise ValueError(f"{place} is empty")
+        raise EmptyCellError(f"{place} is empty")
     if not isinstance(value, str | int | float):
         raise ValueError(f"{place} must be a text, not {short(value)}")
     return str(value)
 
 
 def list_of(value: Any, place: str) -> list[str]:
-    """A list of texts, none of them empty; raises ValueError as ``text_of`` does."""
+    """A list of texts, none of them empty; raises what ``text_of`` does."""
     if not isinstance(value, list):
         raise ValueError(f"{place} must be a list of texts, not {short(value)}")
     if not value:
-        raise ValueError(f"{place} is empty")
+        raise EmptyCellError(f"{place} is empty")
     if all(isinstance(each, str) and each.strip() for each in value):
         return value
     return [text_of(each, f"{place}[{i}]") for i, each in enumerate(value)]

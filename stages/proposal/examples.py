@@ -135,7 +135,7 @@ def _with_answers(layout: Layout, guessed: Guess, notes: Notes) -> Layout:
                 raise
             left.append(file)
         else:
-            if first and {kind.answer(each.row) for each in first} == {HIDDEN}:
+            if {kind.answer(each.row) for each in first} <= {HIDDEN}:  # or rows without any
                 left.append(file)
     if not left:
         return layout

@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from stages.core.artifacts import Json
 from stages.core.parallel import cores
 from stages.core.params import NAME, Task
+from stages.kinds._cells import EmptyCellError
 from stages.kinds._kind import KINDS, SPLITS, Split
 from stages.prepare_task import check_labels, sampled
 from stages.proposal.asked import Asked, Notes
@@ -27,6 +28,7 @@ from stages.proposal.profile import is_empty, profile
 from stages.proposal.public import about_published, fitting, is_whole
 from stages.proposal.roles import Guess
 from stages.proposal.study import Study, architectures_of, written
+from stages.sources._columns import EMPTY_CELLS
 from stages.sources._formats import format_of
 
 MOST_ROWS: dict[Split, int] = {"train": 20_000, "validation": 400, "test": 2_000}
@@ -144,15 +146,17 @@ def _guessed(layout: Layout, asked: Asked, notes: Notes) -> tuple[Layout, Guess,
         notes.seen.append(why[0].upper() + why[1:] + ".")
     try:
         layout, examples = read_examples(layout, guessed, notes)
-    except ValueError as error:
-        if not str(error).endswith(" is empty"):
+    except EmptyCellError:
+        guessed.settings[EMPTY_CELLS] = "skip"
+        layout, examples = read_examples(layout, guessed, notes)
+        if not examples.by_split["train"]:
             raise
-        raise ValueError(f"{error}; {_num_empty(layout, guessed)}") from None
+        notes.seen.append(_num_empty(layout, guessed))
     return layout, guessed, examples
 
 
 def _num_empty(layout: Layout, guessed: Guess) -> str:
-    """How many rows have an empty cell that a row of the task needs, and how to go on."""
+    """How many rows have an empty cell that a row of the task needs."""
     kind = KINDS[guessed.kind]
     names = [guessed.columns[role] for role in kind.columns if role in guessed.columns]
     needed = [n for each in names for n in (each if isinstance(each, list) else [each])]
@@ -164,10 +168,7 @@ def _num_empty(layout: Layout, guessed: Guess) -> str:
             empty += any(
                 is_empty(c) or (isinstance(c, list) and any(map(is_empty, c))) for c in cells
             )
-    return (
-        f"{empty:,} of {num:,} rows lack {' or '.join(needed)}: leave them out of the file, or "
-        "fill them"
-    )
+    return f"{empty:,} of {num:,} rows lack {' or '.join(needed)} and are left out ({EMPTY_CELLS})."
 
 
 def _cell(cells: Json, name: str) -> list[object]:

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import field, make_dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from stages.core.artifacts import Json
+from stages.kinds._cells import EmptyCellError
 from stages.kinds._kind import KINDS, Kind, settings_of
 
 NONE = "none"
+EMPTY_CELLS = "empty_cells"
 Cells = Mapping[str, Any]  # of a record, by the names of its columns
 
 
@@ -28,7 +30,8 @@ TEXT, WORDS = _Text(), _Words()
 
 class Columns:
     """Which column of the data each column of a row is (``translation.de`` is ``de`` in the objects
-    of the column ``translation``), and how cells are read (``tag_scheme``).
+    of the column ``translation``), how cells are read (``tag_scheme``), and whether a row that
+    lacks one is refused or left out (``empty_cells``).
 
     Every method raises ValueError that begins with ``place``, the file and the line.
     """
@@ -71,7 +74,12 @@ class Columns:
                 value, shown = [cell(cells, each, place) for each in name], ", ".join(name)
             if not kind.target and isinstance(value, str) and not value.strip():
                 return None
-            row[column] = kind.read(column, value, row, f"{place}: {shown}")
+            try:
+                row[column] = kind.read(column, value, row, f"{place}: {shown}")
+            except EmptyCellError:
+                if getattr(self, EMPTY_CELLS) == "skip":
+                    return None
+                raise
         return kind.checked(row, place)
 
     def _as_asked(self, kind: Kind) -> Kind:
@@ -82,7 +90,7 @@ class Columns:
 
 def _fields() -> list[tuple[str, Any, Any]]:
     """Every kind's columns and settings of how cells are read, with their defaults: a column has
-    its own name, an optional one is not read."""
+    its own name, an optional one is not read. And what becomes of a row that lacks a cell."""
     columns = {column: column for kind in KINDS.values() for column in (*kind.inputs, kind.target)}
     columns |= {column: NONE for kind in KINDS.values() for column in kind.optional}
     gathered = {column for kind in KINDS.values() for column in kind.gathered}
@@ -95,6 +103,7 @@ def _fields() -> list[tuple[str, Any, Any]]:
             for column, name in columns.items()
         ),
         *((key, each.annotation, field(default=each.default)) for key, each in settings.items()),
+        (EMPTY_CELLS, Literal["refuse", "skip"], field(default="refuse")),
     ]
 
 

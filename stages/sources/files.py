@@ -33,7 +33,8 @@ class Files(Source):
     Each setting of such a name says which column of the files it is. ``columns`` names those of a
     file that has no header; a conll file has ``[words, tags]`` unless it says otherwise, a conllu
     file FORM and UPOS. ``delimiter`` stands between the columns of csv and tsv files. Tags in
-    ``tag_scheme`` become BIO. A json file is a list of objects or has the form of SQuAD's, where
+    ``tag_scheme`` become BIO. With ``empty_cells: skip`` a row that lacks a text or a label is left
+    out. A json file is a list of objects or has the form of SQuAD's, where
     ``unanswerable`` says what becomes of questions without an answer.
 
     ``format: parallel``: ``train: train, text: en, target: de`` are the files ``train.en`` and

@@ -5,8 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
+from stages.kinds._kind import KINDS
 from stages.sources._formats import read
+from stages.sources._source import SOURCES
 from tests.labelled_files import NUM, objects, proposed, table, tagged, texts
 
 
@@ -177,13 +180,29 @@ def test_texts_between_tabs_are_no_words_with_tags() -> None:
     assert proposed("a.txt").study.kind == "classification"
 
 
-def test_empty_cells_are_counted() -> None:
+def test_rows_with_empty_cells_are_counted_and_left_out() -> None:
     rows = [(text, "" if i in (5, 9) else label) for i, (text, label) in enumerate(texts())]
     rows[12] = ("", "good")
     Path("a.csv").write_text(table([("text", "label"), *rows]))
-    with pytest.raises(ValueError, match=r"line 7: label is empty; 3 of 60 rows") as refused:
-        proposed("a.csv")
-    assert "text or label" in str(refused.value)
+    proposal = proposed("a.csv")
+    assert "3 of 60 rows lack text or label and are left out" in seen("a.csv")
+    (task,) = YAML(typ="safe").load(proposal.text)["tasks"].values()
+    source = task["source"]
+    assert source["empty_cells"] == "skip"
+    read = SOURCES.build(source, where="source").examples(KINDS["classification"])
+    assert len({each.row["text"] for each in read}) == 57
+
+
+def test_test_rows_without_labels_are_no_rows_to_leave_out() -> None:
+    """Beside a train file that lacks a label: the answers of the test file are not published."""
+    folder = Path("folder")
+    folder.mkdir()
+    rows = [(text, "" if i == 5 else label) for i, (text, label) in enumerate(texts())]
+    (folder / "train.csv").write_text(table([("text", "label"), *rows]))
+    hidden = [(f"{text} again", "") for text, _ in rows[:30]]
+    (folder / "test.csv").write_text(table([("text", "label"), *hidden]))
+    told = seen("folder")
+    assert "1 of 60 rows lack text or label" in told and "test.csv has no answers" in told
 
 
 def test_few_test_rows_of_what_has_no_accuracy_are_said() -> None:

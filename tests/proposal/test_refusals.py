@@ -43,7 +43,6 @@ BAD: dict[str, tuple[str, bytes, str]] = {
         "iconv",
     ),
     "uneven rows": ("a.csv", b"text,label\nodd, too,x\n", "line 2"),
-    "empty label": ("a.csv", f"{classified()}and no stars,\n".encode(), "line 62: stars"),
     "a format that is unknown": ("a.xyz", b"\x00\x01 binary\n", "format"),
     "no labels": ("a.txt", b"Only text.\nAnd more of it here.\n", "--text"),
     "few rows": ("a.csv", table([("text", "label"), *texts(4)]).encode(), "too few"),

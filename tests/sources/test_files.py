@@ -167,6 +167,18 @@ def test_blanks_around_a_label_make_no_other_class() -> None:
     assert found == [{"text": " one ", "label": "good"}, {"text": "two", "label": "good"}]
 
 
+def test_rows_that_lack_a_cell_are_left_out_if_asked() -> None:
+    """But not one whose label may be empty."""
+    write("a.csv", "text,label\nx,1\n ,0\ny,\nz,0\n")
+    found = [e.row for e in source("a.csv", empty_cells="skip").examples(KINDS["classification"])]
+    assert found == [{"text": "x", "label": "1"}, {"text": "z", "label": "0"}]
+    write("b.csv", "text,labels\nx,a\n,a\ny,\n")
+    found = [e.row for e in source("b.csv", empty_cells="skip").examples(KINDS["multi_label"])]
+    assert found == [{"text": "x", "labels": ["a"]}, {"text": "y", "labels": []}]
+    with pytest.raises(ValueError, match="empty_cells: input should be 'refuse' or 'skip'"):
+        source("a.csv", empty_cells="drop")
+
+
 # Mistakes
 
 
