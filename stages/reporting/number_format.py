@@ -24,6 +24,10 @@ def compact(value: float | None) -> str:
     return f"{value:.3g}{' kMGTPE'[power].strip()}"
 
 
+def are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
 def percent(share: float) -> str:
     return f"{100 * share:.4g}%"
 

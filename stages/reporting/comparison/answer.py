@@ -160,7 +160,7 @@ def _card(results: Results, found: BestRun, methods: Sequence[str]) -> Card:
         runs=_among_runs(run, beside),
         against={CLASSICAL: _against_baseline(found)}
         | {name: _against_run(results, run, name, beside) for name in references(results)[1:]},
-        otherwise=otherwise(results, found.best, methods),
+        otherwise=otherwise(results, found, methods),
         takes=takes(results, found.best),
         chip=_chip(found),
         cheapest=cheapest(results, found, methods),

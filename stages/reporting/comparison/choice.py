@@ -10,6 +10,7 @@ from stages.evaluation.records import CLASSICAL, CostRecord
 from stages.evaluation.statistics import Interval
 from stages.reporting.comparison.best_runs import BestRun, best_runs
 from stages.reporting.comparison.cells import Cell
+from stages.reporting.comparison.convergence import faults
 from stages.reporting.comparison.pretraining_costs import pretraining
 from stages.reporting.comparison.results import Results, trial_key
 from stages.reporting.comparison.score_against_cost import total_flops
@@ -52,9 +53,22 @@ def smaller(results: Results, best: Cell, methods: Sequence[str]) -> Cell | None
     return max(found, key=lambda cell: cell.merit, default=None)
 
 
-def otherwise(results: Results, best: Cell, methods: Sequence[str]) -> str:
-    """What is next, what the best smaller model reaches, what was not tried, and what is best with
-    other numbers of labels; of runs with one of the ``methods``."""
+def otherwise(results: Results, best: BestRun, methods: Sequence[str]) -> str:
+    """What is next, what the best smaller model reaches, what was not tried or not trained to its
+    end, and what is best with other numbers of labels; of runs with one of the ``methods``."""
+    return " ".join([*_others(results, best.best, methods), *_unfinished(best.run)])
+
+
+def _unfinished(run: Cell) -> Iterator[str]:
+    """Of the best run."""
+    if found := [*faults(run)]:
+        yield (
+            f"`{run.group}` with `{run.method}` may score otherwise after more steps: "
+            f"{', '.join(found)} trials."
+        )
+
+
+def _others(results: Results, best: Cell, methods: Sequence[str]) -> list[str]:
     found = []
     if after := next_best(results, best, methods):
         found.append(f"Next best: {name_of(results, after)}, {_shown(after)}.")
@@ -73,7 +87,7 @@ def otherwise(results: Results, best: Cell, methods: Sequence[str]) -> str:
             found.append(f"With {budget} labels: {name_of(results, there)}, {_shown(there)}.")
     if not others:
         found.append(f"Other numbers of labels than {best.label_budget} were not tried.")
-    return " ".join(found)
+    return found
 
 
 def cheapest(results: Results, found: BestRun, methods: Sequence[str]) -> str:

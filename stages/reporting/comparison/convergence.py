@@ -31,15 +31,19 @@ FAULTS = (
 def warnings(cell: Cell) -> list[str]:
     """Why the cell's trials may have been fitted for too short a time: ``still improving (best
     epoch last in 3 of 5)``. Empty if nothing speaks for it."""
-    found = []
-    for fault in FAULTS:
-        number = sum(getattr(trial, fault.column) == fault.value for trial in cell.trials)
-        if number > fault.share * len(cell.trials):
-            found.append(f"{fault.words} in {number} of {len(cell.trials)}")
+    found = [*faults(cell)]
     last = sum(trial.best_is_last for trial in cell.trials)
     if found and last:
         found.append(f"best epoch last in {last} of {len(cell.trials)}")
     return found
+
+
+def faults(cell: Cell) -> Iterator[str]:
+    """``still improving in 3 of 5``, of each fault that enough of the cell's trials have."""
+    for fault in FAULTS:
+        number = sum(getattr(trial, fault.column) == fault.value for trial in cell.trials)
+        if number > fault.share * len(cell.trials):
+            yield f"{fault.words} in {number} of {len(cell.trials)}"
 
 
 def confounds(*sides: Cell) -> list[str]:

@@ -12,7 +12,7 @@ from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison.axes import AXES, Axis
 from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.contrasts import Contrast
-from stages.reporting.number_format import compact, metric_name
+from stages.reporting.number_format import are, compact, metric_name
 
 FIRST: tuple[Axis, ...] = ("pretrained", "architecture", "size", "training set")
 NAMES: dict[Axis, str] = {"pretrained": "pretraining", "training set": "training text"}
@@ -126,7 +126,8 @@ def _rest(pairs: Sequence[tuple[str, str]], contrasts: Sequence[Contrast], *, mo
     many = f"in {len(pairs)} {'more ' if more else ''}comparisons"
     where = f"between {named}" if len(pairs) <= MOST else many
     if significant:
-        return f"{significant:,} of {len(contrasts):,} contrasts are significant {where}"
+        number = f"{significant:,} of {len(contrasts):,} contrasts {are(significant)}"
+        return f"{number} significant {where}"
     tested = any(c.is_tested for c in contrasts)
     none = "no significant difference" if tested else "no verdict on a difference"
     number = f"{len(contrasts):,} contrast{'s' if len(contrasts) > 1 else ''}"

@@ -16,7 +16,7 @@ from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.ties import beside_best, sentence
 from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, SIGNIFICANT
 from stages.reporting.figures import forest, score_dots, style, trade_offs
-from stages.reporting.number_format import metric_name
+from stages.reporting.number_format import are, metric_name
 from stages.reporting.page.charts import BRACKET, DOTTED, LINE, SYMBOLS, VARIABLES, as_json, chart
 from stages.reporting.score_format import shown
 
@@ -138,8 +138,8 @@ def forest_finding(results: Results) -> str:
     parts = Counter(c.axis for c in after)
     along = f" ({', '.join(f'{axis} {number}' for axis, number in parts.items())})" if parts else ""
     return (
-        f"{len(after):,} of {len(contrasts):,} contrasts are significant after Holm "
-        f"correction{along}; {before:,} more are before it"
+        f"{len(after):,} of {len(contrasts):,} contrasts {are(len(after))} significant after Holm "
+        f"correction{along}; {before:,} more {are(before)} before it"
     )
 
 

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from stages.reporting.comparison import advice, convergence
+from stages.reporting.comparison.answer import answers
+from stages.reporting.comparison.best_runs import best_runs
 from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.results import Results
 
@@ -54,6 +56,23 @@ def test_a_cell_most_of_whose_trials_ended_too_early_is_named_and_its_contrasts_
         )
         marks = [text for text in contrast.confounds if text.startswith("not converged")]
         assert len(marks) == of_it and all(run in mark for mark in marks)
+
+
+def test_the_answer_says_that_the_best_run_had_not_converged(results) -> None:
+    """Of the best run, also where a baseline is above it; and of no other."""
+
+    def said(study: Results) -> str:
+        (card,) = (c for c in answers(study)[0].cards if c.task == "type")
+        return card.otherwise
+
+    best = best_runs(results)["type", "200"].run
+    other = next(g.name for g in results.groups if g.name != best.group)
+    assert best.method == "full"
+    assert "more steps" not in said(results)
+    assert "more steps" not in said(with_faults(results, other, 5, still_improving=1))
+    short = said(with_faults(results, best.group, 4, still_improving=1, best_is_last=1))
+    assert f"`{best.group}` with `full` may score otherwise after more steps" in short
+    assert "still improving in 4 of 5 trials" in short
 
 
 def test_one_probe_without_a_minimum_is_enough(results) -> None:
