@@ -58,7 +58,7 @@ class TrialRecord:
     num_epochs: int  # trained at the rate that was kept; 0 if nothing was trained by steps
     num_steps: int  # of these epochs; the iterations of all tries if it was solved
     last_train_loss: float | None  # the mean of the last epoch; at the minimum if it was solved
-    best_is_last: int  # 1 if the best epoch is the last that was trained
+    best_is_last: int  # 1 if the last epoch is the best on validation, whichever is kept
     chosen_in_warmup: int  # 1 if the best epoch ended before the learning rate was at its highest
     still_improving: int  # 1 if training ended too early (``trials/best_epoch.py``)
     converged: int | None  # 1 if every try of a solved probe came to a minimum

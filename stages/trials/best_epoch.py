@@ -26,13 +26,13 @@ class BestEpoch:
     """
 
     def __init__(self, metric: str) -> None:
-        self._metric = metric
+        self.metric = metric
         self._merit, self._weights = (-math.inf, -math.inf), dict[str, Tensor]()
         self.lr, self.epoch, self.threshold = 0.0, 0, 0.0
 
     def update(self, model: ModelWithHead, epoch: EpochRecord, *, threshold: float) -> None:
         """Keep the trained weights of ``model`` if ``epoch`` is the best so far."""
-        merit = metrics.merit(self._metric, epoch.validation_metric), -epoch.validation_loss
+        merit = metrics.merit(self.metric, epoch.validation_metric), -epoch.validation_loss
         if merit > self._merit:
             self._merit, self.threshold = merit, threshold
             self.lr, self.epoch = epoch.lr, epoch.epoch
@@ -73,12 +73,22 @@ class Patience:
         return isinstance(self._patience, int) and epoch.epoch - self._improved >= self._patience
 
 
-def still_improving(curve: Sequence[EpochRecord], best: int) -> bool:
-    """Whether a training, of which ``best`` is the best epoch, has ended too early.
+def best_on_validation(curve: Sequence[EpochRecord], metric: str) -> int:
+    """The epoch, whichever is kept, with the best metric; of equal ones that with the lowest loss,
+    then the first."""
+    best = max(
+        curve, key=lambda e: (metrics.merit(metric, e.validation_metric), -e.validation_loss)
+    )
+    return best.epoch
+
+
+def still_improving(curve: Sequence[EpochRecord], metric: str) -> bool:
+    """Whether a training has ended too early.
 
     It has if, in the last quarter of its epochs, the validation loss fell below its lowest before;
-    or if the best epoch is one of them, and the training loss fell by a noteworthy part of its
-    whole fall. That the last epoch is the best is no sign by itself: on a plateau any may be.
+    or if the epoch with the best ``metric`` on validation is one of them, and the training loss
+    fell by a noteworthy part of its whole fall. That the last epoch is the best is no sign by
+    itself: on a plateau any may be.
     """
     late = math.ceil(LATE * len(curve))
     before, after = curve[:-late], curve[-late:]
@@ -90,4 +100,4 @@ def still_improving(curve: Sequence[EpochRecord], best: int) -> bool:
         return True
     fall = curve[0].train_loss - curve[-1].train_loss
     late_fall = before[-1].train_loss - curve[-1].train_loss
-    return best >= after[0].epoch and late_fall > UNFITTED * abs(fall)
+    return best_on_validation(curve, metric) >= after[0].epoch and late_fall > UNFITTED * abs(fall)

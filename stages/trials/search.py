@@ -24,7 +24,12 @@ from stages.training.finetuning import (
     warmup_epochs,
 )
 from stages.training.loop import Diverged, Step, train
-from stages.trials.best_epoch import BestEpoch, Patience, still_improving
+from stages.trials.best_epoch import (
+    BestEpoch,
+    Patience,
+    best_on_validation,
+    still_improving,
+)
 from stages.trials.outcome import Fit, at_edge
 from stages.trials.validation import Validated
 
@@ -170,9 +175,9 @@ def _fit(
         num_epochs=len(curve),
         num_steps=len(curve) * steps_per_epoch(settings, num_examples),
         last_train_loss=curve[-1].train_loss,
-        best_is_last=int(best.epoch == len(curve)),
+        best_is_last=int(best_on_validation(curve, best.metric) == curve[-1].epoch),
         chosen_in_warmup=int(best.epoch <= warmup_epochs(settings, num_examples)),
-        still_improving=int(still_improving(curve, best.epoch)),
+        still_improving=int(still_improving(curve, best.metric)),
         num_tries=len(settings.rates),
         at_edge=at_edge(best.lr, settings.rates),
     )

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,12 @@ from stages.core.params import Adaptation
 from stages.evaluation.records import EpochRecord
 from stages.models._heads import ModelWithHead
 from stages.training.finetuning import max_epochs, steps_per_epoch, warmup_epochs
-from stages.trials.best_epoch import BestEpoch, Patience, still_improving
+from stages.trials.best_epoch import (
+    BestEpoch,
+    Patience,
+    best_on_validation,
+    still_improving,
+)
 from tests.small import headless, small_model
 from tests.synthetic_study import ADAPTATION
 
@@ -98,14 +104,27 @@ LONG = curve(
 
 
 def test_what_ended_too_early_is_told_from_what_has_fitted() -> None:
-    assert still_improving(SHORT, 4)
-    assert not still_improving(LONG, 8)
-    assert not still_improving(LONG, 13)  # on a plateau any epoch may be best, the last too
-    assert still_improving(curve([0.5], [1.0]), 1)  # a single epoch tells of no end
+    assert still_improving(SHORT, "macro_f1")
+    assert not still_improving(LONG, "macro_f1")
+    late = [*LONG[:-1], replace(LONG[-1], validation_metric=0.5)]
+    assert not still_improving(late, "macro_f1")  # on a plateau any may be best, the last too
+    assert still_improving(curve([0.5], [1.0]), "macro_f1")  # a single epoch tells of no end
+
+
+def test_what_grows_worse_on_validation_is_not_improving_whichever_epoch_is_kept() -> None:
+    """1,000 labels in 4 epochs, measured: the training loss falls to the end, the loss of
+    validation has risen since the second epoch and the metric falls."""
+    overfitted = curve([0.62, 0.67, 0.68, 0.66], [0.66, 0.65, 1.24, 1.33], [0.72, 0.48, 0.17, 0.05])
+    assert best_on_validation(overfitted, "accuracy") == 3
+    assert not still_improving(overfitted, "accuracy")
+    better = [*overfitted[:-1], replace(overfitted[-1], validation_metric=0.70)]
+    assert still_improving(better, "accuracy")
+    # Where lower is better the last epoch of these is the best.
+    assert best_on_validation(curve([3.0, 2.0, 2.5], [1, 1, 1]), "bits_per_byte") == 2
 
 
 def test_a_loss_that_still_falls_by_its_noise_alone_has_ended() -> None:
     loss = [1 + math.exp(-epoch) for epoch in range(12)]
-    assert not still_improving(curve([0.5] * 12, loss, loss), 1)
+    assert not still_improving(curve([0.5] * 12, loss, loss), "macro_f1")
     slow = [1 + math.exp(-epoch / 12) for epoch in range(12)]
-    assert still_improving(curve([0.5] * 12, slow, slow), 1)
+    assert still_improving(curve([0.5] * 12, slow, slow), "macro_f1")
