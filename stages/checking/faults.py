@@ -13,6 +13,7 @@ from stages.evaluation.racing import FEWEST
 from stages.evaluation.records import CLASSICAL
 from stages.matching.budget import matched_model, trains
 from stages.objectives._objective import OBJECTIVES
+from stages.training.ranks import too_few_threads
 
 
 def find_faults(params: Params) -> Iterator[str]:
@@ -40,11 +41,20 @@ def find_faults(params: Params) -> Iterator[str]:
     if CLASSICAL in params.finetune.methods:
         yield f"finetune.methods.{CLASSICAL}: is reserved for baselines in reports; rename it"
     yield from fit_faults(params.finetune, params.tasks, params.pretrain, backbones)
+    yield from _device_faults(params)
     for name in ("label_budgets", "seeds"):
         values = getattr(params.finetune, name)
         if len(set(values)) < len(values):
             yield f"finetune.{name}: must not repeat a value, not {values}"
     yield from _race_faults(params.finetune)
+
+
+def _device_faults(params: Params) -> Iterator[str]:
+    """As far as params.yaml alone tells: GPUs are counted where pretraining runs."""
+    trained = (r for r in params.pretrain.values() if name_of(r.objective) in OBJECTIVES.names())
+    on_cpu = params.compute.device == "cpu" and any(map(trains, trained))
+    if on_cpu and (reason := too_few_threads(params.compute, params.distributed)):
+        yield f"distributed.devices: {reason}"
 
 
 def _race_faults(finetune: Finetune) -> Iterator[str]:

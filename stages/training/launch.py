@@ -19,6 +19,7 @@ from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsa
 from stages.core.params import Compute, Distributed
 from stages.core.process import die_with_parent
 from stages.core.rank import rank_of_process
+from stages.training.ranks import too_few_threads
 
 POLL_S = 0.05
 
@@ -60,12 +61,7 @@ def too_many(compute: Compute, distributed: Distributed) -> str | None:
     if compute.device != "cpu" and torch.cuda.is_available():
         count = torch.cuda.device_count()
         return f"there are {count} GPUs here" if distributed.devices > count else None
-    if distributed.devices > compute.threads:
-        return (
-            f"on a CPU {distributed.devices} processes share compute.threads, which is "
-            f"{compute.threads}; valid: 1 to {compute.threads}"
-        )
-    return None
+    return too_few_threads(compute, distributed)
 
 
 def _run_ranks(number: int) -> int:

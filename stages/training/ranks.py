@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from stages.core.params import Distributed, Training
+from stages.core.params import Compute, Distributed, Training
 from stages.core.rank import rank_of_process
 from stages.models._heads import ModelWithHead
 from stages.training.device import Device
@@ -199,6 +199,17 @@ def joined(distributed: Distributed, device: Device) -> Iterator[Ranks]:
             time.sleep(GRACE_S)
         raise
     dist.destroy_process_group()
+
+
+def too_few_threads(compute: Compute, distributed: Distributed) -> str | None:
+    """Why a CPU has fewer devices, to stand behind ``distributed.devices``; None if it has enough:
+    each is a process of one thread or more."""
+    if distributed.devices <= compute.threads:
+        return None
+    return (
+        f"on a CPU {distributed.devices} processes share compute.threads, which is "
+        f"{compute.threads}; valid: 1 to {compute.threads}"
+    )
 
 
 def uneven(training: Training, distributed: Distributed) -> str | None:

@@ -254,6 +254,19 @@ def test_micro_batches_that_processes_cannot_share(devices, micro_batch_rows, re
     assert all(str(devices) in fault.message for fault in faults)
 
 
+@pytest.mark.parametrize(("device", "devices"), [("cpu", 2), ("cpu", 8), ("auto", 8)])
+def test_more_processes_than_a_cpu_has_threads_for(device: str, devices: int) -> None:
+    """Whether there is a GPU, ``auto`` knows where pretraining runs."""
+    compute = {"compute.device": device, "compute.threads": 2}
+    rows = {f"pretrain.{run}.training.micro_batch_rows": 1 for run in smoke_with({})["pretrain"]}
+    faults = faults_of(smoke_with(compute | rows | {"distributed.devices": devices}))
+    if device == "cpu" and devices > 2:
+        (fault,) = faults
+        assert fault.path == "distributed.devices" and "valid: 1 to 2" in fault.message
+    else:
+        assert not faults
+
+
 def test_a_strategy_of_another_name_is_refused() -> None:
     (fault,) = faults_of(smoke_with({"distributed.strategy": "fdsp"}))
     assert fault.path == "distributed.strategy"
