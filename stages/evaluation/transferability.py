@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.optimize import minimize_scalar
-from sklearn.covariance import ledoit_wolf
 
 NEIGHBOURS = 3
 WIDEST = 30.0  # of the search for alpha / beta, in powers of e beyond the squared singular values
@@ -38,6 +36,9 @@ def h_score(states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"]) ->
     n drawn without replacement from N centred states have the covariance n (1 - n / N) N / (N - 1)
     times that of the states.
     """
+    # Which takes longer to import than torch, and is not wanted where the store has all estimates.
+    from sklearn.covariance import ledoit_wolf
+
     number, num_classes = len(states), len(np.unique(classes))
     centred = states.astype(np.float64) - states.mean(axis=0, dtype=np.float64)
     total, shrinkage = ledoit_wolf(centred, assume_centered=True)
@@ -77,6 +78,8 @@ def _highest_evidence(
     variances: Float[np.ndarray, " R"], inside: Float[np.ndarray, " R"], outside: float, number: int
 ) -> float:
     """Over t, of a target with these squared projections on the states' directions and beside."""
+    from scipy.optimize import minimize_scalar  # as above
+
     largest = max(float(variances.max()), np.finfo(float).tiny)
 
     def lost(log_t: float) -> float:
