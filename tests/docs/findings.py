@@ -28,6 +28,7 @@ from typing import Any
 
 from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison import verdicts
+from stages.reporting.score_format import cut
 from tests.docs.pages import FENCE, ROOT
 from tests.docs.tables import Value, is_written, numbers, rows
 
@@ -73,8 +74,10 @@ class Study:
         methods = self.metrics[task][run]
         found = methods.get(method) or methods["classical"]
         numbers_of = found[labels]
-        bounds = [self.shown(task, numbers_of[key]) for key in ("low", "high") if key in numbers_of]
-        interval = f" ({' to '.join(bounds)})" if bounds else ""
+        interval = ""
+        if "low" in numbers_of:
+            ends = cut(numbers_of["low"], numbers_of["high"], self.metric_of[task])
+            interval = f" ({' to '.join(self.shown(task, end) for end in ends)})"
         return self.shown(task, numbers_of["mean"]) + interval
 
 

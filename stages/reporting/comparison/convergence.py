@@ -9,6 +9,7 @@ from stages.evaluation.records import ScoredTrial
 from stages.reporting.comparison.cells import Cell
 
 MAJORITY = 0.5
+UNFITTED, MUCH = 0.1, 10.0  # a mean loss of training rows in nats, and how many times another's
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,34 @@ def faults(cell: Cell) -> Iterator[str]:
 
 
 def confounds(*sides: Cell) -> list[str]:
-    """The warnings of the sides of a contrast, each as ``not converged: encoder_scratch (...)``."""
-    return [
+    """The warnings of the sides of a contrast, each as ``not converged: encoder_scratch (...)``,
+    and whether one side was fitted to its labels much less than the other."""
+    found = [
         f"not converged: {cell.group} ({', '.join(warned)})"
         for cell in dict.fromkeys(sides)
         if (warned := warnings(cell))
     ]
+    return [*found, *_less_fitted(*dict.fromkeys(sides))]
+
+
+def _less_fitted(*sides: Cell) -> Iterator[str]:
+    """A curve does not show it: on a plateau before a model has found what to learn, its training
+    loss is as flat as at the end. The other side shows that lower is possible. Of one method that
+    trains in epochs: a probe is solved, and methods differ in what they can fit."""
+    if len({cell.method for cell in sides}) > 1:
+        return
+    losses = [_training_loss([t for t in cell.trials if t.num_epochs]) for cell in sides]
+    known = [loss for loss in losses if loss is not None]
+    if len(known) < 2 or max(known) < UNFITTED or max(known) < MUCH * min(known):
+        return
+    amounts = " v. ".join(f"{loss:.2g}" for loss in known)
+    yield f"fitted unequally: training loss at the end {amounts}"
+
+
+def _training_loss(trials: Sequence[ScoredTrial]) -> float | None:
+    """The mean at the end of training; None if nothing was trained in steps."""
+    losses = [trial.last_train_loss for trial in trials if trial.last_train_loss is not None]
+    return fmean(losses) if losses else None
 
 
 def caveats(all_cells: Sequence[Cell]) -> Iterator[str]:
@@ -90,13 +113,15 @@ def rows(all_cells: Sequence[Cell]) -> list[dict[str, str]]:
 
 
 def _fitted(trials: Sequence[ScoredTrial]) -> dict[str, str]:
-    losses = [trial.last_train_loss for trial in trials if trial.last_train_loss is not None]
+    loss = _training_loss(trials)
     trained = [trial for trial in trials if trial.num_epochs]
     best, last = ([getattr(t, key) for t in trained] for key in ("best_epoch", "num_epochs"))
     return {
-        "steps": f"{fmean(trial.num_steps for trial in trials):,.0f}" if losses else "\N{EN DASH}",
+        "steps": f"{fmean(t.num_steps for t in trials):,.0f}"
+        if loss is not None
+        else "\N{EN DASH}",
         "best epoch": f"{fmean(best):.1f} of {fmean(last):.1f}" if trained else "\N{EN DASH}",
-        "training loss": f"{fmean(losses):.3f}" if losses else "\N{EN DASH}",
+        "training loss": "\N{EN DASH}" if loss is None else f"{loss:.3f}",
     }
 
 

@@ -75,6 +75,32 @@ def test_the_answer_says_that_the_best_run_had_not_converged(results) -> None:
     assert "still improving in 4 of 5 trials" in short
 
 
+@pytest.mark.parametrize(
+    ("losses", "said"),
+    [
+        ((0.98, 0.004), "training loss at the end 0.98 v. 0.004"),  # it wrote no answers yet
+        ((0.15, 0.05), ""),
+        ((0.02, 0.0004), ""),  # both fit
+        ((0.6, 0.5), ""),  # neither does
+    ],
+)
+def test_a_side_that_fits_its_labels_much_less_is_a_confound(results, losses, said) -> None:
+    one, other = next(
+        (c.a.group, c.b.group)
+        for c in results.contrasts
+        if (c.task, c.method) == ("type", "full") and c.a.group != c.b.group
+    )
+    for run, loss in zip((one, other), losses, strict=True):
+        results = with_faults(results, run, 5, last_train_loss=loss)
+    (contrast,) = (
+        c
+        for c in results.contrasts
+        if (c.task, c.method, c.a.group, c.b.group) == ("type", "full", one, other)
+    )
+    found = [text for text in contrast.confounds if text.startswith("fitted unequally")]
+    assert found == ([f"fitted unequally: {said}"] if said else [])
+
+
 def test_one_probe_without_a_minimum_is_enough(results) -> None:
     trials = [
         replace(trial, converged=0)
