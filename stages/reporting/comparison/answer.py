@@ -18,6 +18,7 @@ from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.choice import cheapest, name_of, next_best, otherwise, takes
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.results import Results
+from stages.reporting.comparison.verdicts import BEFORE_CORRECTION
 from stages.reporting.comparison.what_mattered import Mattered, what_mattered
 from stages.reporting.number_format import metric_name, six_decimals
 from stages.reporting.score_format import interval, shown
@@ -196,7 +197,11 @@ def _chip(found: BestRun) -> str:
         return sure
     if found.effect.variance is None or found.run.has_one_pretraining_seed:
         return f"{sure}, not tested"
-    return f"{sure}, clearly" if found.significant else f"{sure}, a run may be as good"
+    if found.significant:
+        return f"{sure}, clearly"
+    # As ``choice.cheapest`` has it: what may be as good has a difference that may be none.
+    behind = found.effect.excludes_zero
+    return f"{sure}, {BEFORE_CORRECTION if behind else 'a run may be as good'}"
 
 
 def _against_baseline(found: BestRun) -> str:

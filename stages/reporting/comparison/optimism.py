@@ -20,7 +20,6 @@ from stages.reporting.number_format import metric_name
 STEPS = 4000  # of the numerical integral; even, so that 0 lies between two of them
 REACH = 9.0  # standard deviations, beyond which nothing is left
 FAR = 6.0  # standard errors below the best
-UNKNOWN = "an unknown amount"
 FEW = 4  # tasks that are named one by one
 
 
@@ -60,28 +59,33 @@ def _error(cell: Cell) -> float | None:
 def sentence(results: Results, label_budget: str, methods: Sequence[str]) -> str:
     """Of the best of each task with these methods; the baselines are among the means. Names are in
     backticks. Of many tasks only the largest bound is told."""
-    parts: list[str] = []
+    known: list[str] = []
+    unknown: list[str] = []
     largest: dict[str, tuple[float, str]] = {}  # of each metric's unit
     for task, metric in results.metrics.items():
         cells = _tried(results, task, label_budget, methods)
         if len(cells) < 2:
             continue
         scale, much = scale_of(metric), bound(cells)
-        size, unit = UNKNOWN, scale.unit or metric_name(metric)
-        if much is not None:
-            size = f"at most {scale.shown(much)} {unit}"
-            largest[unit] = max(largest.get(unit, (0.0, size)), (much, size))
-        parts.append(f"{size} on `{task}` (best of {len(cells)})")
-    if len(parts) > FEW:
-        unknown = sum(part.startswith(UNKNOWN) for part in parts)
-        known = [size for _, size in largest.values()]
-        parts = [*known, *([f"{UNKNOWN} on {unknown} of {len(parts)} tasks"] if unknown else [])]
-    if not parts:
+        if much is None:
+            unknown.append(f"`{task}`")
+            continue
+        unit = scale.unit or metric_name(metric)
+        size = f"at most {scale.shown(much)} {unit}"
+        known.append(f"{size} on `{task}` (best of {len(cells)})")
+        largest[unit] = max(largest.get(unit, (0.0, size)), (much, size))
+    if not known and not unknown:
         return ""
-    return (
-        "Each best is chosen on the test scores that it is shown with. On average that favours it "
-        f"by {', '.join(parts)}."
-    )
+    num_tasks = len(known) + len(unknown)
+    if num_tasks > FEW:
+        known = [size for _, size in largest.values()]
+    parts = ["Each best is chosen on the test scores that it is shown with."]
+    if known:
+        parts.append(f"On average that favours it by {', '.join(known)}.")
+    if unknown:
+        on = f"{len(unknown)} of {num_tasks} tasks" if num_tasks > FEW else " and ".join(unknown)
+        parts.append(f"By how much on {on} is unknown: what may be the best has one trial.")
+    return " ".join(parts)
 
 
 def _tried(

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from stages.evaluation.metrics import POINTS
@@ -137,3 +138,16 @@ def test_a_baseline_that_is_first_may_be_as_good_as_a_run(five_seeds: Results) -
         assert all(sure in chip for chip in chips) and (value is None or len(chips) == len(METRICS))
     for card in answers(with_baseline_at(five_seeds, 0.2))[0].cards:
         assert card.chip == card.sure
+
+
+def test_the_chip_and_the_cheapest_choice_say_the_same_of_a_run_that_is_behind(
+    five_seeds: Results,
+) -> None:
+    """Also where the difference is significant before correction only."""
+    seen = set()
+    for value in np.linspace(0.56, 0.66, 26):
+        for card in answers(with_baseline_at(five_seeds, float(value)))[0].cards:
+            if card.sure == BASELINE:
+                assert ("a run may be as good" in card.chip) == ("No run may" not in card.cheapest)
+                seen.add(card.chip)
+    assert len(seen) == 3 and any("before correction only" in chip for chip in seen)

@@ -7,7 +7,7 @@ import pytest
 
 from stages.core.seeding import stream
 from stages.reporting.comparison.answer import answers
-from stages.reporting.comparison.optimism import bound, largest_error
+from stages.reporting.comparison.optimism import bound, largest_error, sentence
 from stages.reporting.comparison.results import Results
 
 
@@ -58,3 +58,14 @@ def test_what_is_far_below_the_best_may_have_one_trial(five_seeds: Results) -> N
     for value, known in ((0.0, True), (max(cell.mean.value for cell in cells) - 1e-6, False)):
         once = replace(cells[0], trials=(replace(trial, value=value),), rows=rows)
         assert (bound([once, *cells[1:]]) == bound(cells[1:])) is known
+
+
+def test_what_is_unknown_is_said_once_with_its_reason(five_seeds: Results) -> None:
+    methods = five_seeds.methods
+    alone = [t for t in five_seeds.trials if (t.pretrain_seed, t.finetune_seed) == (1, 1)]
+    said = sentence(replace(five_seeds, trials=alone), "200", methods)
+    assert said.count("unknown") == 1 and "one trial" in said and "best of" not in said
+    assert "unknown" not in sentence(five_seeds, "200", methods)
+    some = [t for t in five_seeds.trials if t.task != "tag" or t in alone]
+    partly = sentence(replace(five_seeds, trials=some), "200", methods)
+    assert "on `type` (best of" in partly and "By how much on `tag` is unknown" in partly
