@@ -83,8 +83,11 @@ def sentence(results: Results, label_budget: str, methods: Sequence[str]) -> str
     if known:
         parts.append(f"On average that favours it by {', '.join(known)}.")
     if unknown:
-        on = f"{len(unknown)} of {num_tasks} tasks" if num_tasks > FEW else " and ".join(unknown)
-        parts.append(f"By how much on {on} is unknown: what may be the best has one trial.")
+        on = f"{len(unknown)} of {num_tasks} tasks" if num_tasks > FEW else ", ".join(unknown)
+        where = f" on {on}" if known else ""
+        parts.append(
+            f"By how much that favours it{where} is unknown: what may be the best has one trial."
+        )
     return " ".join(parts)
 
 

@@ -68,4 +68,7 @@ def test_what_is_unknown_is_said_once_with_its_reason(five_seeds: Results) -> No
     assert "unknown" not in sentence(five_seeds, "200", methods)
     some = [t for t in five_seeds.trials if t.task != "tag" or t in alone]
     partly = sentence(replace(five_seeds, trials=some), "200", methods)
-    assert "on `type` (best of" in partly and "By how much on `tag` is unknown" in partly
+    assert (
+        "on `type` (best of" in partly
+        and "By how much that favours it on `tag` is unknown" in partly
+    )
