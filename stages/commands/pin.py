@@ -16,6 +16,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from stages.core.artifacts import replacing
+from stages.core.hub_names import COMMIT, ON_THE_HUB
 from stages.core.params import NONE, PATH, read_yaml
 from stages.core.process import exit_on_mistake
 
@@ -127,7 +128,7 @@ def commit_of(entry: Entry) -> str:
     Raises ValueError, from the setting on, for what the hub does not have or does not answer.
     """
     # Imports torch, which `--help` does not need.
-    from stages.text.published import COMMIT, ON_THE_HUB, content_of
+    from stages.text.published import content_of
 
     name, branch = entry.named.value, entry.branch
     if entry.kind == MODEL and Path(name).is_dir():

@@ -5,7 +5,6 @@ asked for again, and no code of a dataset is run.
 """
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import chain
@@ -14,6 +13,7 @@ from typing import Any
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings, unknown
+from stages.core.hub_names import COMMIT, ON_THE_HUB
 from stages.kinds._kind import Kind, Split
 from stages.sources._columns import NONE, SCHEMA, TEXT, Columns
 from stages.sources._source import (
@@ -26,8 +26,6 @@ from stages.sources._source import (
     text_parts,
 )
 
-ON_THE_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
-COMMIT = re.compile(r"[0-9a-f]{40}")
 CARD = "README.md"
 SUFFIXES = ("parquet", "csv", "tsv", "jsonl", "json", "txt")
 DATA = [f"*.{suffix}{packed}" for suffix in SUFFIXES for packed in ("", ".gz")]

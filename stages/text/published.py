@@ -19,6 +19,7 @@ from transformers import AutoConfig, AutoTokenizer
 from transformers.utils import logging
 
 from stages.core.artifacts import sha256
+from stages.core.hub_names import COMMIT, ON_THE_HUB
 from stages.text.tokenizer import TaskTokenizer, without_blanks
 
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
@@ -26,8 +27,6 @@ VOCABULARY = (  # what the configuration and a tokenizer are read from
     *("config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.*", "merges.txt", "*.model"),
 )
-ON_THE_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
-COMMIT = re.compile(r"[0-9a-f]{40}")
 CONTENT_DIGITS = 12
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
 SENTINEL = re.compile(r"<extra_id_(\d+)>")  # T5's name for it, and that of all that learnt from it
