@@ -32,6 +32,7 @@ def small(raw: dict[str, Any]) -> dict[str, Any]:
     tokenizer = smoke["tokenizers"]["unigram"] | {"vocab_size": 512, "max_sentences": 2000}
     numbers = {"num_train": 60, "num_validation": 20, "num_test": 30}
     return raw | {
+        "about": {},
         "corpora": {"all": smoke["corpora"]["prose"]},
         "tokenizers": {"unigram": tokenizer | {"corpus": "all"}},
         "tasks": {"tag": smoke["tasks"]["tag"] | numbers},
