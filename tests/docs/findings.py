@@ -30,7 +30,7 @@ from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison import verdicts
 from stages.reporting.score_format import cut
 from tests.docs.pages import FENCE, ROOT
-from tests.docs.tables import Value, is_written, numbers, rows
+from tests.docs.tables import Value, is_written, numbers
 
 MARKS = ("measured once", "earlier state", "prediction")
 TABLE = re.compile(r"<!-- table: (.*?) -->\n\n?((?:\|.*\n)+)")
@@ -82,16 +82,8 @@ class Study:
 
 
 def mean(study: str, task: str, method: str, labels: str, run: str) -> str:
-    """``55.4 (53.1 to 57.6)``, or ``55.4`` without an interval.
-
-    Of a study of which a page alone is committed, ``benchmarks/STUDY.md``, as the page has it.
-    """
-    if _folder(study).exists():
-        return Study.load(study).mean(task, method, labels, run)
-    column = f"{method}, {labels} labels"
-    table = [row for row in rows(f"benchmarks/{study}.md") if column in row and row["run"] == run]
-    (row,) = (row for row in table if row["heading"].startswith(f"{task}, "))
-    return re.sub(r"; [^)]*", "", row[column])
+    """``55.4 (53.1 to 57.6)``, or ``55.4`` without an interval."""
+    return Study.load(study).mean(task, method, labels, run)
 
 
 def _folder(study: str) -> Path:

@@ -220,12 +220,6 @@ def test_bold_that_is_not_the_highest_of_its_column_is_seen() -> None:
         assert len([*mistakes(text)]) == wrong_ones
 
 
-def test_means_of_a_study_of_which_a_page_is_committed_are_those_of_the_page() -> None:
-    text = "It has {} <!-- mean: documentation tag full 4000 encoder_mlm_scientific -->"
-    assert not [*mistakes(text.format("78.7 (78.0 to 79.5)"))]
-    assert [*mistakes(text.format("78.8"))]
-
-
 def test_a_wrong_count_is_seen() -> None:
     number = len(Study.load("default").contrasts)
     text = "Of {} contrasts <!-- count: default contrasts -->"
