@@ -3,6 +3,7 @@
 With one job this is `dvc repro`. With more, what is ready runs side by side: stages, and the trials
 within them. Results and dvc.lock are the same then, times apart. A worker that dies costs what it
 was doing, which is tried again, twice at most. What is interrupted goes on with the next call.
+`--jobs auto` is a job for each GPU, or for each compute.threads of the cores there are.
 
 Another study than that of params.yaml is checked first, and then takes its place.
 """
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from stages.commands._written_study import refuse_faults, refuse_loss, write
 from stages.commands.heal import heal
-from stages.core.parallel import cores
+from stages.core.parallel import cores, visible_gpus
 from stages.core.params import PATH, Params, load
 from stages.core.process import exit_on_mistake
 from stages.planning.pending import CHECK, pending
@@ -36,7 +37,12 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="workers side by side (default 1)"
+        "--jobs",
+        type=_jobs,
+        default=1,
+        metavar="N",
+        help="workers side by side, or auto, as many as compute.threads and the machine allow "
+        "(default 1)",
     )
     parser.add_argument(
         "--study", type=Path, metavar="FILE", help=f"put this study in the place of {PATH} first"
@@ -60,17 +66,30 @@ def main() -> None:
         raise SystemExit(130) from None
 
 
+def _jobs(text: str) -> int | None:
+    """None for auto."""
+    if text == "auto":
+        return None
+    try:
+        jobs = int(text)
+    except ValueError:
+        jobs = 0
+    if jobs < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither auto nor a number from 1")
+    return jobs
+
+
 def _interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
 def _main(asked: argparse.Namespace) -> NoReturn:
-    if asked.jobs < 1:
-        raise ValueError(f"--jobs: {asked.jobs} is below 1")
+    if asked.cluster and asked.jobs is None:
+        raise ValueError("--jobs: auto is of this machine; say how many jobs a cluster shall run")
     if asked.study:
         _take(asked.study)
     heal()
-    if asked.jobs > 1 or asked.cluster or asked.scheduler:
+    if asked.jobs != 1 or asked.cluster or asked.scheduler:
         _side_by_side(asked)
     # DVC has the last word: it runs what is left, or says that all is up to date. In place of this
     # process, so that a signal reaches it alone.
@@ -96,6 +115,10 @@ def _side_by_side(asked: argparse.Namespace) -> None:
     if code := subprocess.run([*REPRO, "--quiet", "--single-item", CHECK]).returncode:
         raise SystemExit(code)
     params = load()
+    if asked.jobs is None and not asked.scheduler:
+        asked.jobs = _most_jobs(params)
+        if asked.jobs == 1:
+            return
     stages = pending(params)
     if not stages:
         return
@@ -107,6 +130,13 @@ def _side_by_side(asked: argparse.Namespace) -> None:
     with lock_order.of_one_run([*stages]), workers as client:
         todo = units(params, stages)
         complete(client, todo, lambda: units(params, pending(params)), mend=heal)
+
+
+def _most_jobs(params: Params) -> int:
+    """As many as do not share a GPU or a core."""
+    if params.compute.device != "cpu" and (gpus := visible_gpus()):
+        return len(gpus) if params.distributed.devices == 1 else 1  # a worker sees one GPU
+    return max(cores() // params.compute.threads, 1)
 
 
 def _workers(asked: argparse.Namespace, params: Params) -> "AbstractContextManager[Client]":
@@ -123,7 +153,7 @@ def _workers(asked: argparse.Namespace, params: Params) -> "AbstractContextManag
     available, threads = cores(), params.compute.threads
     if asked.jobs > available:
         raise ValueError(f"--jobs: {asked.jobs} is above the number of cores here, {available}")
-    if asked.jobs * threads > available and not clusters.visible_gpus():
+    if asked.jobs * threads > available and not visible_gpus():
         print(
             f"note: {asked.jobs} jobs of {threads} threads (compute.threads) share {available} "
             f"cores; compute.threads: {max(available // asked.jobs, 1)} would give each its own",

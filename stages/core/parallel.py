@@ -2,7 +2,9 @@
 
 import gc
 import os
+import shutil
 import signal
+import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -28,6 +30,17 @@ def cores() -> int:
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))  # which a scheduler may have cut
     return os.cpu_count() or 1
+
+
+def visible_gpus() -> list[str]:
+    """Of this machine; without importing torch, which would keep memory on each of them."""
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [name for name in visible.split(",") if name]
+    if not shutil.which("nvidia-smi"):
+        return []
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+    lines = listed.stdout.splitlines() if listed.returncode == 0 else []
+    return [str(index) for index, line in enumerate(lines) if line.startswith("GPU ")]
 
 
 def in_order(

@@ -1,9 +1,7 @@
 """Where workers run: on this machine, on a batch system's, or at a scheduler that runs already."""
 
 import logging
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -13,6 +11,7 @@ from dask import config
 from distributed import Client, Nanny, Scheduler, SpecCluster
 
 from stages.core import paths
+from stages.core.parallel import visible_gpus
 from stages.scheduling.unit import LOGS
 
 CLASSES = ("HTCondor", "LSF", "Moab", "OAR", "PBS", "SGE", "SLURM")
@@ -92,17 +91,6 @@ def running(address: str) -> Iterator[Client]:
         ) from None
     with client:
         yield client
-
-
-def visible_gpus() -> list[str]:
-    """Of this machine; without importing torch, which would keep memory on each of them."""
-    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        return [name for name in visible.split(",") if name]
-    if not shutil.which("nvidia-smi"):
-        return []
-    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
-    lines = listed.stdout.splitlines() if listed.returncode == 0 else []
-    return [str(index) for index, line in enumerate(lines) if line.startswith("GPU ")]
 
 
 def _settings() -> config.set:

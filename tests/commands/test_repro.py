@@ -30,11 +30,48 @@ def refusal(*arguments: str, monkeypatch, capsys) -> str:
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
-@pytest.mark.parametrize("jobs", ["0", "-3"])
-def test_fewer_than_one_job(jobs, monkeypatch, capsys) -> None:
-    assert f"--jobs: {jobs} is below 1" in refusal(
-        "--jobs", jobs, monkeypatch=monkeypatch, capsys=capsys
-    )
+@pytest.mark.parametrize("jobs", ["0", "-3", "1.5", "some"])
+def test_no_number_of_jobs(jobs, monkeypatch, capsys) -> None:
+    said = refusal("--jobs", jobs, monkeypatch=monkeypatch, capsys=capsys)
+    assert "--jobs" in said and jobs in said and "auto" in said
+
+
+@pytest.mark.parametrize(
+    ("threads", "gpus", "settings", "expected"),
+    [
+        (1, [], {}, 8),
+        (3, [], {}, 2),
+        (16, [], {}, 1),
+        (1, ["0", "1"], {}, 2),
+        (1, ["0", "1"], {"distributed.devices": 2}, 1),
+        (4, ["0", "1"], {"compute.device": "cpu"}, 2),
+    ],
+)
+def test_as_many_jobs_as_the_machine_allows(
+    threads, gpus, settings, expected, monkeypatch, capsys
+) -> None:
+    from stages.scheduling import clusters
+
+    started: list[int] = []
+
+    def none(num_workers: int) -> None:
+        started.append(num_workers)
+        raise ValueError("no workers")
+
+    with_values(Path.cwd(), {"compute.threads": threads} | settings)
+    monkeypatch.setattr(repro, "cores", lambda: 8)
+    monkeypatch.setattr(repro, "visible_gpus", lambda: gpus)
+    monkeypatch.setattr(clusters, "local", none)
+    monkeypatch.setattr(sys, "argv", ["repro", "--jobs", "auto"])
+    monkeypatch.setattr(repro.os, "execv", lambda *_: sys.exit(0))
+    with pytest.raises(SystemExit):
+        repro.main()
+    assert started == ([expected] if expected > 1 else [])
+
+
+def test_auto_is_of_this_machine(monkeypatch, capsys) -> None:
+    said = refusal("--jobs", "auto", "--cluster", "slurm", monkeypatch=monkeypatch, capsys=capsys)
+    assert said.startswith("error: --jobs") and "cluster" in said
 
 
 def test_more_jobs_than_cores(monkeypatch, capsys) -> None:
@@ -47,7 +84,7 @@ def test_threads_that_share_cores_are_noted(monkeypatch, capsys) -> None:
 
     with_values(Path.cwd(), {"compute.threads": 2})
     monkeypatch.setattr(repro, "cores", lambda: 2)
-    monkeypatch.setattr(clusters, "visible_gpus", lambda: [])
+    monkeypatch.setattr(repro, "visible_gpus", lambda: [])
 
     def none(num_workers: int) -> None:
         raise ValueError(f"{num_workers} workers")
@@ -96,29 +133,6 @@ def test_without_dask_one_line_says_what_is_missing(monkeypatch, capsys) -> None
     monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
     said = refusal("--jobs", "2", monkeypatch=monkeypatch, capsys=capsys)
     assert "dask_jobqueue" in said and "make setup" in said
-
-
-@pytest.mark.parametrize(
-    ("environment", "listed", "expected"),
-    [
-        ({"CUDA_VISIBLE_DEVICES": "3,5"}, None, ["3", "5"]),
-        ({"CUDA_VISIBLE_DEVICES": ""}, None, []),
-        ({}, "GPU 0: A (UUID: x)\nGPU 1: B (UUID: y)", ["0", "1"]),
-        ({}, None, []),
-    ],
-)
-def test_each_gpu_is_seen(environment, listed, expected, tmp_path, monkeypatch) -> None:
-    from stages.scheduling import clusters
-
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    if listed:
-        command = tmp_path / "nvidia-smi"
-        command.write_text(f"#!/bin/sh\n/bin/echo '{listed}'\n")
-        command.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert clusters.visible_gpus() == expected
 
 
 def study_with(folder: Path, **changes: object) -> Path:

@@ -4,11 +4,12 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from stages.core import parallel
-from stages.core.parallel import grouped, in_order
+from stages.core.parallel import grouped, in_order, visible_gpus
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +91,26 @@ def test_groups_have_so_many_bytes_each(monkeypatch: pytest.MonkeyPatch) -> None
     items = ["abc", "defgh", "ij", "klmnopqrstuvw", "x"]
     assert list(grouped(items, len)) == [items[:3], items[3:4], items[4:]]
     assert list(grouped([], len)) == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "listed", "expected"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "3,5"}, None, ["3", "5"]),
+        ({"CUDA_VISIBLE_DEVICES": ""}, None, []),
+        ({}, "GPU 0: A (UUID: x)\nGPU 1: B (UUID: y)", ["0", "1"]),
+        ({}, None, []),
+    ],
+)
+def test_each_gpu_is_seen(
+    environment, listed, expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    if listed:
+        command = tmp_path / "nvidia-smi"
+        command.write_text(f"#!/bin/sh\n/bin/echo '{listed}'\n")
+        command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert visible_gpus() == expected
