@@ -103,4 +103,4 @@ lock: setup ## resolve pyproject.toml anew into requirements.lock, with the newe
 	    --custom-compile-command "make lock" --system-certs
 
 clean: ## remove .venv, caches and the store of trials; results and DVC's cache stay
-	rm -rf .scratch/trials .venv .pytest_cache .ruff_cache .hypothesis .coverage*
+	rm -rf .scratch/trials .scratch/parsed .venv .pytest_cache .ruff_cache .hypothesis .coverage*

@@ -13,14 +13,22 @@ version of Python.
 import ast
 import hashlib
 import json
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
 
-from stages.core.artifacts import sha256
+from stages.core import paths
+from stages.core.artifacts import read_json, replacing, sha256, write_json
 from stages.core.components import STAGES
 from stages.core.params import Params
+
+# What was read of sources, by their content: to parse all of them takes two seconds, and each stage
+# and each trial asks for some.
+PARSED = STAGES.parent / paths.SCRATCH / "parsed"
 
 # Modules that are part of no stage's code, and why an edit of them changes no result.
 EXEMPT = {
@@ -144,9 +152,36 @@ def code_by_stage(params: Params) -> dict[str, list[str]]:
     )
 
 
+@dataclass(frozen=True)
+class _Source:
+    """What is read of a module."""
+
+    hash: str
+    names: list[str]  # what it imports of this project, and what of that may be a module
+
+
+@cache
+def _source(file: Path) -> _Source:
+    source = file.read_bytes()
+    kept = PARSED / f"{hashlib.sha256(_reader() + source).hexdigest()}.json"
+    with suppress(OSError, ValueError, TypeError):  # there is none, or it is damaged
+        return _Source(**read_json(kept))
+    names = {name for name in _names(ast.parse(source)) if name.startswith("stages.")}
+    found = _Source(syntax_hash(source), sorted(names))
+    with suppress(OSError), replacing(kept) as new:  # without it all is as it was, and slower
+        write_json(new, asdict(found))
+    return found
+
+
+@cache
+def _reader() -> bytes:
+    """What reads sources: this module, by this Python."""
+    return sys.version.encode() + Path(__file__).read_bytes()
+
+
 @cache
 def _hash(file: Path) -> str:
-    return syntax_hash(file.read_bytes()) if file.suffix == ".py" else sha256(file)
+    return _source(file).hash if file.suffix == ".py" else sha256(file)
 
 
 def _file(module: str) -> Path:
@@ -156,8 +191,9 @@ def _file(module: str) -> Path:
 @cache
 def _imports(module: str) -> frozenset[str]:
     """The modules below ``stages/`` that a module imports, at its top or inside functions."""
-    tree = ast.parse(_file(module).read_bytes())
-    named = {name.removeprefix("stages.").replace(".", "/") for name in _names(tree)}
+    named = {
+        name.removeprefix("stages.").replace(".", "/") for name in _source(_file(module)).names
+    }
     return frozenset(name for name in named if _file(name).is_file())
 
 

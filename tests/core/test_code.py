@@ -1,9 +1,11 @@
 """Which code a result comes from, compared with the import linter's graph and with what Python
 loads; and what of it counts."""
 
+import ast
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from stages.check_params import code_by_stage
+from stages.core import code
 from stages.core.artifacts import sha256
 from stages.core.code import EXEMPT, code_hash, code_of, hashes, syntax_hash
 from stages.core.components import STAGES, Components
@@ -219,3 +222,56 @@ def test_a_record_has_the_hash_of_each_file() -> None:
     templates = [name for name in found if not name.endswith(".py")]
     assert templates and all(sha256(STAGES / name) == found[name] for name in templates)
     assert code_hash("report") == code_hash("report") != code_hash("evaluate")
+
+
+@pytest.fixture
+def parsed(tmp_path, monkeypatch) -> Iterator[Path]:
+    """A folder for what is read of sources, with nothing in it nor in this process."""
+    monkeypatch.setattr(code, "PARSED", tmp_path / "parsed")
+    caches = (code._source, code._hash, code._imports)
+    for each in caches:
+        each.cache_clear()
+    yield tmp_path / "parsed"
+    for each in caches:
+        each.cache_clear()
+
+
+def read_again(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Path], dict[str, str], int]:
+    """The code and the hashes of a module, as a new process reads them, and how many sources were
+    parsed for it."""
+    for each in (code._source, code._hash, code._imports):
+        each.cache_clear()
+    counted = list[object]()
+    parse = ast.parse
+
+    def counting(source, *others, **named):
+        counted.append(source)
+        return parse(source, *others, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ast, "parse", counting)
+        return code_of("evaluate"), hashes("evaluate"), len(counted)
+
+
+def test_a_source_is_parsed_once(parsed, monkeypatch) -> None:
+    files, found, number = read_again(monkeypatch)
+    assert number >= len(found) > 5
+    assert read_again(monkeypatch) == (files, found, 0)
+
+
+def test_what_was_read_of_another_source_is_not_used(parsed, tmp_path, monkeypatch) -> None:
+    """By another Python, of other content, or damaged."""
+    files, found, _ = read_again(monkeypatch)
+    kept = sorted(parsed.iterdir())
+    for number, file in enumerate(kept):
+        file.write_text(["", '{"hash": ""}', "{}", file.read_text()[:50]][number % 4])
+    again = read_again(monkeypatch)
+    assert again[:2] == (files, found) and again[2] >= len(kept)
+    monkeypatch.setattr(code, "_reader", lambda: b"another")
+    assert read_again(monkeypatch)[2] >= len(kept)
+
+
+def test_where_nothing_can_be_kept_all_is_parsed(parsed, monkeypatch) -> None:
+    parsed.write_text("no folder")
+    first, second = read_again(monkeypatch), read_again(monkeypatch)
+    assert first == second and first[2] > 5

@@ -1,0 +1,22 @@
+"""What a worker gives the processes of its units."""
+
+import json
+import subprocess
+import sys
+
+from stages.core.params import read_yaml
+from stages.scheduling import worker
+from tests.project import ROOT
+
+SHOW = "import json, os; print(json.dumps(dict(os.environ)))"
+
+
+def test_trials_have_the_environment_of_a_stage_that_trains(monkeypatch) -> None:
+    """Memory is kept and threads wait as dvc.yaml says, whichever way a trial runs."""
+    monkeypatch.chdir(ROOT)
+    [command] = [var["torch"] for var in read_yaml(ROOT / "dvc.yaml")["vars"] if "torch" in var]
+    words = command.replace("python -m", "").split()
+    shown = subprocess.run([*words, sys.executable, "-c", SHOW], capture_output=True, check=True)
+    found = worker.environment()
+    assert len(found) >= 3 and "MALLOC_TRIM_THRESHOLD_" in found
+    assert found.items() <= json.loads(shown.stdout).items()
