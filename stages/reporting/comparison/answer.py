@@ -25,6 +25,7 @@ from stages.reporting.score_format import interval, shown
 
 ANY = "any"  # the method of a choice: of each task the one with the best mean
 CLASSICAL = "the best classical baseline"  # a reference; the others are runs
+FEW = 4  # tasks that a sentence names
 MOST_REFERENCES = 30  # runs; the contrasts of the others are in contrasts.csv
 # How sure it is that the best run is better than every baseline; of other runs ``Card.runs`` tells.
 LEADS, OPEN = "ahead of the baselines", "not clearly ahead of the baselines"
@@ -56,6 +57,7 @@ class Answer:
     label_budget: str
     method: str
     cards: list[Card]
+    verdict: str  # over all tasks: whether models are ahead of baselines
     chosen: str  # by how much the choice of the best favours it
     mattered: dict[str, list[Mattered]]  # of each reference
 
@@ -64,23 +66,54 @@ def answers(results: Results) -> list[Answer]:
     """Of every label budget and method, the largest budget and ANY method first."""
     methods = [ANY, *results.methods] if len(results.methods) > 1 else [ANY]
     found = {m: best_runs(results, None if m == ANY else m) for m in methods}
+    best = {
+        (budget, method): [
+            each for task in results.params.tasks if (each := found[method].get((task, budget)))
+        ]
+        for budget, method in product(reversed(results.label_budgets), methods)
+    }
     return [
         Answer(
             label_budget=budget,
             method=method,
-            cards=[
-                _card(results, best, _methods(results, method))
-                for task in results.params.tasks
-                if (best := found[method].get((task, budget)))
-            ],
+            cards=[_card(results, each, _methods(results, method)) for each in of_tasks],
+            verdict=_verdict(of_tasks),
             chosen=optimism.sentence(results, budget, _methods(results, method)),
             mattered={
                 reference: what_mattered(_scope(results, budget, method, reference))
                 for reference in references(results)
             },
         )
-        for budget, method in product(reversed(results.label_budgets), methods)
+        for (budget, method), of_tasks in best.items()
     ]
+
+
+def _verdict(found: Sequence[BestRun]) -> str:
+    """On how many tasks a model is ahead of the best classical baseline; "" without baselines."""
+    tasks = {each.run.task: each for each in found if each.strongest}
+    sure = {task: _sure(each) for task, each in tasks.items()}
+    tested = [task for task, each in tasks.items() if each.effect.variance is not None]
+    ahead = [task for task in tested if sure[task] == LEADS]
+    behind = [task for task in tested if sure[task] == BASELINE and tasks[task].significant]
+    counts = {
+        "the baseline is ahead": behind,
+        "the difference may be chance": [t for t in tested if t not in (*ahead, *behind)],
+        "nothing was tested": [task for task in tasks if task not in tested],
+    }
+    if not tasks:
+        return ""
+    many = "tasks" if len(tasks) > 1 else "task"
+    first = (
+        f"A model is ahead of the best classical baseline, after Holm correction, on {len(ahead)} "
+        f"of {len(tasks)} {many}{_named(ahead)}"
+    )
+    rest = [f"on {len(some)}{_named(some)} {what}" for what, some in counts.items() if some]
+    return "; ".join([first, *rest]) + "."
+
+
+def _named(tasks: Sequence[str]) -> str:
+    """A few tasks, in brackets."""
+    return f" ({', '.join(f'`{task}`' for task in tasks)})" if 0 < len(tasks) <= FEW else ""
 
 
 COLUMNS = [
@@ -201,7 +234,7 @@ def _chip(found: BestRun) -> str:
         return f"{sure}, clearly"
     # As ``choice.cheapest`` has it: what may be as good has a difference that may be none.
     behind = found.effect.excludes_zero
-    return f"{sure}, {BEFORE_CORRECTION if behind else 'a run may be as good'}"
+    return f"{sure}, {BEFORE_CORRECTION if behind else 'a model may be as good'}"
 
 
 def _against_baseline(found: BestRun) -> str:
@@ -213,7 +246,7 @@ def _against_baseline(found: BestRun) -> str:
     if found.run_is_ahead:
         return f"Against `{strongest.group}`, the best classical baseline: {size}, {found.verdict}."
     return (
-        f"No run beats it. The best, `{run.group}` with `{run.method}`, reaches {reached}: {size}, "
+        f"The best model, `{run.group}` with `{run.method}`, reaches {reached}: {size}, "
         f"{found.verdict}."
     )
 
@@ -237,21 +270,21 @@ def _against_run(results: Results, run: Cell, name: str, beside: list[Contrast])
 def _among_runs(run: Cell, beside: list[Contrast]) -> str:
     """How many of the contrasts of the best run it wins."""
     if not beside:
-        return f"No run differs from `{run.group}` in one thing alone."
+        return f"No model differs from `{run.group}` in one thing alone."
     ahead = [c for c in beside if c.significant and better(c) is run]
     undecided = len(beside) - len(ahead)
     names = ", ".join(f"`{(c.b if c.a is run else c.a).group}`" for c in ahead)
     if len(beside) == 1:
         (other,) = {beside[0].a.group, beside[0].b.group} - {run.group}
-        how = "is ahead of it" if ahead else "is not ahead of it"
+        how = "is ahead" if ahead else "is not ahead"
         end = "" if ahead else ", which could be as good"
         return (
-            f"One run differs from `{run.group}` in one thing, `{other}`: after Holm correction "
-            f"`{run.group}` {how}{end}."
+            f"`{run.group}` {how} of the one model that differs from it in one thing, `{other}`"
+            f"{end} (after Holm correction)."
         )
     return (
-        f"Of the {len(beside)} runs that differ from `{run.group}` in one thing, it is ahead of "
-        f"{f'{len(ahead)} ({names})' if ahead else 'none'} after Holm correction"
+        f"`{run.group}` is ahead of {f'{len(ahead)} ({names})' if ahead else 'none'} of the "
+        f"{len(beside)} models that differ from it in one thing, after Holm correction"
         f"{f'; {undecided} could be as good' if undecided else ''}."
     )
 

@@ -56,7 +56,7 @@ def smaller(results: Results, best: Cell, methods: Sequence[str]) -> Cell | None
 def otherwise(results: Results, best: BestRun, methods: Sequence[str]) -> str:
     """What is next, what the best smaller model reaches, what was not tried or not trained to its
     end, and what is best with other numbers of labels; of runs with one of the ``methods``."""
-    return " ".join([*_others(results, best.best, methods), *_unfinished(best.run)])
+    return " ".join([*_others(results, best, methods), *_unfinished(best.run)])
 
 
 def _unfinished(run: Cell) -> Iterator[str]:
@@ -68,9 +68,10 @@ def _unfinished(run: Cell) -> Iterator[str]:
         )
 
 
-def _others(results: Results, best: Cell, methods: Sequence[str]) -> list[str]:
-    found = []
-    if after := next_best(results, best, methods):
+def _others(results: Results, first: BestRun, methods: Sequence[str]) -> list[str]:
+    found, best = [], first.best
+    after = next_best(results, best, methods)
+    if after and (first.run_is_ahead or after is not first.run):  # which is compared with it
         found.append(f"Next best: {name_of(results, after)}, {_shown(after)}.")
     if less := smaller(results, best, methods):
         size = compact(less.amounts["num_params"])
@@ -98,13 +99,14 @@ def cheapest(results: Results, found: BestRun, methods: Sequence[str]) -> str:
     if baseline and (baseline is found.best or includes_zero(found.effect)):
         parts.append(f"{name_of(results, baseline)}, {_shown(baseline)}: it trains no network.")
     if not found.run_is_ahead and found.effect.excludes_zero:
-        return f"{parts[0]} No run may be as good."
+        return f"{parts[0]} No model may be as good."
     run = cheapest_run(results, found.run, methods)
     flops = total_flops(run)
     cost = "FLOPs unknown" if flops is None else f"{compact(flops)} FLOPs"
     times = ", ".join(f"{what} {seconds(time)}" for what, time in _times(results, run))
-    best = "" if run is found.run else f" (the best run has {_shown(found.run)})"
-    named = f"{'Of the runs ' if parts else ''}{name_of(results, run)}, {_shown(run)}{best}: {cost}"
+    best = "" if run is found.run else f" (the best model has {_shown(found.run)})"
+    of_models = "Of the models: " if parts else ""
+    named = f"{of_models}{name_of(results, run)}, {_shown(run)}{best}: {cost}"
     return " ".join([*parts, f"{named}{f' ({times})' if times else ''}."])
 
 

@@ -72,22 +72,20 @@ def sentence(results: Results, label_budget: str, methods: Sequence[str]) -> str
             continue
         unit = scale.unit or metric_name(metric)
         size = f"at most {scale.shown(much)} {unit}"
-        known.append(f"{size} on `{task}` (best of {len(cells)})")
+        known.append(f"{size} on `{task}` (highest of {len(cells)})")
         largest[unit] = max(largest.get(unit, (0.0, size)), (much, size))
     if not known and not unknown:
         return ""
     num_tasks = len(known) + len(unknown)
     if num_tasks > FEW:
         known = [size for _, size in largest.values()]
-    parts = ["Each best is chosen on the test scores that it is shown with."]
+    parts = ["Each best score is the highest of several on the same test rows, in part by luck."]
     if known:
-        parts.append(f"On average that favours it by {', '.join(known)}.")
+        parts.append(f"On average that is {', '.join(known)}.")
     if unknown:
         on = f"{len(unknown)} of {num_tasks} tasks" if num_tasks > FEW else ", ".join(unknown)
         where = f" on {on}" if known else ""
-        parts.append(
-            f"By how much that favours it{where} is unknown: what may be the best has one trial."
-        )
+        parts.append(f"How much{where} is unknown: what may be the best has one trial.")
     return " ".join(parts)
 
 

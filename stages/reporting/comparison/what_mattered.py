@@ -51,14 +51,13 @@ def _sentence(axis: Axis, contrasts: Sequence[Contrast]) -> str:
     for contrast in _told(contrasts):
         members[_kind(axis, contrast)].append(contrast)
     pairs = {_words(axis, found[0]): found for found in members.values()}
-    decided = [pair for pair, found in pairs.items() if any(c.significant for c in found)]
-    decided.sort(key=lambda pair: -sum(c.significant for c in pairs[pair]))
-    parts = [_pair(pair, pairs[pair]) for pair in decided[:MOST]]
-    rest = [pair for pair in pairs if pair not in decided[:MOST]]
-    if rest:
-        parts.append(_rest(rest, [c for pair in rest for c in pairs[pair]], more=bool(parts)))
-    text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]}."
+    # Those with a significant difference first.
+    order = sorted(pairs, key=lambda pair: -sum(c.significant for c in pairs[pair]))
+    named = order if len(order) <= MOST else order[: MOST - 1]
+    parts = [_pair(pair, pairs[pair]) for pair in named]
+    if rest := order[len(named) :]:
+        parts.append(_rest(len(rest), [c for pair in rest for c in pairs[pair]], more=bool(parts)))
+    return " ".join(f"{part[0].upper()}{part[1:]}." for part in parts)
 
 
 def _told(contrasts: Sequence[Contrast]) -> Sequence[Contrast]:
@@ -96,8 +95,11 @@ def _with_size(cell: Cell) -> str:
 
 def _pair(pair: tuple[str, str], contrasts: Sequence[Contrast]) -> str:
     """``a is ahead of b in 3 of 6, behind in 1 of 6 contrasts (...)``: after Holm correction."""
-    ahead = sum(c.significant and c.a.merit > c.b.merit for c in contrasts)
-    behind = sum(c.significant and c.a.merit < c.b.merit for c in contrasts)
+    decided = [c for c in contrasts if c.significant]
+    if not decided:
+        return f"{_none(contrasts)} between {pair[0]} and {pair[1]} ({_count(contrasts)})"
+    ahead = sum(c.a.merit > c.b.merit for c in decided)
+    behind = len(decided) - ahead
     verb = "are" if pair[0].endswith("s") else "is"
     found = [
         f"{word} {number} of {len(contrasts)}"
@@ -106,32 +108,35 @@ def _pair(pair: tuple[str, str], contrasts: Sequence[Contrast]) -> str:
     ]
     if not ahead:
         found = [f"behind {pair[1]} in {behind} of {len(contrasts)}"]
-    where = _where([c for c in contrasts if c.significant])
-    inside = "; ".join(filter(None, (where, _range(contrasts))))
+    inside = "; ".join(filter(None, (_where(decided), _range(contrasts))))
     return f"{pair[0]} {verb} {', '.join(found)} contrasts{f' ({inside})' if inside else ''}"
 
 
 def _where(decided: Sequence[Contrast]) -> str:
-    """Of a few contrasts."""
+    """Of a few contrasts, with their effects."""
     if len(decided) > FEW:
         return ""
-    places = dict.fromkeys(f"`{c.task}` with `{c.method}`" for c in decided)
-    return f"on {' and '.join(places)}"
+    return " and ".join(f"`{c.task}` with `{c.method}`: {_range([c])}" for c in decided)
 
 
-def _rest(pairs: Sequence[tuple[str, str]], contrasts: Sequence[Contrast], *, more: bool) -> str:
-    """The pairs without a significant difference, or too many to name; ``more`` beside others."""
+def _rest(number: int, contrasts: Sequence[Contrast], *, more: bool) -> str:
+    """The pairs that are too many to name; ``more`` beside others."""
     significant = sum(c.significant for c in contrasts)
-    named = " or ".join(f"{one} and {other}" for one, other in pairs)
-    many = f"in {len(pairs)} {'more ' if more else ''}comparisons"
-    where = f"between {named}" if len(pairs) <= MOST else many
+    where = f"in {number} {'more ' if more else ''}comparisons"
     if significant:
-        number = f"{significant:,} of {len(contrasts):,} contrasts {are(significant)}"
-        return f"{number} significant {where}"
+        count = f"{significant:,} of {len(contrasts):,} contrasts {are(significant)}"
+        return f"{count} significant {where}"
+    return f"{_none(contrasts)} {where} ({_count(contrasts)})"
+
+
+def _none(contrasts: Sequence[Contrast]) -> str:
     tested = any(c.is_tested for c in contrasts)
-    none = "no significant difference" if tested else "no verdict on a difference"
+    return "no significant difference" if tested else "no verdict on a difference"
+
+
+def _count(contrasts: Sequence[Contrast]) -> str:
     number = f"{len(contrasts):,} contrast{'s' if len(contrasts) > 1 else ''}"
-    return f"{none} {where} ({', '.join(filter(None, (number, _range(contrasts))))})"
+    return ", ".join(filter(None, (number, _range(contrasts))))
 
 
 def _range(contrasts: Iterable[Contrast]) -> str:
@@ -150,12 +155,14 @@ def _besides(axis: Axis, contrasts: Sequence[Contrast]) -> str:
     that is counted differs."""
     members = _told(contrasts)
     numbers = Counter(name for c in members for name in dict.fromkeys(_differs(axis, c)))
-    found = [
-        name if number == len(members) else f"{name} ({number} of {len(members)})"
-        for name, number in numbers.most_common()
-    ]
+    found = numbers.most_common()
+    in_all = [name for name, number in found[:MOST] if number == len(members)]
+    in_some = [f"{name} in {number}" for name, number in found[:MOST] if number < len(members)]
+    parts = [*in_all, *in_some]
+    if in_some:
+        parts[-1] += f" of {len(members)} contrasts"
     more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
-    return f"Also differs: {', '.join(found[:MOST])}{more}." if found else ""
+    return f"Also differs: {', '.join(parts)}{more}." if found else ""
 
 
 def _differs(axis: Axis, contrast: Contrast) -> list[str]:

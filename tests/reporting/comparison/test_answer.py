@@ -53,7 +53,11 @@ def test_what_is_recommended_has_the_best_mean_of_all(five_seeds: Results, value
         best = max(means, key=lambda key: means[key])
         assert (card.best.group, card.best.method) == best
         assert f"`{best[0]}`" in card.use and POINTS.shown(means[best]) in card.use
-        assert (card.sure == BASELINE) == (value > 0.9) == ("No run" in card.against[CLASSICAL])
+        assert (
+            (card.sure == BASELINE)
+            == (value > 0.9)
+            == ("The best model, " in card.against[CLASSICAL])
+        )
 
 
 def test_a_lead_is_clear_only_if_the_difference_is_significant(five_seeds: Results) -> None:
@@ -68,7 +72,7 @@ def test_one_pretraining_seed_claims_nothing(results: Results) -> None:
     for card in answers(with_baseline_at(results, 0.2))[0].cards:
         assert card.sure == UNTESTED
         assert ONE_SEED in card.against[CLASSICAL]
-        said = "none after Holm", "No run differs", "is not ahead of it"
+        said = "ahead of none", "No model differs", "is not ahead of"
         assert any(words in card.runs for words in said)
 
 
@@ -148,6 +152,35 @@ def test_the_chip_and_the_cheapest_choice_say_the_same_of_a_run_that_is_behind(
     for value in np.linspace(0.56, 0.66, 26):
         for card in answers(with_baseline_at(five_seeds, float(value)))[0].cards:
             if card.sure == BASELINE:
-                assert ("a run may be as good" in card.chip) == ("No run may" not in card.cheapest)
+                assert ("a model may be as good" in card.chip) == (
+                    "No model may" not in card.cheapest
+                )
                 seen.add(card.chip)
     assert len(seen) == 3 and any("before correction only" in chip for chip in seen)
+
+
+def test_the_verdict_counts_the_tasks_with_a_model_ahead(five_seeds: Results) -> None:
+    """And none without a test: of every task it tells one thing."""
+    num_tasks = len(METRICS)
+    for value, expected in (
+        (0.2, f"on {num_tasks} of {num_tasks} tasks"),
+        (0.999, f"on 0 of {num_tasks} tasks; on {num_tasks} "),
+    ):
+        assert expected in answers(with_baseline_at(five_seeds, value))[0].verdict
+    for value in np.linspace(0.4, 0.7, 16):
+        found = answers(with_baseline_at(five_seeds, float(value)))[0]
+        ahead = [card.task for card in found.cards if card.sure == LEADS]
+        behind = [card.task for card in found.cards if card.chip == f"{BASELINE}, clearly"]
+        first, *rest = found.verdict.split("; ")
+        assert f"on {len(ahead)} of {num_tasks}" in first
+        assert all(f"`{task}`" in first for task in ahead)
+        assert any("the baseline is ahead" in part for part in rest) == bool(behind)
+        assert sum(found.verdict.count(f"`{task}`") for task in METRICS) == num_tasks
+    runs = [t for t in five_seeds.trials if t.run in five_seeds.params.pretrain]
+    assert answers(replace(five_seeds, trials=runs))[0].verdict == ""
+
+
+def test_a_baseline_that_is_first_is_compared_with_the_best_model_once(five_seeds: Results) -> None:
+    for card in answers(with_baseline_at(five_seeds, 0.999))[0].cards:
+        assert "The best model, " in card.against[CLASSICAL]
+        assert "Next best" not in card.otherwise

@@ -8,7 +8,7 @@ import pytest
 
 from stages.evaluation.metrics import POINTS
 from stages.reporting.comparison import costs
-from stages.reporting.comparison.answer import ANY, answers, rows
+from stages.reporting.comparison.answer import ANY, CLASSICAL, answers, rows
 from stages.reporting.comparison.best_runs import best_runs
 from stages.reporting.comparison.choice import (
     cheapest,
@@ -41,8 +41,8 @@ def test_the_next_best_is_the_best_of_another_run_or_baseline(five_seeds, means)
         expected = others.loc[others["value"].idxmax()]
         after = next_best(five_seeds, card.best, five_seeds.methods)
         assert after and (after.group, after.method) == (expected["group"], expected["method"])
-        assert f"`{expected['group']}`" in card.otherwise
-        assert POINTS.shown(expected["value"]) in card.otherwise
+        said = card.against[CLASSICAL] + card.otherwise
+        assert f"`{expected['group']}`" in said and POINTS.shown(expected["value"]) in said
 
 
 def test_a_smaller_model_has_fewer_weights_than_the_best_run(five_seeds, means) -> None:
@@ -106,7 +106,7 @@ def test_nothing_that_is_next_is_better_whatever_method_one_chooses(five_seeds) 
         for card in answer.cards:
             after = next_best(five_seeds, card.best, methods)
             assert after and after.merit <= card.best.merit
-            assert f"`{after.group}`" in card.otherwise
+            assert f"`{after.group}`" in card.against[CLASSICAL] + card.otherwise
 
 
 def test_the_cheapest_choice_costs_least_of_those_with_an_interval_around_0(five_seeds) -> None:

@@ -40,8 +40,8 @@ def test_the_chosen_one_is_not_too_good_by_more(spread: float, shared: float) ->
 
 def test_both_pages_say_it_where_the_best_is_named(five_seeds: Results) -> None:
     found = {answer.method: answer.chosen for answer in answers(five_seeds)}
-    assert all("chosen on the test scores" in text for text in found.values())
-    assert "(best of 10)" in found["any"] and "(best of 6)" in found["full"]
+    assert all("the highest of several" in text for text in found.values())
+    assert "(highest of 10)" in found["any"] and "(highest of 6)" in found["full"]
 
 
 def test_one_trial_leaves_it_unknown(five_seeds: Results) -> None:
@@ -64,11 +64,8 @@ def test_what_is_unknown_is_said_once_with_its_reason(five_seeds: Results) -> No
     methods = five_seeds.methods
     alone = [t for t in five_seeds.trials if (t.pretrain_seed, t.finetune_seed) == (1, 1)]
     said = sentence(replace(five_seeds, trials=alone), "200", methods)
-    assert said.count("unknown") == 1 and "one trial" in said and "best of" not in said
+    assert said.count("unknown") == 1 and "one trial" in said and "(highest of" not in said
     assert "unknown" not in sentence(five_seeds, "200", methods)
     some = [t for t in five_seeds.trials if t.task != "tag" or t in alone]
     partly = sentence(replace(five_seeds, trials=some), "200", methods)
-    assert (
-        "on `type` (best of" in partly
-        and "By how much that favours it on `tag` is unknown" in partly
-    )
+    assert "on `type` (highest of" in partly and "How much on `tag` is unknown" in partly
