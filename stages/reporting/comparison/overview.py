@@ -18,7 +18,8 @@ def title(results: Results) -> str:
 
 def lead(results: Results) -> str:
     """What was compared, and how large the models are."""
-    weights = [size for cell in results.cells if (size := cell.amounts["num_params"]) is not None]
+    models = [cell for cell in results.cells if cell.group not in results.baselines]
+    weights = [size for cell in models if (size := cell.amounts["num_params"]) is not None]
     sizes = " to ".join(dict.fromkeys(map(compact, (min(weights), max(weights)))))
     scale = " (BERT-base has 110M)" if max(weights) < SMALL else ""
     beside = ""
