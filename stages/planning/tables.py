@@ -136,7 +136,7 @@ def notes(estimate: Estimate) -> Iterator[str]:
     sources = Counter(c.speed_from for c in (*waiting, *estimate.others) if c.speed_from)
     if sources:
         listed = ", ".join(f"{source} ({n})" for source, n in sources.most_common())
-        yield f"Time: without the start of processes, from the speed of {listed}."
+        yield f"Time: of one job, without the start of processes, from the speed of {listed}."
     if sources[CALIBRATION]:
         yield (
             "Calibration: each model was trained for some seconds just now, and sources that are "
@@ -145,9 +145,10 @@ def notes(estimate: Estimate) -> Iterator[str]:
     yield from _left_out(estimate)
     if not waiting:
         return
+    many = f"{estimate.side_by_side} trials" if estimate.side_by_side > 1 else "one trial"
     yield (
         "Memory: the peak of one training's process, as measured before, else estimated from the "
-        f"sizes of weights and activations; {estimate.side_by_side} trials run side by side."
+        f"sizes of weights and activations; a job runs {many} at a time."
     )
     yield "Disk: weights that are kept, without heads; again in DVC's cache where it copies."
 
