@@ -33,6 +33,18 @@ def test_packages_run_no_code_of_their_own() -> None:
         assert all(isinstance(node, ast.Expr) for node in parsed(file).body), file
 
 
+def test_benchmarks_import_what_is_there() -> None:
+    """They are run by hand, so nothing else would tell."""
+    for file in sorted((ROOT / "benchmarks").glob("*.py")):
+        for node in ast.walk(parsed(file)):
+            if not isinstance(node, ast.ImportFrom) or not node.module:
+                continue
+            top = node.module.partition(".")[0]
+            if top in ("benchmarks", "stages", "tests"):
+                module = ROOT / node.module.replace(".", "/")
+                assert module.with_suffix(".py").exists() or module.is_dir(), (file, node.module)
+
+
 def words(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+", name)}
 
