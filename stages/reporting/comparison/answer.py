@@ -102,11 +102,11 @@ def _verdict(found: Sequence[BestRun]) -> str:
     }
     if not tasks:
         return ""
-    many = "tasks" if len(tasks) > 1 else "task"
-    first = (
-        f"A model is ahead of the best classical baseline, after Holm correction, on {len(ahead)} "
-        f"of {len(tasks)} {many}{_named(ahead)}"
-    )
+    number = f"{len(tasks)} task{'s' if len(tasks) > 1 else ''}"
+    than = "ahead of the best classical baseline, after Holm correction"
+    first = f"On none of {number} is a model {than}"
+    if ahead:
+        first = f"On {len(ahead)} of {number}{_named(ahead)} a model is {than}"
     rest = [f"on {len(some)}{_named(some)} {what}" for what, some in counts.items() if some]
     return "; ".join([first, *rest]) + "."
 

@@ -163,8 +163,8 @@ def test_the_verdict_counts_the_tasks_with_a_model_ahead(five_seeds: Results) ->
     """And none without a test: of every task it tells one thing."""
     num_tasks = len(METRICS)
     for value, expected in (
-        (0.2, f"on {num_tasks} of {num_tasks} tasks"),
-        (0.999, f"on 0 of {num_tasks} tasks; on {num_tasks} "),
+        (0.2, f"On {num_tasks} of {num_tasks} tasks"),
+        (0.999, f"On none of {num_tasks} tasks is a model ahead"),
     ):
         assert expected in answers(with_baseline_at(five_seeds, value))[0].verdict
     for value in np.linspace(0.4, 0.7, 16):
@@ -172,7 +172,7 @@ def test_the_verdict_counts_the_tasks_with_a_model_ahead(five_seeds: Results) ->
         ahead = [card.task for card in found.cards if card.sure == LEADS]
         behind = [card.task for card in found.cards if card.chip == f"{BASELINE}, clearly"]
         first, *rest = found.verdict.split("; ")
-        assert f"on {len(ahead)} of {num_tasks}" in first
+        assert f"On {len(ahead) or 'none'} of {num_tasks}" in first
         assert all(f"`{task}`" in first for task in ahead)
         assert any("the baseline is ahead" in part for part in rest) == bool(behind)
         assert sum(found.verdict.count(f"`{task}`") for task in METRICS) == num_tasks
