@@ -21,7 +21,7 @@ new: setup ## write a study of your labelled files: DATA=reviews.csv [TEXT=folde
 	@python -m stages.commands.new $(if $(DATA),"$(DATA)") $(if $(TEXT),--text "$(TEXT)") \
 	    --minutes $(or $(MINUTES),10) $(if $(FORCE),--force) $(FLAGS)
 
-repro: setup ## run the study of params.yaml (STUDY=FILE: put there first), what changed of it (JOBS=N: so many things side by side), and show the comparison
+repro: setup ## run the study of params.yaml (STUDY=FILE: put there first), what changed of it (JOBS=N: N jobs side by side, else as many as fit), and show the comparison
 	@python -m stages.commands.repro --jobs $(or $(JOBS),auto) $(if $(STUDY),--study "$(STUDY)") \
 	    $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 	@python -m stages.commands.summary

@@ -89,6 +89,8 @@ def _main(asked: argparse.Namespace) -> NoReturn:
     if asked.study:
         _take(asked.study)
     heal()
+    if asked.jobs is None and not asked.scheduler:
+        asked.jobs = _most_jobs(load())
     if asked.jobs != 1 or asked.cluster or asked.scheduler:
         _side_by_side(asked)
     # DVC has the last word: it runs what is left, or says that all is up to date. In place of this
@@ -115,10 +117,6 @@ def _side_by_side(asked: argparse.Namespace) -> None:
     if code := subprocess.run([*REPRO, "--quiet", "--single-item", CHECK]).returncode:
         raise SystemExit(code)
     params = load()
-    if asked.jobs is None and not asked.scheduler:
-        asked.jobs = _most_jobs(params)
-        if asked.jobs == 1:
-            return
     stages = pending(params)
     if not stages:
         return

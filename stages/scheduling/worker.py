@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def _trials(unit: Unit, trials: Trials) -> Status:
     return Status.KILLED if (process.exitcode or 0) < 0 else Status.FAILED
 
 
+@cache
 def environment() -> dict[str, str]:
     """Of a stage that trains, as dvc.yaml sets it: how memory is kept and how threads wait."""
     [command] = [var["torch"] for var in read_yaml(PLAN)["vars"] if "torch" in var]

@@ -92,7 +92,7 @@ def _verdict(found: Sequence[BestRun]) -> str:
     """On how many tasks a model is ahead of the best classical baseline; "" without baselines."""
     tasks = {each.run.task: each for each in found if each.strongest}
     sure = {task: _sure(each) for task, each in tasks.items()}
-    tested = [task for task, each in tasks.items() if each.effect.variance is not None]
+    tested = [task for task, each in tasks.items() if _is_tested(each)]
     ahead = [task for task in tested if sure[task] == LEADS]
     behind = [task for task in tested if sure[task] == BASELINE and tasks[task].significant]
     counts = {
@@ -219,16 +219,22 @@ def _use(results: Results, best: Cell) -> str:
 def _sure(found: BestRun) -> str:
     if not found.run_is_ahead:
         return BASELINE
-    if found.strongest is None or found.effect.low is None or found.run.has_one_pretraining_seed:
+    if not _is_tested(found):
         return UNTESTED
     return LEADS if found.significant else OPEN
+
+
+def _is_tested(found: BestRun) -> bool:
+    """Whether the best run against the best baseline has a verdict."""
+    is_known = found.strongest is not None and found.effect.variance is not None
+    return is_known and not found.run.has_one_pretraining_seed
 
 
 def _chip(found: BestRun) -> str:
     sure = _sure(found)
     if sure != BASELINE:
         return sure
-    if found.effect.variance is None or found.run.has_one_pretraining_seed:
+    if not _is_tested(found):
         return f"{sure}, not tested"
     if found.significant:
         return f"{sure}, clearly"

@@ -56,7 +56,7 @@ def _sentence(axis: Axis, contrasts: Sequence[Contrast]) -> str:
     named = order if len(order) <= MOST else order[: MOST - 1]
     parts = [_pair(pair, pairs[pair]) for pair in named]
     if rest := order[len(named) :]:
-        parts.append(_rest(len(rest), [c for pair in rest for c in pairs[pair]], more=bool(parts)))
+        parts.append(_rest(len(rest), [c for pair in rest for c in pairs[pair]]))
     return " ".join(f"{part[0].upper()}{part[1:]}." for part in parts)
 
 
@@ -119,10 +119,10 @@ def _where(decided: Sequence[Contrast]) -> str:
     return " and ".join(f"`{c.task}` with `{c.method}`: {_range([c])}" for c in decided)
 
 
-def _rest(number: int, contrasts: Sequence[Contrast], *, more: bool) -> str:
-    """The pairs that are too many to name; ``more`` beside others."""
+def _rest(number: int, contrasts: Sequence[Contrast]) -> str:
+    """The pairs beside those that are named."""
     significant = sum(c.significant for c in contrasts)
-    where = f"in {number} {'more ' if more else ''}comparisons"
+    where = f"in {number} more comparisons"
     if significant:
         count = f"{significant:,} of {len(contrasts):,} contrasts {are(significant)}"
         return f"{count} significant {where}"

@@ -74,6 +74,10 @@ def test_one_pretraining_seed_claims_nothing(results: Results) -> None:
         assert ONE_SEED in card.against[CLASSICAL]
         said = "ahead of none", "No model differs", "is not ahead of"
         assert any(words in card.runs for words in said)
+    for value in (0.2, 0.999):
+        said = answers(with_baseline_at(results, value))[0].verdict
+        assert said.startswith("On none of") and "nothing was tested" in said
+        assert "may be chance" not in said and "the baseline is ahead" not in said
 
 
 def test_beside_a_run_stands_the_verdict_of_the_contrast_or_none(five_seeds: Results) -> None:
