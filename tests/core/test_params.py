@@ -171,3 +171,19 @@ def test_a_stage_says_what_it_does_and_a_mistake_has_no_traceback(tmp_path) -> N
     with_values(tmp_path, {"study": 1})
     broken = run_stage(tmp_path, "prose", "unigram")
     assert broken.returncode == 2 and "Traceback" not in broken.stderr
+
+
+def test_five_seeds_is_the_default_study_with_further_seeds() -> None:
+    """So that after the default study only what is new is trained."""
+    default, more = (
+        read_yaml(ROOT / "studies" / f"{name}.yaml") for name in ("default", "five_seeds")
+    )
+    runs = more["pretrain"]
+    assert {key: runs[key] for key in default["pretrain"]} == default["pretrain"]
+    for key in runs.keys() - default["pretrain"].keys():
+        first = runs[key.removesuffix(f"_{runs[key]['seed']}")]
+        assert runs[key]["seed"] > 3 and runs[key] == first | {"seed": runs[key]["seed"]}
+    own = {"study", "about", "pretrain"}
+    assert {k: v for k, v in more.items() if k not in own} == {
+        k: v for k, v in default.items() if k not in own
+    }
