@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PACKAGES = .venv/bin/python -m pip install --quiet --no-compile --no-input --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help new plan repro check test docs ui lock clean setup
+.PHONY: help new plan repro check test coverage docs ui lock clean setup
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
@@ -43,7 +43,10 @@ endef
 check: setup ## lint, types, layers (.pre-commit-config.yaml) and the fast tests
 	$(call CHECKED,-q -m "not slow")
 
-test: setup ## the same with all tests, and coverage
+test: setup ## the same with all tests
+	$(call CHECKED)
+
+coverage: setup ## make test, and how much of the code it runs: a tenth slower
 	$(call CHECKED,--cov --cov-report=term)
 
 ui: setup ## the study in MLflow
@@ -103,4 +106,4 @@ lock: setup ## resolve pyproject.toml anew into requirements.lock, with the newe
 	    --custom-compile-command "make lock" --system-certs
 
 clean: ## remove .venv, caches and the store of trials; results and DVC's cache stay
-	rm -rf .scratch/trials .scratch/parsed .venv .pytest_cache .ruff_cache .hypothesis .coverage*
+	rm -rf .scratch/trials .scratch/parsed .scratch/vega .venv .pytest_cache .ruff_cache .hypothesis .coverage*

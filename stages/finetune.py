@@ -120,7 +120,8 @@ def _texts_of(params: Params, asked: Sequence[_Asked]) -> dict[str, _Texts]:
     """Of each run, in their order."""
     store.check_writable()
     found = dict[str, _Texts]()
-    for each, texts in workers.each(_texts, asked, at_once=side_by_side(params.compute)):
+    at_once, late_imports = side_by_side(params.compute), ("sklearn.covariance",)  # of an estimate
+    for each, texts in workers.each(_texts, asked, at_once=at_once, late_imports=late_imports):
         if isinstance(texts, ValueError):
             raise texts
         found[each.run] = texts

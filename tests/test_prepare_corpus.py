@@ -200,6 +200,7 @@ def expected(source: dict[str, Any]) -> tuple[dict[str, str], str]:
     return written, digest.hexdigest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["paragraph", "line", "file"])
 @pytest.mark.parametrize("format", ["txt", "txt.gz"])
 def test_texts_in_parts_are_those_of_the_whole(
@@ -208,6 +209,7 @@ def test_texts_in_parts_are_those_of_the_whole(
     check_parts({**write_texts(format), "unit": unit}, monkeypatch, whole_files=unit == "file")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["jsonl", "csv", "conllu", "jsonl.gz"])
 def test_rows_in_parts_are_those_of_the_whole(format: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_parts(write_texts(format), monkeypatch)
@@ -233,6 +235,7 @@ def check_parts(
         assert about["train"]["documents"] == rows["train.jsonl"].count("\n")
 
 
+@pytest.mark.slow
 def test_sentences_are_removed_by_several_processes_as_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

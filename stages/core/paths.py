@@ -19,7 +19,7 @@ FINETUNED = DATA / "finetuned"
 EVALUATED = DATA / "evaluated"
 TIMINGS = DATA / "timings"  # of pretraining and of fine-tuning: what was measured of the machine
 REPORTS = Path("reports")
-SCRATCH = Path(".scratch")  # outside DVC: locks, states of interrupted processes, what was parsed
+SCRATCH = Path(".scratch")  # outside DVC: locks, states of interrupted processes, caches
 
 
 def examples(task: str) -> Path:

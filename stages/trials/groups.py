@@ -94,7 +94,8 @@ def run_trials(
     # The longest first, so that all processes end at about the same time.
     jobs.sort(key=lambda job: work([*job.addresses]), reverse=True)
     failed = list[str]()
-    done = workers.each(_run_group, jobs, at_once=side_by_side(params.compute))
+    at_once = side_by_side(params.compute)
+    done = workers.each(_run_group, jobs, at_once=at_once, late_imports=workers.OF_TRIALS)
     for job, result in tqdm(done, total=len(jobs), desc=task, unit="group", disable=None):
         if isinstance(result, ValueError):
             failed.append(f"{job.name}: {result}")

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Generator, Sequence
+from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -12,9 +13,11 @@ from stages.core.process import die_with_parent
 J = TypeVar("J")
 R = TypeVar("R")
 
+OF_TRIALS = ("scipy.optimize",)  # what they import late, for probes
+
 
 def each(
-    work: Callable[[J], R], jobs: Sequence[J], *, at_once: int
+    work: Callable[[J], R], jobs: Sequence[J], *, at_once: int, late_imports: Sequence[str] = ()
 ) -> Generator[tuple[J, R | ValueError], None, None]:
     """Each job with its result, as soon as that is there; with the ValueError that it raised, a
     user's mistake, or that says how its process ended. The other jobs go on.
@@ -22,6 +25,9 @@ def each(
     Each job has a process of its own: memory that one held would count in the peak of the next, and
     one that is killed costs its own job alone. (ProcessPoolExecutor and multiprocessing.Pool keep
     their processes, and a killed one breaks or blocks them.) One at a time, jobs run here.
+
+    ``late_imports`` are modules that most jobs import when they need them. They are imported here,
+    once, since a forked child has what its parent has.
     """
     if at_once == 1:
         for job in jobs:
@@ -29,6 +35,9 @@ def each(
         return
     # A forked child starts at once. It is safe: this process has started no threads before.
     context = get_context("fork") if sys.platform == "linux" else get_context("spawn")
+    if jobs and sys.platform == "linux":
+        for name in late_imports:
+            import_module(name)
     waiting = list(reversed(jobs))
     running: dict[Any, tuple[J, BaseProcess]] = {}  # by the end of the pipe that gets the result
     try:

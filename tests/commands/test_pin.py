@@ -7,12 +7,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 from ruamel.yaml import YAML
 
+from stages.commands.pin import main
 from tests.project import ROOT
 from tests.small_hub import checkpoint, revision_of
 
@@ -72,19 +76,35 @@ def hub() -> Iterator[str]:
 
 
 def pin(folder: Path, study: str, hub: str) -> tuple[int, str, str]:
-    """The exit status, what was said, and the study after it."""
+    """The exit status of the command in this process, what was said, and the study after it."""
     path = folder / "params.yaml"
     path.write_text(study)
-    done = subprocess.run(
+    said, status = StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(said):
+        patch.setattr(constants, "ENDPOINT", hub)
+        patch.setattr(constants, "HF_HUB_OFFLINE", False)
+        patch.setattr(sys, "argv", ["pin"])
+        patch.chdir(folder)
+        try:
+            main()
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+    return status, said.getvalue(), path.read_text()
+
+
+@pytest.mark.slow
+def test_the_command_asks_the_hub_that_the_environment_names(tmp_path, hub) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text(STUDY)
+    subprocess.run(
         [sys.executable, "-m", "stages.commands.pin"],
-        cwd=folder,
+        cwd=tmp_path,
         env=os.environ | {"HF_ENDPOINT": hub, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "0"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
+        check=True,
     )
-    return done.returncode, done.stdout, path.read_text()
+    other = tmp_path / "other"
+    other.mkdir()
+    assert path.read_text() == pin(other, STUDY, hub)[2] != STUDY
 
 
 def test_branches_tags_and_what_is_missing_become_commits_and_nothing_else_changes(

@@ -83,6 +83,8 @@ def test_ranks_train_as_one_process_does(folders, objective, architecture) -> No
     """Losses, weights and operations, with dropout and with the gradients' norm cut."""
     alone = trained(objective, architecture)
     for number in NUMBERS:
+        if (objective, architecture) not in cases(number):
+            continue
         for strategy in STRATEGIES:
             found = read(folders[number], f"{strategy}-{objective}-{architecture}")
             assert differs(alone, found) is None, (number, strategy, differs(alone, found))

@@ -62,8 +62,9 @@ class Stopped(Exception):
     pass
 
 
-def cases() -> list[tuple[str, str]]:
-    """Each objective that trains, with each architecture that it fits."""
+def cases(number: int = 2) -> list[tuple[str, str]]:
+    """Each objective that trains, with each architecture that it fits; by more than two ranks one
+    objective of each architecture."""
     found = []
     for name in OBJECTIVES.names():
         for architecture in ARCHITECTURES:
@@ -72,7 +73,8 @@ def cases() -> list[tuple[str, str]]:
                 of.architecture = small_model(architecture).trained_like
                 if of.incompatibility(small_model(architecture)) is None:
                     found.append((name, architecture))
-    return found
+    first = {architecture: (name, architecture) for name, architecture in reversed(found)}
+    return found if number <= 2 else [*first.values()]
 
 
 @cache
@@ -175,7 +177,7 @@ def main(folder: Path) -> None:
     with joined(distributed, CPU) as first:
         for strategy in STRATEGIES:
             ranks = Ranks(first.rank, first.number, strategy)
-            results = {f"{name}-{of}": trained(name, of, ranks) for name, of in cases()}
+            results = {f"{name}-{of}": trained(name, of, ranks) for name, of in cases(first.number)}
             results["tries"] = trained(
                 "mlm", "encoder", ranks, rates=RATES, scratch=folder / "tries" / strategy
             )

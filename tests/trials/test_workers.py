@@ -44,6 +44,18 @@ def test_a_process_that_dies_costs_its_own_job() -> None:
     assert not isinstance(found[1], ValueError) and not isinstance(found[4], ValueError)
 
 
+def is_imported(module: str) -> bool:
+    return module in sys.modules
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing is forked")
+def test_what_jobs_import_late_is_there_before_they_begin(monkeypatch) -> None:
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    assert dict(workers.each(is_imported, ["colorsys"], at_once=2)) == {"colorsys": False}
+    found = workers.each(is_imported, ["colorsys"], at_once=2, late_imports=("colorsys",))
+    assert dict(found) == {"colorsys": True}
+
+
 def naps(job: float) -> float:
     time.sleep(job)
     return job

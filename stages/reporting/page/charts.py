@@ -7,14 +7,18 @@ picture stands in the place of a chart.
 import json
 from collections.abc import Sequence
 from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 import vl_convert
 from markupsafe import Markup
 
+from stages.core import paths
+from stages.core.artifacts import replacing
 from stages.reporting.figures import forest, style
 from stages.reporting.figures.style import Spec
 
+BUNDLES = paths.SCRATCH / "vega"
 # The colours of the charts as variables of the page, which has two themes.
 VARIABLES = {
     style.INK: "var(--ink)",
@@ -33,8 +37,14 @@ LINE, BRACKET, DOTTED = "\u25ac", "\u2503", "\u250a"
 
 @cache
 def runtime() -> Markup:
-    """Vega, Vega-Lite and Vega-Embed as one script, whose only global name is ``vegaEmbed``."""
-    script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    """Vega, Vega-Lite and Vega-Embed as one script, whose only global name is ``vegaEmbed``. To
+    bundle them takes seconds, so that is done once for each version of vl-convert."""
+    bundle = BUNDLES / f"{version('vl-convert-python')}.js"
+    if not bundle.exists():
+        with replacing(bundle) as new:
+            script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+            new.write_text(script, encoding="utf-8")
+    script = bundle.read_text(encoding="utf-8")
     return Markup("(() => {" + script.replace("</script", "<\\/script") + "\n})();")
 
 
