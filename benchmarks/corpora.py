@@ -5,12 +5,16 @@ corpora.md.
     python benchmarks/corpora.py --text BOOKS --megabytes 50 500 > benchmarks/corpora.md
 
 BOOKS is a folder of .txt or .txt.gz files, repeated up to each size. Speed is per second of CPU
-time, all processes together: what one core does, whatever else the machine does.
+time, all processes together: what one core does, whatever else the machine does. Beside
+encode_corpus stands the command spm_encode, which comes with sentencepiece's C++ sources (Debian's
+package sentencepiece has it): it reads the same sentences, a line each, and writes their ids.
 """
 
 import argparse
 import gzip
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -58,15 +62,18 @@ def main() -> None:
     parser.add_argument("--text", type=Path, required=True, help="a folder of books")
     parser.add_argument("--megabytes", type=int, nargs="+", default=[50, 500])
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
+    parser.add_argument("--spm-encode", default=shutil.which("spm_encode"), help="the command")
     parser.add_argument("--folder", type=Path, help="for what is written; a temporary one if not")
     arguments = parser.parse_args()
     print(f"{cores()} cores, sentencepiece {sentencepiece.__version__}; times in seconds.\n")
     for megabytes in arguments.megabytes:
         with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-            print(table(Path(folder), arguments.text, megabytes, arguments.stages), flush=True)
+            made = table(Path(folder), arguments.text, megabytes, arguments)
+            print(made, flush=True)
 
 
-def table(folder: Path, books: Path, megabytes: int, stages: list[str]) -> str:
+def table(folder: Path, books: Path, megabytes: int, arguments: argparse.Namespace) -> str:
+    stages, spm_encode = arguments.stages, arguments.spm_encode
     write_text(folder / "text.txt", books, megabytes * 10**6)
     write_task(folder / "data/tasks/own")
     rows = []
@@ -76,11 +83,13 @@ def table(folder: Path, books: Path, megabytes: int, stages: list[str]) -> str:
         size = encoded_mb(folder) if stage == "encode_corpus" else megabytes
         rows.append({"stage": stage, "MB / CPU s": size / measures["CPU time"]} | measures)
     if "encode_corpus" in stages:
-        own = alone(folder)
         (encoded,) = (row for row in rows if row["stage"] == "encode_corpus")
-        ratio = encoded["MB / CPU s"] / own
-        rows.append({"stage": "sentencepiece alone", "MB / CPU s": own})
-        note = f"\n\nencode_corpus has {ratio:.2f} of sentencepiece's own speed.\n"
+        peers = {"sentencepiece's batches in Python": alone(folder)}
+        if spm_encode:
+            peers["spm_encode"] = command(folder, spm_encode)
+        rows += [{"stage": peer, "MB / CPU s": speed} for peer, speed in peers.items()]
+        ratios = [f"{encoded['MB / CPU s'] / own:.2f} of {peer}" for peer, own in peers.items()]
+        note = f"\n\nSpeed of encode_corpus: {', '.join(ratios)}.\n"
     else:
         note = "\n"
     shown = pd.DataFrame(rows).rename(columns={"stage": f"{megabytes} MB of text"})
@@ -162,6 +171,20 @@ def alone(folder: Path) -> float:
         processor.encode(batch, num_threads=1)
         speeds.append((sum(len(s.encode()) for s in batch), time.process_time() - began))
     return sum(size for size, _ in speeds) / 1e6 / sum(seconds for _, seconds in speeds)
+
+
+def command(folder: Path, spm_encode: str) -> float:
+    """MB per second of CPU time that the command encodes, from a file to a file."""
+    lines, ids = folder / "sentences.txt", folder / "ids.txt"
+    with lines.open("w", encoding="utf-8") as file:
+        for batch in batches(folder):
+            file.writelines(" ".join(sentence.splitlines()) + "\n" for sentence in batch)
+    model = folder / "data/tokenizers/own" / FILE
+    before = cpu_s()
+    with lines.open("rb") as read, ids.open("wb") as written:
+        asked = [spm_encode, f"--model={model}", "--output_format=id"]
+        subprocess.run(asked, stdin=read, stdout=written, check=True)
+    return lines.stat().st_size / 1e6 / (cpu_s() - before)
 
 
 def batches(folder: Path) -> Iterator[list[str]]:
