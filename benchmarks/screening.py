@@ -5,7 +5,7 @@ what it saves.
 
     python -m benchmarks.screening [PROJECT]    # a folder in which a study has run
 
-benchmarks/screening.md has the default study.
+benchmarks/screening.md has three studies.
 
 Scores are means over all seeds; the choice is the run and method with the best one, from scratch
 included, which no screen leaves out. At random: the mean loss over all sets of as many runs, drawn
