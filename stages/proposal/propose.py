@@ -34,7 +34,7 @@ from stages.sources._formats import format_of
 MOST_ROWS: dict[Split, int] = {"train": 20_000, "validation": 400, "test": 2_000}
 LEAST_QA_TOKENS = 128  # a question, and a window of its context
 MOST_THREADS = 8  # more do not make models so small faster
-Measure = Callable[[Json, Sequence[Budget], int], Pace]
+Measure = Callable[[Json, Sequence[Budget], int, int], Pace]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,8 @@ def _paced(study: Study, examples: Examples, budgets: Sequence[Budget], measure:
         training["lr"] = training["lr"][-1]
     mean = round(float(np.minimum(examples.tokens, study.max_tokens).mean()))
     # Windows of a context are as long as they can be.
-    return measure(raw, budgets, study.max_tokens if study.kind == "span_qa" else max(mean, 8))
+    length = study.max_tokens if study.kind == "span_qa" else max(mean, 8)
+    return measure(raw, budgets, length, len(examples.labels) if study.kind == "tagging" else 0)
 
 
 def _read(layout: Layout, asked: Asked, notes: Notes) -> tuple[Layout, Guess, Examples]:
