@@ -91,11 +91,15 @@ class Rows(Dataset[dict[str, Any]]):
 
 def padded(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
     """The rows of a step of the peer, as its own collators pad them."""
-    ids, labels = ([row[name] for row in rows] for name in ("input_ids", "labels"))
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    ids = columns.pop("input_ids")
     pad = partial(torch.nn.utils.rnn.pad_sequence, batch_first=True)
-    wanted = pad(labels, padding_value=IGNORE_INDEX) if labels[0].ndim else torch.stack(labels)
+    wanted = {
+        name: pad(each, padding_value=IGNORE_INDEX) if each[0].ndim else torch.stack(each)
+        for name, each in columns.items()
+    }
     mask = pad([torch.ones_like(each) for each in ids])
-    return {"input_ids": pad(ids), "attention_mask": mask, "labels": wanted}
+    return {"input_ids": pad(ids), "attention_mask": mask} | wanted
 
 
 def seconds_of_steps(asked: Asked, peer: tuple[Any, list[Any], Any], device: Device) -> list[float]:

@@ -22,6 +22,7 @@ from stages.core.params import Optimisation, Params, Run, load
 from stages.core.seeding import torch_stream
 from stages.models._backbone import MODELS, draw_weights
 from stages.models._heads import ModelWithHead, initialise_head
+from stages.tasks.span_qa import SpanQA
 from stages.tasks.tagging import Tagging
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import EncodedCorpus
@@ -172,9 +173,10 @@ def _finetuning(
     def peer() -> tuple[Any, list[dict[str, Any]], Any]:
         import transformers
 
-        token_labels = isinstance(setup.task, Tagging)
+        token_labels, spans = isinstance(setup.task, Tagging), isinstance(setup.task, SpanQA)
         name = "TokenClassification" if token_labels else "SequenceClassification"
-        num_labels = len(setup.task.labels)
+        name = "QuestionAnswering" if spans else name
+        num_labels = 2 if spans else len(setup.task.labels)
         if "path" in setup.run_record["model"]:
             kind = getattr(transformers, f"AutoModelFor{name}")
             theirs = kind.from_pretrained(setup.pretrained, num_labels=num_labels)
@@ -191,12 +193,23 @@ def _finetuning(
                 **labels,
             )
             theirs = getattr(transformers, f"BertFor{name}")(config)
+        if spans:  # class 0 of this project is no answer, which the peer reads at the first token
+            ends = ("start_positions", "end_positions")
+            wanted = [
+                {
+                    end: torch.as_tensor(max(int(label) - 1, 0))
+                    for end, label in zip(ends, each.labels, strict=True)
+                }
+                for each in examples
+            ]
+        else:
+            wanted = [
+                {"labels": torch.as_tensor(each.labels if token_labels else each.labels[0])}
+                for each in examples
+            ]
         rows = [
-            {
-                "input_ids": torch.from_numpy(example.tokens),
-                "labels": torch.as_tensor(example.labels if token_labels else example.labels[0]),
-            }
-            for example in examples
+            {"input_ids": torch.from_numpy(example.tokens)} | labels
+            for example, labels in zip(examples, wanted, strict=True)
         ]
 
         return theirs, rows, padded
