@@ -1,7 +1,6 @@
 """A run beside its parent: whose weights it starts from, or which is its teacher."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from stages.checking.entries import fault_of, name_of
 from stages.checking.outlines import RunOutline
@@ -47,7 +46,7 @@ def parent_faults(child: RunOutline, parent: RunOutline | None) -> Iterator[str]
             )
 
 
-def _differences(parent: RunOutline, child: RunOutline) -> dict[str, tuple[Any, Any]]:
+def _differences(parent: RunOutline, child: RunOutline) -> dict[str, tuple[object, object]]:
     """The settings of two models that differ, defaults filled in."""
     names = name_of(parent.run.model), name_of(child.run.model)
     if names[0] != names[1]:

@@ -100,7 +100,7 @@ def _settings(cls: type) -> Iterator[str]:
     """``mask_prob: float = 0.15``, the required ones first, as the constructor orders them."""
     schema: Any = getattr(cls, "schema", cls)
     parts = (cls.__init__, schema.__init__, getattr(schema, "from_settings", schema.__init__))
-    found: dict[str, tuple[Any, Any]] = {}
+    found: dict[str, tuple[Any, object]] = {}
     for part in parts:
         hints = get_type_hints(part)
         for key, parameter in inspect.signature(part).parameters.items():
@@ -123,7 +123,7 @@ def _type(hint: Any) -> str:
     return str(getattr(hint, "__name__", hint))
 
 
-def _value(default: Any) -> str:
+def _value(default: object) -> str:
     """As it stands in params.yaml."""
     if default is None:
         return "(left out)"

@@ -13,7 +13,7 @@ import argparse
 import os
 from pathlib import Path
 from textwrap import indent, wrap
-from typing import Any, get_args
+from typing import get_args
 
 from stages.commands._written_study import refuse_faults, refuse_loss, write
 from stages.core.params import PATH
@@ -21,6 +21,7 @@ from stages.core.process import exit_on_mistake
 from stages.kinds._kind import SPLITS
 from stages.kinds._tags import Scheme
 from stages.proposal.asked import Asked
+from stages.proposal.design import Budget
 from stages.proposal.propose import Proposal, minutes, propose
 from stages.proposal.roles import KINDS_OF_STUDIES, ROLES
 from stages.sources._formats import DELIMITERS, FORMATS
@@ -104,7 +105,7 @@ def asked(flags: argparse.Namespace) -> Asked:
                 f"--column: {each!r} must be ROLE=NAME, ROLE one of {', '.join(ROLES)}"
             )
         columns[role] = name.split(",") if role == "choices" else [name]
-    budgets: list[Any] = []
+    budgets: list[Budget] = []
     for each in flags.labels.split(",") if flags.labels else []:
         if each != "all" and not (each.isdecimal() and int(each)):
             raise ValueError(f"--labels: {each!r} must be a number of labels, or all")

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json
@@ -49,7 +49,7 @@ class Tables:
     agreement: "pd.DataFrame"  # how well the estimates ranked the runs
 
 
-def run_study(study: str | Path | Mapping[str, Any], *, jobs: int = 1) -> Tables:
+def run_study(study: str | Path | Json, *, jobs: int = 1) -> Tables:
     """Run what is pending of a study, as ``make repro`` does, and read its report.
 
     ``study`` is a file such as ``studies/smoke.yaml`` or a dict of what stands in one. It takes the
@@ -69,7 +69,7 @@ def run_study(study: str | Path | Mapping[str, Any], *, jobs: int = 1) -> Tables
     return _tables(PROJECT / paths.REPORTS)
 
 
-def _written(study: Mapping[str, Any], folder: Path) -> Path:
+def _written(study: Json, folder: Path) -> Path:
     """Raises ValueError for values that YAML has no words for."""
     from ruamel.yaml import YAML
     from ruamel.yaml.representer import RepresenterError

@@ -21,7 +21,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -179,7 +178,7 @@ def _records(file: Path | None, format: str, place: str) -> Iterator[Record]:
         raise ValueError(f"{file}: {error.strerror}") from None
 
 
-def _value(record: Settings, column: str, place: str, kind: Kind, key: str) -> Any:
+def _value(record: Settings, column: str, place: str, kind: Kind, key: str) -> object:
     """What a column of a record holds for the input ``key``."""
     if column not in record:
         raise ValueError(

@@ -74,7 +74,7 @@ class Counterpart:
     constants: Weights = field(default_factory=dict)  # weights that only theirs has
     head: str | None = None
     note: str = ""  # what a user should know
-    load_options: Mapping[str, Any] = field(default_factory=dict)
+    load_options: Json = field(default_factory=dict)
 
     def to_theirs(self, weights: Mapping[str, Tensor]) -> Weights:
         """Their weights from ours, by name."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 import transformers
@@ -207,7 +206,7 @@ def _wide_settings(dims: Dimensions, vocab_size: int, max_tokens: int) -> Json:
 
 
 def _decoder(
-    config: Any,
+    config: transformers.PretrainedConfig,
     pairs: list[Pair],
     dims: Dimensions,
     goal: Goal,

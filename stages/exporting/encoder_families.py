@@ -1,7 +1,5 @@
 """Encoders of transformers: BERT and ESM."""
 
-from typing import Any
-
 import torch
 import transformers
 
@@ -144,7 +142,13 @@ def _encoder_settings(dims: Dimensions, vocab_size: int) -> Json:
 
 
 def _encoder(
-    name: str, config: Any, pairs: list[Pair], constants: Weights, *, masked: bool, goal: Goal
+    name: str,
+    config: transformers.PretrainedConfig,
+    pairs: list[Pair],
+    constants: Weights,
+    *,
+    masked: bool,
+    goal: Goal,
 ) -> Counterpart:
     """An encoder with the head of the export, or without a head."""
     kind = "ForTokenClassification" if goal == "tagging" else "ForMaskedLM" if masked else ""

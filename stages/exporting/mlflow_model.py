@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class KeptModel:
         found = predictions(self._kept, self._setup, self._model, rows, self._device)
         return pd.DataFrame(list(found), index=model_input.index)
 
-    def _inputs(self, cells: dict[Any, Any], place: str) -> Json:
+    def _inputs(self, cells: dict[str, object], place: str) -> Json:
         import pandas as pd
 
         found, kind = {}, KINDS[self._columns.kind]

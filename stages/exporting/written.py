@@ -1,14 +1,13 @@
 """What stands in a folder for transformers, loaded again and compared with the original."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
 from torch import Tensor
 
+from stages.core.artifacts import Json
 from stages.core.seeding import torch_stream
 from stages.exporting.correspondence import Goal
 from stages.models._heads import ModelWithHead
@@ -28,7 +27,7 @@ class Written:
     auto_class: str
     goal: Goal  # of what its outputs are
     note: str = ""
-    load_options: Mapping[str, Any] = field(default_factory=dict)
+    load_options: Json = field(default_factory=dict)
 
 
 @torch.no_grad()

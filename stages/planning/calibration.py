@@ -35,7 +35,7 @@ from stages.tasks.classification import Classification
 from stages.text.batch import Batch
 from stages.tracking.view import View
 from stages.training.device import Device, resolve, side_by_side
-from stages.training.loop import mean_loss, train
+from stages.training.loop import Criterion, mean_loss, train
 from stages.training.meter import Meter, peak_memory_bytes
 from stages.training.solver import solve
 from stages.trials.prediction import PREDICTED_AT_ONCE, predict
@@ -155,7 +155,7 @@ class Calibration:
         return self._pace(key, _finetuning_pace, *arguments, copies=copies)
 
     def _pace(
-        self, key: str, function: Callable[..., Pace | None], *arguments: Any, copies: int = 1
+        self, key: str, function: Callable[..., Pace | None], *arguments: object, copies: int = 1
     ) -> Pace | None:
         if key not in self._paces:
             found = in_processes(self._params, function, *arguments, copies=copies)
@@ -166,7 +166,7 @@ class Calibration:
 
 
 def in_processes(
-    params: Params, function: Callable[..., T], *arguments: Any, copies: int
+    params: Params, function: Callable[..., T], *arguments: object, copies: int
 ) -> list[T]:
     """Call ``function`` in ``copies`` processes at once, as trainings run: this measures the memory
     of one of them and how much they slow each other down. On a GPU it runs in this process."""
@@ -297,7 +297,7 @@ def stand_in(params: Params, run: Run) -> Objective | None:
 
 
 def _timed(
-    model: ModelWithHead, criterion: Any, batches: Sequence[Batch], run: Run, device: Device
+    model: ModelWithHead, criterion: Criterion, batches: Sequence[Batch], run: Run, device: Device
 ) -> tuple[float, float, int]:
     """The operations, the seconds and the number of steps on the last of the batches; those before
     it come first and do not count."""
@@ -312,7 +312,7 @@ def _timed(
 
 def _steps(
     model: ModelWithHead,
-    criterion: Any,
+    criterion: Criterion,
     batches: Sequence[Batch],
     run: Run,
     device: Device,

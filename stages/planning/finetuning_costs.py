@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 from types import MappingProxyType
-from typing import Any
 
 import torch
 from torch import nn
@@ -178,17 +177,17 @@ class _Shape:
             },
         )
 
-    def flops(self, backbone: Any) -> float:
+    def flops(self, backbone: Backbone) -> float:
         """Of a text, forward; without those of a head, which are few."""
         return backbone.flops(self.one_text()) + self._unembed_flops(backbone)
 
-    def step_flops(self, backbone: Any) -> float:
+    def step_flops(self, backbone: Backbone) -> float:
         """The same, forward and backward, for the weights that train in the end."""
         gradients = trains(backbone.output_weights()) + trains(backbone.parameters())
         backward = backbone.backward_flops(self.one_text())
         return self.flops(backbone) + backward + gradients * self._unembed_flops(backbone)
 
-    def _unembed_flops(self, backbone: Any) -> float:
+    def _unembed_flops(self, backbone: Backbone) -> float:
         logits = self.texts.written or (self.tokens if self.uses_logits else 0)
         unembed = getattr(backbone, "unembed_flops", None)
         return unembed(round(logits)) if logits and unembed else 0

@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from stages.core.artifacts import write_json
+from stages.core.artifacts import Json, write_json
 from stages.core.code import code_by_stage, hashes
 from stages.core.components import Settings
 from stages.core.params import Params
@@ -45,7 +45,7 @@ def pending(params: Params) -> dict[str, list[str]]:
         checks = next(stage for stage in stages if stage.addressing == CHECK)
         written = {out.def_path for out in checks.outs}
         records = _records(params)
-        found: set[Any] = {checks} if CHECK in status else set()
+        found: set[object] = {checks} if CHECK in status else set()
         for stage in stages:
             follows = any(before in found for before in graph.successors(stage) if before != checks)
             if stage != checks and (
@@ -101,7 +101,7 @@ def _has_other_records(stage: Any, records: Mapping[str, str]) -> bool:
 
 def _records(params: Params) -> dict[str, str]:
     """The MD5 of each file that ``check_params`` would write, by its path."""
-    contents: dict[str, Mapping[str, Any]] = {
+    contents: dict[str, Json] = {
         f"data/code/{stage}.json": hashes(stage.partition("/")[0], *modules)
         for stage, modules in code_by_stage(params).items()
     }

@@ -1,10 +1,9 @@
 """What trainings take of this machine: what earlier runs took, else a calibration."""
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json
@@ -56,18 +55,18 @@ class Work:
 class Earlier:
     """What earlier trainings took, by what they were of."""
 
-    by_key: dict[Any, Work] = field(default_factory=dict)
+    by_key: dict[Hashable, Work] = field(default_factory=dict)
 
     def add(
-        self, keys: Iterable[Any], flops: float, seconds: float, peak_memory_bytes: int | None
+        self, keys: Iterable[Hashable], flops: float, seconds: float, peak_memory_bytes: int | None
     ) -> None:
         for key in keys:
             self.by_key.setdefault(key, Work()).add(flops, seconds, peak_memory_bytes)
 
-    def speed(self, key: Any) -> float | None:
+    def speed(self, key: Hashable) -> float | None:
         return self.by_key[key].speed if key in self.by_key else None
 
-    def memory(self, key: Any) -> int | None:
+    def memory(self, key: Hashable) -> int | None:
         return self.by_key[key].peak_memory_bytes if key in self.by_key else None
 
 

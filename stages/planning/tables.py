@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Any
+from typing import TypeVar
 
 from rich import box
 from rich.console import Console
@@ -18,6 +18,8 @@ from stages.planning.estimate import (
 )
 from stages.planning.finetuning_costs import Finetuning
 from stages.planning.speed import CALIBRATION
+
+T = TypeVar("T")
 
 UNKNOWN = "–"
 NOTEWORTHY = 0.01  # of a task's rows that are cut
@@ -228,7 +230,7 @@ def _stages(stages: list[str]) -> str:
     return ", ".join(f"{n} {kind}" if n > 1 else kind for kind, n in kinds.items())
 
 
-def _shown(value: Any, written: Callable[[Any], str], *, at_least: bool = False) -> str:
+def _shown(value: T | None, written: Callable[[T], str], *, at_least: bool = False) -> str:
     if value is None:
         return UNKNOWN
     return f"{AT_LEAST if at_least else ''}{written(value)}"

@@ -1,7 +1,6 @@
 """Texts with a label or a number each: which column is predicted, and from which texts."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from stages.proposal.asked import Asked, Notes
 from stages.proposal.profile import MOST_LABELS, Column, words_of_name
@@ -110,14 +109,14 @@ def check_label(label: Column) -> None:
 
 def _note_labelled(
     kind: str,
-    found: Mapping[str, Any],
+    found: Mapping[str, object],
     target: Column,
     columns: Mapping[str, Column],
     others: list[Column],
     notes: Notes,
 ) -> None:
     what = "A number" if kind == "regression" else "A label"
-    read = [found[role] for role in ("text", "text_pair") if role in found]
+    read = [str(found[role]) for role in ("text", "text_pair") if role in found]
     notes.seen.append(
         f"{what} for each {'pair of texts' if len(read) > 1 else 'text'} ({kind}): "
         f"{' and '.join(read)} {'are' if len(read) > 1 else 'is'} read, {target.name} is predicted "

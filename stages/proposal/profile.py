@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import Any, Literal
+from typing import Literal
 
 from stages.sources._formats import Record
 
@@ -138,7 +138,7 @@ class Column:
 
 def profile(records: Iterable[Record]) -> dict[str, Column]:
     """The columns of records by their names; those in objects are ``translation.de``."""
-    cells: dict[str, list[Any]] = {}
+    cells: dict[str, list[object]] = {}
     for number, record in enumerate(records):
         for name, value in _flat(record.cells):
             column = cells.setdefault(name, [None] * number)
@@ -159,7 +159,7 @@ def is_mark(value: str) -> bool:
     return bool(re.fullmatch(ADDRESS, value) or re.fullmatch(DAY, value))
 
 
-def is_answers(value: Any) -> bool:
+def is_answers(value: object) -> bool:
     """As SQuAD's files or the hub have them."""
     if isinstance(value, Mapping):
         return value.keys() >= ANSWER
@@ -168,8 +168,8 @@ def is_answers(value: Any) -> bool:
     )
 
 
-def _flat(cells: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+def _flat(cells: Mapping[str, object], before: str = "") -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = []
     for name, value in cells.items():
         if isinstance(value, Mapping) and not is_answers(value):
             found += _flat(value, f"{before}{name}.")
@@ -178,7 +178,7 @@ def _flat(cells: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
     return found
 
 
-def _column(name: str, cells: list[Any]) -> Column:
+def _column(name: str, cells: list[object]) -> Column:
     filled = [cell for cell in cells if not is_empty(cell)]
     texts = [str(cell) for cell in filled] if _are_single(filled) else []
     numbers = [number for text in texts if (number := _number(text)) is not None]
@@ -186,7 +186,7 @@ def _column(name: str, cells: list[Any]) -> Column:
     holds = "numbers" if are_numbers else _held(filled)
     values = Counter(text.strip() for text in texts)
     if holds == "lists":
-        values = Counter(LIST.join(map(str, cell)) for cell in filled)
+        values = Counter(LIST.join(map(str, cell)) for cell in filled if isinstance(cell, list))
     return Column(
         name=name,
         holds=holds,
@@ -199,7 +199,7 @@ def _column(name: str, cells: list[Any]) -> Column:
     )
 
 
-def _held(filled: list[Any]) -> Holds:
+def _held(filled: list[object]) -> Holds:
     if not filled:
         return "nothing"
     if _are_single(filled):
@@ -211,11 +211,11 @@ def _held(filled: list[Any]) -> Holds:
     return "objects"
 
 
-def _are_single(cells: list[Any]) -> bool:
+def _are_single(cells: list[object]) -> bool:
     return bool(cells) and all(isinstance(cell, str | int | float) for cell in cells)
 
 
-def is_empty(cell: Any) -> bool:
+def is_empty(cell: object) -> bool:
     return cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Any, Literal
+from typing import Literal
 
 from stages.core.artifacts import Json
 from stages.kinds._kind import Split
@@ -83,7 +83,7 @@ def written(study: Study, comments: list[str]) -> str:
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
-def flow(value: Any) -> str:
+def flow(value: object) -> str:
     """A value as YAML on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {flow(each)}" for key, each in value.items()) + "}"

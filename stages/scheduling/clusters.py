@@ -11,6 +11,7 @@ from dask import config
 from distributed import Client, Nanny, Scheduler, SpecCluster
 
 from stages.core import paths
+from stages.core.artifacts import Json
 from stages.core.parallel import visible_gpus
 from stages.scheduling.unit import LOGS
 
@@ -18,7 +19,7 @@ CLASSES = ("HTCondor", "LSF", "Moab", "OAR", "PBS", "SGE", "SLURM")
 BATCH_SYSTEMS = {name.lower(): f"{name}Cluster" for name in CLASSES}  # of dask-jobqueue
 MAX_RETRIES = 2  # of a unit whose worker died
 PATIENCE_S = 20  # for a scheduler to answer
-QUIET: dict[str, Any] = {"silence_logs": logging.ERROR}
+QUIET: Json = {"silence_logs": logging.ERROR}
 # Workers start processes, which daemons may not.
 NO_DAEMON = "export DASK_DISTRIBUTED__WORKER__DAEMON=False"
 

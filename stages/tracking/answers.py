@@ -4,10 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any
 
 from stages.core import paths
-from stages.core.artifacts import read_json
+from stages.core.artifacts import Json, read_json
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import CLASSICAL
 from stages.tracking.records import Row, rows
@@ -29,7 +28,7 @@ class Answer:
 class Answers:
     """``Answers.read()`` is empty without a report."""
 
-    printed: dict[str, Any] = field(default_factory=dict)  # metrics.json
+    printed: Json = field(default_factory=dict)  # metrics.json
     trials: dict[Place, dict[tuple[str, str], float]] = field(default_factory=dict)
     over_scratch: dict[Place, Row] = field(default_factory=dict)
 

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from stages.core import paths
-from stages.core.artifacts import read_json
+from stages.core.artifacts import Json, read_json
 from stages.core.components import Settings
 from stages.core.params import NONE
 from stages.training.energy import Energy
@@ -36,7 +35,7 @@ class Data:
     digest: str  # of its content
     folder: str
     use: str  # pretraining or fine-tuning
-    counts: dict[str, Any]  # the sizes of its splits
+    counts: Json  # the sizes of its splits
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class RunRecord:
     note: str = ""  # Markdown
     artifacts: list[str] = field(default_factory=list)  # files, folders; CSV also as tables
     # By name; made when MLflow lacks them.
-    tables: dict[str, Callable[[], list[dict[str, Any]]]] = field(default_factory=dict)
+    tables: dict[str, Callable[[], list[Json]]] = field(default_factory=dict)
 
 
 def pretraining_fingerprint(run: str, fingerprint: str) -> str:
@@ -113,7 +112,7 @@ def flat(values: Settings, prefix: str = "") -> dict[str, str]:
     return pairs
 
 
-def digest(value: Any) -> str:
+def digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 

@@ -7,8 +7,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from stages.core.artifacts import Json
 from stages.core.params import Params
 from stages.evaluation.metrics import scale_of
 from stages.tracking.records import RunRecord
@@ -56,7 +56,7 @@ class SavedView:
         return json.dumps({"name": self.title, **times, "state": json.dumps(self._state)})
 
     @property
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> Json:
         """As MLflow's page has it."""
         columns = [f"metrics.`{key}`" for key in self.metrics]
         columns += [f"tags.`{key}`" for key in self.tags]
@@ -155,12 +155,12 @@ def _known(records: Iterable[RunRecord], metrics: Sequence[str]) -> list[str]:
     return [key for key in metrics if key in logged]
 
 
-def _section(uuid: str, title: str) -> dict[str, Any]:
+def _section(uuid: str, title: str) -> Json:
     shown = {"display": True, "isReordered": True, "deleted": False, "isGenerated": False}
     return {"uuid": uuid, "name": title, **shown}
 
 
-def _bar(view: str, section: str, metric: str) -> dict[str, Any]:
+def _bar(view: str, section: str, metric: str) -> Json:
     """Of the last value of each run; MLflow draws a line instead where a run has several steps."""
     return {
         "uuid": _uuid(view, metric),
@@ -174,7 +174,7 @@ def _bar(view: str, section: str, metric: str) -> dict[str, Any]:
     }
 
 
-def _points(view: str, section: str, x: str, y: str) -> dict[str, Any]:
+def _points(view: str, section: str, x: str, y: str) -> Json:
     return {
         "uuid": _uuid(view, x, y),
         "type": "SCATTER",

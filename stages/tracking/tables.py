@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from stages.core import paths
-from stages.core.artifacts import read_json, read_jsonl
+from stages.core.artifacts import Json, read_json, read_jsonl
 from stages.evaluation.examples import is_right
 from stages.evaluation.records import (
     CLASSICAL,
@@ -24,7 +23,7 @@ MAX_ROWS = 1_000  # of the predictions
 MAX_LETTERS = 500  # of an input
 MAX_CLASSES = 50  # of a matrix; of more classes the pairs are listed
 CORNER = "true / predicted"
-Table = list[dict[str, Any]]  # rows with equal columns
+Table = list[Json]  # rows with equal columns
 
 
 def tables(trial: Row, confused: Sequence[Row]) -> dict[str, Callable[[], Table]]:
@@ -54,7 +53,7 @@ def predictions(trial: Row, kind: Kind) -> Table:
             return []
         own, answer = given[row["id"]], gold[row["id"]]
         texts = dict(zip(kind.inputs_of(row), kind.texts(row), strict=True))
-        shown: dict[str, Any] = {key: text[:MAX_LETTERS] for key, text in texts.items()}
+        shown: Json = {key: text[:MAX_LETTERS] for key, text in texts.items()}
         # First what MLflow compares of several runs, unless it is told otherwise.
         shown["prediction"] = kind.shown(row, own.prediction)
         shown["answer"] = kind.shown(row, kind.right_answers(answer)[0])

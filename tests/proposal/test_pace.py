@@ -39,7 +39,7 @@ def test_every_architecture_and_budget_has_a_time(
 @pytest.mark.parametrize(
     ("name", "text", "expected"), [("a.csv", classified(), 0), ("a.conll", tagged(), 3)]
 )
-def test_a_probe_of_words_takes_as_long_as_there_are_tags(
+def test_the_time_of_a_probe_depends_on_the_number_of_tags(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, expected: int
 ) -> None:
     monkeypatch.chdir(tmp_path)

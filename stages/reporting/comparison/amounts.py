@@ -1,8 +1,8 @@
 """Training sets that are amounts of one text, at equal steps and at equal epochs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from stages.core.artifacts import Json
 from stages.reporting.comparison.groups import Group
@@ -28,7 +28,7 @@ def same_text(a: Group, b: Group) -> bool:
     return a.corpus_text is not None and a.corpus_text == b.corpus_text
 
 
-def text_of(group: Group) -> Any:
+def text_of(group: Group) -> Hashable:
     """What all amounts of one text have in common."""
     return group.corpus_text or group.corpus
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from stages.core.components import Settings
 from stages.core.params import NONE
@@ -207,7 +207,7 @@ def _axes_of_designs(
     return found
 
 
-LEVELS: Mapping[Axis, Callable[[Group], Any]] = {
+LEVELS: Mapping[Axis, Callable[[Group], object]] = {
     "architecture": lambda g: (g.architecture, g.entry.objective),
     "objective": lambda g: g.entry.objective,
     "size": lambda g: g.entry.model,
@@ -217,7 +217,7 @@ LEVELS: Mapping[Axis, Callable[[Group], Any]] = {
 }
 
 
-def _level(group: Group, axis: Axis) -> Any:
+def _level(group: Group, axis: Axis) -> object:
     """What groups that are compared along an axis differ in; the name where each is a level."""
     return LEVELS[axis](group) if axis in LEVELS else group.name
 

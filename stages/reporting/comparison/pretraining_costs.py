@@ -1,10 +1,10 @@
 """Costs of pretraining: FLOPs (counted), time and memory (measured), energy (estimated)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
+from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.core.params import NONE
 from stages.evaluation.records import ScoredTrial
@@ -42,7 +42,7 @@ def _lineage(results: Results, run: str) -> Iterator[str]:
         run = results.params.pretrain[run].parent
 
 
-def _joules(costs: Iterable[Mapping[str, Any]]) -> float | None:
+def _joules(costs: Iterable[Json]) -> float | None:
     energies = [estimated_energy(cost) for cost in costs]
     return None if None in energies else sum(energy.joules for energy in energies if energy)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import altair as alt
 
+from stages.core.artifacts import Json
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import CLASSICAL
 from stages.reporting.comparison.cells import Cell
@@ -30,8 +31,8 @@ ROW = 26  # pixels
 # Liberation Sans, which the renderer bundles, is as wide as Arial: text fits in either font.
 FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
 Panel = alt.LayerChart | alt.FacetChart
-Row = dict[str, Any]
-Spec = dict[str, Any]  # of Vega-Lite
+Row = Json
+Spec = Json  # of Vega-Lite
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:

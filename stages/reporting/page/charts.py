@@ -48,7 +48,7 @@ def runtime() -> Markup:
     return Markup("(() => {" + script.replace("</script", "<\\/script") + "\n})();")
 
 
-def as_json(value: Any) -> Markup:
+def as_json(value: object) -> Markup:
     """For the text of a script element, which no name can end."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return Markup(text.replace("<", "\\u003c"))
