@@ -74,7 +74,7 @@ def write_parquet(path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table({"text": [*read], "label": [*labels]}), path)
 
 
-def paced(raw: Json, budgets: Sequence[Budget], text_tokens: int, num_tags: int) -> Pace:
+def paced(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
     """Instead of a measurement."""
     names = {run["model"]["name"] for run in raw["pretrain"].values()}
     return Pace(

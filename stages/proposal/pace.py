@@ -11,10 +11,7 @@ from stages.planning.pretraining_costs import pretrainings
 from stages.proposal.design import Budget, Pace
 from stages.training.device import side_by_side
 
-# What a probe takes of the time of full fine-tuning: a fifth in the default study, with 3 tags. It
-# is solved for each word and tag, in more steps the more tags there are: 21 of tweets, most of them
-# rare, took 9 times as long as full fine-tuning.
-PROBE, PROBE_PER_SQUARED_TAGS = 0.25, 0.02
+PROBE = 0.25  # of the time of full fine-tuning; a fifth in the default study
 
 
 class _Speed(Calibration):
@@ -25,11 +22,10 @@ class _Speed(Calibration):
         return 0
 
 
-def measured(raw: Json, budgets: Sequence[Budget], text_tokens: int, num_tags: int = 0) -> Pace:
+def measured(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
     """By the calibration of `make plan`, of the first run alone: the others are as fast in
     operations. ``raw`` is a study with a run of each architecture and full fine-tuning, whose task
-    says how many rows it has; its texts have ``text_tokens``, and their words one of ``num_tags``
-    if they are tagged."""
+    says how many rows it has; its texts have ``text_tokens``."""
     # Texts of tasks that are not prepared are planned to have the maximum length.
     whole = typed(raw | {"finetune": raw["finetune"] | {"max_tokens": text_tokens}})
     by_budget: dict[Budget, list[Finetuning]] = {
@@ -45,8 +41,7 @@ def measured(raw: Json, budgets: Sequence[Budget], text_tokens: int, num_tags: i
     }
     first = by_budget[budgets[0]][0]
     pace = _seconds_per_flop(calibration.finetuning(first), _operations(first))
-    has_probe = len(raw["finetune"]["methods"]) > 1
-    probed = max(PROBE, PROBE_PER_SQUARED_TAGS * num_tags**2) if has_probe else 0.0
+    probed = PROBE if len(raw["finetune"]["methods"]) > 1 else 0.0
     per_flop = pace * (1 + probed) / side_by_side(whole.compute)
     trials_s: dict[tuple[str, Budget], float] = {
         (architecture_of[cost.run], budget): per_flop * _operations(cost)

@@ -27,14 +27,14 @@ from stages.proposal.layout import SAMPLED, Layout, lay_out
 from stages.proposal.profile import is_empty, profile
 from stages.proposal.public import about_published, fitting, is_whole
 from stages.proposal.roles import Guess
-from stages.proposal.study import Study, architectures_of, written
+from stages.proposal.study import MOST_TAGS_PROBED, Study, architectures_of, written
 from stages.sources._columns import EMPTY_CELLS
 from stages.sources._formats import format_of
 
 MOST_ROWS: dict[Split, int] = {"train": 20_000, "validation": 400, "test": 2_000}
 LEAST_QA_TOKENS = 128  # a question, and a window of its context
 MOST_THREADS = 8  # more do not make models so small faster
-Measure = Callable[[Json, Sequence[Budget], int, int], Pace]
+Measure = Callable[[Json, Sequence[Budget], int], Pace]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +76,13 @@ def propose(
         design=replace(smallest, architectures=architectures),
         max_tokens=max_tokens,
         threads=min(cores(), MOST_THREADS),
+        num_tags=len(examples.labels) if guessed.kind == "tagging" else 0,
         published=fitting(guessed.kind, examples, max_tokens),
     )
+    if study.num_tags > MOST_TAGS_PROBED:
+        notes.seen.append(
+            f"No linear probe: with {study.num_tags} tags it takes longer than full fine-tuning."
+        )
     is_there = study.published is not None and is_whole(study.published)
     study = replace(study, design=replace(study.design, published=is_there))
     pace = _paced(study, examples, budgets, measure)
@@ -110,8 +115,7 @@ def _paced(study: Study, examples: Examples, budgets: Sequence[Budget], measure:
         training["lr"] = training["lr"][-1]
     mean = round(float(np.minimum(examples.tokens, study.max_tokens).mean()))
     # Windows of a context are as long as they can be.
-    length = study.max_tokens if study.kind == "span_qa" else max(mean, 8)
-    return measure(raw, budgets, length, len(examples.labels) if study.kind == "tagging" else 0)
+    return measure(raw, budgets, study.max_tokens if study.kind == "span_qa" else max(mean, 8))
 
 
 def _read(layout: Layout, asked: Asked, notes: Notes) -> tuple[Layout, Guess, Examples]:

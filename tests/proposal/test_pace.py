@@ -10,7 +10,7 @@ from stages.proposal.asked import Asked
 from stages.proposal.design import Budget, Pace
 from stages.proposal.pace import measured
 from stages.proposal.propose import propose
-from tests.labelled_files import classified, paced, tagged
+from tests.labelled_files import classified, paced
 
 
 @pytest.mark.slow
@@ -22,9 +22,9 @@ def test_every_architecture_and_budget_has_a_time(
     Path("a.csv").write_text(classified())
     asked: list[tuple[Json, Sequence[Budget], int]] = []
 
-    def measure(raw: Json, budgets: Sequence[Budget], text_tokens: int, num_tags: int) -> Pace:
+    def measure(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
         asked.append((raw, budgets, text_tokens))
-        return paced(raw, budgets, text_tokens, num_tags)
+        return paced(raw, budgets, text_tokens)
 
     propose(Path("a.csv"), Asked(), text=None, seconds=600, measure=measure)
     ((raw, _, length),) = asked
@@ -34,22 +34,3 @@ def test_every_architecture_and_budget_has_a_time(
     for architecture in found.step_s:
         few, many = (found.trials_s[architecture, budget] for budget in (100, 4000))
         assert 0 < 2 * few < many  # 500 and 2,000 steps
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "expected"), [("a.csv", classified(), 0), ("a.conll", tagged(), 3)]
-)
-def test_the_time_of_a_probe_depends_on_the_number_of_tags(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, expected: int
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("requirements.lock").write_text("")
-    Path(name).write_text(text)
-    found: list[int] = []
-
-    def measure(raw: Json, budgets: Sequence[Budget], text_tokens: int, num_tags: int) -> Pace:
-        found.append(num_tags)
-        return paced(raw, budgets, text_tokens, num_tags)
-
-    propose(Path(name), Asked(), text=None, seconds=600, measure=measure)
-    assert found == [expected]

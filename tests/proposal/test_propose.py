@@ -176,6 +176,17 @@ def test_a_study_of_each_format_has_no_fault(name: str) -> None:
     assert source == columns
 
 
+@pytest.mark.parametrize(("num_tags", "has_probe"), [(2, True), (5, True), (6, False)])
+def test_words_with_many_tags_have_no_probe(num_tags: int, has_probe: bool) -> None:
+    """It is solved for each word and tag."""
+    sentence = [f"word{i}\tTAG{i % num_tags}" for i in range(8)]
+    put("a.conll", "".join("\n".join([*sentence, f"He{i}\tTAG0"]) + "\n\n" for i in range(60)))
+    proposal = proposed("a.conll")
+    assert proposal.study.num_tags == num_tags
+    assert ("linear_probe" in study_of(proposal).finetune.methods) == has_probe
+    assert any("No linear probe" in note for note in proposal.notes.seen) != has_probe
+
+
 @pytest.mark.slow
 def test_hours_make_wider_models_at_smaller_learning_rates() -> None:
     put("a.csv", classified())
