@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from typing import Any
 
 from stages.baselines._baseline import Baseline, Row, Score, check_tries, logistic, tfidf_of_words
 
@@ -18,8 +19,12 @@ class Tfidf(Baseline):
         check_tries(max_ngram, C=C)
         self.max_ngram, self.C, self.num_tries = max_ngram, C, len(C)
 
+    def features(self) -> Any:
+        """Of scikit-learn, not yet fitted."""
+        return tfidf_of_words(self.max_ngram)
+
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
-        self.vectorizer = tfidf_of_words(self.max_ngram)
+        self.vectorizer = self.features()
         targets = [row["label"] for row in train]
         features = self.vectorizer.fit_transform(map(_text, train))
         held_out = self.vectorizer.transform(map(_text, validation))

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from stages.baselines._baseline import BASELINES, Score
+from stages.baselines.characters import Characters
 from stages.baselines.choice_only import ChoiceOnly
 from stages.baselines.copy import Copy
 from stages.baselines.majority import Majority
@@ -79,6 +80,21 @@ def test_tfidf_learns_what_words_say() -> None:
     tfidf.fit(texts(40, seed=1), texts(20, seed=2), macro_f1)
     test = texts(50, seed=3)
     assert tfidf.predict(unlabelled(test)) == [row["label"] for row in test]
+
+
+def test_characters_tell_words_that_were_never_seen_and_whole_words_do_not() -> None:
+    """Surnames by their endings."""
+    made = [
+        {"text": f"{stem}{end}", "label": label}
+        for stem in ("Ban", "Cor", "Del", "Far", "Gor", "Hol", "Kam", "Lor", "Mar", "Nor")
+        for end, label in (("enko", "one"), ("ssen", "two"))
+    ]
+    train, validation, test = made[:10], made[10:14], made[14:]
+    found = {}
+    for baseline in (Characters(), Tfidf()):
+        baseline.fit(train, validation, macro_f1)
+        found[type(baseline)] = macro_f1(test, baseline.predict(unlabelled(test)))
+    assert found[Characters] == 1.0 and found[Tfidf] < 0.6
 
 
 def test_tfidf_reads_both_texts_of_a_pair() -> None:
