@@ -1,10 +1,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from stages.baselines.tfidf import Tfidf
+from stages.baselines._tfidf import TfidfClassifier
 
 
-class Characters(Tfidf):
+class Characters(TfidfClassifier):
     """TF-IDF of the n-grams of characters in a text's words, and logistic regression over them.
 
     Parts of words tell what whole words that were never seen do not: names, misspelt words, other
