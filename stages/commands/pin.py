@@ -16,7 +16,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from stages.core.artifacts import replacing
-from stages.core.hub_names import COMMIT, ON_THE_HUB
+from stages.core.hub_names import COMMIT, ON_THE_HUB, in_yaml
 from stages.core.params import NONE, PATH, read_yaml
 from stages.core.process import exit_on_mistake
 
@@ -52,10 +52,12 @@ class Entry:
     def edit(self, commit: str) -> Edit:
         """Write the commit in the place of the revision, or behind the name."""
         if self.revision:
-            return Edit(self.revision.start_mark.index, self.revision.end_mark.index, commit)
+            return Edit(
+                self.revision.start_mark.index, self.revision.end_mark.index, in_yaml(commit)
+            )
         end = self.named.end_mark.index
         before = ", " if self.indent is None else "\n" + " " * self.indent
-        return Edit(end, end, f"{before}revision: {commit}")
+        return Edit(end, end, f"{before}revision: {in_yaml(commit)}")
 
 
 def main() -> None:

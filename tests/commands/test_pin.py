@@ -146,6 +146,19 @@ def test_a_local_folder_is_pinned_by_its_content(tmp_path) -> None:
     assert after == study.replace("revision: none", f"revision: {revision_of(folder)}")
 
 
+@pytest.mark.parametrize("commit", ["1" * 40, "12" + "0" * 20 + "e" + "1" * 17])
+@pytest.mark.parametrize(
+    "study", ["a: {name: hub, path: gpt2}\n", "a: {name: hub, path: gpt2, revision: main}\n"]
+)
+def test_a_commit_that_reads_as_a_number_is_written_as_text(
+    tmp_path, hub, monkeypatch, study, commit
+) -> None:
+    monkeypatch.setitem(COMMITS, ("models", "gpt2", "main"), commit)
+    status, said, after = pin(tmp_path, study, hub)
+    assert status == 0, said
+    assert YAML(typ="safe").load(after)["a"]["revision"] == commit
+
+
 def test_what_is_no_study_is_refused(tmp_path) -> None:
     status, said, _ = pin(tmp_path, "pretrain: [", "http://127.0.0.1:9")
     assert status == 2 and said.startswith("error: params.yaml") and "Traceback" not in said
