@@ -15,7 +15,7 @@ from dask import config
 from stages.core.params import load, read_yaml
 from stages.core.process import die_with_parent, exit_on_mistake
 from stages.scheduling.unit import Result, Status, Trials, Unit
-from stages.trials.workers import OF_TRIALS
+from stages.trials.workers import IMPORTED_BY_TRIALS
 
 PLAN = Path("dvc.yaml")
 DVC = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item"]
@@ -56,7 +56,7 @@ def _trials(unit: Unit, trials: Trials) -> Status:
     """In a fork of a process that has imported all that trials need, once for each worker."""
     os.environ.update(environment())
     context = get_context("forkserver")
-    context.set_forkserver_preload(["stages.trials.groups", *OF_TRIALS])
+    context.set_forkserver_preload(["stages.trials.groups", *IMPORTED_BY_TRIALS])
     process = context.Process(target=_fill_store, args=(unit, trials))
     process.start()
     process.join()

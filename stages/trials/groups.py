@@ -95,7 +95,7 @@ def run_trials(
     jobs.sort(key=lambda job: work([*job.addresses]), reverse=True)
     failed = list[str]()
     at_once = side_by_side(params.compute)
-    done = workers.each(_run_group, jobs, at_once=at_once, late_imports=workers.OF_TRIALS)
+    done = workers.each(_run_group, jobs, at_once=at_once, late_imports=workers.IMPORTED_BY_TRIALS)
     for job, result in tqdm(done, total=len(jobs), desc=task, unit="group", disable=None):
         if isinstance(result, ValueError):
             failed.append(f"{job.name}: {result}")

@@ -13,7 +13,7 @@ from stages.core.process import die_with_parent
 J = TypeVar("J")
 R = TypeVar("R")
 
-OF_TRIALS = ("scipy.optimize",)  # what they import late, for probes
+IMPORTED_BY_TRIALS = ("scipy.optimize",)  # late: probes alone need it
 
 
 def each(
