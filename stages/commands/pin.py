@@ -7,6 +7,7 @@ the hash of its content. What is pinned already stays.
 """
 
 import argparse
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from stages.core.artifacts import replacing
-from stages.core.hub_names import COMMIT, ON_THE_HUB, in_yaml
+from stages.core.hub_names import COMMIT, ON_THE_HUB
 from stages.core.params import NONE, PATH, read_yaml
 from stages.core.process import exit_on_mistake
 
@@ -53,11 +54,11 @@ class Entry:
         """Write the commit in the place of the revision, or behind the name."""
         if self.revision:
             return Edit(
-                self.revision.start_mark.index, self.revision.end_mark.index, in_yaml(commit)
+                self.revision.start_mark.index, self.revision.end_mark.index, _written(commit)
             )
         end = self.named.end_mark.index
         before = ", " if self.indent is None else "\n" + " " * self.indent
-        return Edit(end, end, f"{before}revision: {in_yaml(commit)}")
+        return Edit(end, end, f"{before}revision: {_written(commit)}")
 
 
 def main() -> None:
@@ -175,6 +176,11 @@ def _refuse_damage(text: str, commits: dict[str, str]) -> None:
 
 def _text(node: Node | None) -> str | None:
     return node.value if isinstance(node, ScalarNode) else None
+
+
+def _written(commit: str) -> str:
+    """With quotes if YAML would read a number: ``7284e50``."""
+    return f'"{commit}"' if re.fullmatch(r"\d+(e\d+)?", commit) else commit
 
 
 def _edited(text: str, edits: list[Edit]) -> str:

@@ -8,7 +8,6 @@ from textwrap import wrap
 from typing import Literal
 
 from stages.core.artifacts import Json
-from stages.core.hub_names import in_yaml
 from stages.kinds._kind import Split
 from stages.proposal.corpus import Corpus
 from stages.proposal.design import WIDTHS, Design
@@ -201,7 +200,7 @@ def _published(checkpoint: Packaged) -> Iterator[str]:
     yield "    model:"
     yield "      name: hub"
     yield f"      path: {checkpoint.folder}"
-    yield f"      revision: {in_yaml(checkpoint.revision)}"
+    yield f"      revision: {flow(checkpoint.revision)}"
     yield "    objective: {name: none}"
     yield "    training: *training # which nothing needs here"
     yield "    seed: 1"
