@@ -107,8 +107,15 @@ def _verdict(found: Sequence[BestRun]) -> str:
     first = f"On none of {number} is a model {than}"
     if ahead:
         first = f"On {len(ahead)} of {number}{_named(ahead)} a model is {than}"
-    rest = [f"on {len(some)}{_named(some)} {what}" for what, some in counts.items() if some]
+    rest = [_on(some, len(tasks)) + what for what, some in counts.items() if some]
     return "; ".join([first, *rest]) + "."
+
+
+def _on(tasks: Sequence[str], number: int) -> str:
+    """Some of a ``number`` of tasks."""
+    if len(tasks) < number:
+        return f"on {len(tasks)}{_named(tasks)} "
+    return f"on all {number} " if number > 1 else ""
 
 
 def _named(tasks: Sequence[str]) -> str:
@@ -290,7 +297,7 @@ def _among_runs(run: Cell, beside: list[Contrast]) -> str:
         )
     return (
         f"`{run.group}` is ahead of {f'{len(ahead)} ({names})' if ahead else 'none'} of the "
-        f"{len(beside)} models that differ from it in one thing, after Holm correction"
+        f"{len(beside)} models that differ from it in one thing alone, after Holm correction"
         f"{f'; {undecided} could be as good' if undecided else ''}."
     )
 

@@ -72,7 +72,7 @@ def sentence(results: Results, label_budget: str, methods: Sequence[str]) -> str
             continue
         unit = scale.unit or metric_name(metric)
         size = f"at most {scale.shown(much)} {unit}"
-        known.append(f"{size} on `{task}` (highest of {len(cells)})")
+        known.append(f"{size} on `{task}` (highest of {len(cells)} means)")
         largest[unit] = max(largest.get(unit, (0.0, size)), (much, size))
     if not known and not unknown:
         return ""

@@ -140,14 +140,14 @@ def _count(contrasts: Sequence[Contrast]) -> str:
 
 
 def _range(contrasts: Iterable[Contrast]) -> str:
-    """From the lowest effect to the highest, if they have one unit."""
+    """The lowest effect and the highest, if they have one unit: no interval."""
     effects = [(c.effect.value, c.metric) for c in contrasts]
     units = {scale_of(metric).unit or metric_name(metric) for _, metric in effects}
     if len(units) > 1:
         return ""
     metric = effects[0][1]
     low, high = (scale_of(metric).signed(f(v for v, _ in effects)) for f in (min, max))
-    return f"effects {low} to {high} {units.pop()}" if low != high else f"{low} {units.pop()}"
+    return f"lowest {low}, highest {high} {units.pop()}" if low != high else f"{low} {units.pop()}"
 
 
 def _besides(axis: Axis, contrasts: Sequence[Contrast]) -> str:
@@ -158,11 +158,12 @@ def _besides(axis: Axis, contrasts: Sequence[Contrast]) -> str:
     found = numbers.most_common()
     in_all = [name for name, number in found[:MOST] if number == len(members)]
     in_some = [f"{name} in {number}" for name, number in found[:MOST] if number < len(members)]
-    parts = [*in_all, *in_some]
+    parts = [", ".join(in_all)] if in_all else []
     if in_some:
-        parts[-1] += f" of {len(members)} contrasts"
-    more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
-    return f"Also differs: {', '.join(parts)}{more}." if found else ""
+        parts[:1] = [f"{part} in all" for part in parts]
+        parts.append(f"{', '.join(in_some)} of {len(members)} contrasts")
+    more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
+    return f"Also differs: {'; '.join(parts)}{more}." if found else ""
 
 
 def _differs(axis: Axis, contrast: Contrast) -> list[str]:

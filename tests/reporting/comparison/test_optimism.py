@@ -41,7 +41,7 @@ def test_the_chosen_one_is_not_too_good_by_more(spread: float, shared: float) ->
 def test_both_pages_say_it_where_the_best_is_named(five_seeds: Results) -> None:
     found = {answer.method: answer.chosen for answer in answers(five_seeds)}
     assert all("the highest of several" in text for text in found.values())
-    assert "(highest of 10)" in found["any"] and "(highest of 6)" in found["full"]
+    assert "(highest of 10 means)" in found["any"] and "(highest of 6 means)" in found["full"]
 
 
 def test_one_trial_leaves_it_unknown(five_seeds: Results) -> None:
