@@ -1,5 +1,5 @@
-"""Training speed beside the Trainer of transformers: pretraining, fine-tuning, and two trainings
-side by side. Run by hand in the folder of a finished study, on a machine with nothing else to do:
+"""Speed beside the Trainer of transformers: pretraining, fine-tuning, two trainings side by side,
+and prediction. Run by hand in the folder of a finished study, on a machine with nothing else to do:
 
     pip install accelerate
     python benchmarks/speed.py --json speed.json > speed.md
@@ -35,6 +35,9 @@ PEERS = {OURS: "", DEFAULT: "default", BEST: "best bf16"}
 OBJECTIVES = ("causal", "mlm", "span_corruption")
 PRODUCT = 2048  # rows and columns of the matrices whose product gives the machine's peak
 
+PREDICTION = "prediction of "  # and a task: work that is no training
+PREDICTED_AT_ONCE = 64  # texts, by both sides
+
 Settings = dict[str, int | str]
 
 
@@ -54,6 +57,9 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="*", default=[], help="of the study, to fine-tune on")
     parser.add_argument("--run", default="encoder_mlm", help="of the study, to be fine-tuned")
     parser.add_argument("--examples", type=int, default=16, help="of a step of fine-tuning")
+    parser.add_argument(
+        "--predict", nargs="*", default=[], help="tasks, to predict their test rows"
+    )
     parser.add_argument("--compile", action="store_true", help="compiled models too")
     parser.add_argument("--json", type=Path, help="where all seconds are written")
     asked = parser.parse_args()
@@ -71,6 +77,7 @@ def main() -> None:
     found: dict[str, list[Any]] = {}
     measured = [(work, asked.rows) for work in asked.objectives]
     measured += [(work, asked.examples) for work in asked.tasks]
+    measured += [(f"{PREDICTION}{task}", PREDICTED_AT_ONCE) for task in asked.predict]
     for number in range(asked.rounds):
         found.setdefault("products per second", []).append(peak(asked.threads))
         for work, rows in tqdm(measured, desc=f"round {number + 1}", disable=None):
@@ -180,8 +187,9 @@ def print_tables(
         beside = found.get(f"{work}, side by side", [])
         sums = [sum(rate([each]) for each in processes) for processes in beside]
         row.append(f"{statistics.median(sums) / rates[OURS]:.2f}" if sums else "")
-        row.append(f"{rate(found[f'{work}, {OURS}'], 'flops') / top:.0%}")
-        unit = "tokens" if work in OBJECTIVES else "examples"
+        is_training = not work.startswith(PREDICTION)
+        row.append(f"{rate(found[f'{work}, {OURS}'], 'flops') / top:.0%}" if is_training else "")
+        unit = "tokens" if work in OBJECTIVES else "examples" if is_training else "texts"
         print(f"| {work}, {unit} | {' | '.join(row)} |")
     print(
         f"\nPeak: {top / 1e9:,.0f} GFLOP/s in the product of two matrices of {PRODUCT} rows and "

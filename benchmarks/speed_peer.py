@@ -130,3 +130,31 @@ def seconds_of_steps(asked: Asked, peer: tuple[Any, list[Any], Any], device: Dev
             model, settings, train_dataset=Rows(rows), data_collator=collate, callbacks=[Clock()]
         ).train()
     return [b - a for a, b in zip(times[asked.warmup - 1 :], times[asked.warmup :], strict=False)]
+
+
+def seconds_of_predictions(
+    asked: Asked, peer: tuple[Any, list[Any], Any], device: Device
+) -> list[float]:
+    """Up to its logits. At its best it has weights in bfloat16 and texts of about one length in a
+    batch."""
+    model, rows, collate = peer
+    best = "best" in asked.peer
+    if best:
+        rows = sorted(rows, key=lambda row: len(row["input_ids"]))
+    times = []
+    with tempfile.TemporaryDirectory() as folder:
+        settings = transformers.TrainingArguments(
+            folder,
+            per_device_eval_batch_size=asked.rows,
+            use_cpu=device.device == "cpu",
+            bf16_full_eval=best and device.precision == "bfloat16",
+            torch_compile=asked.compile,
+            report_to=[],
+            disable_tqdm=True,
+        )
+        trainer = transformers.Trainer(model, settings, data_collator=collate)
+        for _ in range(asked.warmup + asked.steps):
+            began = time.perf_counter()
+            trainer.predict(Rows(rows))
+            times.append(time.perf_counter() - began)
+    return times[asked.warmup :]

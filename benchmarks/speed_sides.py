@@ -8,14 +8,24 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
 import torch
 
-from benchmarks.speed_peer import RATE, Asked, bert, gpt2, padded, seconds_of_steps, t5
+from benchmarks.speed import PREDICTION
+from benchmarks.speed_peer import (
+    RATE,
+    Asked,
+    bert,
+    gpt2,
+    padded,
+    seconds_of_predictions,
+    seconds_of_steps,
+    t5,
+)
 from stages.core import paths
 from stages.core.artifacts import read_jsonl
 from stages.core.params import Optimisation, Params, Run, load
@@ -31,6 +41,7 @@ from stages.training.device import Device, resolve
 from stages.training.finetuning import FinetuningData
 from stages.training.loop import Data, step_flops, train
 from stages.training.pretraining import PretrainingData, built
+from stages.trials.prediction import predict
 from stages.trials.setup import TrialSetup
 
 OBJECTIVES = {"causal": "decoder", "mlm": "encoder", "span_corruption": "encoder_decoder"}
@@ -53,6 +64,12 @@ def main() -> None:
     params = load()
     compute = params.compute.model_copy(update={"compile": asked.compile})
     device = resolve(compute, threads=asked.threads)
+    if asked.work.startswith(PREDICTION):
+        timed = _predicting(
+            replace(asked, work=asked.work.removeprefix(PREDICTION)), params, device
+        )
+        sys.stdout.write(json.dumps(asdict(timed)) + "\n")
+        return
     side = _pretraining if asked.work in OBJECTIVES else _finetuning
     model, criterion, data, peer = side(asked, params, device)
     some = data.micro_batches(0)
@@ -171,50 +188,80 @@ def _finetuning(
     data = FinetuningData(examples, setup.task, batch_examples=asked.rows, seed=1)
 
     def peer() -> tuple[Any, list[dict[str, Any]], Any]:
-        import transformers
-
-        token_labels, spans = isinstance(setup.task, Tagging), isinstance(setup.task, SpanQA)
-        name = "TokenClassification" if token_labels else "SequenceClassification"
-        name = "QuestionAnswering" if spans else name
-        num_labels = 2 if spans else len(setup.task.labels)
-        if "path" in setup.run_record["model"]:
-            kind = getattr(transformers, f"AutoModelFor{name}")
-            theirs = kind.from_pretrained(setup.pretrained, num_labels=num_labels)
-        else:
-            settings = setup.run_record["model"]
-            labels: dict[str, Any] = {"num_labels": num_labels}
-            config = transformers.BertConfig(
-                vocab_size=setup.tokenizer.vocab_size,
-                hidden_size=settings["d_model"],
-                num_hidden_layers=settings["num_layers"],
-                num_attention_heads=settings["num_heads"],
-                intermediate_size=settings["d_ff"],
-                max_position_embeddings=params.finetune.max_tokens,
-                **labels,
-            )
-            theirs = getattr(transformers, f"BertFor{name}")(config)
-        if spans:  # class 0 of this project is no answer, which the peer reads at the first token
-            ends = ("start_positions", "end_positions")
-            wanted = [
-                {
-                    end: torch.as_tensor(max(int(label) - 1, 0))
-                    for end, label in zip(ends, each.labels, strict=True)
-                }
-                for each in examples
-            ]
-        else:
-            wanted = [
-                {"labels": torch.as_tensor(each.labels if token_labels else each.labels[0])}
-                for each in examples
-            ]
-        rows = [
-            {"input_ids": torch.from_numpy(example.tokens)} | labels
-            for example, labels in zip(examples, wanted, strict=True)
-        ]
-
-        return theirs, rows, padded
+        labels = _labels(setup, examples)
+        inputs = [{"input_ids": torch.from_numpy(each.tokens)} for each in examples]
+        rows = [one | other for one, other in zip(inputs, labels, strict=True)]
+        return _fine_tuned_peer(asked, setup, params), rows, padded
 
     return model, setup.task, data, peer
+
+
+def _labels(setup: TrialSetup, examples: Sequence[Any]) -> list[dict[str, torch.Tensor]]:
+    """As models of transformers want them."""
+    if isinstance(setup.task, SpanQA):
+        # Class 0 of this project is no answer, which the peer reads at the first token.
+        ends = ("start_positions", "end_positions")
+        return [
+            {
+                end: torch.as_tensor(max(int(label) - 1, 0))
+                for end, label in zip(ends, each.labels, strict=True)
+            }
+            for each in examples
+        ]
+    of_words = isinstance(setup.task, Tagging)
+    return [
+        {"labels": torch.as_tensor(each.labels if of_words else each.labels[0])}
+        for each in examples
+    ]
+
+
+def _fine_tuned_peer(asked: Asked, setup: TrialSetup, params: Params) -> Any:
+    """A model of transformers for the task. At its best it has as little dropout as ours: none in
+    a model that was pretrained here, and that of its checkpoint in a public one."""
+    import transformers
+
+    name, num_labels = "SequenceClassification", len(setup.task.labels)
+    if isinstance(setup.task, Tagging):
+        name = "TokenClassification"
+    elif isinstance(setup.task, SpanQA):
+        name, num_labels = "QuestionAnswering", 2
+    settings, labels = setup.run_record["model"], {"num_labels": num_labels}
+    if "path" in settings:
+        kind = getattr(transformers, f"AutoModelFor{name}")
+        return kind.from_pretrained(setup.pretrained, **labels)
+    dropout = 0.0 if "best" in asked.peer else 0.1
+    config = transformers.BertConfig(
+        vocab_size=setup.tokenizer.vocab_size,
+        hidden_size=settings["d_model"],
+        num_hidden_layers=settings["num_layers"],
+        num_attention_heads=settings["num_heads"],
+        intermediate_size=settings["d_ff"],
+        max_position_embeddings=params.finetune.max_tokens,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+        **labels,
+    )
+    return getattr(transformers, f"BertFor{name}")(config)
+
+
+# Prediction --------------------------------------------------------------------------------------
+
+
+def _predicting(asked: Asked, params: Params, device: Device) -> Timed:
+    """All test rows in each step: of ours from encoded texts to answers, of the peer to logits."""
+    setup = TrialSetup(asked.run, asked.work, max_tokens=params.finetune.max_tokens)
+    rows = read_jsonl(setup.examples / "test.jsonl")
+    examples = setup.task.encode(rows)
+    if asked.peer:
+        inputs = [{"input_ids": torch.from_numpy(each.tokens)} for each in examples]
+        peer = _fine_tuned_peer(asked, setup, params), inputs, padded
+        return Timed(seconds_of_predictions(asked, peer, device), len(rows), 0.0)
+    model, seconds = setup.headed(seed=1).to(device.torch), []
+    for _ in range(asked.warmup + asked.steps):
+        began = time.perf_counter()
+        predict(setup.task, model, rows, examples, device)
+        seconds.append(time.perf_counter() - began)
+    return Timed(seconds[asked.warmup :], len(rows), 0.0)
 
 
 if __name__ == "__main__":

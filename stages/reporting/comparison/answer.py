@@ -28,7 +28,7 @@ CLASSICAL = "the best classical baseline"  # a reference; the others are runs
 FEW = 4  # tasks that a sentence names
 MOST_REFERENCES = 30  # runs; the contrasts of the others are in contrasts.csv
 # How sure it is that the best run is better than every baseline; of other runs ``Card.runs`` tells.
-LEADS, OPEN = "ahead of the baselines", "not clearly ahead of the baselines"
+LEADS, OPEN = "ahead of the baselines", "model first, a baseline may be as good"
 BASELINE, UNTESTED = "baseline first", "not tested against a baseline"
 
 

@@ -14,9 +14,11 @@ import pytest
 
 from stages.commands.screenshots import SEEN
 from stages.core.params import About
+from stages.core.params import load as read_params
 from stages.reporting.comparison.results import Results, load
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages
+from tests.project import ROOT
 from tests.synthetic_study import RUNS, raw_params, write_study
 
 pytestmark = pytest.mark.slow
@@ -49,6 +51,8 @@ const scrolls = each => each.closest(".scroll, .picture, pre, nav ul");
 const look = () => ({
   wider: document.documentElement.scrollWidth - innerWidth,
   tall: document.querySelector("footer").getBoundingClientRect().bottom + scrollY,
+  answered: Math.max(0, ...all(".answer .mattered div").filter(each => each.checkVisibility()
+    && each.querySelector("dt").textContent === "architecture").map(each => each.getBoundingClientRect().bottom + scrollY)),
   outside: words().filter(each => !scrolls(each)).filter(each => {
     const box = each.getBoundingClientRect();
     return box.left < -1 || box.right > innerWidth + 1;
@@ -112,6 +116,17 @@ def test_all_text_can_be_read(page: Path, browser: list[str], width: int, theme:
     found = legible(page, browser, width, theme)
     if width == 1280:
         assert found["closed"]["tall"] <= SCREENS * 800
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 800)])
+def test_two_screens_say_what_to_use_and_whether_the_architecture_mattered(
+    results: Results, browser: list[str], width: int, height: int, tmp_path: Path
+) -> None:
+    """With the words of the default study."""
+    about = read_params(ROOT / "studies/default.yaml").about
+    found = replace(results, params=results.params.model_copy(update={"about": about}))
+    page = probed(found, tmp_path)
+    assert 0 < looked_at(page, browser, width, "light")["closed"]["answered"] <= 2 * height
 
 
 @pytest.mark.parametrize("width", [390, 1280])

@@ -1,0 +1,145 @@
+"""A study with one job and with two: wall time, and what each piece of work waited for. Prints
+Markdown; run by hand, the result is in jobs.md.
+
+    python -m benchmarks.jobs > benchmarks/jobs.md
+
+One job has all threads: pretraining takes them one run after another, and as many trials as there
+are threads run side by side. Of two jobs each has one thread. The studies are the default one with
+one pretraining seed of each kind of run, and one of 40 fine-tunings, of models from scratch. Each
+starts without a store and without results, but with what was parsed of the installed packages.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from tests.project import ROOT, Project, clone_of_working_tree
+
+THREADS = 2
+ENDED = re.compile(r"^ *\d+/\d+ +(\d+):(\d\d)  (\S+)$")  # as the scheduler's lines are
+NEEDS = """
+from stages.core.params import load
+from stages.planning.pending import pending
+from stages.scheduling.units import units
+params = load()
+for unit in units(params, pending(params)):
+    print(unit.name, *unit.needs)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--studies", nargs="+", choices=STUDIES, default=list(STUDIES))
+    asked = parser.parse_args()
+    with (ROOT / "studies/default.yaml").open() as file:
+        default = YAML(typ="safe").load(file)
+    print("# One job and two\n")
+    print("| study | jobs | threads of a job | wall time (s) | to one job |\n|---|---|---|---|---|")
+    waits = []
+    for name in asked.studies:
+        alone = 0.0
+        for jobs in (1, THREADS):
+            took, ended, needs = run(STUDIES[name](default), jobs)
+            alone = alone or took
+            print(
+                f"| {name} | {jobs} | {THREADS // jobs} | {took:.0f} | {took / alone:.2f} |",
+                flush=True,
+            )
+            if ended:
+                waits.append(waited(name, ended, needs))
+    print("\n".join(["", *waits]))
+
+
+def one_seed(study: dict[str, Any]) -> dict[str, Any]:
+    runs = {name: run for name, run in study["pretrain"].items() if run["seed"] == 1}
+    return study | {"pretrain": runs}
+
+
+def fine_tunings(study: dict[str, Any]) -> dict[str, Any]:
+    """Two runs, two tasks, ten seeds."""
+    names, tasks = ("encoder_scratch", "decoder_scratch"), ("type", "section")
+    tuned = study["finetune"]
+    return study | {
+        "pretrain": {name: study["pretrain"][name] for name in names},
+        "tasks": {name: study["tasks"][name] for name in tasks},
+        "budget": {"matched": "none", "reference": names[0]},
+        "baselines": {"majority": study["baselines"]["majority"]},
+        "finetune": tuned
+        | {"methods": {"full": tuned["methods"]["full"]}, "seeds": list(range(1, 11))},
+    }
+
+
+STUDIES = {"default, one pretraining seed": one_seed, "40 fine-tunings": fine_tunings}
+
+
+def run(
+    study: dict[str, Any], jobs: int
+) -> tuple[float, dict[str, tuple[float, float]], dict[str, list[str]]]:
+    """Seconds in all; when each unit started and ended; and what it needed."""
+    with tempfile.TemporaryDirectory() as folder:
+        project = clone_of_working_tree(Path(folder, "project"))
+        threads = study["compute"] | {"threads": THREADS // jobs}
+        with (project.folder / "params.yaml").open("w") as file:
+            YAML().dump(study | {"compute": threads, "about": {}}, file)
+        found = ask(project, "-c", NEEDS) if jobs > 1 else ""
+        needs = {name: others for name, *others in map(str.split, found.splitlines())}
+        began, ended = time.perf_counter(), dict[str, tuple[float, float]]()
+        command = [sys.executable, "-m", "stages.commands.repro", "--jobs", str(jobs)]
+        process = subprocess.Popen(
+            command, cwd=project.folder, env=project.environment, stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout
+        for line in process.stdout:
+            if said := ENDED.match(line):
+                end = time.perf_counter() - began
+                ended[said[3]] = (end - 60 * int(said[1]) - int(said[2]), end)
+        if process.wait():
+            raise SystemExit(f"{' '.join(command)} failed")
+        return time.perf_counter() - began, ended, needs
+
+
+def ask(project: Project, *arguments: str) -> str:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=project.folder,
+        env=project.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def waited(
+    study: str, ended: Mapping[str, tuple[float, float]], needs: Mapping[str, list[str]]
+) -> str:
+    """By kind of unit: how long it ran, and how long it was ready before a worker took it."""
+    kinds = defaultdict[str, list[tuple[float, float]]](list)
+    for name, (start, end) in ended.items():
+        ready = max((ended[each][1] for each in needs[name] if each in ended), default=0.0)
+        kinds[name.partition("@")[0]].append((end - start, max(start - ready, 0.0)))
+    rows = [
+        f"| {kind} | {len(found)} | {sum(ran for ran, _ in found):.0f} | "
+        f"{sum(wait for _, wait in found) / len(found):.0f} | {max(w for _, w in found):.0f} |"
+        for kind, found in kinds.items()
+    ]
+    head = (
+        f"Two jobs, {study}: seconds that units ran, and that they were ready before a worker took "
+        "them.\n\n| kind of unit | units | ran, in all | waited, on the mean | at most |\n"
+        "|---|---|---|---|---|"
+    )
+    return "\n".join([head, *rows, ""])
+
+
+if __name__ == "__main__":
+    main()
