@@ -1,0 +1,82 @@
+"""Tokens per second that are packed into rows, masked or corrupted and made batches: by one
+process, and by as many as there are cores. Prints Markdown. Run by hand in the folder of a finished
+study, whose reference run has the corpus and the tokenizer; the result is in collation.md.
+
+    python ROOT/benchmarks/collation.py > collation.md
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import torch
+
+from stages.core import paths
+from stages.core.parallel import cores
+from stages.core.params import load
+from stages.models._backbone import MODELS
+from stages.text.corpus import EncodedCorpus
+from stages.text.packing import Packing
+from stages.training.pretraining import PretrainingData, built
+
+ARCHITECTURES = {"causal": "decoder", "mlm": "encoder", "span_corruption": "encoder_decoder"}
+SIZES = {"d_model": 16, "num_layers": 1, "num_heads": 1, "d_ff": 16}  # no model runs
+STEPS, REPEATS = 40, 5
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=32, help="of a step")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[128, 1024], help="of a row")
+    asked = parser.parse_args()
+    processes = cores()
+    print("# Batches for pretraining: tokens per second\n")
+    print(
+        f"| objective | tokens of a row | one process | {processes} processes |\n|---|---|---|---|"
+    )
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        for objective in ARCHITECTURES:
+            for length in asked.lengths:
+                work = objective, asked.rows, length
+                (alone,) = pool.map(rate, [work])
+                together = sum(pool.map(rate, [work] * processes))
+                found = " | ".join(f"{each / 1e6:.1f} million" for each in (alone, together))
+                print(f"| {objective} | {length} | {found} |", flush=True)
+
+
+def rate(work: tuple[str, int, int]) -> float:
+    """Tokens per second of the median of some passes."""
+    objective, rows, length = work
+    torch.set_num_threads(1)
+    params = load()
+    reference = params.pretrain[params.budget.reference]
+    run = reference.model_copy(
+        update={
+            "model": {"name": ARCHITECTURES[objective]} | SIZES,
+            "objective": {"name": objective},
+            "training": reference.training.model_copy(update={"max_tokens": length}),
+        }
+    )
+    kind = MODELS.find(ARCHITECTURES[objective], where="model")
+    tokenizer = kind.tokenizer_of(run.model, paths.TOKENIZERS / run.tokenizer)
+    _, made = built(run, tokenizer, where="collation")
+    corpus = EncodedCorpus.load(paths.ENCODED / run.corpus / run.tokenizer / "train")
+    packing = Packing(corpus, length, seed=1)
+    data = PretrainingData(packing, made, batch_rows=rows, micro_batch_rows=rows, seed=1)
+    times = []
+    for repeat in range(REPEATS):
+        began = time.perf_counter()
+        for step in range(repeat * STEPS, (repeat + 1) * STEPS):
+            data.micro_batches(step)
+        times.append(time.perf_counter() - began)
+    return STEPS * rows * length / statistics.median(times)
+
+
+if __name__ == "__main__":
+    main()
