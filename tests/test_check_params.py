@@ -26,6 +26,7 @@ def in_project(monkeypatch) -> Iterator[None]:
     yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", STUDIES, ids=lambda p: p.name)
 def test_the_studies_that_are_shipped_have_no_fault(path, monkeypatch) -> None:
     if "../shared/datasets" in path.read_text() and not (ROOT / "../shared/datasets").is_dir():

@@ -169,6 +169,7 @@ def likelihood(by: str, example: Example) -> Iterator[Unit]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", READERS)
 @pytest.mark.parametrize(
     ("name", "settings", "row", "units"),
