@@ -17,15 +17,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 
-from stages.core import paths
+from benchmarks.pretraining_data import ARCHITECTURES, pretraining
 from stages.core.parallel import cores
 from stages.core.params import load
-from stages.models._backbone import MODELS
-from stages.text.corpus import EncodedCorpus
-from stages.text.packing import Packing
-from stages.training.pretraining import PretrainingData, built
 
-ARCHITECTURES = {"causal": "decoder", "mlm": "encoder", "span_corruption": "encoder_decoder"}
 SIZES = {"d_model": 16, "num_layers": 1, "num_heads": 1, "d_ff": 16}  # no model runs
 STEPS, REPEATS = 40, 5
 
@@ -54,21 +49,7 @@ def rate(work: tuple[str, int, int]) -> float:
     """Tokens per second of the median of some passes."""
     objective, rows, length = work
     torch.set_num_threads(1)
-    params = load()
-    reference = params.pretrain[params.budget.reference]
-    run = reference.model_copy(
-        update={
-            "model": {"name": ARCHITECTURES[objective]} | SIZES,
-            "objective": {"name": objective},
-            "training": reference.training.model_copy(update={"max_tokens": length}),
-        }
-    )
-    kind = MODELS.find(ARCHITECTURES[objective], where="model")
-    tokenizer = kind.tokenizer_of(run.model, paths.TOKENIZERS / run.tokenizer)
-    _, made = built(run, tokenizer, where="collation")
-    corpus = EncodedCorpus.load(paths.ENCODED / run.corpus / run.tokenizer / "train")
-    packing = Packing(corpus, length, seed=1)
-    data = PretrainingData(packing, made, batch_rows=rows, micro_batch_rows=rows, seed=1)
+    *_, data = pretraining(load(), objective, SIZES, rows=rows, length=length)
     times = []
     for repeat in range(REPEATS):
         began = time.perf_counter()

@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
-from tests.project import ROOT, Project, clone_of_working_tree
+from benchmarks.many_runs import write
+from stages.core.params import read_yaml
+from tests.project import ROOT, clone_of_working_tree
 
 THREADS = 2
 ENDED = re.compile(r"^ *\d+/\d+ +(\d+):(\d\d)  (\S+)$")  # as the scheduler's lines are
@@ -42,8 +42,7 @@ def main() -> None:
     )
     parser.add_argument("--studies", nargs="+", choices=STUDIES, default=list(STUDIES))
     asked = parser.parse_args()
-    with (ROOT / "studies/default.yaml").open() as file:
-        default = YAML(typ="safe").load(file)
+    default = read_yaml(ROOT / "studies/default.yaml")
     print("# One job and two\n")
     print("| study | jobs | threads of a job | wall time (s) | to one job |\n|---|---|---|---|---|")
     waits = []
@@ -90,9 +89,8 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         project = clone_of_working_tree(Path(folder, "project"))
         threads = study["compute"] | {"threads": THREADS // jobs}
-        with (project.folder / "params.yaml").open("w") as file:
-            YAML().dump(study | {"compute": threads, "about": {}}, file)
-        found = ask(project, "-c", NEEDS) if jobs > 1 else ""
+        write(project, study | {"compute": threads, "about": {}})
+        found = project.run(sys.executable, "-c", NEEDS) if jobs > 1 else ""
         needs = {name: others for name, *others in map(str.split, found.splitlines())}
         began, ended = time.perf_counter(), dict[str, tuple[float, float]]()
         command = [sys.executable, "-m", "stages.commands.repro", "--jobs", str(jobs)]
@@ -107,17 +105,6 @@ def run(
         if process.wait():
             raise SystemExit(f"{' '.join(command)} failed")
         return time.perf_counter() - began, ended, needs
-
-
-def ask(project: Project, *arguments: str) -> str:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=project.folder,
-        env=project.environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    ).stdout
 
 
 def waited(

@@ -23,6 +23,11 @@ import torch
 import transformers
 from tqdm import tqdm
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.pretraining_data import ARCHITECTURES
+from stages.trials.prediction import PREDICTED_AT_ONCE
+
 ROOT = Path(__file__).parents[1]
 # As dvc.yaml has them: freed memory is kept for reuse, threads that wait do not spin.
 MALLOC = {
@@ -32,11 +37,9 @@ MALLOC = {
 }
 OURS, DEFAULT, BEST = "this project", "Trainer as it comes", "Trainer at its best"
 PEERS = {OURS: "", DEFAULT: "default", BEST: "best bf16"}
-OBJECTIVES = ("causal", "mlm", "span_corruption")
+OBJECTIVES = tuple(ARCHITECTURES)
 PRODUCT = 2048  # rows and columns of the matrices whose product gives the machine's peak
-
 PREDICTION = "prediction of "  # and a task: work that is no training
-PREDICTED_AT_ONCE = 64  # texts, by both sides
 
 Settings = dict[str, int | str]
 
@@ -95,7 +98,7 @@ def main() -> None:
         asked.json.write_text(
             json.dumps(
                 {
-                    "asked": {k: str(v) for k, v in vars(asked).items()},
+                    "asked": {k: str(v) for k, v in vars(asked).items() if k != "json"},
                     "environment": environment(),
                     "found": found,
                 },

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.pretraining_data import ARCHITECTURES, pretraining
 from benchmarks.speed import PREDICTION
 from benchmarks.speed_peer import (
     RATE,
@@ -26,25 +27,21 @@ from benchmarks.speed_peer import (
     seconds_of_steps,
     t5,
 )
-from stages.core import paths
 from stages.core.artifacts import read_jsonl
-from stages.core.params import Optimisation, Params, Run, load
+from stages.core.params import Optimisation, Params, load
 from stages.core.seeding import torch_stream
-from stages.models._backbone import MODELS, draw_weights
+from stages.models._backbone import draw_weights
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.tasks.span_qa import SpanQA
 from stages.tasks.tagging import Tagging
 from stages.text.batch import IGNORE_INDEX, Batch
-from stages.text.corpus import EncodedCorpus
-from stages.text.packing import Packing
 from stages.training.device import Device, resolve
 from stages.training.finetuning import FinetuningData
 from stages.training.loop import Data, step_flops, train
-from stages.training.pretraining import PretrainingData, built
+from stages.training.pretraining import PretrainingData
 from stages.trials.prediction import predict
 from stages.trials.setup import TrialSetup
 
-OBJECTIVES = {"causal": "decoder", "mlm": "encoder", "span_corruption": "encoder_decoder"}
 MASK_PROB = 0.15  # of both sides
 
 
@@ -70,7 +67,7 @@ def main() -> None:
         )
         sys.stdout.write(json.dumps(asdict(timed)) + "\n")
         return
-    side = _pretraining if asked.work in OBJECTIVES else _finetuning
+    side = _pretraining if asked.work in ARCHITECTURES else _finetuning
     model, criterion, data, peer = side(asked, params, device)
     some = data.micro_batches(0)
     flops = sum(step_flops(model, criterion, batch) for batch in some)
@@ -78,7 +75,7 @@ def main() -> None:
         seconds = seconds_of_steps(asked, peer(), device)
     else:
         seconds = _of_loop(asked, model.to(device.torch), criterion, data, device)
-    units = asked.rows * asked.length if asked.work in OBJECTIVES else asked.rows
+    units = asked.rows * asked.length if asked.work in ARCHITECTURES else asked.rows
     sys.stdout.write(json.dumps(asdict(Timed(seconds, units, flops))) + "\n")
 
 
@@ -101,7 +98,6 @@ def _pretraining(
     asked: Asked, params: Params, device: Device
 ) -> tuple[ModelWithHead, Any, Data, Callable[[], Any]]:
     """The corpus and the tokenizer are those of the study's reference run."""
-    reference = params.pretrain[params.budget.reference]
     sizes = {
         "d_model": asked.d_model,
         "num_layers": asked.num_layers,
@@ -109,28 +105,12 @@ def _pretraining(
         "d_ff": 4 * asked.d_model,
     }
     settings = {"mask_prob": MASK_PROB} if asked.work == "mlm" else {}
-    training = reference.training.model_copy(update={"max_tokens": asked.length})
-    run: Run = reference.model_copy(
-        update={
-            "model": {"name": OBJECTIVES[asked.work]} | sizes,
-            "objective": {"name": asked.work} | settings,
-            "training": training,
-        }
+    backbone, objective, tokenizer, data = pretraining(
+        params, asked.work, sizes, settings, rows=asked.rows, length=asked.length
     )
-    kind = MODELS.find(OBJECTIVES[asked.work], where="model")
-    tokenizer = kind.tokenizer_of(run.model, paths.TOKENIZERS / run.tokenizer)
-    backbone, objective = built(run, tokenizer, where="speed")
     draw_weights(backbone, seed=1)
     model = ModelWithHead(backbone, objective.head(backbone))
     initialise_head(model.head, generator=torch_stream(1, "head"))
-    corpus = EncodedCorpus.load(paths.ENCODED / run.corpus / run.tokenizer / "train")
-    data = PretrainingData(
-        Packing(corpus, asked.length, seed=1),
-        objective,
-        batch_rows=asked.rows,
-        micro_batch_rows=asked.rows,
-        seed=1,
-    )
 
     def peer() -> tuple[Any, list[dict[str, Any]], Any]:
         import transformers
