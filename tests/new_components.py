@@ -154,7 +154,8 @@ import numpy as np
 import torch
 
 from stages.models._heads import ModelWithHead
-from stages.objectives._objective import Objective, Terms, cross_entropy
+from stages.objectives._cross_entropy import cross_entropy
+from stages.objectives._objective import Objective, Terms
 from stages.text.batch import Batch
 from stages.text.packing import Row
 

@@ -109,7 +109,7 @@ class _Prefix(Addition):
         self,
         k: Float[Tensor, "B H S d"],
         v: Float[Tensor, "B H S d"],
-        mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B H T S"],
+        mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B _ T S"],
     ) -> tuple[Tensor, Tensor, Tensor]:
         def before(prefix: Float[Tensor, "P D"], own: Tensor) -> Tensor:
             heads = prefix.unflatten(-1, (self.num_heads, -1)).transpose(0, 1)  # [P D] -> [H P d]

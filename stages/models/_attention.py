@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import nullcontext
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from stages.models._dimensions import Dimensions
 from stages.models._embedding import embedding_table, sinusoids
 
 RELATIVE_BUCKETS, RELATIVE_MAX_DISTANCE = 32, 128  # T5's
+WRITTEN_OUT = 512  # tokens of a row; the logits of longer rows would take most of the memory
 
 
 def attention_mask(
@@ -40,27 +41,49 @@ def attend(
     q: Float[Tensor, "B H T d"],
     k: Float[Tensor, "B H S d"],
     v: Float[Tensor, "B H S d"],
-    mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B H T S"],
+    mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B _ T S"],
 ) -> Float[Tensor, "B H T d"]:
-    """Scaled dot-product attention; on a CPU in float32 at any precision.
+    """Scaled dot-product attention.
 
-    There torch's kernel for bfloat16 takes up to four times as long for texts of a few dozen
-    tokens, mostly in the backward pass, and is not faster for a few hundred.
+    In bfloat16 on a CPU the matrix products are written out: torch's kernel takes 1.7 to 6 times
+    as long there, forward and backward (benchmarks/attention.md), but less memory for long rows.
     """
-    slow = q.dtype == torch.bfloat16 and q.device.type == "cpu"
-    inputs = [each.float() for each in (q, k, v)] if slow else [q, k, v]
-    with torch.autocast(q.device.type, enabled=False) if slow else nullcontext():
-        return F.scaled_dot_product_attention(
-            *inputs, attn_mask=mask if mask.dtype == torch.bool else mask.to(inputs[0])
-        ).to(q)
+    mask = mask if mask.dtype == torch.bool else mask.to(q)
+    is_short = q.shape[2] * k.shape[2] <= WRITTEN_OUT**2
+    if not (is_short and q.dtype == torch.bfloat16 and q.device.type == "cpu"):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
+    if mask.dtype != torch.bool:
+        return (scores + mask).softmax(dim=-1) @ v
+    # A query that may attend to nothing gets nothing, as from the kernel.
+    attends = mask.any(dim=-1, keepdim=True)
+    return (scores + additive(mask | ~attends, q.dtype)).softmax(dim=-1) @ v * attends.to(q)
 
 
-def rotate(x: Float[Tensor, "B H T d"], angles: Float[Tensor, "T d"]) -> Float[Tensor, "B H T d"]:
-    """Rotary position embedding (Su et al. 2021, eq. 34), pairing halves instead of neighbours."""
-    half = angles.shape[1] // 2
-    sin, cos = angles[:, :half], angles[:, half:]
-    first, second = x[..., :half], x[..., half:]
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+def additive(
+    mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B _ T S"], dtype: torch.dtype
+) -> Float[Tensor, "B _ T S"]:
+    """The mask as numbers to add to logits: minus infinity where nothing is attended to."""
+    if mask.dtype != torch.bool:
+        return mask.to(dtype)
+    return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)
+
+
+def rotate(
+    x: Float[Tensor, "B T H d"], sin: Float[Tensor, "T 1 d"], cos: Float[Tensor, "T 1 d"]
+) -> Float[Tensor, "B T H d"]:
+    """Rotary position embedding (Su et al. 2021, eq. 34), pairing halves instead of neighbours;
+    ``sin`` and ``cos`` are those of ``rotation``."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
+
+
+@lru_cache
+def rotation(
+    num_positions: int, width: int
+) -> tuple[Float[Tensor, "T 1 d"], Float[Tensor, "T 1 d"]]:
+    """What ``rotate`` multiplies each position by; equal calls share it."""
+    sin, cos = sinusoids(num_positions, width)[:, None].chunk(2, dim=-1)
+    return torch.cat([-sin, sin], dim=-1), torch.cat([cos, cos], dim=-1)
 
 
 def relative_buckets(num_queries: int, num_keys: int, *, bidirectional: bool) -> Int[Tensor, "T S"]:
@@ -173,7 +196,7 @@ class Attention(nn.Module):
         self,
         x: Float[Tensor, "B T D"],
         memory: Float[Tensor, "B _ D"] | None,
-        mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B H T S"],
+        mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B _ T S"],
         cached: KeyValues | None = None,
     ) -> Float[Tensor, "B T D"]:
         """With ``cached``, ``memory`` holds the tokens that are not yet in the cache; None if all
@@ -186,11 +209,14 @@ class Attention(nn.Module):
             k, v = (self._heads(half) for half in self.key_value(memory).chunk(2, dim=-1))
             if self.rotary:
                 start = 0 if cached is None else cached.length
-                angles = sinusoids(start + x.shape[1], q.shape[-1])[start:].to(q)
-                q, k = rotate(q, angles), rotate(k, angles)
+                turns = rotation(start + x.shape[1], q.shape[-1])
+                sin, cos = (turn[start:].to(q) for turn in turns)
+                q, k = rotate(q, sin, cos), rotate(k, sin, cos)
+            k, v = k.transpose(1, 2), v.transpose(1, 2)
             if cached is not None:
                 cached.append(k, v)
                 k, v = cached.all()
+        q = q.transpose(1, 2)
         if self.prefix is not None:
             k, v, mask = self.prefix(k, v, mask)
         mixed = attend(q, k, v, mask)
@@ -222,5 +248,5 @@ class Attention(nn.Module):
         yield Part([*layers_of(self.query, rows * length), *memory, *prefix], mixed)
         yield Part(layers_of(self.output, rows * length))
 
-    def _heads(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T d"]:
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+    def _heads(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T H d"]:
+        return x.unflatten(-1, (self.num_heads, -1))

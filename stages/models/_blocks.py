@@ -7,11 +7,19 @@ Raffel et al. 2020.
 
 from collections.abc import Iterable, Iterator
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from stages.models._attention import Attention, Cache, KeyValues, RelativeBias, attention_mask
+from stages.models._attention import (
+    Attention,
+    Cache,
+    KeyValues,
+    RelativeBias,
+    additive,
+    attention_mask,
+)
 from stages.models._backward import Layer, Part, layers_of
 from stages.models._dimensions import Dimensions
 from stages.models._norm import make_norm
@@ -52,7 +60,7 @@ class Block(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B H T S"],
+        mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B _ T S"],
         memory: Float[Tensor, "M _ D"] | None = None,
         memory_mask: Bool[Tensor, "M 1 _ _"] | None = None,
         cached: KeyValues | None = None,
@@ -127,6 +135,8 @@ class Stack(nn.Module):
         mask = attention_mask(document_ids, read, causal=self.causal, visible=visible)
         if self.relative is not None:
             mask = self.relative(mask)
+        if torch.is_autocast_enabled("cpu"):
+            mask = additive(mask, torch.get_autocast_dtype("cpu"))  # once for all blocks
         memory_mask = None
         if memory_document_ids is not None:
             asking = document_ids.reshape(len(memory_document_ids), -1)

@@ -105,7 +105,6 @@ def activation_bytes_per_token(
     d, d_ff = dims.d_model, dims.d_ff
     norm = 2 * d + (2 if dims.norm == "layernorm" else d + 1)  # what comes in, goes out, statistics
     attention = 4 * d  # queries, keys, values and their mixture
-    attention += d if dims.positions == "rotary" else 0  # the mixture in the order of tokens
     relative = dims.positions == "relative"
     attention += dims.num_heads * length if relative else dims.num_heads + length
     feed_forward = {"gelu": 2, "relu": 1, "swiglu": 4}[dims.activation] * d_ff

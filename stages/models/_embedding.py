@@ -24,8 +24,8 @@ def positions_in_document(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, "B T"
 
 def sinusoids(num_positions: int, width: int) -> Float[Tensor, "P D"]:
     """sin in the first half of the columns and cos in the second (Vaswani et al. 2017, 3.5)."""
-    frequencies = 10_000 ** -(torch.arange(0, width, 2) / width)
-    angles = torch.arange(num_positions)[:, None] * frequencies
+    frequencies = 10_000 ** -(torch.arange(0, width, 2, device="cpu") / width)
+    angles = torch.arange(num_positions, device="cpu")[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width]
 
 

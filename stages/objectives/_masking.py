@@ -7,7 +7,8 @@ import numpy as np
 import torch
 
 from stages.models._heads import ModelWithHead, gather
-from stages.objectives._objective import Objective, Terms, cross_entropy
+from stages.objectives._cross_entropy import cross_entropy
+from stages.objectives._objective import Objective, Terms
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary

@@ -4,14 +4,12 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
-import torch.nn.functional as F
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from stages.core.components import Components
 from stages.models._backbone import Backbone, unsupported
 from stages.models._heads import ModelWithHead
-from stages.text.batch import IGNORE_INDEX, Batch
+from stages.text.batch import Batch
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary
 
@@ -88,13 +86,6 @@ def first_words(passage: Row, vocabulary: Vocabulary) -> np.ndarray:
     """The prompt of a decoder."""
     begins = np.flatnonzero(vocabulary.starts_word[passage.tokens[: PROMPT_TOKENS + 1]])
     return passage.tokens[: begins[-1] if len(begins) > 1 else PROMPT_TOKENS]
-
-
-def cross_entropy(logits: Float[Tensor, "*N V"], labels: Int[Tensor, "*N"]) -> Float[Tensor, ""]:
-    """The sum over labels, in float32; labels equal to IGNORE_INDEX are left out."""
-    return F.cross_entropy(
-        logits.flatten(0, -2).float(), labels.flatten(), ignore_index=IGNORE_INDEX, reduction="sum"
-    )
 
 
 OBJECTIVES = Components[Objective]("objectives")

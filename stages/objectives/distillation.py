@@ -14,8 +14,9 @@ from torch import Tensor
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead, gather
 from stages.models._transformer import TransformerBackbone
+from stages.objectives._cross_entropy import cross_entropy
 from stages.objectives._masking import MASK_PROB, RANDOM_PROB, REPLACE_PROB, MaskedObjective
-from stages.objectives._objective import Terms, cross_entropy
+from stages.objectives._objective import Terms
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary

@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 from stages.models._heads import ModelWithHead
-from stages.objectives._objective import Objective, Terms, cross_entropy, first_words
+from stages.objectives._cross_entropy import cross_entropy
+from stages.objectives._objective import Objective, Terms, first_words
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Row
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from stages.models._backbone import Backbone
 from stages.models._embedding import embedding_table
 from stages.models._heads import ModelWithHead, gather
+from stages.objectives._cross_entropy import cross_entropy
 from stages.objectives._masking import (
     MASK_PROB,
     RANDOM_PROB,
@@ -18,7 +19,7 @@ from stages.objectives._masking import (
     MaskedObjective,
     corrupt,
 )
-from stages.objectives._objective import Terms, cross_entropy
+from stages.objectives._objective import Terms
 from stages.text.batch import IGNORE_INDEX, PADDING, Batch, pad
 from stages.text.packing import Row
 from stages.text.tokenizer import Vocabulary

@@ -38,16 +38,17 @@ def predict(
     """
     model.eval()
     found: dict[str, dict[int, Predicted]] = defaultdict(dict)
-    for part in in_order_of_length(examples, batch_examples=PREDICTED_AT_ONCE):
-        batch = predictor.collate(part, rngs=[]).to(device.torch)
-        with device.autocast(), _computed_once(model.backbone):
-            if isinstance(predictor, Task):
-                predictions = predictor.predict_scored(model, batch, part)
-            else:
-                predictions = [*map(Predicted, predictor.predict(model, batch, part))]
-            also(batch)
-        for example, prediction in zip(part, predictions, strict=True):
-            found[example.id][example.window] = prediction
+    with device.autocast():  # around all batches: it casts each weight once
+        for part in in_order_of_length(examples, batch_examples=PREDICTED_AT_ONCE):
+            batch = predictor.collate(part, rngs=[]).to(device.torch)
+            with _computed_once(model.backbone):
+                if isinstance(predictor, Task):
+                    predictions = predictor.predict_scored(model, batch, part)
+                else:
+                    predictions = [*map(Predicted, predictor.predict(model, batch, part))]
+                also(batch)
+            for example, prediction in zip(part, predictions, strict=True):
+                found[example.id][example.window] = prediction
     return [_combined(predictor, row, found[row["id"]]) for row in rows]
 
 

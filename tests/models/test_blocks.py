@@ -5,10 +5,17 @@ import math
 import pytest
 import torch
 
-from stages.models._attention import Attention, attend, attention_mask, rotate
+from stages.models._attention import (
+    WRITTEN_OUT,
+    Attention,
+    attend,
+    attention_mask,
+    rotate,
+    rotation,
+)
 from stages.models._blocks import Block
 from stages.models._dimensions import Dimensions
-from stages.models._embedding import positions_in_document, sinusoids
+from stages.models._embedding import positions_in_document
 
 DIMS = Dimensions(d_model=4, num_layers=1, num_heads=1, d_ff=8, positions="none")
 
@@ -32,22 +39,41 @@ def test_attention_by_hand() -> None:
     torch.testing.assert_close(out[0, 0], x[0, 0])
 
 
+ROWS = {"short": 5, "too long to write out": WRITTEN_OUT + 1}
+
+
+@pytest.mark.parametrize("length", ROWS.values(), ids=ROWS)
 @pytest.mark.parametrize("kind", ["mask", "bias"])
-def test_attention_is_in_float32_on_a_cpu_whatever_its_inputs_are(kind: str) -> None:
-    """As if they were float32 numbers, under bfloat16, too; the result alone is rounded."""
+def test_attention_in_bfloat16_is_that_of_double_precision_but_for_rounding(
+    kind: str, length: int
+) -> None:
+    """The values and the gradients, also for a query that may attend to nothing."""
     generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(2, 3, 5, 4, generator=generator).bfloat16() for _ in range(3))
-    mask = torch.ones(2, 1, 5, 5, dtype=torch.bool).tril()
+    shape = (2, 3, length, 4)
+    inputs = [torch.randn(shape, generator=generator).bfloat16().double() for _ in range(3)]
+    weights = torch.randn(shape, generator=generator).bfloat16()
+    mask = torch.ones(2, 1, length, length, dtype=torch.bool).tril()
     if kind == "bias":
-        mask = torch.randn(2, 3, 5, 5, generator=generator).masked_fill(~mask, -math.inf)
-    scores = (q.double() @ k.double().mT) / math.sqrt(4)
-    scores = scores.masked_fill(~mask, -math.inf) if kind == "mask" else scores + mask
-    expected = scores.softmax(dim=-1) @ v.double()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = attend(q, k, v, mask)
-    assert found.dtype == torch.bfloat16
-    rounded = (found.double() - expected).abs() / expected.abs()
-    assert rounded.max() < 2**-8  # half of the last of 8 digits, and float32's own rounding
+        mask = torch.randn(2, 3, length, length, generator=generator).masked_fill(~mask, -math.inf)
+    else:
+        mask[1, :, 3] = False
+    found, expected = [], []
+    for dtype, results in ((torch.float64, expected), (torch.bfloat16, found)):
+        q, k, v = (each.to(dtype).requires_grad_() for each in inputs)
+        if dtype == torch.float64:
+            scores = (q @ k.mT) / math.sqrt(4)
+            scores = scores.masked_fill(~mask, -math.inf) if kind == "mask" else scores + mask
+            mixed = scores.softmax(dim=-1).nan_to_num(0) @ v
+        else:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                mixed = attend(q, k, v, mask)
+            assert mixed.dtype == torch.bfloat16
+        results += [mixed, *torch.autograd.grad((mixed * weights).sum(), (q, k, v))]
+    assert kind == "bias" or not found[0][1, :, 3].any()
+    for some, right in zip(found, expected, strict=True):
+        right = right.nan_to_num(0)  # the gradient of a softmax over nothing
+        error = (some.double() - right).norm() / right.norm()
+        assert error < 2**-7  # of values with 8 digits, which are rounded three times
 
 
 def weights_of_the_middle(locality: float) -> torch.Tensor:
@@ -108,8 +134,8 @@ def test_positions_begin_anew_in_each_document() -> None:
 def test_rotation_keeps_lengths_and_depends_on_distance_alone() -> None:
     generator = torch.Generator().manual_seed(0)
     q, k = (torch.randn(1, 1, 1, 8, generator=generator).expand(1, 1, 10, 8) for _ in range(2))
-    angles = sinusoids(10, 8)
-    q_turned, k_turned = rotate(q, angles), rotate(k, angles)
+    turns = rotation(10, 8)
+    q_turned, k_turned = (rotate(each.transpose(1, 2), *turns).transpose(1, 2) for each in (q, k))
     torch.testing.assert_close(q_turned.norm(dim=-1), q.norm(dim=-1))
     scores = (q_turned @ k_turned.transpose(-1, -2))[0, 0]
     for distance in (-3, 0, 4):

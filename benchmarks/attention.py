@@ -1,0 +1,73 @@
+"""Attention in bfloat16 on a CPU: torch's kernels beside the matrix products written out
+(stages/models/_attention.py), forward and backward, interleaved, as a table.
+
+    python -m benchmarks.attention
+"""
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stages.models import _attention
+
+ROUNDS = 9
+SHAPES = ((8, 4, 32, 32), (64, 4, 40, 32), (16, 4, 128, 32), (32, 4, 128, 64), (16, 12, 128, 64))
+LONG = ((8, 4, 256, 64), (8, 4, 512, 64), (4, 4, 1024, 64))
+
+
+def in_bfloat16(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+def in_float32(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    inputs = (each.float() for each in (q, k, v))
+    return F.scaled_dot_product_attention(*inputs, attn_mask=mask).to(q)
+
+
+def written_out(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    return _attention.attend(q, k, v, _attention.additive(mask, q.dtype))
+
+
+WAYS: tuple[Callable[..., Tensor], ...] = (in_bfloat16, in_float32, written_out)
+
+
+def milliseconds(shape: tuple[int, int, int, int]) -> dict[str, float]:
+    """The median of forward and backward pass of each way, from one tensor with the states of
+    tokens to another."""
+    rows, heads, length, width = shape
+    states = torch.randn(rows, length, 3 * heads * width).bfloat16().requires_grad_()
+    documents = torch.ones(rows, length)
+    documents[:, length - length // 4 :] = 0
+    mask = (documents[:, :, None] == documents[:, None, :])[:, None]
+    taken: dict[str, list[float]] = {way.__name__: [] for way in WAYS}
+    for number in range(ROUNDS + 1):
+        for way in WAYS:
+            began = time.perf_counter()
+            parts = states.chunk(3, dim=-1)
+            inputs = (part.unflatten(-1, (heads, width)).transpose(1, 2) for part in parts)
+            mixed = way(*inputs, mask).transpose(1, 2).flatten(2)
+            torch.autograd.grad(mixed, states, mixed.detach())
+            if number:  # the first is a warm-up
+                taken[way.__name__].append(1000 * (time.perf_counter() - began))
+    return {name: statistics.median(each) for name, each in taken.items()}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    _attention.WRITTEN_OUT = math.inf
+    processor = torch.backends.cpu.get_cpu_capability()
+    print(f"torch {torch.__version__}, {processor}, one thread, ms, medians of {ROUNDS}\n")
+    print("| rows, heads, tokens, width | kernel, bfloat16 | kernel, float32 | written out |")
+    print("|---|---|---|---|")
+    for shape in SHAPES + LONG:
+        found = milliseconds(shape)
+        print(f"| {shape} | " + " | ".join(f"{found[way.__name__]:.2f}" for way in WAYS) + " |")
+
+
+if __name__ == "__main__":
+    main()
