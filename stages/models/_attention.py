@@ -43,7 +43,7 @@ def attend(
     v: Float[Tensor, "B H S d"],
     mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B _ T S"],
 ) -> Float[Tensor, "B H T d"]:
-    """Scaled dot-product attention.
+    """Scaled dot-product attention. A mask of numbers leaves each query a key to attend to.
 
     In bfloat16 on a CPU the matrix products are written out: torch's kernel takes 1.7 to 6 times
     as long there, forward and backward (benchmarks/attention.md), but less memory for long rows.

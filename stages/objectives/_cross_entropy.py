@@ -23,8 +23,8 @@ def cross_entropy(logits: Float[Tensor, "*N V"], labels: Int[Tensor, "*N"]) -> F
 
 class _CrossEntropy(torch.autograd.Function):
     """``F.cross_entropy`` with the gradient computed beside the loss, a few rows at a time, and
-    kept in the precision of the logits. All rows at once would pass float32 copies of the logits
-    through memory six times (as Liger's kernel avoids on a GPU; Hsu et al. 2024)."""
+    kept in the precision of the logits: all rows at once would pass float32 copies of the logits
+    through memory several times. Liger's kernel does so on a GPU (Hsu et al. 2024)."""
 
     @staticmethod
     def forward(ctx: Any, logits: Float[Tensor, "N V"], labels: Int[Tensor, " N"]) -> Tensor:
