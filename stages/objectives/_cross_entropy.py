@@ -24,7 +24,7 @@ def cross_entropy(logits: Float[Tensor, "*N V"], labels: Int[Tensor, "*N"]) -> F
 class _CrossEntropy(torch.autograd.Function):
     """``F.cross_entropy`` with the gradient computed beside the loss, a few rows at a time, and
     kept in the precision of the logits: all rows at once would pass float32 copies of the logits
-    through memory several times. Liger's kernel does so on a GPU (Hsu et al. 2024)."""
+    through memory several times. Liger's kernel does the same on a GPU (Hsu et al. 2024)."""
 
     @staticmethod
     def forward(ctx: Any, logits: Float[Tensor, "N V"], labels: Int[Tensor, " N"]) -> Tensor:
