@@ -77,13 +77,17 @@ def rotate(
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
 
 
-@lru_cache
 def rotation(
-    num_positions: int, width: int
+    num_positions: int, width: int, device: torch.device, dtype: torch.dtype
 ) -> tuple[Float[Tensor, "T 1 d"], Float[Tensor, "T 1 d"]]:
-    """What ``rotate`` multiplies each position by; equal calls share it."""
+    """What ``rotate`` multiplies each position by."""
     sin, cos = sinusoids(num_positions, width)[:, None].chunk(2, dim=-1)
-    return torch.cat([-sin, sin], dim=-1), torch.cat([cos, cos], dim=-1)
+    turns = torch.cat([-sin, sin], dim=-1), torch.cat([cos, cos], dim=-1)
+    return turns[0].to(device, dtype), turns[1].to(device, dtype)
+
+
+# Made and copied to a GPU once. Compiled code has its own constants, and warns of a cache.
+known_rotation = lru_cache(rotation)
 
 
 def relative_buckets(num_queries: int, num_keys: int, *, bidirectional: bool) -> Int[Tensor, "T S"]:
@@ -209,8 +213,9 @@ class Attention(nn.Module):
             k, v = (self._heads(half) for half in self.key_value(memory).chunk(2, dim=-1))
             if self.rotary:
                 start = 0 if cached is None else cached.length
-                turns = rotation(start + x.shape[1], q.shape[-1])
-                sin, cos = (turn[start:].to(q) for turn in turns)
+                turns_of = rotation if torch.compiler.is_compiling() else known_rotation
+                turns = turns_of(start + x.shape[1], q.shape[-1], q.device, q.dtype)
+                sin, cos = (turn[start:] for turn in turns)
                 q, k = rotate(q, sin, cos), rotate(k, sin, cos)
             k, v = k.transpose(1, 2), v.transpose(1, 2)
             if cached is not None:

@@ -134,7 +134,7 @@ def test_positions_begin_anew_in_each_document() -> None:
 def test_rotation_keeps_lengths_and_depends_on_distance_alone() -> None:
     generator = torch.Generator().manual_seed(0)
     q, k = (torch.randn(1, 1, 1, 8, generator=generator).expand(1, 1, 10, 8) for _ in range(2))
-    turns = rotation(10, 8)
+    turns = rotation(10, 8, q.device, q.dtype)
     q_turned, k_turned = (rotate(each.transpose(1, 2), *turns).transpose(1, 2) for each in (q, k))
     torch.testing.assert_close(q_turned.norm(dim=-1), q.norm(dim=-1))
     scores = (q_turned @ k_turned.transpose(-1, -2))[0, 0]
