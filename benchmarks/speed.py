@@ -1,8 +1,11 @@
-"""Speed beside the Trainer of transformers: pretraining, fine-tuning, two trainings side by side,
+"""Speed beside the Trainer of transformers: pretraining, fine-tuning, several trainings at once,
 and prediction. Run by hand in the folder of a finished study, on a machine with nothing else to do:
 
     pip install accelerate
     python benchmarks/speed.py --json speed.json > speed.md
+
+With a GPU the same runs there. What is asked of one, and whether it fits a processor too:
+``speed_gpu.py``.
 
 Each side trains in a process of its own, one after the other, in several rounds; a figure is the
 median of all its steps, a ratio that of two medians. Both train on the same text, tokenizer and
@@ -26,6 +29,7 @@ from tqdm import tqdm
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pretraining_data import ARCHITECTURES
+from benchmarks.speed_peer import RECIPE
 from stages.trials.prediction import PREDICTED_AT_ONCE
 
 ROOT = Path(__file__).parents[1]
@@ -36,9 +40,10 @@ MALLOC = {
     "GOMP_SPINCOUNT": "1000",
 }
 OURS, DEFAULT, BEST = "this project", "Trainer as it comes", "Trainer at its best"
-PEERS = {OURS: "", DEFAULT: "default", BEST: "best bf16"}
+PEERS = {OURS: "", DEFAULT: "default", BEST: "best bf16", RECIPE: RECIPE}
 OBJECTIVES = tuple(ARCHITECTURES)
-PRODUCT = 2048  # rows and columns of the matrices whose product gives the machine's peak
+# Rows and columns of the matrices whose product gives the machine's peak.
+PRODUCT = 8192 if torch.cuda.is_available() else 2048
 PREDICTION = "prediction of "  # and a task: work that is no training
 
 Settings = dict[str, int | str]
@@ -64,6 +69,16 @@ def main() -> None:
         "--predict", nargs="*", default=[], help="tasks, to predict their test rows"
     )
     parser.add_argument("--compile", action="store_true", help="compiled models too")
+    parser.add_argument(
+        "--recipe", action="store_true", help=f"{RECIPE} beside causal, compiled if others are"
+    )
+    parser.add_argument(
+        "--at-once",
+        type=int,
+        metavar="N",
+        help="trainings side by side, which share the threads or the GPU (default: --threads; "
+        "1: none)",
+    )
     parser.add_argument("--json", type=Path, help="where all seconds are written")
     asked = parser.parse_args()
     common: Settings = {
@@ -75,8 +90,9 @@ def main() -> None:
         "length": asked.length,
         "run": asked.run,
     }
-    sides = [(name, False) for name in PEERS]
+    sides = [(name, False) for name in (OURS, DEFAULT, BEST)]
     sides += [(name, True) for name in (OURS, BEST) if asked.compile]
+    at_once = asked.threads if asked.at_once is None else asked.at_once
     found: dict[str, list[Any]] = {}
     measured = [(work, asked.rows) for work in asked.objectives]
     measured += [(work, asked.examples) for work in asked.tasks]
@@ -84,15 +100,16 @@ def main() -> None:
     for number in range(asked.rounds):
         found.setdefault("products per second", []).append(peak(asked.threads))
         for work, rows in tqdm(measured, desc=f"round {number + 1}", disable=None):
-            for side, compiled in sides:
+            for side, compiled in sides_of(work, sides, asked):
                 settings = common | {"work": work, "rows": rows, "compile": compiled}
-                name = f"{work}, {side}{' compiled' if compiled else ''}"
+                name = f"{work}, {label(side, compiled)}"
                 found.setdefault(name, []).extend(
                     started([settings | {"peer": PEERS[side], "threads": asked.threads}])
                 )
-            if asked.threads > 1:
+            if at_once > 1:
                 alone = common | {"work": work, "rows": rows, "compile": False, "peer": ""}
-                beside = started([alone | {"threads": 1}] * asked.threads)
+                share = {"threads": max(asked.threads // at_once, 1)}
+                beside = started([alone | share] * at_once)
                 found.setdefault(f"{work}, side by side", []).append(beside)
     if asked.json:
         asked.json.write_text(
@@ -106,6 +123,17 @@ def main() -> None:
             )
         )
     print_tables(asked, found, [work for work, _ in measured], sides)
+
+
+def sides_of(
+    work: str, sides: Sequence[tuple[str, bool]], asked: argparse.Namespace
+) -> list[tuple[str, bool]]:
+    """What is timed of this work: each side, and whether it is compiled."""
+    return [*sides, (RECIPE, asked.compile)] if asked.recipe and work == "causal" else [*sides]
+
+
+def label(side: str, compiled: bool) -> str:
+    return f"{side}{' compiled' if compiled else ''}"
 
 
 def started(processes: Sequence[Settings]) -> list[dict[str, Any]]:
@@ -177,27 +205,28 @@ def print_tables(
         f"{asked.layers} layers of {asked.d_model}, {asked.rows} rows of {asked.length} tokens, "
         f"{asked.threads} threads; medians of {asked.rounds} x {asked.steps} steps, interleaved.\n"
     )
-    names = [f"{side}{' compiled' if compiled else ''}" for side, compiled in sides]
-    columns = [*names, "to the default", "to the best", "side by side", "of the peak"]
+    timed = [*sides, *([(RECIPE, asked.compile)] if asked.recipe else [])]
+    names = [label(*each) for each in timed]
+    columns = [*names, "to the default", "to the best", "at once", "of the peak"]
     print(f"| per second | {' | '.join(columns)} |\n|---{'|---' * len(columns)}|")
     top = statistics.median(found["products per second"])
     for work in works:
-        rates = {name: rate(found[f"{work}, {name}"]) for name in names}
-        ours = max(value for name, value in rates.items() if name.startswith(OURS))
+        rates = {name: rate(of) for name in names if (of := found.get(f"{work}, {name}"))}
+        ours = max((name for name in rates if name.startswith(OURS)), key=rates.__getitem__)
         best = max(value for name, value in rates.items() if name.startswith(BEST))
-        row = [f"{value:,.0f}" for value in rates.values()]
-        row += [f"{ours / rates[DEFAULT]:.2f}", f"{ours / best:.2f}"]
+        row = [f"{rates[name]:,.0f}" if name in rates else "" for name in names]
+        row += [f"{rates[ours] / rates[DEFAULT]:.2f}", f"{rates[ours] / best:.2f}"]
         beside = found.get(f"{work}, side by side", [])
         sums = [sum(rate([each]) for each in processes) for processes in beside]
         row.append(f"{statistics.median(sums) / rates[OURS]:.2f}" if sums else "")
         is_training = not work.startswith(PREDICTION)
-        row.append(f"{rate(found[f'{work}, {OURS}'], 'flops') / top:.0%}" if is_training else "")
+        row.append(f"{rate(found[f'{work}, {ours}'], 'flops') / top:.0%}" if is_training else "")
         unit = "tokens" if work in OBJECTIVES else "examples" if is_training else "texts"
         print(f"| {work}, {unit} | {' | '.join(row)} |")
     print(
         f"\nPeak: {top / 1e9:,.0f} GFLOP/s in the product of two matrices of {PRODUCT} rows and "
-        "columns. Side by side: two processes with half of the threads each, their sum over one "
-        "process with all."
+        "columns; `of the peak` counts the operations of the model. At once: the sum of several "
+        "processes, which share the threads or the GPU, over one that has all."
     )
 
 

@@ -14,6 +14,14 @@ from stages.text.batch import IGNORE_INDEX
 from stages.training.device import Device
 
 RATE = 1e-4  # of both sides
+RECIPE = "nanoGPT's recipe"
+
+
+def now() -> float:
+    """Seconds of a clock, when the GPU has done all that it was given."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 @dataclass(frozen=True)
@@ -21,7 +29,7 @@ class Asked:
     """What is to be timed."""
 
     work: str  # an objective, or a task of the study
-    peer: str  # a set of the Trainer's settings, or empty: this project
+    peer: str  # a set of the Trainer's settings, RECIPE, or empty: this project
     compile: bool
     threads: int
     warmup: int  # steps before those that are timed
@@ -108,7 +116,7 @@ def seconds_of_steps(asked: Asked, peer: tuple[Any, list[Any], Any], device: Dev
 
     class Clock(transformers.TrainerCallback):
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            times.append(time.perf_counter())
+            times.append(now())
 
     with tempfile.TemporaryDirectory() as folder:
         settings = transformers.TrainingArguments(
@@ -154,7 +162,7 @@ def seconds_of_predictions(
         )
         trainer = transformers.Trainer(model, settings, data_collator=collate)
         for _ in range(asked.warmup + asked.steps):
-            began = time.perf_counter()
+            began = now()
             trainer.predict(Rows(rows))
-            times.append(time.perf_counter() - began)
+            times.append(now() - began)
     return times[asked.warmup :]

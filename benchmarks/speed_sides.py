@@ -7,7 +7,6 @@ Prints JSON: the seconds of each measured step, and the tokens and operations of
 import argparse
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -19,14 +18,17 @@ from benchmarks.pretraining_data import ARCHITECTURES, pretraining
 from benchmarks.speed import PREDICTION
 from benchmarks.speed_peer import (
     RATE,
+    RECIPE,
     Asked,
     bert,
     gpt2,
+    now,
     padded,
     seconds_of_predictions,
     seconds_of_steps,
     t5,
 )
+from benchmarks.speed_recipe import seconds_of_recipe
 from stages.core.artifacts import read_jsonl
 from stages.core.params import Optimisation, Params, load
 from stages.core.seeding import torch_stream
@@ -71,7 +73,10 @@ def main() -> None:
     model, criterion, data, peer = side(asked, params, device)
     some = data.micro_batches(0)
     flops = sum(step_flops(model, criterion, batch) for batch in some)
-    if asked.peer:
+    if asked.peer == RECIPE:
+        rows = [row["input_ids"] for row in peer()[1]]
+        seconds = seconds_of_recipe(asked, rows, model.backbone.vocab_size, device)
+    elif asked.peer:
         seconds = seconds_of_steps(asked, peer(), device)
     else:
         seconds = _of_loop(asked, model.to(device.torch), criterion, data, device)
@@ -87,7 +92,7 @@ def _of_loop(
     )
     number = asked.warmup + asked.steps
     steps = train(model, criterion, data, schedule, num_steps=number, seed=1, device=device)
-    times = [time.perf_counter() for _ in steps]
+    times = [now() for _ in steps]
     return [b - a for a, b in zip(times[asked.warmup - 1 :], times[asked.warmup :], strict=False)]
 
 
@@ -238,9 +243,9 @@ def _predicting(asked: Asked, params: Params, device: Device) -> Timed:
         return Timed(seconds_of_predictions(asked, peer, device), len(rows), 0.0)
     model, seconds = setup.headed(seed=1).to(device.torch), []
     for _ in range(asked.warmup + asked.steps):
-        began = time.perf_counter()
+        began = now()
         predict(setup.task, model, rows, examples, device)
-        seconds.append(time.perf_counter() - began)
+        seconds.append(now() - began)
     return Timed(seconds[asked.warmup :], len(rows), 0.0)
 
 

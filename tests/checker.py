@@ -25,7 +25,8 @@ CALLED: ContextVar[Callable[..., Any]] = ContextVar("called")
 
 def install() -> None:
     """In all modules of stages/ that are imported from now on."""
-    jaxtyping.jaxtyped = checked  # what the hook decorates functions and classes with
+    # What the hook decorates functions and classes with.
+    jaxtyping.jaxtyped = checked  # type: ignore[assignment]
     install_import_hook("stages", None)
 
 
@@ -41,7 +42,8 @@ def checked(target: Any = None, *, typechecker: object = None) -> Any:
         return type(target)(checked(target.__func__))
     if isinstance(target, property):
         parts = (target.fget, target.fset, target.fdel)
-        return property(*(part and checked(part) for part in parts), doc=target.__doc__)
+        checks = (checked(part) if part else None for part in parts)
+        return property(*checks, doc=target.__doc__)
     return _checked(target)
 
 

@@ -90,7 +90,7 @@ def small_schedule(
     *, rows: int, max_tokens: int, num_steps: int, lr: float, **changes: Any
 ) -> Training:
     """Of a pretraining in batches of so many rows."""
-    settings = {
+    settings: dict[str, Any] = {
         "batch_rows": rows,
         "micro_batch_rows": rows,
         "warmup_fraction": 0.1,

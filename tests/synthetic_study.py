@@ -301,11 +301,11 @@ def _tries(entry: Run, steps: list[Step]) -> list[TriedStep]:
     if len(rates) == 1:
         return []
     kept = [TriedStep(rate=rates[1], kept=1, **asdict(step)) for step in steps]
-    worse: dict[str, Any] = {
+    worse: dict[str, Any] = asdict(steps[-1]) | {
         "loss": steps[-1].loss + 0.5,
         "validation_loss": (steps[-1].validation_loss or 0) + 0.5,
     }
-    found = [TriedStep(rate=rates[0], kept=0, **asdict(steps[-1]) | worse), *kept]
+    found = [TriedStep(rate=rates[0], kept=0, **worse), *kept]
     lost: dict[str, Any] = asdict(steps[0]) | {"loss": math.nan, "validation_loss": None}
     return found + [TriedStep(rate=rate, kept=0, **lost) for rate in rates[2:]]
 

@@ -50,7 +50,7 @@ class Pair:
     @property
     @checked()
     def first(self) -> int:
-        return self.share  # pyright: ignore[reportReturnType]
+        return self.share  # type: ignore[return-value]
 
 
 def test_one_letter_is_one_size_in_a_call_and_any_in_the_next() -> None:
@@ -58,7 +58,7 @@ def test_one_letter_is_one_size_in_a_call_and_any_in_the_next() -> None:
         assert scaled(torch.zeros(size, 4), torch.ones(size)).shape == (size, 4)
     for rows, by in ((SQUARE, THREE), (TWO, TWO), (SQUARE.long(), TWO), (SQUARE, "two")):
         with pytest.raises(BeartypeCallHintViolation, match="parameter"):
-            scaled(rows, by)  # pyright: ignore[reportArgumentType]
+            scaled(rows, by)
 
 
 def test_the_answer_has_the_sizes_of_the_arguments() -> None:
@@ -77,14 +77,14 @@ def test_a_generator_does_not_fix_the_sizes_of_others() -> None:
 @pytest.mark.parametrize("number", [1, 2])
 def test_functions_made_in_a_function_are_checked_each_for_itself(number) -> None:
     (first, counted), (other, _) = made(number), made(0)
-    assert (first(torch.ones(2, 3)) == torch.ones(3, 2)).all()  # pyright: ignore
+    assert (first(torch.ones(2, 3)) == torch.ones(3, 2)).all()  # type: ignore[attr-defined]
     with pytest.raises(BeartypeCallHintViolation, match="return"):
         other(torch.ones(2, 3))
     with pytest.raises(BeartypeCallHintViolation, match="parameter"):
         first(SQUARE, to="1")
-    assert [*counted(4)] == [*range(number, 4)]  # pyright: ignore[reportGeneralTypeIssues]
+    assert [*counted(4)] == [*range(number, 4)]  # type: ignore[not-iterable]
     with pytest.raises(BeartypeCallHintViolation, match="parameter"):
-        next(counted("4"))  # pyright: ignore[reportArgumentType]
+        next(counted("4"))  # type: ignore[arg-type]
 
 
 def test_fields_and_properties_are_checked() -> None:
@@ -99,4 +99,4 @@ def test_fields_and_properties_are_checked() -> None:
 def test_stages_are_checked() -> None:
     assert percent(1)
     with pytest.raises(BeartypeCallHintViolation):
-        percent("1")  # pyright: ignore[reportArgumentType]
+        percent("1")  # type: ignore[arg-type]

@@ -2,6 +2,7 @@ import csv
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from tests.synthetic_study import RUNS, raw_params
 
 GOLD = ["B-X I-X O", "O B-Y", "O"]
 RUN_NAMES = ["encoder_mlm", "decoder_causal"]
-TRIAL = {
+TRIAL: dict[str, Any] = {
     "architecture": "encoder",
     "objective": "mlm",
     "task": "tag",
@@ -89,7 +90,7 @@ def write_baseline(answers: dict[int, list[str]]) -> None:
     """One trial for each pretraining seed."""
     trials, rows = [], []
     for seed, given in answers.items():
-        key = {"method": "classical", "label_budget": "200", "finetune_seed": 1}
+        key: dict[str, Any] = {"method": "classical", "label_budget": "200", "finetune_seed": 1}
         key |= {"pretrain_seed": seed}
         trials.append(TrialRecord(**(TRIAL | key), run="window"))
         rows += [
@@ -101,7 +102,7 @@ def write_baseline(answers: dict[int, list[str]]) -> None:
 
 
 def write_run(folder: Path, answers: list[str]) -> None:
-    key = {"method": "full", "label_budget": "200", "finetune_seed": 1}
+    key: dict[str, Any] = {"method": "full", "label_budget": "200", "finetune_seed": 1}
     shuffled = list(enumerate(answers))[::-1]
     rows = [PredictionRecord(**key, id=f"id{i}", prediction=answer) for i, answer in shuffled]
     epochs = [

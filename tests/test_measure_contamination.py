@@ -75,6 +75,7 @@ def test_rows_of_every_task_are_counted() -> None:
     }
 
 
+@pytest.mark.slow
 def test_several_processes_count_what_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
     one = measured("all")
     monkeypatch.setattr(parallel, "PART_BYTES", 100)

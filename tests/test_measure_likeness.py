@@ -73,6 +73,7 @@ def test_tasks_of_the_study_are_compared_with_all_documents() -> None:
     assert expected.documents == len(DOCUMENTS)
 
 
+@pytest.mark.slow
 def test_several_processes_measure_what_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
     one = measured("all")
     monkeypatch.setattr(parallel, "PART_BYTES", 3_000)

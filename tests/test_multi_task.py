@@ -32,7 +32,7 @@ WORDS = ["class", "def", "for", "from", "if", "import", "return", "value"]
 def rows_of(task: str, number: int, *, seed: int) -> list[dict[str, Any]]:
     """Texts of two words; whether the first is "class", or which of them are."""
     rng = stream(seed, task)
-    rows = []
+    rows = list[dict[str, Any]]()
     for i in range(number):
         words = [str(word) for word in rng.choice(WORDS[:2], size=2)]
         ends, name = str(rng.choice(WORDS[2:])), f"{seed}{i}"  # no row is as another

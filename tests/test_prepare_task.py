@@ -41,9 +41,9 @@ def write_csv(number: int = 300) -> None:
 def params(task: str = "classification", **settings: Any) -> Params:
     """The part of params.yaml that the stage reads."""
     source = {"name": "files", "path": "reviews.csv", **settings.pop("source", {})}
-    numbers = {"num_train": "all", "num_validation": 10, "num_test": "all", **settings}
-    entry = Task(**{"task": {"name": task}, "source": source, "seed": 1, **numbers})
-    return Params.model_construct(tasks={"own": entry})
+    numbers: dict[str, Any] = {"num_train": "all", "num_validation": 10, "num_test": "all"}
+    entry: dict[str, Any] = {"task": {"name": task}, "source": source, "seed": 1}
+    return Params.model_construct(tasks={"own": Task(**(entry | numbers | settings))})
 
 
 def content() -> dict[str, bytes]:
@@ -362,6 +362,7 @@ def test_data_that_cannot_be_read_leaves_nothing(
     assert not Path("data").exists() or not any(Path("data").rglob("*.json*"))
 
 
+@pytest.mark.slow
 def test_a_mistake_ends_the_process_with_2_and_one_line(tmp_path: Path) -> None:
     with_values(tmp_path, {"tasks.section.source": {"name": "files", "path": "reviews.csv"}})
     Path("reviews.csv").write_text("text,label\nGood.,1\nBad.\n")
@@ -386,6 +387,7 @@ def test_a_dataset_out_of_reach_is_named_with_its_task(monkeypatch) -> None:
         prepare_task.main(params(source=hub | {"revision": "0" * 40}), "own")
 
 
+@pytest.mark.slow
 @needs_datasets
 def test_what_published_splits_share_is_removed_and_counted() -> None:
     """Of SST-2's train 3 sentences stand in the other splits, and 9 are there twice, of which one

@@ -13,6 +13,7 @@ from stages.text.stored import StoredDocuments
 from tests.small import documents
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2, 3])
 @pytest.mark.parametrize("max_sentences", [1, 500, 10**6])
 def test_the_sample_is_drawn_from_all_sentences(

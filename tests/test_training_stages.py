@@ -161,7 +161,7 @@ def add_questions() -> dict[str, str]:
     examples = Path("data/tasks/ask/examples")
     examples.mkdir(parents=True)
     contexts = [" ".join(document)[:400] for document in documents()[:16]]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for i, context in enumerate(contexts):
         text = context.split()[i]
         answers = [{"text": text, "answer_start": context.index(text)}] if i % 4 else []

@@ -379,7 +379,7 @@ def _fields(loc: tuple[str | int, ...]) -> list[str]:
             kind = next(iter(get_args(kind)), kind) if isinstance(kind, UnionType) else kind
         else:  # dict[Name, Model]: the entry's own name leads to Model
             kind = kind.__args__[1]
-    return list(kind.model_fields) if isinstance(kind, type) else []
+    return list(kind.model_fields) if isinstance(kind, type) else []  # type: ignore[attr-defined]
 
 
 def entry(section: Mapping[str, T], key: str, *, where: str) -> T:

@@ -133,7 +133,7 @@ def _bits(gold: Sequence[str], predicted: Sequence[str]) -> tuple[float, int, in
     """(bits, bytes, words) of all texts."""
     lengths = [tuple(map(int, row.split())) for row in gold]
     num_bytes, num_words = map(sum, zip(*lengths, strict=True))
-    return sum(map(float, predicted)), num_bytes, num_words
+    return sum(map(float, predicted)), num_bytes, num_words  # type: ignore[return-value]
 
 
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:

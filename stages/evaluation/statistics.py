@@ -46,7 +46,7 @@ class Interval:
 
     @cached_property
     def _half_width(self) -> float | None:
-        return self.variance and self.variance.half_width(self.confidence)
+        return self.variance.half_width(self.confidence) if self.variance else None
 
     @property
     def low(self) -> float | None:
@@ -59,7 +59,7 @@ class Interval:
     @cached_property
     def p_value(self) -> float | None:
         """Of the hypothesis that the value is 0."""
-        return self.variance and self.variance.p_value(self.value)
+        return self.variance.p_value(self.value) if self.variance else None
 
     @property
     def excludes_zero(self) -> bool:

@@ -256,7 +256,7 @@ class Variance:
     def narrower(self, source: Source, confidence: float) -> float | None:
         """By what share of its width the interval would shrink with twice as many of them."""
         more = self.twice(source)
-        return more and 1 - more.half_width(confidence) / self.half_width(confidence)
+        return 1 - more.half_width(confidence) / self.half_width(confidence) if more else None
 
     def share(self, source: Source) -> float | None:
         """Of the variance; None is not covered or not known. What an unknown share of fine-tuning

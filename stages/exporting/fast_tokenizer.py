@@ -78,7 +78,7 @@ def _convert(model: Any) -> FastTokenizer:
     spec = model.normalizer_spec
     assert spec.add_dummy_prefix and spec.remove_extra_whitespaces and spec.escape_whitespaces
     fast = FastTokenizer(_bpe(model) if model.trainer_spec.model_type == BPE else _unigram(model))
-    fast.normalizer = normalizers.Sequence(  # type: ignore[assignment]
+    fast.normalizer = normalizers.Sequence(
         [
             # Precompiled looks at one character with its marks at a time and loses marks that it
             # does not know; NFKC leaves it nothing to compose. Sentencepiece keeps the full-width
@@ -92,8 +92,8 @@ def _convert(model: Any) -> FastTokenizer:
         ]
     )
     # "first": text behind a special token goes on without a blank of its own.
-    fast.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")  # type: ignore[assignment]
-    fast.decoder = decoders.Sequence(  # type: ignore[assignment]
+    fast.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    fast.decoder = decoders.Sequence(
         [
             decoders.Replace("▁", " "),
             decoders.ByteFallback(),
@@ -142,7 +142,7 @@ def _add_special(fast: FastTokenizer, special: list[str], ends: Ends) -> None:
     )
     bos, eos = special[BOS_ID], special[EOS_ID]
     end = f" {eos}" if ends == "both" else ""
-    fast.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
+    fast.post_processor = processors.TemplateProcessing(
         single=f"{bos} $A{end}",
         pair=f"{bos} $A{end} $B:1{end}:1" if end else f"{bos} $A $B:1",
         special_tokens=[(bos, BOS_ID), (eos, EOS_ID)],

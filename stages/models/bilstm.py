@@ -91,7 +91,7 @@ class BiLSTM(Backbone):
 
         def count(d_cell: int) -> int:
             with torch.device("meta"):
-                changed = cls(vocab_size, **{**settings, "d_cell": d_cell})
+                changed = cls(vocab_size, **{**settings, "d_cell": d_cell})  # type: ignore[arg-type]
             if with_head:
                 changed.drop_output_layers()
             return sum(weight.numel() for weight in changed.parameters())

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import nn
@@ -81,7 +82,7 @@ def finetunings(
     @cache
     def texts(run: str, task: str, text_to_text: bool) -> Texts:
         found = texts_of(params, run, task, text_to_text=text_to_text)
-        asked = counts_of(params.tasks[task])
+        asked: dict[str, Any] = {**counts_of(params.tasks[task])}
         return replace(found, **asked) if task in changed else found
 
     return [

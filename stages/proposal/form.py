@@ -7,6 +7,7 @@ import sys
 from itertools import islice
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from stages.sources._formats import DELIMITERS, Delimiter, Format, opened
 
@@ -156,7 +157,7 @@ def _rows(
 ) -> list[list[str]]:
     """The first ``most`` rows, or all; none if a quotation does not end."""
     csv.field_size_limit(sys.maxsize)
-    form = {"delimiter": sign, "quoting": quoting, "strict": strict}
+    form: dict[str, Any] = {"delimiter": sign, "quoting": quoting, "strict": strict}
     with (
         opened(file) as binary,
         io.TextIOWrapper(binary, "utf-8-sig", "replace", newline="") as text,

@@ -141,7 +141,8 @@ def profile(records: Iterable[Record]) -> dict[str, Column]:
     cells: dict[str, list[object]] = {}
     for number, record in enumerate(records):
         for name, value in _flat(record.cells):
-            column = cells.setdefault(name, [None] * number)
+            earlier: list[object] = [None] * number
+            column = cells.setdefault(name, earlier)
             column.append(value)
         for column in cells.values():
             column.extend([None] * (number + 1 - len(column)))

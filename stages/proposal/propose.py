@@ -227,7 +227,7 @@ def _check(examples: Examples, task: Json, num: dict[Split, int | Literal["all"]
         total = sum(examples.num.values())
         raise ValueError(f"{total:,} rows are too few: none is in {' and '.join(few)}")
     numbers = {f"num_{split}": num[split] for split in SPLITS}
-    entry = Task(task=task, source=examples.source, seed=1, **numbers)  # type: ignore[arg-type]
+    entry = Task(task=task, source=examples.source, seed=1, **numbers)
     chosen = sampled(examples.by_split, entry, kind, where="data")
     if kind.has_classes:
         try:

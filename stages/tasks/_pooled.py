@@ -39,7 +39,9 @@ class PooledTask(Task):
         self.dropout = dropout
 
     @classmethod
-    def check_read(cls, *, is_causal: bool, pooling: str, **others: object) -> None:
+    def check_read(  # type: ignore[override]
+        cls, *, is_causal: bool, pooling: str, **others: object
+    ) -> None:
         if is_causal and pooling == "first":
             raise ValueError(
                 "pooling: the first state of a causal model has read one token of the text; use "

@@ -52,7 +52,7 @@ class Classification(PooledTask):
         self.num_outputs = len(labels)
 
     @classmethod
-    def check(
+    def check(  # type: ignore[override]
         cls,
         max_tokens: int,
         *,

@@ -50,7 +50,7 @@ class MultiLabel(PooledTask):
         self.num_outputs, self.threshold = len(labels), threshold
 
     @classmethod
-    def check(
+    def check(  # type: ignore[override]
         cls, max_tokens: int, *, threshold: float, verbalisers: Sequence[str], **others: object
     ) -> None:
         verbalised(verbalisers)

@@ -46,7 +46,9 @@ class Regression(PooledTask):
         self.mean, self.std = 0.0, 1.0
 
     @classmethod
-    def check(cls, max_tokens: int, *, text_step: float, **others: object) -> None:
+    def check(  # type: ignore[override]
+        cls, max_tokens: int, *, text_step: float, **others: object
+    ) -> None:
         if text_step <= 0:
             raise ValueError(f"text_step must be above 0, not {text_step:g}")
 

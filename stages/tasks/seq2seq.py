@@ -57,7 +57,7 @@ class Seq2Seq(Writing):
             )
 
     @classmethod
-    def check(
+    def check(  # type: ignore[override]
         cls,
         max_tokens: int,
         *,

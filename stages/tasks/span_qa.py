@@ -67,7 +67,7 @@ class SpanQA(Task):
         self.d_span, self.dropout = d_span, dropout
 
     @classmethod
-    def check(
+    def check(  # type: ignore[override]
         cls,
         max_tokens: int,
         *,

@@ -48,7 +48,7 @@ class Meter:
             - self._processor
             + self._others["processor_time_s"],
             peak_memory_bytes=self._peak_memory_bytes(),
-            gpu_energy_j=gpu - self._gpu + self._others["gpu_energy_j"]  # pyright: ignore[reportOperatorIssue]
+            gpu_energy_j=gpu - self._gpu + self._others["gpu_energy_j"]  # type: ignore[operator]
             if known
             else None,
         )

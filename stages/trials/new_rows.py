@@ -31,7 +31,7 @@ def device_for(kept: KeptTrial, name: str) -> Device:
     """
     threads = torch.get_num_threads()
     settings = {"device": name, "precision": kept.precision, "compile": False}
-    compute = Compute(**settings, threads=threads, trial_threads=threads)
+    compute = Compute(**settings, threads=threads, trial_threads=threads)  # type: ignore[arg-type]
     return resolve(compute, threads=threads)
 
 

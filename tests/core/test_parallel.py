@@ -11,6 +11,8 @@ import pytest
 from stages.core import parallel
 from stages.core.parallel import grouped, in_order, visible_gpus
 
+pytestmark = pytest.mark.slow  # they start processes
+
 
 @pytest.fixture(autouse=True)
 def processes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

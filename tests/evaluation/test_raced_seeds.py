@@ -109,7 +109,7 @@ def test_the_score_of_a_trial_is_that_of_the_epoch_that_it_keeps() -> None:
     of_type = {str: "some", int: 1, float: 1.0}  # None of the others
     others = {name: of_type.get(hint) for name, hint in get_type_hints(TrialRecord).items()}
     about |= {"run": "encoder_mlm", "method": "full"}
-    trial = TrialRecord(**(others | about))  # pyright: ignore[reportArgumentType]
+    trial = TrialRecord(**(others | about))  # type: ignore[arg-type]
     epochs = [epoch(1, 0.9), epoch(2, 0.5), epoch(2, 0.8, lr=0.2), epoch(2, 0.7, seed=2)]
     place = "encoder_mlm", "full", "50"
     assert validation_merits("macro_f1", [trial], epochs) == {(place, 1): 0.5}

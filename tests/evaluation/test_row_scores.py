@@ -121,7 +121,7 @@ def test_a_metric_that_is_no_function_of_sums_is_computed_again_without_some_row
         calls.append(len(gold))
         return score("macro_f1", gold, predicted)
 
-    own = Metric("own", counted)  # pyright: ignore[reportArgumentType]
+    own = Metric("own", counted)  # type: ignore[arg-type]
     monkeypatch.setattr(
         "stages.evaluation.metrics.metric_of",
         lambda name: own if name == "own" else metric_of(name),

@@ -71,6 +71,7 @@ def test_defaults_are_those_of_texts_with_a_text_as_answer() -> None:
         kind.read("rating", " ", {}, "a.csv line 2: rating")
 
 
+@pytest.mark.slow
 def test_kinds_take_no_torch() -> None:
     code = (
         "import sys, stages.prepare_task, stages.evaluate, stages.fit_baseline\n"

@@ -1,6 +1,7 @@
 """Sets of labels as answers: how they are read, compared and written as text."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,7 +113,7 @@ def test_as_text_the_words_of_labels_stand_between_commas() -> None:
 
 @pytest.mark.parametrize("label", ["Rome, Italy", "none"])
 def test_as_text_a_label_that_reads_back_as_another_needs_other_words(label: str) -> None:
-    record = {"task": {"name": "multi_label"}, "labels": ["a", label]}
+    record: dict[str, Any] = {"task": {"name": "multi_label"}, "labels": ["a", label]}
     with pytest.raises(ValueError, match="^verbalisers"):
         KIND.as_text("moods", record)
     record["task"]["verbalisers"] = [f"{label}=other"]

@@ -198,7 +198,7 @@ def test_every_method_fits_a_small_set_on_a_public_checkpoint(architecture, name
     method = method_of(name)
     task, model, examples = applied(architecture, method)
     assert method.incompatibility(backbone_of(architecture)[0]) is None
-    slow = {"num_steps": 60, "lr": 3e-2} if name == "prompt" else {}
+    slow: dict[str, Any] = {"num_steps": 60, "lr": 3e-2} if name == "prompt" else {}
     check_fit(task, model, examples, method, **slow, enough=PREDICTED)
     check_predictions(task, model, examples)
 

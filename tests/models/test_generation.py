@@ -341,7 +341,7 @@ def theirs_with_weights_of(model: Any, folder: Path) -> Any:
     return getattr(transformers, table.auto_class).from_pretrained(folder).eval()
 
 
-FAMILIES = {
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("decoder", {"positions": "learned", "max_positions": 40}),
     "gpt_neox": ("decoder", {}),
     "t5": (

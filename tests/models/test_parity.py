@@ -61,7 +61,7 @@ def t5() -> Case:
         d_ff=FF,
         num_layers=LAYERS,
         num_heads=HEADS,
-        decoder_start_token_id=0,  # type: ignore[call-arg]
+        decoder_start_token_id=0,
     )
     # Untied, since ours has no counterpart of the division of tied logits within its states.
     options = {"norm": "rmsnorm", "bias": False, "positions": "relative", "activation": "relu"}

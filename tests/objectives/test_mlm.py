@@ -130,7 +130,7 @@ def whole_document(length: int, *, seed: int, other_length: int) -> Row:
     return replace(row(length, "text"), other=row(other_length, "other"))
 
 
-def pairs_in(objective: MLM, row: Row, *, seed: int) -> list[tuple[np.ndarray, ...]]:
+def pairs_in(objective: MLM, row: Row, *, seed: int) -> list[tuple[Any, Any, Any, Any]]:
     """(the document as it was, first text, second text, label) of each pair made of a row."""
     paired, segment_ids, positions, labels = objective.pair(row, rng=stream(seed, "pairs"))
     assert len(paired.tokens) == len(row.tokens)

@@ -612,7 +612,7 @@ def make_up_outputs(made: Project) -> None:
         stages = list(repository.index.stages)
         wanted = [dep.fs_path for stage in stages for dep in stage.deps]
         wanted += [out.fs_path for stage in stages for out in stage.outs]
-    for path in map(Path, sorted(wanted, key=len, reverse=True)):
+    for path in map(Path, sorted(map(str, wanted), key=len, reverse=True)):
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{path.name}\n")

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.proposal.design import STEP_TOKENS, Pace, fitted, label_budgets
+from stages.proposal.design import STEP_TOKENS, Budget, Pace, fitted, label_budgets
 
 ARCHITECTURES = ("encoder", "decoder")
-BUDGETS = [1000, 100, "all"]
+BUDGETS: list[Budget] = [1000, 100, "all"]
 PUBLISHED_COSTS = 17  # times a small model's trial
 
 
 def pace(step_s: float, trial_s: float) -> Pace:
-    of_budget = {1000: trial_s, 100: trial_s, "all": 3 * trial_s}
+    of_budget: dict[Budget, float] = {1000: trial_s, 100: trial_s, "all": 3 * trial_s}
     of_architecture = dict.fromkeys(ARCHITECTURES, 1) | {"hub": PUBLISHED_COSTS}
     return Pace(
         step_s=dict.fromkeys(ARCHITECTURES, step_s),

@@ -84,7 +84,7 @@ def test_what_fails_costs_itself_and_what_needs_it(client: Client) -> None:
 def test_stages_run_side_by_side(client: Client) -> None:
     look = "test -e {1}.here && exec touch {0}; sleep 0.1"
     meet = f"touch {{0}}.here; for i in $(seq 600); do {look}; done"
-    commands = {"a": meet.format("a", "b"), "b": meet.format("b", "a")}
+    commands: dict[str, str] = {"a": meet.format("a", "b"), "b": meet.format("b", "a")}
     graph = write_graph(Path.cwd(), commands)
     results = run_units(client, graph, ignore)
     assert {each.status for each in results.values()} == {Status.DONE}

@@ -33,7 +33,7 @@ OTHER = dict(zip(WORDS, WORDS[5:] + WORDS[:5], strict=True))
 
 
 def task(max_tokens: int = 32, **settings: Any) -> Seq2Seq:
-    settings = {"max_target_tokens": 12} | settings
+    settings.setdefault("max_target_tokens", 12)
     return Seq2Seq([], small_tokenizer(), max_tokens, **settings)
 
 

@@ -82,6 +82,7 @@ def test_one_process(
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("max_tokens", [None, 20_000])
 def test_several_processes(

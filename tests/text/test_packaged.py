@@ -84,6 +84,7 @@ def test_what_is_not_pinned_is_refused_and_nothing_is_left(
     assert not made.folder.exists() and not [*packaged.CHECKPOINTS.iterdir()]
 
 
+@pytest.mark.slow
 def test_offline_it_says_what_to_get_from_where_and_where_it_goes(
     small: tuple[Packaged, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,12 +168,13 @@ def test_masks_are_drawn_anew_in_each_epoch_but_not_by_who_asks() -> None:
 
 def training_of(objective: str, **settings: Any) -> Generator[Step, None, None]:
     architecture = {name: architecture for architecture, name in PAIRS}[objective]
+    usual: dict[str, Any] = {"num_steps": 3, "seed": 1, "device": CPU}
     return train(
         settings.pop("model", headless(small_model(architecture))),
         objective_of(objective),
         data_of(objective),
         settings.pop("schedule", SCHEDULE),
-        **{"num_steps": 3, "seed": 1, "device": CPU} | settings,
+        **(usual | settings),
     )
 
 

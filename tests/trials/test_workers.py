@@ -14,6 +14,8 @@ from stages.trials import workers
 
 ROOT = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.slow  # they start processes
+
 
 def process_of(job: int) -> tuple[int, int]:
     if job < 0:

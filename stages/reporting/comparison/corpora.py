@@ -100,9 +100,9 @@ def rows(results: Results) -> Iterator[Json]:
                 for key in ("divergence", "unseen_words", "unseen_types", "bits_per_byte")
             },
             "own_bits_per_byte": six_decimals(_own_bits(results, group, task)),
-            "gain": six_decimals(effect and effect.value),
-            "low": six_decimals(effect and effect.low),
-            "high": six_decimals(effect and effect.high),
+            "gain": six_decimals(effect.value if effect else None),
+            "low": six_decimals(effect.low if effect else None),
+            "high": six_decimals(effect.high if effect else None),
         }
 
 

@@ -79,7 +79,9 @@ def finetuning_rows(results: Results) -> list[dict[str, str]]:
                         "run": group.name,
                         "method": method,
                         "time": seconds(fmean(cost.wall_time_s for cost in costs)),
-                        "energy, estimate": energy(mean_if_known(e and e.joules for e in energies)),
+                        "energy, estimate": energy(
+                            mean_if_known(e.joules if e else None for e in energies)
+                        ),
                         "weights on disk": weights(results, group, method),
                         "latency": milliseconds(median(_known(costs, "latency_s"))),
                         "texts/s": compact(median(_known(costs, "texts_per_s"))),

@@ -77,8 +77,10 @@ def pretraining_rows(results: Results) -> list[dict[str, str]]:
                 "peak memory": memory(
                     None if elsewhere else max(c["peak_memory_bytes"] for c in costs)
                 ),
-                "energy, estimate": energy(mean_if_known(e and e.joules for e in energies)),
-                "CO2e, estimate": grams(mean_if_known(e and e.co2e_g for e in energies)),
+                "energy, estimate": energy(
+                    mean_if_known(e.joules if e else None for e in energies)
+                ),
+                "CO2e, estimate": grams(mean_if_known(e.co2e_g if e else None for e in energies)),
             }
         )
     return found

@@ -1,7 +1,7 @@
 """The forest: all contrasts of the study on one axis, with their verdicts."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import altair as alt
 
@@ -197,9 +197,10 @@ def _panel(kind: Width, width: int | str) -> Panel:
 def _names(base: alt.Chart) -> list[alt.Chart]:
     """The labels in two lines above their rows, with a rim where they cross a line."""
     colour = alt.condition("isValid(datum.effect)", alt.value(MUTED), alt.value(INK))
+    rims: list[dict[str, Any]] = [{"stroke": PAPER, "strokeWidth": 4, "strokeJoin": "round"}, {}]
     found = []
     for line, dy in (("name", alt.ExprRef("datum.where ? -19 : -5")), ("where", -5)):
-        for rim in ({"stroke": PAPER, "strokeWidth": 4, "strokeJoin": "round"}, {}):
+        for rim in rims:
             text = base.mark_text(
                 align="left",
                 baseline="bottom",

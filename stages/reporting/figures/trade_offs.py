@@ -41,7 +41,7 @@ Placed = list[tuple[Cell, int]]  # cells and their place on the x axis
 def pictures(results: Results, task: str, label_budget: str) -> dict[str, Callable[[], Spec]]:
     """The figures of a task and label budget in which cost or size differs."""
     place = (results, task, label_budget)
-    found = {}
+    found: dict[str, Callable[[], Spec]] = {}
     if len({flops for _, flops in cells_with_flops(*place)}) > 1:
         found[f"cost_{task}_{label_budget}"] = partial(cost, *place)
     if num_sizes([size for _, size in cells_with_sizes(*place)]) > 1:

@@ -1,7 +1,7 @@
 """The pages: reports/index.html, one self-contained file, and reports/comparison.md."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -134,13 +134,14 @@ def _environment(*, escaped: bool) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {
+    filters: dict[str, Callable[..., str]] = {
         "shown": shown,
         "interval": interval_of_difference,
         "signed": lambda value, metric: scale_of(metric).signed(value),
         "metric": metric_name,
         "anchor": lambda name: name.lower().replace(" ", "-"),
     }
+    environment.filters |= filters
     return environment
 
 

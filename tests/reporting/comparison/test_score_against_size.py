@@ -33,7 +33,7 @@ def test_a_law_rests_on_pretraining_seeds_where_all_sizes_have_several(
                 for t in three_sizes.trials
                 if t.run == name
             ]
-        params = Params(**{**raw_params(), "pretrain": pretrain})
+        params = Params(**(raw_params() | {"pretrain": pretrain}))
         any_rows = next(iter(three_sizes.row_scores.values()))
         row_scores = {row_key(trial): any_rows for trial in trials}
         more = replace(three_sizes, params=params, trials=trials, row_scores=row_scores)
