@@ -37,17 +37,20 @@ def test_every_run_baseline_task_and_axis_is_shown(shown: str) -> None:
         assert axis in shown
 
 
+@pytest.mark.slow
 def test_it_begins_with_the_study_and_says_if_another_is_declared(shown: str) -> None:
     assert shown.startswith("The study synthetic\n")
     assert "The study synthetic; params.yaml is my_own and has no report yet" in shown
 
 
+@pytest.mark.slow
 def test_it_ends_with_where_the_page_and_mlflow_are(shown: str) -> None:
     assert "reports/index.html" in shown and "make ui" in shown
     assert "one pretraining seed have no verdict" in " ".join(shown.split())
     assert "creened out" not in shown
 
 
+@pytest.mark.slow
 def test_before_that_stands_the_answer_for_each_task(shown: str) -> None:
     """What to use, and the command that uses it unless a baseline is the best."""
     end = shown[shown.rindex("largest effect") :]

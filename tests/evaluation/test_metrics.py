@@ -199,6 +199,7 @@ def test_rouge_l_is_symmetric_and_of_a_subsequence(one, other) -> None:
         assert common == pytest.approx(len(one))
 
 
+@pytest.mark.slow
 @needs_datasets
 def test_translations_of_multi30k() -> None:
     """Its German against itself, moved by a line, and the English, of which names are right."""

@@ -22,6 +22,7 @@ PAIRS = st.lists(st.tuples(SETS, SETS), min_size=1)
 MICRO, MACRO = "micro_f1", "macro_f1_of_labels"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")  # it is 0 then
 @given(PAIRS)
 def test_f1_is_that_of_scikit_learn(pairs: list[tuple[list[str], list[str]]]) -> None:
@@ -55,6 +56,7 @@ def test_row_scores_are_the_jackknife_and_their_mean_the_metric(metric: str, pai
     assert scores.std() / n**0.5 == pytest.approx(jackknife, abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", [MICRO, MACRO])
 def test_the_standard_error_from_row_scores_is_that_of_a_bootstrap(metric: str) -> None:
     rng = stream(1, "sets of labels")

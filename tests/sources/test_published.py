@@ -27,6 +27,7 @@ def splits(names: str, prefix: str = "") -> dict[str, str]:
     return dict(zip(("train", "validation", "test"), files, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "path", "settings", "numbers"),
     [

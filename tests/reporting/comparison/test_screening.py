@@ -76,6 +76,7 @@ def test_the_answer_names_what_was_not_tried(screened: Results, results: Results
     assert not any("screened" in card.otherwise for a in answers(results) for card in a.cards)
 
 
+@pytest.mark.slow
 def test_both_pages_say_it(screened: Results) -> None:
     drawn = dict.fromkeys(gallery.pictures(screened), "<svg></svg>")
     for page in (pages.markdown(screened), pages.html(screened, drawn)):
@@ -83,6 +84,7 @@ def test_both_pages_say_it(screened: Results) -> None:
         assert "screened out by h_score (" in plain and "Screened by h_score" in plain
 
 
+@pytest.mark.slow
 def test_one_run_may_be_kept_on_one_task_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
