@@ -8,7 +8,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
+# Before torch is imported. Tests with two threads do not spin while they wait, as dvc.yaml has it.
+os.environ |= {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "1000"}
 gc.disable()  # until all tests are imported: of what they make, all is kept
 
 import hypothesis  # noqa: E402
