@@ -142,10 +142,10 @@ def test_without_patience_the_last_epoch_is_kept_and_with_it_the_best(finetuned)
     path = Path("data/tasks/section/examples/validation.jsonl")
     swapped = {"calm": "loud", "loud": "calm"}
     write_jsonl(path, [row | {"label": swapped[row["label"]]} for row in read_jsonl(path)])
-    last = finetuned(0.05, num_epochs=6)
+    last = finetuned(0.01, num_epochs=6)
     found = read_trials()["full"]
     assert (found.best_epoch, found.num_epochs, found.best_is_last) == (6, 6, 0)
-    best = finetuned(0.05, num_epochs=6, patience=6)
+    best = finetuned(0.01, num_epochs=6, patience=6)
     assert last["history.csv"] == best["history.csv"]
     curves = records.read(FOLDER / "history.csv", records.EpochRecord)
     merits = [(point.validation_metric, -point.validation_loss) for point in curves]
@@ -154,7 +154,7 @@ def test_without_patience_the_last_epoch_is_kept_and_with_it_the_best(finetuned)
     assert read_trials()["full"].best_epoch == chosen
     name = "weights/full-64-1.safetensors"
     assert last[name] != best[name]
-    assert finetuned(0.05, num_epochs=6)[name] == last[name]
+    assert finetuned(0.01, num_epochs=6)[name] == last[name]
 
 
 def test_of_equal_rates_the_first_is_kept(finetuned) -> None:

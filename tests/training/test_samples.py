@@ -37,8 +37,9 @@ def written(objective: str, architecture: str, *, seed: int = 1, **settings: Any
 @pytest.mark.parametrize(("objective", "architecture"), GENERATIVE)
 def test_the_same_passages_and_prompts_for_every_model(objective, architecture) -> None:
     """And from equal weights the same text again; a longest row has room for it."""
-    one, other = (written(objective, architecture, seed=seed) for seed in (1, 2))
-    assert one == written(objective, architecture, seed=1) != other
+    one, *others = (written(objective, architecture, seed=seed) for seed in range(1, 6))
+    other = next(each for each in others if each != one)  # two that write nothing are equal
+    assert one == written(objective, architecture, seed=1)
     for sample, again in zip(one, other, strict=True):
         assert (sample["passage"], sample["prompt"]) == (again["passage"], again["prompt"])
     passages = [small_tokenizer().shown(row.tokens) for row in beginnings(small_corpus(), 32)]
