@@ -4,8 +4,7 @@ and prediction. Run by hand in the folder of a finished study, on a machine with
     pip install accelerate
     python benchmarks/speed.py --json speed.json > speed.md
 
-With a GPU the same runs there. What is asked of one, and whether it fits a processor too:
-``speed_gpu.py``.
+With a GPU it runs there; ``speed_gpu.py`` has the settings of models for one.
 
 Each side trains in a process of its own, one after the other, in several rounds; a figure is the
 median of all its steps, a ratio that of two medians. Both train on the same text, tokenizer and
@@ -92,6 +91,7 @@ def main() -> None:
     }
     sides = [(name, False) for name in (OURS, DEFAULT, BEST)]
     sides += [(name, True) for name in (OURS, BEST) if asked.compile]
+    sides += [(RECIPE, asked.compile)] if asked.recipe else []
     at_once = asked.threads if asked.at_once is None else asked.at_once
     found: dict[str, list[Any]] = {}
     measured = [(work, asked.rows) for work in asked.objectives]
@@ -100,7 +100,9 @@ def main() -> None:
     for number in range(asked.rounds):
         found.setdefault("products per second", []).append(peak(asked.threads))
         for work, rows in tqdm(measured, desc=f"round {number + 1}", disable=None):
-            for side, compiled in sides_of(work, sides, asked):
+            for side, compiled in sides:
+                if side == RECIPE and work != "causal":
+                    continue
                 settings = common | {"work": work, "rows": rows, "compile": compiled}
                 name = f"{work}, {label(side, compiled)}"
                 found.setdefault(name, []).extend(
@@ -123,13 +125,6 @@ def main() -> None:
             )
         )
     print_tables(asked, found, [work for work, _ in measured], sides)
-
-
-def sides_of(
-    work: str, sides: Sequence[tuple[str, bool]], asked: argparse.Namespace
-) -> list[tuple[str, bool]]:
-    """What is timed of this work: each side, and whether it is compiled."""
-    return [*sides, (RECIPE, asked.compile)] if asked.recipe and work == "causal" else [*sides]
 
 
 def label(side: str, compiled: bool) -> str:
@@ -205,8 +200,7 @@ def print_tables(
         f"{asked.layers} layers of {asked.d_model}, {asked.rows} rows of {asked.length} tokens, "
         f"{asked.threads} threads; medians of {asked.rounds} x {asked.steps} steps, interleaved.\n"
     )
-    timed = [*sides, *([(RECIPE, asked.compile)] if asked.recipe else [])]
-    names = [label(*each) for each in timed]
+    names = [label(*each) for each in sides]
     columns = [*names, "to the default", "to the best", "at once", "of the peak"]
     print(f"| per second | {' | '.join(columns)} |\n|---{'|---' * len(columns)}|")
     top = statistics.median(found["products per second"])

@@ -25,7 +25,7 @@ STEPS_SMALL = ["--rounds", "1", "--steps", "2", "--warmup", "1", "--threads", "2
 
 @dataclass(frozen=True)
 class Row:
-    """A measurement, and what of it a processor can do."""
+    """A measurement, and a small form of it for a processor."""
 
     name: str
     goal: str

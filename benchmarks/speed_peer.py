@@ -42,6 +42,11 @@ class Asked:
     run: str  # whose checkpoint is fine-tuned
 
 
+def of_timed_steps(asked: Asked, times: list[float]) -> list[float]:
+    """The seconds of each step behind the warm-up, from the times at which all steps ended."""
+    return [b - a for a, b in zip(times[asked.warmup - 1 :], times[asked.warmup :], strict=False)]
+
+
 def gpt2(asked: Asked, vocab_size: int, dropout: float) -> Any:
     return transformers.GPT2Config(
         vocab_size=vocab_size,
@@ -137,7 +142,7 @@ def seconds_of_steps(asked: Asked, peer: tuple[Any, list[Any], Any], device: Dev
         transformers.Trainer(
             model, settings, train_dataset=Rows(rows), data_collator=collate, callbacks=[Clock()]
         ).train()
-    return [b - a for a, b in zip(times[asked.warmup - 1 :], times[asked.warmup :], strict=False)]
+    return of_timed_steps(asked, times)
 
 
 def seconds_of_predictions(

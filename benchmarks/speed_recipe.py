@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.speed_peer import RATE, Asked, now
+from benchmarks.speed_peer import RATE, Asked, now, of_timed_steps
 from stages.training.device import Device
 
 BETAS, WEIGHT_DECAY, MAX_NORM = (0.9, 0.95), 0.1, 1.0
@@ -71,4 +71,4 @@ def seconds_of_recipe(
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         times.append(now())
-    return [b - a for a, b in zip(times[asked.warmup - 1 :], times[asked.warmup :], strict=False)]
+    return of_timed_steps(asked, times)

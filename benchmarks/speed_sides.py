@@ -23,6 +23,7 @@ from benchmarks.speed_peer import (
     bert,
     gpt2,
     now,
+    of_timed_steps,
     padded,
     seconds_of_predictions,
     seconds_of_steps,
@@ -92,8 +93,7 @@ def _of_loop(
     )
     number = asked.warmup + asked.steps
     steps = train(model, criterion, data, schedule, num_steps=number, seed=1, device=device)
-    times = [now() for _ in steps]
-    return [b - a for a, b in zip(times[asked.warmup - 1 :], times[asked.warmup :], strict=False)]
+    return of_timed_steps(asked, [now() for _ in steps])
 
 
 # Pretraining -------------------------------------------------------------------------------------

@@ -99,7 +99,8 @@ def test_what_was_learnt_before_is_kept() -> None:
 
 @pytest.mark.slow
 def test_an_encoder_keeps_its_tokens_apart() -> None:
-    """Without the bias a decoder learns its frequencies from states that are made all alike."""
+    """Without the bias a decoder learns its frequencies from states that are made all alike. So it
+    is with three seeds, and with 180 steps; at a rate of 3e-3 states can be alike with it too."""
     objective = objective_of({"name": "span_corruption"})
     data = data_of(objective)
     schedule = small_schedule(rows=ROWS, max_tokens=LENGTH, num_steps=60, lr=1e-3)
