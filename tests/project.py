@@ -15,6 +15,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from tests import warm_python
+
 ROOT = Path(__file__).parents[1]
 AFTER_THE_DECODER = [  # what runs when the smoke study's decoder was edited
     "check_params",
@@ -40,13 +42,17 @@ SHORTER: dict[str, object] = {
 
 
 class Project:
-    """A clone of this project, as it is in the working tree, in a folder of its own."""
+    """A clone of this project, as it is in the working tree, in a folder of its own.
 
-    def __init__(self, folder: Path) -> None:
+    Its processes are those of ``warm_python``, which start sooner; if ``cold``, a user's.
+    """
+
+    def __init__(self, folder: Path, *, cold: bool = False) -> None:
         self.folder = folder
-        binaries = Path(sys.executable).parent
+        binaries = [] if cold else [warm_python.commands()]
+        binaries.append(Path(sys.executable).parent)
         self.environment = {
-            "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join([*map(str, binaries), os.environ["PATH"]]),
             "HOME": str(folder.parent),
             "GIT_CONFIG_GLOBAL": os.devnull,
             **{
@@ -133,9 +139,11 @@ def share_parsed_packages(folder: Path) -> None:
     (folder / ".scratch/installed_docs").symlink_to(shared, target_is_directory=True)
 
 
-def clone_of_working_tree(folder: Path, changes: Mapping[str, object] | None = None) -> Project:
+def clone_of_working_tree(
+    folder: Path, changes: Mapping[str, object] | None = None, *, cold: bool = False
+) -> Project:
     """With the smoke study, or one that differs in ``changes``."""
-    project = Project(folder)
+    project = Project(folder, cold=cold)
     folder.mkdir()
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"],

@@ -22,7 +22,7 @@ RESULTS = (
 def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(tmp_path) -> None:
     """kill -9 of DVC alone takes its stage along; the weights, the histories and the
     samples are those of a run in one go. It is killed at the second of its learning rates."""
-    project = clone_of_working_tree(tmp_path / "project")
+    project = clone_of_working_tree(tmp_path / "project", cold=True)
     project.environment["CHECKPOINT_SECONDS"] = "0"
     text = "\n\n".join("\n".join(lines) for lines in documents())
     (project.folder / "topics.txt").write_text(text, encoding="utf-8")

@@ -1,0 +1,190 @@
+"""Python processes that start at once: forks of one process that has imported packages.
+
+A clone of the smoke study starts dozens of processes, and to import torch or DVC takes each of them
+longer than its own work. ``commands()`` is a folder with a ``python`` and a ``dvc`` that send their
+command line, folder, environment and open files to one process, which forks. The fork has imported
+packages alone, nothing of this project, and runs the command as Python would. ``python`` and
+``dvc`` end as it ends, and pass on what they are signalled; killed, they take it along.
+
+Not for tests of what a process has imported, of its memory, or of how it is killed; and all forks
+have one seed of Python's hashes, so what depends on the order of a set is the same in all of them.
+"""
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import NoReturn
+
+# Packages that read HOME when they are imported are left out: those of the hub.
+PACKAGES = (
+    *("altair", "filelock", "jaxtyping", "jinja2", "numpy", "pandas", "pydantic", "rich.console"),
+    *("ruamel.yaml", "safetensors.torch", "scipy.optimize", "scipy.stats", "sentencepiece"),
+    *("sklearn.feature_extraction.text", "sklearn.linear_model", "torch", "tqdm"),
+    *("dvc.cli", "dvc.commands.repro", "dvc.repo", "dvc.repo.reproduce", "dvc.stage.run"),
+    *("dvc.output", "dvc.parsing", "dvc.ignore", "dvc.scm", "dvc.lock", "dvc_data.hashfile.build"),
+)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+CLIENT = """\
+#!{python} -IS
+import json, os, signal, socket, sys
+name, *words = sys.argv
+request = {{
+    "words": ["-m", "dvc", *words] if os.path.basename(name) == "dvc" else words,
+    "folder": os.getcwd(),
+    "environment": dict(os.environ),
+    "umask": os.umask(0),
+}}
+server = socket.socket(socket.AF_UNIX)
+server.connect({address!r})
+text = json.dumps(request).encode()
+socket.send_fds(server, [len(text).to_bytes(8, "big")], [0, 1, 2])
+server.sendall(text)
+for number in {signals}:
+    signal.signal(number, lambda number, frame: server.sendall(bytes([number])))
+status = int.from_bytes(server.recv(1), "big")
+code = int.from_bytes(server.recv(1), "big")
+if status:
+    if status != signal.SIGKILL:
+        signal.signal(status, signal.SIG_DFL)
+    os.kill(os.getpid(), status)
+os._exit(code)
+"""
+
+
+@cache
+def commands() -> Path:
+    """A folder to put before others in PATH."""
+    folder = Path(tempfile.mkdtemp(prefix="warm-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    address = str(folder / "server")
+    text = CLIENT.format(python=sys.executable, address=address, signals=[*map(int, SIGNALS)])
+    for name in ("python", "dvc"):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_GLOBAL": os.devnull}
+    server = subprocess.Popen(
+        [sys.executable, __file__, address],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.PIPE,  # closed by the end of this process, which ends the server
+        stdout=subprocess.PIPE,
+    )
+    assert server.stdout is not None and server.stdout.readline() == b"ready\n"
+    return folder
+
+
+def serve(address: str) -> None:
+    """Until standard input ends."""
+    for name in PACKAGES:
+        importlib.import_module(name)
+    assert threading.active_count() == 1, "a fork has none of the other threads"
+    gc.collect()
+    gc.freeze()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen()
+    os.write(1, b"ready\n")
+    selector, clients = selectors.DefaultSelector(), dict[int, tuple[int, socket.socket]]()
+    selector.register(0, selectors.EVENT_READ, "end")
+    selector.register(listener, selectors.EVENT_READ, "new")
+    while True:
+        for key, _ in selector.select():
+            if key.data == "end":
+                return
+            if key.data == "new":
+                client = listener.accept()[0]
+                pid = _forked(client)
+                handle = os.pidfd_open(pid)
+                clients[pid] = handle, client
+                selector.register(handle, selectors.EVENT_READ, ("ended", pid))
+                selector.register(client, selectors.EVENT_READ, ("signal", pid))
+                continue
+            event, pid = key.data
+            if pid not in clients:
+                continue
+            handle, client = clients[pid]
+            if event == "signal":
+                number = client.recv(1)
+                signal.pidfd_send_signal(handle, number[0] if number else signal.SIGKILL)
+                if not number:
+                    selector.unregister(client)
+                continue
+            status = os.waitpid(pid, 0)[1]
+            killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+            code = 0 if killed else os.WEXITSTATUS(status)
+            for each in (handle, client):
+                if each in selector.get_map():
+                    selector.unregister(each)
+            with suppress(BrokenPipeError):  # a client that was killed
+                client.sendall(bytes([killed, code]))
+            client.close()
+            os.close(handle)
+            del clients[pid]
+
+
+def _forked(client: socket.socket) -> int:
+    """The process of a client's request."""
+    length, files, *_ = socket.recv_fds(client, 8, 3)
+    text = b""
+    while len(text) < int.from_bytes(length, "big"):
+        text += client.recv(2**16)
+    if pid := os.fork():
+        for file in files:
+            os.close(file)
+        return pid
+    for place, file in enumerate(files):
+        os.dup2(file, place)
+    os.closerange(3, 1024)
+    _run(**json.loads(text))
+
+
+def _run(words: Sequence[str], folder: str, environment: dict[str, str], umask: int) -> NoReturn:
+    os.chdir(folder)
+    os.umask(umask)
+    os.environ.clear()
+    os.environ.update(environment)
+    code: object = 0
+    try:
+        match words:
+            case ["-m", name, *rest]:
+                sys.argv, sys.path[0] = [name, *rest], folder
+                runpy.run_module(name, run_name="__main__", alter_sys=True)
+            case ["-c", text, *rest]:
+                sys.argv, sys.path[0] = ["-c", *rest], ""
+                exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})
+            case [script, *rest]:
+                sys.argv, sys.path[0] = [script, *rest], os.path.dirname(script)
+                runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        code = end.code
+        if code is not None and not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = 1
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined] (waits for threads, as Python does)
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
