@@ -105,7 +105,7 @@ def nearest_neighbours(
 ) -> float:
     """The accuracy of the majority of the ``NEIGHBOURS`` nearest other states, by Euclidean
     distance (Puigcerver et al. 2021; as many neighbours as in transformer-ranker). No state is its
-    own neighbour; of classes with equal votes the first counts.
+    own neighbour; of equal distances and of classes with equal votes the first counts.
     """
     points, index = states.astype(np.float64), np.unique(classes, return_inverse=True)[1]
     points = points - points.mean(axis=0)  # fewer digits are lost in the differences of squares
@@ -117,7 +117,10 @@ def nearest_neighbours(
         distances *= -2
         distances += norms
         distances[some - start, some] = np.inf
-        near = np.argpartition(distances, number - 1, axis=1)[:, :number]
-        votes = votes_of[index[near]].sum(axis=1)
+        votes = np.zeros((len(some), votes_of.shape[1]))
+        for _ in range(number):  # several times as fast as to partition each row
+            nearest = distances.argmin(axis=1)
+            votes += votes_of[index[nearest]]
+            distances[some - start, nearest] = np.inf
         right += int((votes.argmax(axis=1) == index[some]).sum())
     return right / len(points)

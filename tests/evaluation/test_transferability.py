@@ -131,6 +131,14 @@ def test_nearest_neighbours_are_those_of_scikit_learn(case: Case, at_once: int) 
     assert nearest_neighbours(states, classes, at_once=at_once) == pytest.approx(expected)
 
 
+def test_of_equal_distances_the_first_state_counts() -> None:
+    """Five equal states on either side: the nearest of each are the first three of the others."""
+    states = np.repeat([[1.0], [-1.0]], 5, axis=0)
+    for classes, expected in ([0, 0, 0, 1, 1], 0.6), ([1, 1, 0, 0, 0], 0.0):
+        both = np.array([*classes, *(1 - one for one in classes)])
+        assert nearest_neighbours(states, both) == pytest.approx(expected)
+
+
 # What they measure -------------------------------------------------------------------------------
 
 
