@@ -32,7 +32,7 @@ from benchmarks.speed_peer import RECIPE
 from stages.trials.prediction import PREDICTED_AT_ONCE
 
 ROOT = Path(__file__).parents[1]
-# As dvc.yaml has them: freed memory is kept for reuse, pages are large, waiting threads do not spin.
+# As dvc.yaml has them: freed memory is kept, its pages are large, waiting threads do not spin.
 MALLOC = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": "4294967296",

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.project import clone_of_working_tree
+from tests.project import Project, clone_of_working_tree
 from tests.small import VOCAB_SIZE, documents
 
 pytestmark = pytest.mark.slow
@@ -22,8 +22,9 @@ RESULTS = (
 def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(tmp_path) -> None:
     """kill -9 of DVC alone takes its stage along; the weights, the histories and the
     samples are those of a run in one go. It is killed at the second of its learning rates."""
-    project = clone_of_working_tree(tmp_path / "project", cold=True)
-    project.environment["CHECKPOINT_SECONDS"] = "0"
+    project = clone_of_working_tree(tmp_path / "project")
+    as_a_user = Project(project.folder, cold=True)
+    as_a_user.environment["CHECKPOINT_SECONDS"] = "0"
     text = "\n\n".join("\n".join(lines) for lines in documents())
     (project.folder / "topics.txt").write_text(text, encoding="utf-8")
     project.edit("corpora", "prose", "source", value={"name": "files", "path": "topics.txt"})
@@ -40,7 +41,7 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(tmp_path) -> None:
     running = subprocess.Popen(
         ["dvc", "repro", stage],
         cwd=project.folder,
-        env=project.environment,
+        env=as_a_user.environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -51,7 +52,7 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(tmp_path) -> None:
     running.send_signal(signal.SIGKILL)
     running.wait()
     assert not any(file.exists() for file in files)
-    assert project.repro(stage) == [stage]
+    assert as_a_user.repro(stage) == [stage]
     assert not saved.exists()
     resumed = results()
     assert all(resumed)
