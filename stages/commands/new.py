@@ -79,7 +79,7 @@ def _main(flags: argparse.Namespace) -> None:
             flags.out, "write another file (--out FILE), or lose it (--force; of make FORCE=yes)"
         )
     # Calibration imports torch, which is not needed to refuse a file.
-    from stages.planning.calibration import training_environment
+    from stages.core.training_environment import training_environment
     from stages.proposal.pace import measured
 
     os.environ.update(training_environment())

@@ -14,8 +14,8 @@ from stages.checking.faults import find_faults
 from stages.commands._console import console
 from stages.core.params import Params, load
 from stages.core.process import exit_on_mistake
+from stages.core.training_environment import training_environment
 from stages.planning import narrower
-from stages.planning.calibration import training_environment
 from stages.planning.estimate import as_record, made
 from stages.planning.pending import pending
 from stages.planning.tables import show

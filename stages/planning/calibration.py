@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
@@ -19,7 +18,7 @@ from torch import nn
 from tqdm import tqdm
 
 from stages.core.artifacts import Json
-from stages.core.params import Params, Run, read_yaml
+from stages.core.params import Params, Run
 from stages.core.process import die_with_parent
 from stages.core.seeding import stream, torch_stream
 from stages.matching.budget import vocabulary_of
@@ -44,16 +43,6 @@ T = TypeVar("T")
 
 STEPS, SECONDS, MOST_STEPS = 4, 1.0, 200  # of each; its first step counts in none
 PLAIN, USUAL_EXAMPLES = "", 8  # full fine-tuning whatever methods there are, in batches of so many
-PIPELINE = Path("dvc.yaml")
-
-
-def training_environment() -> dict[str, str]:
-    """The environment variables that dvc.yaml sets for trainings: how memory is allocated decides
-    how fast a training is, and is read when a process begins."""
-    if not PIPELINE.is_file():
-        return {}
-    (variables,) = read_yaml(PIPELINE)["vars"]
-    return dict(word.split("=") for word in variables["torch"].split() if "=" in word)
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from functools import cache
 from multiprocessing import get_context
-from pathlib import Path
 
 from dask import config
 
-from stages.core.params import load, read_yaml
+from stages.core.params import load
 from stages.core.process import die_with_parent, exit_on_mistake
+from stages.core.training_environment import training_environment
 from stages.scheduling.unit import Result, Status, Trials, Unit
 from stages.trials.workers import IMPORTED_BY_TRIALS
 
-PLAN = Path("dvc.yaml")
 DVC = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item"]
 # Of DVC: a command that a signal ended, and files or locks that a killed DVC left.
 KILLED = re.compile(r"exited with -\d+|Unable to acquire lock|is busy|corrupted|invalid.*dvc\.lock")
@@ -54,7 +52,7 @@ def _stage(unit: Unit) -> Status:
 
 def _trials(unit: Unit, trials: Trials) -> Status:
     """In a fork of a process that has imported all that trials need, once for each worker."""
-    os.environ.update(environment())
+    os.environ.update(training_environment())
     context = get_context("forkserver")
     context.set_forkserver_preload(["stages.trials.groups", *IMPORTED_BY_TRIALS])
     process = context.Process(target=_fill_store, args=(unit, trials))
@@ -63,13 +61,6 @@ def _trials(unit: Unit, trials: Trials) -> Status:
     if process.exitcode == 0:
         return Status.DONE
     return Status.KILLED if (process.exitcode or 0) < 0 else Status.FAILED
-
-
-@cache
-def environment() -> dict[str, str]:
-    """Of a stage that trains, as dvc.yaml sets it: how memory is kept and how threads wait."""
-    [command] = [var["torch"] for var in read_yaml(PLAN)["vars"] if "torch" in var]
-    return dict(word.split("=", 1) for word in command.split() if "=" in word)
 
 
 def _fill_store(unit: Unit, trials: Trials) -> None:

@@ -369,7 +369,8 @@ PRINT_ENVIRONMENT = """
 import os
 from pathlib import Path
 from stages.core.params import load
-from stages.planning.calibration import in_processes, training_environment
+from stages.core.training_environment import training_environment
+from stages.planning.calibration import in_processes
 
 os.environ.update(training_environment())
 params = load(Path("studies/smoke.yaml"))

@@ -1,11 +1,11 @@
-"""What a worker gives the processes of its units."""
+"""What a worker gives the processes of its units, and a calibration its own."""
 
 import json
 import subprocess
 import sys
 
 from stages.core.params import read_yaml
-from stages.scheduling import worker
+from stages.core.training_environment import training_environment
 from tests.project import ROOT
 
 SHOW = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -17,6 +17,6 @@ def test_trials_have_the_environment_of_a_stage_that_trains(monkeypatch) -> None
     [command] = [var["torch"] for var in read_yaml(ROOT / "dvc.yaml")["vars"] if "torch" in var]
     words = command.replace("python -m", "").split()
     shown = subprocess.run([*words, sys.executable, "-c", SHOW], capture_output=True, check=True)
-    found = worker.environment()
-    assert len(found) >= 3 and "MALLOC_TRIM_THRESHOLD_" in found
+    found = training_environment()
+    assert len(found) >= 4 and "MALLOC_TRIM_THRESHOLD_" in found
     assert found.items() <= json.loads(shown.stdout).items()
