@@ -29,16 +29,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pretraining_data import ARCHITECTURES
 from benchmarks.speed_peer import RECIPE
+from stages.core.training_environment import training_environment
 from stages.trials.prediction import PREDICTED_AT_ONCE
 
 ROOT = Path(__file__).parents[1]
-# As dvc.yaml has them: freed memory is kept, its pages are large, waiting threads do not spin.
-MALLOC = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": "4294967296",
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-    "GOMP_SPINCOUNT": "1000",
-}
 OURS, DEFAULT, BEST = "this project", "Trainer as it comes", "Trainer at its best"
 PEERS = {OURS: "", DEFAULT: "default", BEST: "best bf16", RECIPE: RECIPE}
 OBJECTIVES = tuple(ARCHITECTURES)
@@ -142,7 +136,7 @@ def started(processes: Sequence[Settings]) -> list[dict[str, Any]]:
         running.append(
             subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.speed_sides", json.dumps(settings)],
-                env=environ if as_it_comes else environ | MALLOC,
+                env=environ if as_it_comes else environ | training_environment(),
                 stdout=subprocess.PIPE,
                 text=True,
             )

@@ -139,11 +139,9 @@ def share_parsed_packages(folder: Path) -> None:
     (folder / ".scratch/installed_docs").symlink_to(shared, target_is_directory=True)
 
 
-def clone_of_working_tree(
-    folder: Path, changes: Mapping[str, object] | None = None, *, cold: bool = False
-) -> Project:
+def clone_of_working_tree(folder: Path, changes: Mapping[str, object] | None = None) -> Project:
     """With the smoke study, or one that differs in ``changes``."""
-    project = Project(folder, cold=cold)
+    project = Project(folder)
     folder.mkdir()
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"],

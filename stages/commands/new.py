@@ -18,6 +18,7 @@ from typing import get_args
 from stages.commands._written_study import refuse_faults, refuse_loss, write
 from stages.core.params import PATH
 from stages.core.process import exit_on_mistake
+from stages.core.training_environment import training_environment
 from stages.kinds._kind import SPLITS
 from stages.kinds._tags import Scheme
 from stages.proposal.asked import Asked
@@ -79,7 +80,6 @@ def _main(flags: argparse.Namespace) -> None:
             flags.out, "write another file (--out FILE), or lose it (--force; of make FORCE=yes)"
         )
     # Calibration imports torch, which is not needed to refuse a file.
-    from stages.core.training_environment import training_environment
     from stages.proposal.pace import measured
 
     os.environ.update(training_environment())
