@@ -41,6 +41,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=order)
 
 
+def pytest_runtest_setup() -> None:
+    checker.calls.clear()
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()

@@ -130,13 +130,15 @@ def write_environment(folder: Path) -> None:
     (folder / "data/environment.json").write_text(json.dumps(version) + "\n")
 
 
-def share_parsed_packages(folder: Path) -> None:
-    """Clones keep what they parse of installed packages in one place: the first one parses it."""
+def share_caches(folder: Path) -> None:
+    """Clones keep in one place what they parse of installed packages and the script of the charts:
+    the first one makes it."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    shared = Path(tempfile.gettempdir(), f"installed_docs-{run}")
-    shared.mkdir(exist_ok=True)
     (folder / ".scratch").mkdir()
-    (folder / ".scratch/installed_docs").symlink_to(shared, target_is_directory=True)
+    for name in ("installed_docs", "vega"):
+        shared = Path(tempfile.gettempdir(), f"{name}-{run}")
+        shared.mkdir(exist_ok=True)
+        (folder / ".scratch" / name).symlink_to(shared, target_is_directory=True)
 
 
 def clone_of_working_tree(folder: Path, changes: Mapping[str, object] | None = None) -> Project:
@@ -161,7 +163,7 @@ def clone_of_working_tree(folder: Path, changes: Mapping[str, object] | None = N
             project.edit(*path.split("."), value=value)
         shutil.copyfile(folder / "params.yaml", folder / "studies" / "smoke.yaml")
     write_environment(folder)
-    share_parsed_packages(folder)
+    share_caches(folder)
     project.run("git", "init", "--quiet", "--initial-branch", "main")
     project.run("git", "add", "--all")
     project.run("git", "commit", "--quiet", "--message", "a study")

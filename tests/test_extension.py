@@ -14,7 +14,7 @@ from tests.project import SHORTER, Project, clone_of_working_tree
 
 pytestmark = pytest.mark.slow
 
-RUNS, METHODS = ("encoder_mlm", "repeated", "autoencoded"), ("norms", "lora")
+RUNS, METHODS = ("repeated", "autoencoded"), ("norms", "lora")
 METRICS = "reports/metrics.json"
 MODEL = {"name": "repeated_encoder", "d_model": 32, "num_layers": 1, "num_heads": 2, "d_ff": 64}
 WORDS = ["dull", "slow", "fair", "bright", "superb", "film", "play", "scene", "plot", "actor"]
@@ -41,16 +41,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     smoke = project.params()
     run, full = smoke["pretrain"]["encoder_mlm"], smoke["finetune"]["methods"]["full"]
     numbers = {"num_train": 60, "num_validation": 20, "num_test": 30, "seed": 1}
-    repeated = run | {"model": MODEL}
     training = full["training"] | {"num_epochs": 1}
     changed = {
         "corpora.prose.source": source,
         "tokenizers.unigram.vocab_size": 450,
         "tasks": {"rate": {"task": {"name": "star_rating"}, "source": source, **numbers}},
         "pretrain": {
-            "encoder_mlm": run,
-            "repeated": repeated,
-            "autoencoded": repeated | {"objective": {"name": "autoencoding"}},
+            "repeated": run | {"model": MODEL},
+            "autoencoded": run | {"objective": {"name": "autoencoding"}},
         },
         "budget": {"matched": "parameters", "reference": "repeated"},
         "baselines": {"average": {"name": "average"}},
@@ -105,9 +103,8 @@ def test_the_report_shows_all_and_scores_as_the_kind_says(study: Path) -> None:
         trials = [row for row in csv.DictReader(file) if row["run"] != "average"]
     found = {(row["run"], row["architecture"], row["objective"]) for row in trials}
     assert found == {
-        ("encoder_mlm", "encoder", "mlm"),
         ("repeated", "repeated_encoder", "mlm"),
-        ("autoencoded", "repeated_encoder", "autoencoding"),
+        ("autoencoded", "encoder", "autoencoding"),
     }
     assert {row["method"] for row in trials} == {*METHODS}
     assert all(int(row["finetune_flops"]) > 0 for row in trials)
@@ -115,7 +112,7 @@ def test_the_report_shows_all_and_scores_as_the_kind_says(study: Path) -> None:
 
 def test_new_texts_get_predictions(project: Project, study: Path) -> None:
     (study / "new.csv").write_text("text\nA superb film.\nA dull plot.\n")
-    command = "python -m stages.commands.predict --run autoencoded --task rate --method norms"
+    command = "python -m stages.commands.predict --run repeated --task rate --method norms"
     output = project.run(*command.split(), "new.csv")
     lines = [line for line in output.splitlines() if line[:1] == "{"]
     assert [float(json.loads(line)["prediction"]) > -9 for line in lines] == [True, True]

@@ -57,9 +57,10 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most tests need no pictures, which take longest."""
+    """Most tests need no pictures and nothing in MLflow, which take longest."""
     svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
     monkeypatch.setattr("stages.reporting.figures.gallery.draw", lambda picture, **_: svg)
+    monkeypatch.setattr("stages.report.reconcile", lambda params, **_: True)
 
 
 def rows(path: Path) -> list[dict[str, str]]:

@@ -31,9 +31,10 @@ from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
-# Packages that read HOME when they are imported are left out: those of the hub.
+# Packages that take their settings from HOME when they are imported are left out: those of the hub.
 PACKAGES = (
     *("altair", "filelock", "jaxtyping", "jinja2", "numpy", "pandas", "pydantic", "rich.console"),
+    *("mlflow.pyfunc", "mlflow.store.tracking.sqlalchemy_store", "torch.distributed.fsdp"),
     *("ruamel.yaml", "safetensors.torch", "scipy.optimize", "scipy.stats", "sentencepiece"),
     *("sklearn.feature_extraction.text", "sklearn.linear_model", "torch", "tqdm"),
     *("dvc.cli", "dvc.commands.repro", "dvc.repo", "dvc.repo.reproduce", "dvc.stage.run"),
@@ -78,6 +79,7 @@ def commands() -> Path:
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_GLOBAL": os.devnull}
+    environment["MLFLOW_DISABLE_TELEMETRY"] = "true"  # which is a thread
     server = subprocess.Popen(
         [sys.executable, __file__, address],
         cwd=folder,
@@ -159,6 +161,8 @@ def _run(words: Sequence[str], folder: str, environment: dict[str, str], umask: 
     os.umask(umask)
     os.environ.clear()
     os.environ.update(environment)
+    sys.path[1:1] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    sys.orig_argv = [sys.executable, *words]
     code: object = 0
     try:
         match words:

@@ -17,6 +17,7 @@ from stages.core.artifacts import read_json
 from stages.core.params import Compute, Distributed, Params, load
 from stages.text.corpus import encode
 from stages.training.launch import rank_to_run
+from tests import warm_python
 from tests.small import documents, small_tokenizer
 from tests.smoke import with_values
 from tests.test_training_stages import write_plans
@@ -107,8 +108,10 @@ def test_the_first_rank_that_fails_ends_all(monkeypatch, capfd, code, status, he
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_ranks_end_with_the_process_that_has_started_them(tmp_path, sent) -> None:
     code = (
-        "import os, pathlib, time; from stages.training import launch\n"
-        "if 'RANK' not in os.environ: launch._run_ranks(2)\n"
+        "import os, pathlib, time\n"
+        "if 'RANK' not in os.environ:\n"
+        "    from stages.training import launch\n"
+        "    launch._run_ranks(2)\n"
         "pathlib.Path(os.environ['RANK']).write_text(str(os.getpid()))\n"
         "time.sleep(600)"
     )
@@ -175,7 +178,7 @@ def start(*command: str, **variables: str) -> subprocess.Popen[str]:
     unset = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
     environment = {key: value for key, value in os.environ.items() if key not in unset}
     return subprocess.Popen(
-        [sys.executable, "-m", *command],
+        [warm_python.commands() / "python", "-m", *command],
         # As dvc.yaml has it: threads that wait do not spin.
         env=environment | {"PYTHONPATH": str(ROOT), "GOMP_SPINCOUNT": "1000"} | variables,
         stderr=subprocess.PIPE,

@@ -5,7 +5,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from safetensors.torch import load_file
 
 from stages.core.params import Distributed
 from stages.training.ranks import BUCKET_BYTES, _buckets, uneven
+from tests import warm_python
 from tests.small import small_schedule
 from tests.training.trained_by_ranks import RATES, STRATEGIES, Trained, cases, trained
 
@@ -33,7 +33,7 @@ def ranks(number: int, folder: Path) -> list[subprocess.Popen[bytes]]:
     about = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     return [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.training.trained_by_ranks", str(folder)],
+            [warm_python.commands() / "python", "-m", "tests.training.trained_by_ranks", folder],
             cwd=ROOT,
             env=os.environ | about | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
         )
