@@ -29,7 +29,7 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(tmp_path) -> None:
     (project.folder / "topics.txt").write_text(text, encoding="utf-8")
     project.edit("corpora", "prose", "source", value={"name": "files", "path": "topics.txt"})
     project.edit("tokenizers", "unigram", "vocab_size", value=VOCAB_SIZE)
-    project.edit("pretrain", "decoder_causal", "training", "num_steps", value=50)
+    project.edit("pretrain", "decoder_causal", "training", "num_steps", value=24)
     project.edit("pretrain", "decoder_causal", "training", "lr", value=[1e-3, 3e-3])
     stage = "pretrain@decoder_causal"
     files = [project.folder / "data" / name for name in RESULTS]

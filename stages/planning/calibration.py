@@ -106,16 +106,17 @@ class Calibration:
         run = self._run(cost.run)
         if run is None or cost.flops is None or cost.prediction_flops is None:
             return None
+        own, work = self._method(run, cost.method), cost.flops + cost.prediction_flops
+        if own is not None and not self._freezes(cost.method):
+            return TimeAndMemory(work / own.speed, self._memory(cost.run, own))
         full = self._method(run, PLAIN)
         assert full is not None
-        own = self._method(run, cost.method)
-        work = cost.flops + cost.prediction_flops
         memory = self._memory(cost.run, own or full)
-        if own is not None and self._freezes(cost.method) and cost.num_steps is not None:
-            # A pass looks states up: it has its price, but no operations to speak of.
-            steps = cost.num_steps * own.seconds / own.num_steps
-            return TimeAndMemory(steps + work / full.speed, memory)
-        return TimeAndMemory(work / (own or full).speed, memory)
+        if own is None or cost.num_steps is None:
+            return TimeAndMemory(work / (own or full).speed, memory)
+        # A pass looks states up: it has its price, but no operations to speak of.
+        steps = cost.num_steps * own.seconds / own.num_steps
+        return TimeAndMemory(steps + work / full.speed, memory)
 
     def _run(self, key: str) -> Run | None:
         reference = self._runs[self._params.budget.reference]

@@ -93,8 +93,19 @@ class SourceFile:
     def _of_records(self, some: list[Record]) -> list[Document]:
         return list(self._documents(iter(some)))
 
+    def texts(self) -> Iterator[str]:
+        """Of the documents, in no sentences."""
+        kind = self._kind_of_documents()
+        for record in self._records():
+            row = self._row(record, kind)
+            if row is not None:
+                yield from kind.texts(row)
+
+    def _kind_of_documents(self) -> Kind:
+        return WORDS if self.format in ("conll", "conllu") else TEXT
+
     def _documents(self, found: Iterator[Record]) -> Iterator[Document]:
-        kind = WORDS if self.format in ("conll", "conllu") else TEXT
+        kind = self._kind_of_documents()
         for record in found:
             row = self._row(record, kind)
             if row is not None:

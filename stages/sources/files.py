@@ -93,7 +93,7 @@ class Files(Source):
     def check(self, kind: Kind | None) -> None:
         """Reads each file as far as its first document or example."""
         for file in self._files():
-            next(iter(file.documents() if kind is None else file.examples(kind)), None)
+            next(iter(file.texts() if kind is None else file.examples(kind)), None)
 
     def documents(self) -> Iterator[Document]:
         for file in self._files():
