@@ -328,16 +328,26 @@ class Hub(Backbone):
         training = self.training
         self.eval()
         self.to(self._device)  # what a method added to a model without storage has some
-        # Fake tensors compute nothing, and transformers does not look at their values, as it does
-        # on "meta". Plain matrix products: torch does not count every fused attention.
+        # Plain matrix products: torch does not count every fused attention.
         with (
-            FakeTensorMode(allow_non_fake_inputs=True),
+            self._uncast() if self._is_stored else FakeTensorMode(allow_non_fake_inputs=True),
             FlopCounterMode(display=False) as counter,
             sdpa_kernel(SDPBackend.MATH),
         ):
             forward()
         self.train(training)
         return counter.get_total_flops()
+
+    @property
+    def _is_stored(self) -> bool:
+        """Whether this process has all weights. A few tokens are then computed on sooner than fake
+        tensors are made, which compute nothing and whose values transformers does not look at, as
+        it does on "meta"."""
+        return all(type(w) is nn.Parameter and not w.is_meta for w in self.parameters())
+
+    def _uncast(self) -> torch.autocast:
+        """What autocast keeps of a weight that it casts without a gradient would train nothing."""
+        return torch.autocast(self._device.type, enabled=False)
 
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """By the family's own code, which may transform states and logits: the whole model is run,
