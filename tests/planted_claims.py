@@ -55,7 +55,8 @@ def claims_of(design: Design, study: int) -> list[Claim]:
 def claims_of_all(design: Design, studies: Iterable[int], processes: int) -> list[Claim]:
     """Of several studies, in their order. In processes of their own, where nothing checks the types
     of all arguments, which takes longer than the studies."""
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(processes, context, initializer=_quiet) as pool:
         return [*chain.from_iterable(pool.map(partial(claims_of, design), studies))]
 

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from stages.reporting.number_format import percent
+from tests import checker
 from tests.checker import checked
 
 TWO, THREE, SQUARE = torch.zeros(2), torch.zeros(3), torch.zeros(2, 2)
@@ -100,3 +101,13 @@ def test_stages_are_checked() -> None:
     assert percent(1)
     with pytest.raises(BeartypeCallHintViolation):
         percent("1")  # type: ignore[arg-type]
+
+
+def test_in_each_test_the_first_calls_of_a_function_are_checked() -> None:
+    for _ in range(checker.CHECKED_CALLS):
+        scaled(SQUARE, torch.ones(2))
+    wrong = SQUARE.long(), torch.ones(2).long()
+    assert scaled(*wrong).dtype == torch.long
+    checker.calls.clear()  # as the next test begins
+    with pytest.raises(BeartypeCallHintViolation, match="parameter"):
+        scaled(*wrong)

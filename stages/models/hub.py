@@ -6,7 +6,7 @@ of a checkpoint are read and how it is pinned.
 
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -330,7 +330,7 @@ class Hub(Backbone):
         self.to(self._device)  # what a method added to a model without storage has some
         # Plain matrix products: torch does not count every fused attention.
         with (
-            self._uncast() if self._is_stored else FakeTensorMode(allow_non_fake_inputs=True),
+            nullcontext() if self._is_stored else FakeTensorMode(allow_non_fake_inputs=True),
             FlopCounterMode(display=False) as counter,
             sdpa_kernel(SDPBackend.MATH),
         ):
@@ -344,10 +344,6 @@ class Hub(Backbone):
         tensors are made, which compute nothing and whose values transformers does not look at, as
         it does on "meta"."""
         return all(type(w) is nn.Parameter and not w.is_meta for w in self.parameters())
-
-    def _uncast(self) -> torch.autocast:
-        """What autocast keeps of a weight that it casts without a gradient would train nothing."""
-        return torch.autocast(self._device.type, enabled=False)
 
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """By the family's own code, which may transform states and logits: the whole model is run,

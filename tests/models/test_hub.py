@@ -109,6 +109,20 @@ def test_flops_are_what_torch_counts(family) -> None:
         model(batch)
     assert model.flops(batch) == pytest.approx(counter.get_total_flops(), rel=0.02)
     assert 3 * model.flops(batch_of([5] * 53)) == model.flops(batch)
+    folder = checkpoint(family)
+    settings = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
+    planned = outline(settings, tokenizer_of(folder).vocab_size, where="model")
+    assert without_output_layers(planned).flops(batch) == model.flops(batch)
+
+
+def test_what_is_counted_within_autocast_leaves_weights_their_gradients() -> None:
+    """Autocast keeps each weight that it has cast; one that was cast without a gradient would."""
+    model = without_output_layers(published(checkpoint("bert")))
+    batch = batch_of([5] * 20)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert model.flops(batch)
+        model(batch).float().square().sum().backward()
+    assert all(weight.grad is not None for weight in model.parameters())
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ from stages import finetune
 from stages.core.artifacts import remove
 from stages.core.params import Params, Race
 from stages.evaluation import records
+from stages.training import loop
 from stages.trials.groups import UNFINISHED
 from stages.trials.store import ADDRESS
 from tests.small_study import write_pair
@@ -26,7 +27,6 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     """Full fine-tuning of an encoder and a decoder, which are too alike for one to be out; and
     probes, which are not raced. Two trials run side by side."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CHECKPOINT_SECONDS", "0")
     params = write_pair(tmp_path)
     tuned = params.finetune.model_copy(update={"seeds": SEEDS, "race": Race(most=MOST)})
     compute = params.compute.model_copy(update={"threads": 2})
@@ -34,9 +34,16 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
 
 
 def started(params: Params) -> BaseProcess:
-    process = get_context("spawn").Process(target=finetune.main, args=(params, TASK))
+    context = get_context("forkserver")
+    context.set_forkserver_preload([finetune.__name__])
+    process = context.Process(target=saving_each_step, args=(params,))
     process.start()
     return process
+
+
+def saving_each_step(params: Params) -> None:
+    loop.CHECKPOINT_SECONDS = 0.0
+    finetune.main(params, TASK)
 
 
 def num_stored() -> int:
