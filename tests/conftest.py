@@ -26,8 +26,9 @@ from stages.commands.screenshots import browser_command  # noqa: E402
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
-# Files that take longest, in this order.
-SLOWEST = ("test_study", "test_systems", "test_matrix", "test_extension", "test_training_stages")
+# Files that take longest, in this order. The first two start side by side: of two with clones of the
+# study each would read the same packages.
+SLOWEST = ("test_study", "test_matrix", "test_systems", "test_extension", "test_training_stages")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

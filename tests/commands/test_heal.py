@@ -10,8 +10,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from stages.commands import heal
+from tests import warm_python
 
-DVC = Path(sys.executable).with_name("dvc")
 STAGES = """\
 stages:
   one: {cmd: echo 1 > one, outs: [one]}
@@ -22,7 +22,8 @@ stages:
 def dvc(*arguments: str) -> subprocess.CompletedProcess[str]:
     # No analytics, and nothing of this machine's own settings.
     environment = os.environ | {"DVC_NO_ANALYTICS": "1", "HOME": str(Path.cwd())}
-    return subprocess.run([DVC, *arguments], capture_output=True, text=True, env=environment)
+    command = [warm_python.commands() / "dvc", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
 @pytest.fixture

@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from ruamel.yaml import YAML
 
 from stages.scheduling.unit import Unit
+from tests import warm_python
 
 NEEDS = {
     "a": [],
@@ -29,9 +29,13 @@ def write_graph(folder: Path, commands: dict[str, str] | None = None) -> list[Un
         command = (commands or {}).get(name, command)
         stages[name] = {"cmd": command, "deps": needs, "outs": [name]}
     YAML().dump({"stages": stages}, folder / "dvc.yaml")
-    for command in (["git", "init", "--quiet"], [*DVC, "init", "--quiet"]):
-        subprocess.run(command, cwd=folder, check=True)
+    subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
+    dvc("init", "--quiet", folder=folder)
     return [Unit(name, (*needs,)) for name, needs in NEEDS.items()]
+
+
+def dvc(*arguments: str, folder: Path) -> None:
+    subprocess.run([warm_python.commands() / "dvc", *arguments], cwd=folder, check=True)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -40,5 +44,4 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files if file.exists()}
 
 
-DVC = [sys.executable, "-m", "dvc"]
 os.environ["DVC_NO_ANALYTICS"] = "1"

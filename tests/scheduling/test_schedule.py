@@ -1,7 +1,6 @@
 """Stages on several workers: real DVC, real workers on this machine."""
 
 import contextlib
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +16,7 @@ from stages.scheduling import clusters, lock_order
 from stages.scheduling.progress import State
 from stages.scheduling.schedule import complete, run_units
 from stages.scheduling.unit import Status
-from tests.scheduling.small_graph import DVC, NEEDS, contents, write_graph
+from tests.scheduling.small_graph import NEEDS, contents, dvc, write_graph
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
@@ -61,7 +60,7 @@ def test_the_results_and_the_lock_are_those_of_one_dvc_repro(
     here, other = Path.cwd(), tmp_path_factory.mktemp("one")
     graph = write_graph(here)
     write_graph(other)
-    subprocess.run([*DVC, "repro", "--quiet"], cwd=other, check=True)
+    dvc("repro", "--quiet", folder=other)
     with contextlib.chdir(other):
         order = lock_order.entries()
     with lock_order.of_one_run(order):

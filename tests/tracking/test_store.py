@@ -1,7 +1,6 @@
 import os
 import sqlite3
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from stages.core.params import Params
 from stages.tracking import store
+from tests import warm_python
 
 PROJECT = Path(__file__).parents[2]
 
@@ -23,7 +23,8 @@ def test_two_processes_may_create_the_store_at_once(params: Params) -> None:
     )
     unmeasured = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE")}
     environment = unmeasured | {"PYTHONPATH": str(PROJECT)}
-    both = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(2)]
+    python = warm_python.commands() / "python"
+    both = [subprocess.Popen([python, "-c", code], env=environment) for _ in range(2)]
     assert [process.wait(180) for process in both] == [0, 0]
     with closing(sqlite3.connect(store.DATABASE)) as database:
         names = database.execute("SELECT name FROM experiments").fetchall()

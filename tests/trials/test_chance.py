@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from stages.evaluation import records
 from stages.kinds._kind import KINDS, labelled_rows
 from stages.trials import kept, store
 from stages.trials.setup import TrialSetup
+from tests import warm_python
 from tests.small_study import MAX_TOKENS, SCRATCH, write_study
 from tests.smoke import alone
 
@@ -161,15 +161,7 @@ def test_trials_of_one_group_learn_from_their_own_rows(params) -> None:
 def test_each_seed_draws_its_own_weights_from_scratch_and_again_the_same(params) -> None:
     drawn = {seed: initial(seed) for seed in range(1, 6)}
     assert len({*drawn.values()}) == 5
-    code = "from tests.trials.test_chance import initial; print(initial(3))"
-    found = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert found.stdout.strip() == drawn[3]
+    assert in_another_process("initial(3)") == drawn[3]
     public = TrialSetup("public", "section", max_tokens=MAX_TOKENS)
     one, other = (public.backbone(seed=seed).state_dict() for seed in (1, 2))
     assert same(one, other), "a checkpoint has its weights in every trial"
@@ -216,17 +208,22 @@ def test_from_scratch_no_trial_knows_another(params) -> None:
 def test_a_kept_probe_from_scratch_is_its_seeds_and_predicts_what_it_predicted(params) -> None:
     """The scores of the last bit too, in a new process."""
     predicted = predictions(tuned(params, seeds=[1, 2]), SCRATCH)
-    code = "from tests.trials.test_chance import said; print(said())"
-    found = subprocess.run(
-        [sys.executable, "-c", code],
+    assert in_another_process("said()") == said()
+    for seed, (labels, _) in json.loads(said()).items():
+        assert labels == predicted["linear_probe", "64", int(seed)]
+
+
+def in_another_process(call: str) -> str:
+    """What a function of this module gives there."""
+    name, one_thread = call.partition("(")[0], "import torch; torch.set_num_threads(1)"
+    code = f"{one_thread}; from tests.trials.test_chance import {name}; print({call})"
+    return subprocess.run(
+        [warm_python.commands() / "python", "-c", code],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=True,
-    )
-    assert found.stdout.strip() == said()
-    for seed, (labels, _) in json.loads(said()).items():
-        assert labels == predicted["linear_probe", "64", int(seed)]
+    ).stdout.strip()
 
 
 def said() -> str:
