@@ -26,8 +26,8 @@ from stages.commands.screenshots import browser_command  # noqa: E402
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
-# Files that take longest, in this order. The first two start side by side: of two with clones of the
-# study each would read the same packages.
+# Files that take longest, in this order. The first two start side by side: if both had clones of a
+# study, each would read the same packages.
 SLOWEST = ("test_study", "test_matrix", "test_systems", "test_extension", "test_training_stages")
 
 

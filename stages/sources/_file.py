@@ -94,7 +94,7 @@ class SourceFile:
         return list(self._documents(iter(some)))
 
     def texts(self) -> Iterator[str]:
-        """Of the documents, in no sentences."""
+        """The text of each document, not cut into sentences."""
         kind = self._kind_of_documents()
         for record in self._records():
             row = self._row(record, kind)
