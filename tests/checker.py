@@ -1,8 +1,8 @@
 """Every signature in stages/ is checked in every test: types by beartype, shapes by jaxtyping.
 
 Each call of a function is checked once, with its answer, until a test has called it CHECKED_CALLS
-times: the checks of all would take a fifth of the time of the tests. jaxtyping's own decorator
-binds the arguments of all functions anew and checks them twice, which takes longer than most tests.
+times: to check all takes a fifth of the time of tests that train. jaxtyping's own decorator binds
+the arguments of all functions anew and checks them twice, which takes longer than most tests.
 """
 
 from collections.abc import Callable, Mapping

@@ -79,7 +79,7 @@ def commands() -> Path:
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_GLOBAL": os.devnull}
-    environment["MLFLOW_DISABLE_TELEMETRY"] = "true"  # which is a thread
+    environment["MLFLOW_DISABLE_TELEMETRY"] = "true"  # it runs in a thread
     server = subprocess.Popen(
         [sys.executable, __file__, address],
         cwd=folder,

@@ -1,6 +1,6 @@
 """A file of one's own, and how its rows and documents are read; any process can."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -54,11 +54,9 @@ class SourceFile:
         columns = {column for column, _ in self.columns.of(kind)}
         if self.format == "txt" and columns != {"text"}:
             raise ValueError(f"{self.path}: a txt file has no labels; if it has, name its `format`")
-        for record in self._records():
-            row = self._row(record, kind)
-            if row is not None:
-                split = drawn_from_train(self.split, kind.group_key(row), self.given)
-                yield Labelled(f"{self.name}:{record.key}", split, row)
+        for record, row in self._rows(self._records(), kind):
+            split = drawn_from_train(self.split, kind.group_key(row), self.given)
+            yield Labelled(f"{self.name}:{record.key}", split, row)
 
     def parts(self) -> Iterator[Part]:
         """The documents, in parts."""
@@ -96,27 +94,30 @@ class SourceFile:
     def texts(self) -> Iterator[str]:
         """The text of each document, not cut into sentences."""
         kind = self._kind_of_documents()
-        for record in self._records():
-            row = self._row(record, kind)
-            if row is not None:
-                yield from kind.texts(row)
+        for _, row in self._rows(self._records(), kind):
+            yield from kind.texts(row)
 
     def _kind_of_documents(self) -> Kind:
         return WORDS if self.format in ("conll", "conllu") else TEXT
 
     def _documents(self, found: Iterator[Record]) -> Iterator[Document]:
         kind = self._kind_of_documents()
+        for record, row in self._rows(found, kind):
+            (text,) = kind.texts(row)
+            if self.unit == "file":
+                split = drawn_from_train(self.split, self.name, self.given)
+            elif kind is TEXT:
+                split = document_split(self.split, text, self.given)
+            else:
+                split = drawn_from_train(self.split, kind.split_key(row), self.given)
+            yield Document(f"{self.name}:{record.key}", split, sentences_of(text))
+
+    def _rows(self, found: Iterable[Record], kind: Kind) -> Iterator[tuple[Record, Json]]:
+        """Without those that lack a cell and are left out."""
         for record in found:
             row = self._row(record, kind)
             if row is not None:
-                (text,) = kind.texts(row)
-                if self.unit == "file":
-                    split = drawn_from_train(self.split, self.name, self.given)
-                elif kind is TEXT:
-                    split = document_split(self.split, text, self.given)
-                else:
-                    split = drawn_from_train(self.split, kind.split_key(row), self.given)
-                yield Document(f"{self.name}:{record.key}", split, sentences_of(text))
+                yield record, row
 
     def _row(self, record: Record, kind: Kind) -> Json | None:
         try:

@@ -203,7 +203,7 @@ def use(strategy: str) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("alone")
 def test_the_stage_gives_the_same_however_its_processes_start(study) -> None:
-    """By itself, by torchrun and by SLURM's srun; the last with sharded weights."""
+    """By itself, by torchrun and by SLURM's srun; the last two with sharded weights."""
     single = study.model_copy(update={"distributed": distributed()})
     threads = torch.get_num_threads()
     pretrain.main(single, RUN)
@@ -232,14 +232,14 @@ def test_the_stage_gives_the_same_however_its_processes_start(study) -> None:
     said = ended(start("stages.pretrain", RUN))
     assert said == ""
     check("ddp")
+    use("fsdp")
     ended(
         start(
             *("torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
             *("-m", "stages.pretrain", RUN),
         )
     )
-    check("ddp")
-    use("fsdp")
+    check("fsdp")
     slurm = {
         "SLURM_JOB_ID": str(os.getpid()),
         "SLURM_STEP_ID": "0",
