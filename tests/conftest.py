@@ -10,6 +10,11 @@ from pathlib import Path
 
 # Before torch is imported. Tests with two threads do not spin while they wait, as dvc.yaml has it.
 os.environ |= {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "1000"}
+# A server of forks imports before what they need, if it finds it: Python 3.11 has it look in the
+# current folder, which is another one in most tests, and not in sys.path.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")])
+)
 gc.disable()  # until all tests are imported: of what they make, all is kept
 
 import hypothesis  # noqa: E402
@@ -49,6 +54,10 @@ def pytest_runtest_setup() -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    gc.freeze()  # pytest collects five times at the end, a second each
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """A task keeps its test labels apart, its test texts out of train, and its samples nested."""
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from stages.kinds._kind import KINDS, SPLITS
 from stages.prepare_task import sharing, without_duplicates
 from stages.sources._source import SOURCES, Labelled
 from tests.published import DATASETS, needs_datasets
-from tests.smoke import ROOT, with_values
+from tests.smoke import with_values
 
 FOLDER = Path("data/tasks/own")
 EXAMPLES = FOLDER / "examples"
@@ -368,7 +367,6 @@ def test_a_mistake_ends_the_process_with_2_and_one_line(tmp_path: Path) -> None:
     Path("reviews.csv").write_text("text,label\nGood.,1\nBad.\n")
     run = subprocess.run(
         [sys.executable, "-m", "stages.prepare_task", "section"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )

@@ -3,8 +3,9 @@
 A clone of the smoke study starts dozens of processes, and to import torch or DVC takes each of them
 longer than its own work. ``commands()`` is a folder with a ``python`` and a ``dvc`` that send their
 command line, folder, environment and open files to one process, which forks. The fork has imported
-packages alone, nothing of this project, and runs the command as Python would. ``python`` and
-``dvc`` end as it ends, and pass on what they are signalled; killed, they take it along.
+packages alone, nothing of this project, and runs the command as Python would; its sys.executable is
+this ``python``. ``python`` and ``dvc`` end as it ends, and pass on what they are signalled; killed,
+they take it along.
 
 Not for tests of what a process has imported, of its memory, or of how it is killed; and all forks
 have one seed of Python's hashes, so what depends on the order of a set is the same in all of them.
@@ -36,7 +37,7 @@ PACKAGES = (
     *("altair", "filelock", "jaxtyping", "jinja2", "numpy", "pandas", "pydantic", "rich.console"),
     *("mlflow.pyfunc", "mlflow.store.tracking.sqlalchemy_store", "torch.distributed.fsdp"),
     *("ruamel.yaml", "safetensors.torch", "scipy.optimize", "scipy.stats", "sentencepiece"),
-    *("sklearn.feature_extraction.text", "sklearn.linear_model", "torch", "tqdm"),
+    *("sklearn.feature_extraction.text", "sklearn.linear_model", "torch", "torch._dynamo", "tqdm"),
     *("dvc.cli", "dvc.commands.repro", "dvc.repo", "dvc.repo.reproduce", "dvc.stage.run"),
     *("dvc.output", "dvc.parsing", "dvc.ignore", "dvc.scm", "dvc.lock", "dvc_data.hashfile.build"),
 )
@@ -111,7 +112,7 @@ def serve(address: str) -> None:
                 return
             if key.data == "new":
                 client = listener.accept()[0]
-                pid = _forked(client)
+                pid = _forked(client, address)
                 handle = os.pidfd_open(pid)
                 clients[pid] = handle, client
                 selector.register(handle, selectors.EVENT_READ, ("ended", pid))
@@ -140,7 +141,7 @@ def serve(address: str) -> None:
             del clients[pid]
 
 
-def _forked(client: socket.socket) -> int:
+def _forked(client: socket.socket, address: str) -> int:
     """The process of a client's request."""
     length, files, *_ = socket.recv_fds(client, 8, 3)
     text = b""
@@ -153,16 +154,22 @@ def _forked(client: socket.socket) -> int:
     for place, file in enumerate(files):
         os.dup2(file, place)
     os.closerange(3, 1024)
-    _run(**json.loads(text))
+    _run(**json.loads(text), address=address)
 
 
-def _run(words: Sequence[str], folder: str, environment: dict[str, str], umask: int) -> NoReturn:
+def _run(
+    words: Sequence[str], folder: str, environment: dict[str, str], umask: int, address: str
+) -> NoReturn:
     os.chdir(folder)
     os.umask(umask)
     os.environ.clear()
     os.environ.update(environment)
     sys.path[1:1] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    sys.executable = str(Path(address).with_name("python"))  # what it starts is a fork, too
     sys.orig_argv = [sys.executable, *words]
+    if words[0] == "-u":  # as torchrun has it
+        sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
+        words = words[1:]
     code: object = 0
     try:
         match words:

@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from multiprocessing import get_context
@@ -16,7 +15,8 @@ from stages.core.training_environment import training_environment
 from stages.scheduling.unit import Result, Status, Trials, Unit
 from stages.trials.workers import IMPORTED_BY_TRIALS
 
-DVC = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item"]
+# By the first Python of PATH, as the commands in dvc.yaml.
+DVC = ["python", "-m", "dvc", "--wait-for-lock", "repro", "--single-item"]
 # Of DVC: a command that a signal ended, and files or locks that a killed DVC left.
 KILLED = re.compile(r"exited with -\d+|Unable to acquire lock|is busy|corrupted|invalid.*dvc\.lock")
 

@@ -17,7 +17,6 @@ from huggingface_hub import constants
 from ruamel.yaml import YAML
 
 from stages.commands.pin import main
-from tests.project import ROOT
 from tests.small_hub import checkpoint, revision_of
 
 COMMITS = {
@@ -99,7 +98,7 @@ def test_the_command_asks_the_hub_that_the_environment_names(tmp_path, hub) -> N
     subprocess.run(
         [sys.executable, "-m", "stages.commands.pin"],
         cwd=tmp_path,
-        env=os.environ | {"HF_ENDPOINT": hub, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "0"},
+        env=os.environ | {"HF_ENDPOINT": hub, "HF_HUB_OFFLINE": "0"},
         check=True,
     )
     other = tmp_path / "other"

@@ -4,7 +4,6 @@ import csv
 import gzip
 import io
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -379,7 +378,6 @@ def test_a_reader_that_has_enough_is_no_error(study) -> None:
     (study / "new.txt").write_text("some text\n" * 3000)
     running = subprocess.Popen(
         [sys.executable, "-m", "stages.commands.predict", *SECTION, str(study / "new.txt")],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -1,6 +1,7 @@
 """Stages on several workers: real DVC, real workers on this machine."""
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -12,10 +13,13 @@ import pytest
 from distributed import Client
 
 from stages.commands.heal import heal
+from stages.core.artifacts import remove
+from stages.core.paths import SCRATCH
 from stages.scheduling import clusters, lock_order
 from stages.scheduling.progress import State
 from stages.scheduling.schedule import complete, run_units
 from stages.scheduling.unit import Status
+from tests import warm_python
 from tests.scheduling.small_graph import NEEDS, contents, dvc, write_graph
 
 pytestmark = pytest.mark.slow
@@ -27,10 +31,37 @@ DIE_WITH_PARENT = (
 
 
 @pytest.fixture
-def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+def client(cluster: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """In an empty folder."""
+    monkeypatch.chdir(folder_of(cluster))
+    for path in Path().iterdir():
+        if path.name != SCRATCH.name:
+            remove(path)
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """Of two workers. Their DVC starts sooner; it is no child of theirs."""
+    path = os.pathsep.join([str(warm_python.commands()), os.environ["PATH"]])
+    with contextlib.ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", path)
+            patch.chdir(tmp_path_factory.mktemp("cluster"))
+            found = stack.enter_context(clusters.local(2))
+        yield found
+
+
+@pytest.fixture
+def cold_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     monkeypatch.chdir(tmp_path)
     with clusters.local(2) as found:
         yield found
+
+
+def folder_of(client: Client) -> Path:
+    (folder,) = {*client.run(os.getcwd).values()}
+    return Path(folder)
 
 
 def ignore(state: State) -> None:
@@ -102,7 +133,7 @@ def test_what_is_killed_again_and_again_is_given_up(client: Client) -> None:
         complete(client, graph, lambda: graph, mend=heal)
 
 
-def test_a_worker_that_dies_costs_nothing_but_time(client: Client) -> None:
+def test_a_worker_that_dies_costs_nothing_but_time(cold_client: Client) -> None:
     # As a stage does, what it runs dies with DVC.
     script = f"{DIE_WITH_PARENT}; import time; open('c.began', 'w'); time.sleep(61.5)"
     wait = f'test -e c.began && exec touch c; exec {sys.executable} -c "{script}"'
@@ -118,7 +149,7 @@ def test_a_worker_that_dies_costs_nothing_but_time(client: Client) -> None:
     with ThreadPoolExecutor() as pool:
         killed = pool.submit(eventually, kill)
         # The next worker may find DVC's lock of the killed one, and the unit is then tried again.
-        complete(client, graph, lambda: graph, mend=heal)
+        complete(cold_client, graph, lambda: graph, mend=heal)
         assert killed.result()
     assert contents(Path.cwd()).keys() == {*NEEDS, "dvc.lock"}
     assert not sleepers(psutil.process_iter())
@@ -126,6 +157,7 @@ def test_a_worker_that_dies_costs_nothing_but_time(client: Client) -> None:
 
 def test_nothing_is_left_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    others = len(workers())
     with clusters.local(2):
-        assert len(workers()) == 2
-    assert eventually(lambda: not workers())
+        assert len(workers()) == others + 2
+    assert eventually(lambda: len(workers()) == others)

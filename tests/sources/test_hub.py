@@ -282,7 +282,7 @@ def texts_in_a_process(endpoint: str) -> list[str]:
     address = {"HF_ENDPOINT": endpoint, "HF_HOME": str(Path("home").absolute())}
     run = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, **address, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, **address},
         capture_output=True,
         text=True,
     )

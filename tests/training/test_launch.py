@@ -119,7 +119,7 @@ def test_ranks_end_with_the_process_that_has_started_them(tmp_path, sent) -> Non
     parent = subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=tmp_path,
-        env=environment | {"PYTHONPATH": str(ROOT)},
+        env=environment,
         stderr=subprocess.DEVNULL,
     )
     try:
@@ -180,7 +180,7 @@ def start(*command: str, **variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [warm_python.commands() / "python", "-m", *command],
         # As dvc.yaml has it: threads that wait do not spin.
-        env=environment | {"PYTHONPATH": str(ROOT), "GOMP_SPINCOUNT": "1000"} | variables,
+        env=environment | {"GOMP_SPINCOUNT": "1000"} | variables,
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -219,7 +218,6 @@ def in_another_process(call: str) -> str:
     code = f"{one_thread}; from tests.trials.test_chance import {name}; print({call})"
     return subprocess.run(
         [warm_python.commands() / "python", "-c", code],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=True,

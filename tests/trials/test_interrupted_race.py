@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from stages import finetune
 from stages.core.artifacts import remove
 from stages.core.params import Params, Race
 from stages.evaluation import records
-from stages.training import loop
 from stages.trials.groups import UNFINISHED
 from stages.trials.store import ADDRESS
 from tests.small_study import write_pair
+from tests.trials import saving_each_step
 
 pytestmark = pytest.mark.slow
 
@@ -35,15 +34,10 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
 
 def started(params: Params) -> BaseProcess:
     context = get_context("forkserver")
-    context.set_forkserver_preload([finetune.__name__])
-    process = context.Process(target=saving_each_step, args=(params,))
+    context.set_forkserver_preload([saving_each_step.__name__])
+    process = context.Process(target=saving_each_step.fine_tune, args=(params, TASK))
     process.start()
     return process
-
-
-def saving_each_step(params: Params) -> None:
-    loop.CHECKPOINT_SECONDS = 0.0
-    finetune.main(params, TASK)
 
 
 def num_stored() -> int:
