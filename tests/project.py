@@ -131,11 +131,11 @@ def write_environment(folder: Path) -> None:
 
 
 def share_caches(folder: Path) -> None:
-    """Clones keep in one place what they parse of installed packages and the script of the charts:
-    the first one makes it."""
+    """Clones keep in one place what they parse of packages and of this project, and the script of
+    the charts: the first one makes it."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
     (folder / ".scratch").mkdir()
-    for name in ("installed_docs", "vega"):
+    for name in ("installed_docs", "parsed", "vega"):
         shared = Path(tempfile.gettempdir(), f"{name}-{run}")
         shared.mkdir(exist_ok=True)
         (folder / ".scratch" / name).symlink_to(shared, target_is_directory=True)

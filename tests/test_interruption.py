@@ -52,7 +52,7 @@ def test_killed_in_the_middle_it_ends_as_if_it_had_not_been(tmp_path) -> None:
     running.send_signal(signal.SIGKILL)
     running.wait()
     assert not any(file.exists() for file in files)
-    assert as_a_user.repro(stage) == [stage]
+    assert project.repro(stage) == [stage]
     assert not saved.exists()
     resumed = results()
     assert all(resumed)

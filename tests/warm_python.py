@@ -32,6 +32,8 @@ from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
+from filelock import FileLock
+
 # Packages that take their settings from HOME when they are imported are left out: those of the hub.
 PACKAGES = (
     *("altair", "filelock", "jaxtyping", "jinja2", "numpy", "pandas", "pydantic", "rich.console"),
@@ -71,9 +73,21 @@ os._exit(code)
 
 @cache
 def commands() -> Path:
-    """A folder to put before others in PATH."""
-    folder = Path(tempfile.mkdtemp(prefix="warm-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    """A folder to put before others in PATH. Processes of one run of the tests share it: the first
+    that asks starts the server, which ends with the process that has started them."""
+    folder = Path(tempfile.gettempdir(), f"warm-{os.environ.get('PYTEST_XDIST_TESTRUNUID')}")
+    owner = os.getppid()
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        folder, owner = Path(tempfile.mkdtemp(prefix="warm-")), os.getpid()
+    folder.mkdir(exist_ok=True)
+    with FileLock(folder / "lock"):
+        if not (folder / "ready").exists():
+            _start(folder, owner)
+            (folder / "ready").touch()
+    return folder
+
+
+def _start(folder: Path, owner: int) -> None:
     address = str(folder / "server")
     text = CLIENT.format(python=sys.executable, address=address, signals=[*map(int, SIGNALS)])
     for name in ("python", "dvc"):
@@ -82,18 +96,18 @@ def commands() -> Path:
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_GLOBAL": os.devnull}
     environment["MLFLOW_DISABLE_TELEMETRY"] = "true"  # it runs in a thread
     server = subprocess.Popen(
-        [sys.executable, __file__, address],
+        [sys.executable, __file__, address, str(owner)],
         cwd=folder,
         env=environment,
-        stdin=subprocess.PIPE,  # closed by the end of this process, which ends the server
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
+        start_new_session=True,
     )
     assert server.stdout is not None and server.stdout.readline() == b"ready\n"
-    return folder
 
 
-def serve(address: str) -> None:
-    """Until standard input ends."""
+def serve(address: str, owner: int) -> None:
+    """Until the process ``owner`` ends."""
     for name in PACKAGES:
         importlib.import_module(name)
     assert threading.active_count() == 1, "a fork has none of the other threads"
@@ -104,11 +118,12 @@ def serve(address: str) -> None:
     listener.listen()
     os.write(1, b"ready\n")
     selector, clients = selectors.DefaultSelector(), dict[int, tuple[int, socket.socket]]()
-    selector.register(0, selectors.EVENT_READ, "end")
+    selector.register(os.pidfd_open(owner), selectors.EVENT_READ, "end")
     selector.register(listener, selectors.EVENT_READ, "new")
     while True:
         for key, _ in selector.select():
             if key.data == "end":
+                shutil.rmtree(Path(address).parent, ignore_errors=True)
                 return
             if key.data == "new":
                 client = listener.accept()[0]
@@ -198,4 +213,4 @@ def _run(
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(sys.argv[1], int(sys.argv[2]))

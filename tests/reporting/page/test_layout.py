@@ -118,20 +118,21 @@ def test_all_text_can_be_read(page: Path, browser: list[str], width: int, theme:
         assert found["closed"]["tall"] <= SCREENS * 800
 
 
-@pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 800)])
 def test_two_screens_say_what_to_use_and_whether_the_architecture_mattered(
-    results: Results, browser: list[str], width: int, height: int, tmp_path: Path
+    results: Results, browser: list[str], tmp_path: Path
 ) -> None:
     """With the words of the default study."""
     about = read_params(ROOT / "studies/default.yaml").about
-    found = replace(results, params=results.params.model_copy(update={"about": about}))
-    page = probed(found, tmp_path)
-    assert 0 < looked_at(page, browser, width, "light")["closed"]["answered"] <= 2 * height
+    params = results.params.model_copy(update={"about": about})
+    page = probed(replace(results, params=params), tmp_path)
+    for width, height in ((390, 844), (1280, 800)):
+        assert 0 < looked_at(page, browser, width, "light")["closed"]["answered"] <= 2 * height, (
+            width
+        )
 
 
-@pytest.mark.parametrize("width", [390, 1280])
 def test_a_study_of_one_run_can_be_read(
-    browser: list[str], width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    browser: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One task and method, no baseline, and a name as long as one can be expected."""
     monkeypatch.chdir(tmp_path)
@@ -141,7 +142,8 @@ def test_a_study_of_one_run_can_be_read(
     results = load(write_study(tmp_path, raw))
     page = probed(results, tmp_path)
     assert 'id="forest"' not in page.read_text(encoding="utf-8")
-    legible(page, browser, width, "dark")
+    for width in (390, 1280):
+        legible(page, browser, width, "dark")
 
 
 def legible(page: Path, browser: list[str], width: int, theme: str) -> dict[str, Any]:
