@@ -70,7 +70,7 @@ def main() -> None:
         )
         sys.stdout.write(json.dumps(asdict(timed)) + "\n")
         return
-    side = _pretraining if asked.work in ARCHITECTURES else _finetuning
+    side = pretraining_side if asked.work in ARCHITECTURES else finetuning_side
     model, criterion, data, peer = side(asked, params, device)
     some = data.micro_batches(0)
     flops = sum(step_flops(model, criterion, batch) for batch in some)
@@ -99,7 +99,7 @@ def _of_loop(
 # Pretraining -------------------------------------------------------------------------------------
 
 
-def _pretraining(
+def pretraining_side(
     asked: Asked, params: Params, device: Device
 ) -> tuple[ModelWithHead, Any, Data, Callable[[], Any]]:
     """The corpus and the tokenizer are those of the study's reference run."""
@@ -162,7 +162,7 @@ def _scattered(batch: Batch) -> torch.Tensor:
 # Fine-tuning -------------------------------------------------------------------------------------
 
 
-def _finetuning(
+def finetuning_side(
     asked: Asked, params: Params, device: Device
 ) -> tuple[ModelWithHead, Any, Data, Callable[[], Any]]:
     """The rows of a task of the study, the weights of one of its runs. The peer's model is of the
