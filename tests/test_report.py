@@ -39,10 +39,11 @@ def on_one_task() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of a study with its report."""
+    """The folder of a study with its report, without MLflow."""
     root = tmp_path_factory.mktemp("study")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
+        patch.setattr("stages.report.reconcile", lambda params, **_: True)
         (root / "params.yaml").write_text(json.dumps(on_one_task()))
         report.main(write_study(root, on_one_task()))
         yield root / "reports"
@@ -122,7 +123,7 @@ def test_no_file_has_a_nan(reported: Path) -> None:
 
 
 def test_another_process_writes_the_same_bytes(reported: Path, tmp_path: Path) -> None:
-    """With another hash seed, so that no set decides an order. MLflow has no part in it."""
+    """With another hash seed, so that no set decides an order."""
     write_study(tmp_path, on_one_task())
     (tmp_path / "params.yaml").write_text(json.dumps(on_one_task()))
     environment = os.environ | {"PYTHONHASHSEED": "7"}

@@ -22,6 +22,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         patch.setattr("stages.reporting.figures.gallery.draw", lambda *_, **__: svg)
+        patch.setattr("stages.report.reconcile", lambda params, **_: True)  # MLflow
         report.main(write_study(root, raw_params()))
         for study in ("synthetic", "my_own"):
             Path("params.yaml").write_text(f"study: {study}\n")

@@ -94,19 +94,17 @@ def test_ranks_train_as_one_process_does(folders, objective, architecture) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_mean_of_the_means_of_ranks_is_another_loss(folders, strategy) -> None:
-    """As long as this is seen, so is a division by the targets of one rank. Ranks have 35, 52, 35
-    and 26 targets in the first step."""
+    """As long as this is seen, so is a division by the targets of one rank: each has another
+    number of them."""
     alone = trained("multi_task", "decoder")
-    for number in NUMBERS:
-        assert differs(alone, read(folders[number], f"{strategy}-wrong")) is not None
+    assert differs(alone, read(folders[2], f"{strategy}-wrong")) is not None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_ranks_keep_the_same_of_several_learning_rates(folders, strategy, tmp_path) -> None:
     alone = trained("mlm", "encoder", rates=RATES, scratch=tmp_path)
-    for number in NUMBERS:
-        assert differs(alone, read(folders[number], f"{strategy}-tries")) is None
+    assert differs(alone, read(folders[2], f"{strategy}-tries")) is None
 
 
 @pytest.mark.slow

@@ -178,15 +178,15 @@ def main(folder: Path) -> None:
         for strategy in STRATEGIES:
             ranks = Ranks(first.rank, first.number, strategy)
             results = {f"{name}-{of}": trained(name, of, ranks) for name, of in cases(first.number)}
-            results["tries"] = trained(
-                "mlm", "encoder", ranks, rates=RATES, scratch=folder / "tries" / strategy
-            )
-            wrong = PerRank(first.rank, first.number, strategy)
-            results["wrong"] = trained("multi_task", "decoder", wrong)
             earlier, stopped = (folder / name / strategy for name in ("earlier", "stopped"))
             if earlier.is_dir():
                 results["resumed"] = trained("causal", "decoder", ranks, scratch=earlier)
             else:
+                results["tries"] = trained(
+                    "mlm", "encoder", ranks, rates=RATES, scratch=folder / "tries" / strategy
+                )
+                wrong = PerRank(first.rank, first.number, strategy)
+                results["wrong"] = trained("multi_task", "decoder", wrong)
                 with pytest.raises(Stopped):
                     trained("causal", "decoder", ranks, scratch=stopped, stop_after=1)
             for name, result in results.items():
