@@ -21,12 +21,6 @@ from tests.small_hub import checkpoint, revision_of
 
 pytestmark = pytest.mark.slow
 
-BEFORE_THE_NOTEBOOK = """
-import shutil
-import sys
-
-sys.executable = shutil.which("python")  # its processes are those of the clone
-"""
 AFTER_THE_NOTEBOOK = """
 import json
 
@@ -141,7 +135,7 @@ def test_the_notebook_trains_what_a_seed_adds_and_gets_the_tables_of_the_report(
     cells = read_json(study.folder / "docs" / "notebook.ipynb")["cells"]
     script = tmp_path / "cells.py"
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    script.write_text("\n\n".join([BEFORE_THE_NOTEBOOK, *sources, AFTER_THE_NOTEBOOK]))
+    script.write_text("\n\n".join([*sources, AFTER_THE_NOTEBOOK]))
     before = num_stored(study)
     said = study.run("sh", "-c", f"cd docs && exec python {script}").splitlines()
     assert "refused" in said
