@@ -8,7 +8,15 @@ from stages.core.params import Params
 from stages.core.process import run_stage
 from stages.evaluation.records import write_table
 from stages.exporting import mlflow_model
-from stages.reporting.comparison import answer, corpora, costs, estimates, tables
+from stages.reporting.comparison import (
+    answer,
+    corpora,
+    costs,
+    estimates,
+    questions,
+    ranking,
+    tables,
+)
 from stages.reporting.comparison.results import load
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages
@@ -24,6 +32,8 @@ def main(params: Params) -> None:
         ("answer", answer.COLUMNS, answer.rows(results)),
         ("estimates", estimates.COLUMNS, estimates.rows(results)),
         ("agreement", estimates.AGREEMENT, estimates.agreement_rows(results)),
+        ("questions", questions.COLUMNS, [question.row() for question in results.questions]),
+        ("ranks", ranking.COLUMNS, ranking.rows(results)),
     ):
         write_table(paths.REPORTS / f"{name}.csv", columns, found)
     contrasts = [contrast.row() for contrast in results.contrasts]

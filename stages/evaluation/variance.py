@@ -4,7 +4,8 @@ A trial's score varies with the pretraining seed, with the fine-tuning seed (the
 new weights, the labels that are drawn) and with the test rows. Seeds and rows are crossed: every
 trial predicts every row. So the variance of a mean is that between units of seeds, plus that
 between rows, minus that of their interaction, which both contain (Cameron, Gelbach and Miller 2011,
-equation 2.4).
+equation 2.4). Three seeds say little about a variance, so it is shrunk towards that of other cells
+(``moderation.py``).
 """
 
 from collections.abc import Sequence
@@ -20,16 +21,26 @@ Key = tuple[int, int]  # pretraining seed, fine-tuning seed
 Source = Literal["pretraining seeds", "fine-tuning seeds", "test rows"]
 Checkpoints = Literal["pretrained here", "published", "none"]
 
-SMALLEST_P = 1e-100  # smaller p-values are 0
+NO_SPREAD = 1e-12  # below the rounding of a difference of two scores
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What other cells say about the variance between units, and how many degrees of freedom it
+    counts for (Smyth 2004). Of a paired difference it is the variance of the pairs' differences."""
+
+    variance: float
+    df: float
 
 
 @dataclass(frozen=True)
 class Sample:
     """The trials of a group, or the differences of paired trials.
 
-    If its ``checkpoints`` were pretrained here, the trials of a pretraining seed share one.
-    Otherwise a trial shares nothing with another one that varies: a published checkpoint is the
-    same for all, and from scratch ("none") each trial has its own weights.
+    Its units, between which the variance of its mean is estimated, are pretraining seeds, each with
+    all of its fine-tuning seeds. If it has one pretraining seed, they are its trials. If its
+    ``checkpoints`` were pretrained here, the trials of a pretraining seed share one; a published
+    checkpoint is the same for all trials, and from scratch ("none") each trial has its own weights.
     """
 
     keys: tuple[Key, ...]
@@ -45,22 +56,51 @@ class Sample:
     def num_checkpoints(self) -> int:
         return len({pretrain_seed for pretrain_seed, _ in self.keys})
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it has one checkpoint that was pretrained here, so that nothing is known of what
+        another pretraining seed gives."""
+        return self.pretrained and self.num_checkpoints == 1
+
     @cached_property
-    def _by_seed(self) -> list[list[int]]:
-        """The trials of each pretraining seed."""
-        seeds = dict.fromkeys(pretrain_seed for pretrain_seed, _ in self.keys)
-        return [[i for i, (seed, _) in enumerate(self.keys) if seed == each] for each in seeds]
+    def _trials_of_seeds(self) -> dict[int, list[int]]:
+        seeds: dict[int, list[int]] = {}
+        for trial, (pretrain_seed, _) in enumerate(self.keys):
+            seeds.setdefault(pretrain_seed, []).append(trial)
+        return seeds
+
+    @cached_property
+    def unit_keys(self) -> tuple[Key, ...]:
+        """Names the units: two samples with the same units can be paired."""
+        if self.num_checkpoints == 1:
+            return self.keys
+        return tuple((seed, len(trials)) for seed, trials in self._trials_of_seeds.items())
+
+    @property
+    def num_units(self) -> int:
+        return len(self.unit_keys)
+
+    @cached_property
+    def unit_values(self) -> Float[np.ndarray, " units"]:
+        return self._unit_means(self.values)
+
+    @cached_property
+    def unit_rows(self) -> Float[np.ndarray, "units n"]:
+        return self._unit_means(self.rows)
+
+    def _unit_means(self, numbers: np.ndarray) -> np.ndarray:
+        if self.num_checkpoints in (1, len(self.keys)):
+            return numbers.astype(float)
+        trials = self._trials_of_seeds.values()
+        return np.array([numbers[each].mean(axis=0, dtype=float) for each in trials])
 
     @cached_property
     def mean(self) -> float:
-        return float(np.mean([self.values[trials].mean() for trials in self._by_seed]))
+        return float(self.unit_values.mean())
 
     @cached_property
     def row_means(self) -> Float[np.ndarray, " n"]:
-        return self._seed_means(self.rows).mean(axis=0)
-
-    def _seed_means(self, numbers: np.ndarray) -> np.ndarray:
-        return np.array([numbers[trials].mean(axis=0, dtype=float) for trials in self._by_seed])
+        return self.unit_rows.mean(axis=0)
 
     def of_seeds(self, other: "Sample") -> "Sample":
         """Those of its trials that have a pretraining seed of ``other``; all if none has."""
@@ -72,7 +112,7 @@ class Sample:
         return Sample(keys, self.values[kept], self.rows[kept], self.checkpoints)
 
     def repeated(self) -> "Sample":
-        """Of a single trial that is the same for all seeds: nothing varies but its rows."""
+        """A single trial that is the same for all seeds, twice: nothing varies but its rows."""
         seed, again = self.keys[0]
         keys = ((seed, again), (seed, again + 1))
         return Sample(
@@ -80,31 +120,33 @@ class Sample:
         )
 
     def minus(self, other: "Sample") -> "Sample":
-        """Trial by trial; both have the same keys."""
-        order = [other.keys.index(key) for key in self.keys]
+        """The differences of trials with the same key; both samples have the same keys."""
+        places = {key: place for place, key in enumerate(other.keys)}
+        order = [places[key] for key in self.keys]
         values, rows = self.values - other.values[order], self.rows - other.rows[order]
-        return Sample(self.keys, values, rows, self.checkpoints)
+        checkpoints = other.checkpoints if other.pretrained else self.checkpoints
+        return Sample(self.keys, values, rows, checkpoints)
 
-    def between(self, *, fixed_checkpoints: bool) -> "Between | None":
-        """The variance of the mean between units: between checkpoints that were pretrained here,
-        or between trials, if need be within ``fixed_checkpoints``. None with fewer than two units
-        of a kind."""
-        if self.pretrained and not fixed_checkpoints:
-            if self.num_checkpoints < 2:
-                return None
-            found = _between(self._seed_means(self.values), self._seed_means(self.rows))
-            within = self._within()
-            return replace(found, finetuning=within.units if within else None)
-        return self._within() if self.pretrained else _of_trials(self.values, self.rows)
+    def between(self, *, within_checkpoints: bool = False) -> "Between | None":
+        """The variance of the mean between units or, ``within_checkpoints``, between the trials of
+        each pretraining seed. None with fewer than two units of a kind."""
+        if within_checkpoints and self.pretrained:
+            return self._within()
+        if self.num_units < 2:
+            return None
+        units = _between(self.unit_values, self.unit_rows)
+        within = self._within() if self.num_checkpoints > 1 else units
+        return replace(units, finetuning=within.units if within else None)
 
     def _within(self) -> "Between | None":
-        """The variance between trials within each checkpoint."""
-        parts = [_of_trials(self.values[t], self.rows[t]) for t in self._by_seed]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
-            return None
-        found = added(known)
-        weight = 1 / len(known) ** 2  # of a mean over checkpoints
+        """The variance between trials within each pretraining seed."""
+        parts = []
+        for trials in self._trials_of_seeds.values():
+            if len(trials) < 2:
+                return None
+            parts.append(_between(self.values[trials], self.rows[trials]))
+        found = added(parts)
+        weight = 1 / len(parts) ** 2  # of a mean over seeds
         units, interaction = weight * found.units, weight * found.interaction
         return Between(units, found.df, interaction, finetuning=units, num_units=found.num_units)
 
@@ -120,15 +162,18 @@ class Between:
     interaction: float
     finetuning: float | None
     num_units: float  # of a sample, on average
+    prior_df: float = 0.0  # those of ``df`` that come from other cells
 
-
-def _of_trials(
-    values: Float[np.ndarray, " trials"], rows: Float[np.ndarray, "trials n"]
-) -> Between | None:
-    if len(values) < 2:
-        return None
-    found = _between(values, rows)
-    return replace(found, finetuning=found.units)
+    def moderated(self, prior: Prior | None) -> "Between":
+        """The variance shrunk towards that of other cells (Smyth 2004, eq. 3): the mean of both,
+        weighted with their degrees of freedom, which add up. The interaction with test rows bounds
+        both from below, since it is a part of either."""
+        if prior is None or prior.df <= 0 or self.units < NO_SPREAD**2:
+            return self  # seeds that agree are no sample of a variance
+        elsewhere = max(prior.variance / self.num_units, self.interaction)
+        df = prior.df + self.df
+        units = (prior.df * elsewhere + self.df * self.units) / df
+        return replace(self, units=units, df=df, prior_df=prior.df)
 
 
 def _between(values: Float[np.ndarray, " units"], rows: Float[np.ndarray, "units n"]) -> Between:
@@ -142,17 +187,21 @@ def _between(values: Float[np.ndarray, " units"], rows: Float[np.ndarray, "units
     return Between(units, number - 1, interaction, finetuning=None, num_units=number)
 
 
-def added(parts: Sequence[Between]) -> Between:
-    """Of independent samples, with Welch's degrees of freedom."""
+def added(parts: Sequence[Between], *, weight: float = 1.0) -> Between:
+    """The variance of a sum of independent means, each times ``weight``, with the degrees of
+    freedom of Welch (1947) and Satterthwaite (1946)."""
     units = sum(part.units for part in parts)
     squares = sum(part.units**2 / part.df for part in parts)
     finetuning = [part.finetuning for part in parts]
+    df = units**2 / squares if squares else min(part.df for part in parts)
+    share = sum(part.prior_df / part.df for part in parts) / len(parts)
     return Between(
-        units,
-        units**2 / squares if squares else min(part.df for part in parts),
-        sum(part.interaction for part in parts),
-        None if None in finetuning else sum(each or 0.0 for each in finetuning),
+        weight**2 * units,
+        df,
+        weight**2 * sum(part.interaction for part in parts),
+        None if None in finetuning else weight**2 * sum(each or 0.0 for each in finetuning),
         float(np.mean([part.num_units for part in parts])),
+        prior_df=share * df,
     )
 
 
@@ -163,7 +212,8 @@ def of_rows(rows: Float[np.ndarray, " n"]) -> float:
 
 @dataclass(frozen=True)
 class Variance:
-    """Of a mean or of a difference of means: between units of seeds, and of the rows alone."""
+    """The variance of a mean or of a difference of means: between units of seeds, and of the rows
+    alone."""
 
     between: Between
     rows: float
@@ -182,51 +232,39 @@ class Variance:
     def total(self) -> float:
         return self.between.units + self.rows
 
-    def half_width(self, confidence: float) -> float:
-        """Of the confidence interval."""
-        return self._quantile((1 - confidence) / 2) * self.total**0.5
+    @property
+    def df(self) -> float:
+        """Satterthwaite's degrees of freedom of the sum of both."""
+        parts = self.between.units**2 / self.between.df + self.rows**2 / max(self.num_rows - 1, 1)
+        return self.total**2 / parts
 
-    def _quantile(self, tail: float) -> float:
-        """The mean of the quantiles of t for units and for rows, weighted with their variances
-        (Cochran and Cox 1957, section 4.14). In simulations it covers with two or three units,
-        where Satterthwaite's degrees of freedom do not: benchmarks/coverage.md."""
-        parts = np.array([self.between.units, self.rows])
-        df = np.array([self.between.df, max(self.num_rows - 1, 1)])
-        return -float(parts @ special.stdtrit(df, tail)) / self.total
+    def half_width(self, confidence: float) -> float:
+        """Half the width of the confidence interval."""
+        return -float(special.stdtrit(self.df, (1 - confidence) / 2)) * self.total**0.5
 
     def p_value(self, value: float) -> float:
         """Of the hypothesis that the true value is 0: 1 minus the confidence of the interval that
         ends there."""
-        distance = abs(value) / self.total**0.5
-        if self._quantile(SMALLEST_P / 2) < distance:
-            return 0.0
-        low, high = np.log(SMALLEST_P), 0.0
-        for _ in range(50):
-            middle = (low + high) / 2
-            if self._quantile(np.exp(middle) / 2) > distance:
-                low = middle
-            else:
-                high = middle
-        return float(np.exp(high))
+        return 2 * float(special.stdtr(self.df, -abs(value) / self.total**0.5))
 
     def power(self, value: float, confidence: float) -> float:
         """The share of studies that would find an effect of this size: from the noncentral t
-        distribution (Cohen 1988, chapter 2), with Satterthwaite's degrees of freedom."""
-        parts = self.between.units**2 / self.between.df + self.rows**2 / max(self.num_rows - 1, 1)
-        limit = self._quantile((1 - confidence) / 2)
-        df, shift = self.total**2 / parts, abs(value) / self.total**0.5
+        distribution (Cohen 1988, chapter 2)."""
+        limit = -float(special.stdtrit(self.df, (1 - confidence) / 2))
+        shift = abs(value) / self.total**0.5
         # NaN is what the function gives for a probability too small for it.
-        below, above = np.nan_to_num(special.nctdtr(df, shift, [-limit, limit]))
+        below, above = np.nan_to_num(special.nctdtr(self.df, shift, [-limit, limit]))
         return float(1 - above + below)
 
     def with_units(self, times: float) -> "Variance":
-        """With ``times`` as many units."""
+        """With ``times`` as many units, and as much said by other cells."""
         now = self.between
         number = times * now.num_units
+        own_df = (now.df - now.prior_df) * (number - 1) / (now.num_units - 1)
         between = replace(
             now,
             units=now.units / times,
-            df=now.df * (number - 1) / (now.num_units - 1),
+            df=now.prior_df + own_df,
             num_units=number,
             interaction=now.interaction / times,
             finetuning=None if now.finetuning is None else now.finetuning / times,

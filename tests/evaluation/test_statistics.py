@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.coverage import Design, simulate
 from stages.core.seeding import stream
 from stages.evaluation.statistics import (
     AGREEING,
@@ -20,8 +19,10 @@ from stages.evaluation.statistics import (
     difference,
     holm,
     mean,
+    mean_of_differences,
+    two_stages,
 )
-from stages.evaluation.variance import Checkpoints, Sample
+from stages.evaluation.variance import Checkpoints, Prior, Sample
 
 SIMULATIONS = 300
 
@@ -48,8 +49,8 @@ def draw(rng: np.random.Generator, seeds: int, again: int, *, centre: float = 0.
     return rng.normal(centre, 0.02, (seeds, 1)) + rng.normal(0, 0.01, (seeds, again))
 
 
-def against(a: Sample, b: Sample, *, same: bool = False, confidence: float = 0.95) -> Interval:
-    return difference(a, b, same_checkpoints=same, confidence=confidence)
+def against(a: Sample, b: Sample, *, confidence: float = 0.95) -> Interval:
+    return difference(a, b, confidence=confidence)
 
 
 def ends(interval: Interval) -> tuple[float, float]:
@@ -76,12 +77,15 @@ def test_several_pretraining_seeds_count_once_each() -> None:
     assert few.basis == PRETRAINING
 
 
-def test_from_scratch_each_trial_has_its_own_weights() -> None:
+def test_units_are_pretraining_seeds_or_the_trials_of_one() -> None:
+    """Whatever was pretrained: a seed draws the labels of all runs."""
     values = [[0.1, 0.2], [0.3, 0.5]]
-    interval = mean(sample(values, checkpoints="none"), confidence=0.95)
-    found: Any = stats.ttest_1samp(np.ravel(values), 0)
-    assert ends(interval) == pytest.approx(tuple(found.confidence_interval(0.95)))
-    assert ends(mean(sample(values), confidence=0.95))[0] < ends(interval)[0]
+    for checkpoints in ("none", "pretrained here"):
+        interval = mean(sample(values, checkpoints=checkpoints), confidence=0.95)
+        found: Any = stats.ttest_1samp(np.mean(values, axis=1), 0)
+        assert ends(interval) == pytest.approx(tuple(found.confidence_interval(0.95)))
+    one_seed = sample([[0.1, 0.2, 0.4]], checkpoints="none")
+    assert one_seed.num_units == 3 and sample(values).num_units == 2
 
 
 @pytest.mark.parametrize("confidence", [0.9, 0.99])
@@ -100,16 +104,15 @@ def test_without_variation_of_rows_differences_are_those_of_scipy(confidence: fl
     assert ends(found) == pytest.approx(tuple(expected.confidence_interval(confidence)))
 
 
-def test_few_pairs_are_compared_as_two_samples_unless_they_share_their_checkpoints() -> None:
+def test_samples_with_the_same_seeds_are_paired() -> None:
     rng = stream(1, "pairs")
-    a, b = sample(draw(rng, 3, 2)), sample(draw(rng, 3, 2))
-    assert against(a, b).test == "Welch's t"
-    assert against(a, b, same=True).test == "paired t"
-    two = sample(draw(rng, 2, 5)), sample(draw(rng, 2, 5))
-    assert against(*two, same=True).test == "Welch's t"
-    scratch = sample(draw(rng, 3, 2), checkpoints="none")
-    assert against(scratch, scratch.minus(a)).test == "paired t"  # six trials each
-    assert against(scratch, sample(draw(rng, 3, 2))).test == "Welch's t"
+    a, b = sample(draw(rng, 2, 2)), sample(draw(rng, 2, 2))
+    assert against(a, b).test == "paired t"
+    scratch = sample(draw(rng, 2, 2), checkpoints="none")
+    assert against(a, scratch).test == "paired t" == against(scratch, a).test
+    for other in (sample(draw(rng, 2, 2), first_seed=2), sample(draw(rng, 3, 2))):
+        assert against(a, other).test == "Welch's t"
+    assert against(a, sample(draw(rng, 2, 1))).test == "Welch's t"  # other fine-tuning seeds
 
 
 def test_a_shared_shift_per_seed_cancels_in_a_paired_difference() -> None:
@@ -251,32 +254,6 @@ def test_predictions_that_agree_in_every_row_are_no_evidence_and_nothing_is_nan(
     assert against(varied, flat).low is not None  # one side that varies is enough
 
 
-# Coverage, in simulated studies: benchmarks/coverage.md has the whole table
-
-QUICK = [
-    Design(2, 3, 200, 0.05),
-    Design(2, 1, 500, 0.15),
-    Design(3, 2, 200, 0.05, shift=0.1, first_spread=2.0),
-    Design(3, 1, 200, 0.05, second_spread=0.0, labels=0.0),
-    Design(3, 2, 200, 0.01, scratch=True),
-    Design(10, 1, 200, 0.05),
-    Design(2, 1, 200, 0.03, metric="macro_f1"),
-]
-
-
-@pytest.mark.slow
-def test_intervals_cover_the_true_difference_where_others_do_not() -> None:
-    """At least 93 % of 95 % intervals; so at most 7 % find what is not there. Two standard errors
-    of 80 simulations are 5 %, and of all of them 2 %."""
-    found = [simulate(design, 80) for design in QUICK]
-    covered = [each["ours"].coverage for each in found]
-    assert min(covered) >= 0.90 and np.mean(covered) >= 0.94
-    for other in ("rows alone", "Multi-Bootstrap, paired, percentiles"):
-        assert min(each[other].coverage for each in found) < 0.85
-    narrow = [each["ours"].width < each["Multi-Bootstrap, paired, t"].width for each in found]
-    assert sum(narrow) >= len(QUICK) - 1
-
-
 @pytest.mark.slow
 def test_after_correction_a_study_without_effects_rarely_finds_any() -> None:
     rng = stream(1, "false positives")
@@ -396,3 +373,63 @@ def test_holm_by_hand() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.8]) == [1, 1]
     assert holm([]) == []
+
+
+def test_two_stages_by_hand() -> None:
+    """Questions: Holm of 0.01, 0.04 and 0.001, doubled. The tests below the first and the third,
+    which are significant, are corrected together; those below the second are not better than it."""
+    questions, tests = two_stages(
+        [0.01, 0.04, 0.001], [[0.001, 0.5], [1e-9, 0.2], [0.02, 0.004]], alpha=0.05
+    )
+    assert questions == pytest.approx([0.04, 0.08, 0.006])
+    assert tests[0] == pytest.approx([0.04, 0.5])  # 4 x 0.001 is less than the question's
+    assert tests[1] == pytest.approx([0.08, 0.2])
+    assert tests[2] == pytest.approx([0.04, 0.012])
+
+
+def test_two_stages_give_all_of_alpha_to_questions_without_tests_below() -> None:
+    assert two_stages([0.01, 0.04], [[], []], alpha=0.05) == ([0.02, 0.04], [[], []])
+
+
+def test_two_stages_make_no_test_significant_whose_question_is_not() -> None:
+    rng = stream(1, "two stages")
+    for _ in range(100):
+        of_tests = rng.random((6, 3)) ** 4
+        questions, tests = two_stages((rng.random(6) ** 4).tolist(), of_tests.tolist(), alpha=0.05)
+        for question, below in zip(questions, tests, strict=True):
+            assert min(below) >= question
+
+
+def test_a_prior_of_no_degrees_of_freedom_changes_nothing_and_one_of_many_decides() -> None:
+    rng = stream(1, "prior")
+    a, b = sample(draw(rng, 3, 1)), sample(draw(rng, 3, 1))
+    alone = difference(a, b, confidence=0.95)
+    assert difference(a, b, confidence=0.95, prior=Prior(9.0, 0.0)) == alone
+    decided = difference(a, b, confidence=0.95, prior=Prior(0.04, 1e9)).variance
+    assert decided is not None
+    assert decided.between.units == pytest.approx(0.04 / 3) and decided.df > 1e8
+
+
+def test_a_prior_adds_its_degrees_of_freedom() -> None:
+    """Smyth 2004, eq. 3: (d0 s0^2 + d s^2) / (d0 + d)."""
+    a, b = sample([[0.1], [0.2], [0.6]]), sample([[0.1], [0.1], [0.2]])
+    own = float(np.var([0.0, 0.1, 0.4], ddof=1))
+    found = difference(a, b, confidence=0.95, prior=Prior(0.01, 3.0)).variance
+    assert found is not None and found.between.df == 5 and found.between.prior_df == 3
+    assert found.between.units == pytest.approx((3 * 0.01 + 2 * own) / 5 / 3)
+
+
+def test_the_mean_over_tasks_of_independent_differences() -> None:
+    """Variances of means add up, divided by the square of their number; what tasks share
+    multiplies the part between seeds."""
+    rng = stream(1, "tasks")
+    pairs = [(sample(draw(rng, 4, 1)), sample(draw(rng, 4, 1))) for _ in range(3)]
+    parts = [difference(a, b, confidence=0.95) for a, b in pairs]
+    units = [part.variance.between.units for part in parts if part.variance]
+    for shared in (1.0, 2.5):
+        found = mean_of_differences(parts, shared=shared, confidence=0.95)
+        assert found.value == pytest.approx(np.mean([part.value for part in parts]))
+        assert found.variance is not None
+        assert found.variance.between.units == pytest.approx(shared * sum(units) / 9)
+    none = difference(sample([[0.5]]), sample([[0.4]]), confidence=0.95)
+    assert mean_of_differences([*parts, none], shared=1.0, confidence=0.95).variance is None

@@ -32,14 +32,14 @@ def side(*values: float) -> Sample:
 
 
 def of(one: Sample, other: Sample) -> Interval:
-    return difference(one, other, same_checkpoints=False, confidence=0.95)
+    return difference(one, other, confidence=0.95)
 
 
 def test_an_interval_of_two_seeds_ends_with_the_scale_and_says_that_it_says_nothing() -> None:
-    """Its own ends are those that scipy's Welch test gives."""
+    """Its own ends are those that scipy's paired test gives."""
     a, b = (0.1, 0.9), (0.2, 0.1)
     found = of(side(*a), side(*b))
-    expected = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    expected = stats.ttest_rel(a, b).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=0.05)
     assert found.low is not None and found.low < -1 and found.high is not None and found.high > 1
     assert ends(found, "macro_f1", difference=True) == (-1, 1)

@@ -4,6 +4,7 @@ Names are in backticks, as in Markdown.
 """
 
 from dataclasses import dataclass
+from statistics import median
 
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.precision import doublings, sentence
@@ -14,7 +15,6 @@ from stages.evaluation.statistics import (
     ROWS,
     SINGLE,
     Interval,
-    difference,
 )
 from stages.reporting.comparison import contamination, convergence, inputs, racing, screening
 from stages.reporting.comparison.cells import Cell, seeds
@@ -120,12 +120,12 @@ def beside_baseline(results: Results, best: Cell) -> tuple[Cell, Interval] | Non
     # It is fitted once for each pretraining seed of the study, and the run may have fewer; and
     # once in all where there is one way to draw the labels.
     fitted_alike = strongest.sample.of_seeds(best.sample)
-    return strongest, difference(
-        best.sample,
-        fitted_alike if len(fitted_alike.keys) > 1 else fitted_alike.repeated(),
-        same_checkpoints=False,
-        confidence=results.confidence,
-    )
+    if fitted_alike.keys == strongest.sample.keys and len(fitted_alike.keys) > 1:
+        return strongest, results.moderation.difference(best.key, strongest.key)
+    if len(fitted_alike.keys) == 1:
+        fitted_alike = fitted_alike.repeated()
+    effect = results.moderation.difference(best.key, strongest.key, sample_b=fitted_alike)
+    return strongest, effect
 
 
 def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, list[str]]]:
@@ -204,16 +204,20 @@ def _tested(results: Results) -> list[str]:
     """What the tests found, and what would find more."""
     found = []
     tested = [c for c in results.contrasts if c.p_holm is not None]
+    asked = [question for question in results.questions if question.is_tested]
     if tested:
         alpha = 1 - results.confidence
         before = sum(c.significant_before_correction for c in tested)
         after = sum(c.significant for c in tested)
         found.append(
-            f"Of {len(tested)} contrasts, {before} have an interval that excludes zero (about "
-            f"{alpha * len(tested):.0f} would if nothing differed). {after} of these stay "
-            f"significant after Holm correction for {len(tested)} tests; the other "
-            f"{before - after} are marked '{BEFORE_CORRECTION}'."
+            f"Tests come in two stages. First the {len(asked)} effects averaged over tasks: "
+            f"{sum(question.significant for question in asked)} are significant after Holm "
+            "correction for their number. Then the contrasts on single tasks of these, corrected "
+            f"together: {after} are significant. Of all {len(tested)} contrasts, {before} have an "
+            f"interval that excludes zero (at most about {alpha * len(tested):.0f} would if "
+            f"nothing differed); the other {before - after} are marked '{BEFORE_CORRECTION}'."
         )
+        found += _moderated(results)
     if any(c.seeds_needed for c in tested):
         found.append(
             "'About N seeds would be needed' estimates how many seeds on each side would find an "
@@ -230,6 +234,22 @@ def _tested(results: Results) -> list[str]:
     return found + sentence(
         undecided, lambda flops: f"{compact(flops)} FLOPs", per="per TFLOP", unit=1e12
     )
+
+
+def _moderated(results: Results) -> list[str]:
+    """How much of what is known about variances comes from other cells."""
+    variances = [c.effect.variance.between for c in results.contrasts if c.effect.variance]
+    moderated = [between for between in variances if between.prior_df]
+    if not moderated:
+        return []
+    own = median(between.df - between.prior_df for between in moderated)
+    others = median(between.prior_df for between in moderated)
+    return [
+        "The variance between seeds of a contrast is shrunk towards that of comparable contrasts: "
+        f"in the median it has {own:.3g} degrees of freedom of its own and {others:.3g} from other "
+        f"cells, as from {others:.3g} more seeds. {len(variances) - len(moderated)} of "
+        f"{len(variances)} contrasts have no comparable ones."
+    ]
 
 
 def extreme(metric: str) -> str:

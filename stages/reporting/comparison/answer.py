@@ -17,6 +17,7 @@ from stages.reporting.comparison.best_runs import BestRun, best_runs
 from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.choice import cheapest, name_of, next_best, otherwise, takes
 from stages.reporting.comparison.contrasts import Contrast
+from stages.reporting.comparison.questions import Question
 from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.verdicts import BEFORE_CORRECTION
 from stages.reporting.comparison.what_mattered import Mattered, what_mattered
@@ -171,12 +172,12 @@ def references(results: Results) -> list[str]:
     return [CLASSICAL, *(group.name for group in results.groups[:MOST_REFERENCES])]
 
 
-def _scope(results: Results, budget: str, method: str, reference: str) -> list[Contrast]:
-    """The contrasts between runs; beside a run those that it is a side of."""
+def _scope(results: Results, budget: str, method: str, reference: str) -> list[Question]:
+    """The questions between runs; with a run as the reference, those that it is a side of."""
     return [
-        contrast
-        for contrast in results.contrasts
-        if contrast.a.group != contrast.b.group
+        question
+        for question in results.questions
+        if (contrast := question.first).a.group != contrast.b.group
         and contrast.label_budget == budget
         and method in (ANY, contrast.method)
         and (reference == CLASSICAL or reference in (contrast.a.group, contrast.b.group))
@@ -281,25 +282,29 @@ def _against_run(results: Results, run: Cell, name: str, beside: list[Contrast])
 
 
 def _among_runs(run: Cell, beside: list[Contrast]) -> str:
-    """How many of the contrasts of the best run it wins."""
+    """What the contrasts of the best run say: which models it is ahead of, and which may be as
+    good because the interval of the difference includes 0."""
     if not beside:
         return f"No model differs from `{run.group}` in one thing alone."
     ahead = [c for c in beside if c.significant and better(c) is run]
-    undecided = len(beside) - len(ahead)
-    names = ", ".join(f"`{(c.b if c.a is run else c.a).group}`" for c in ahead)
-    if len(beside) == 1:
-        (other,) = {beside[0].a.group, beside[0].b.group} - {run.group}
-        how = "is ahead" if ahead else "is not ahead"
-        end = "" if ahead else ", which could be as good"
-        return (
-            f"`{run.group}` {how} of the one model that differs from it in one thing, `{other}`"
-            f"{end} (after Holm correction)."
-        )
-    return (
-        f"`{run.group}` is ahead of {f'{len(ahead)} ({names})' if ahead else 'none'} of the "
-        f"{len(beside)} models that differ from it in one thing alone, after Holm correction"
-        f"{f'; {undecided} could be as good' if undecided else ''}."
-    )
+    before = [
+        c for c in beside if c.significant_before_correction and c not in ahead and better(c) is run
+    ]
+    open_ = [c for c in beside if not c.significant_before_correction]
+    of = "the one model that differs" if len(beside) == 1 else f"the {len(beside)} that differ"
+    parts = [f"ahead of {_others(run, ahead) if ahead else 'none'} after Holm correction"]
+    if before:
+        parts.append(f"of {_others(run, before)} before correction only")
+    if open_:
+        parts.append(f"{_others(run, open_)} could be as good")
+    return f"Of {of} from `{run.group}` in one thing alone, it is {'; '.join(parts)}."
+
+
+def _others(run: Cell, contrasts: Sequence[Contrast]) -> str:
+    """The other sides, by name if they are few."""
+    if len(contrasts) > FEW:
+        return str(len(contrasts))
+    return ", ".join(f"`{(c.b if c.a is run else c.a).group}`" for c in contrasts)
 
 
 def better(contrast: Contrast) -> Cell:

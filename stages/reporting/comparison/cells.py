@@ -1,8 +1,8 @@
 """Cells: the trials of one group, task, method and label budget, as one cell of a table."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,8 +10,9 @@ from jaxtyping import Float
 
 from stages.core.params import NONE
 from stages.evaluation.metrics import merit
+from stages.evaluation.moderation import CellKey, Moderation
 from stages.evaluation.records import ScoredTrial
-from stages.evaluation.statistics import Interval, Values, mean
+from stages.evaluation.statistics import Interval, Values
 from stages.evaluation.variance import Checkpoints, Sample
 from stages.reporting.comparison.groups import Group
 
@@ -38,7 +39,15 @@ class Cell:
     trials: tuple[ScoredTrial, ...]
     checkpoints: Checkpoints
     rows: Float[np.ndarray, "trials n"] = field(repr=False)  # scores of test rows
-    confidence: float
+    mean: Interval
+
+    @property
+    def key(self) -> CellKey:
+        return CellKey(self.group, self.task, self.method, self.label_budget)
+
+    @property
+    def confidence(self) -> float:
+        return self.mean.confidence
 
     @cached_property
     def sample(self) -> Sample:
@@ -52,10 +61,6 @@ class Cell:
         for trial in self.trials:
             values[trial.pretrain_seed][trial.finetune_seed] = trial.value
         return values
-
-    @cached_property
-    def mean(self) -> Interval:
-        return mean(self.sample, confidence=self.confidence)
 
     @property
     def metric(self) -> str:
@@ -94,25 +99,31 @@ def cells(
     trials: Iterable[ScoredTrial],
     rows_of: Callable[[ScoredTrial], Float[np.ndarray, " n"]],
     *,
+    baselines: Collection[str],
     confidence: float,
-) -> list[Cell]:
-    """The cells of all groups and baselines, in the order of the trials."""
+) -> tuple[list[Cell], Moderation]:
+    """The cells of all groups and baselines, in the order of the trials, and what all of them
+    together say about the variance of each."""
     checkpoints: dict[str, Checkpoints] = {g.name: _checkpoints(g) for g in all_groups}
     group_of = {run: group.name for group in all_groups for run in group.runs}
     members: dict[tuple[str, str, str, str], list[ScoredTrial]] = defaultdict(list)
     for trial in trials:
         name = group_of.get(trial.run, trial.run)
         members[name, trial.task, trial.method, trial.label_budget].append(trial)
-    return [
+    unknown = Interval(0.0, None, "", "", confidence)
+    found = [
         Cell(
             *key,
-            trials=tuple(found),
+            trials=tuple(trials_of_cell),
             checkpoints=checkpoints.get(key[0], "none"),
-            rows=np.stack([rows_of(trial) for trial in found]),
-            confidence=confidence,
+            rows=np.stack([rows_of(trial) for trial in trials_of_cell]),
+            mean=unknown,
         )
-        for key, found in members.items()
+        for key, trials_of_cell in members.items()
     ]
+    samples = {cell.key: cell.sample for cell in found}
+    moderation = Moderation(samples, baselines=baselines, confidence=confidence)
+    return [replace(cell, mean=moderation.mean(cell.key)) for cell in found], moderation
 
 
 def _checkpoints(group: Group) -> Checkpoints:

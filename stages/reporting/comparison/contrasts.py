@@ -6,18 +6,18 @@ settings, ...
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
 
 from stages.core.artifacts import Json
 from stages.core.params import Params
+from stages.evaluation.moderation import CellKey, Moderation
 from stages.evaluation.precision import SOURCES
 from stages.evaluation.records import budget_order
-from stages.evaluation.statistics import Interval, difference, holm
+from stages.evaluation.statistics import Interval
 from stages.reporting.comparison import convergence
 from stages.reporting.comparison.axes import (
-    AXES,
     Axis,
     confounded_settings,
     differing,
@@ -48,8 +48,9 @@ class Contrast:
     level_a: str
     level_b: str
     effect: Interval
-    p_holm: float | None  # corrected for the number of all contrasts that have a verdict
+    p_holm: float | None  # corrected (``questions.py``); None if it has no verdict
     settings: tuple[str, ...]  # the confounds among the settings in params.yaml
+    number: int  # its place among all contrasts of the study
 
     @property
     def metric(self) -> str:
@@ -163,6 +164,7 @@ class Contrast:
             "p_value": three_digits(self.effect.p_value),
             "p_holm": three_digits(self.p_holm),
             "test": self.effect.test,
+            **degrees_of_freedom(self.effect),
             "basis": self.effect.basis,
             "seeds": self.seeds,
             "resolved": "yes" if self.significant_before_correction else "no",
@@ -188,9 +190,6 @@ class Contrast:
         return {key: three_digits(value) for key, value in (shares | twice).items()}
 
 
-CellKey = tuple[str, str, str, str]  # group, task, method, label budget
-
-
 @dataclass(frozen=True)
 class _Candidate:
     """Two cells to compare, if the study has both."""
@@ -203,12 +202,15 @@ class _Candidate:
 
 
 def contrasts(
-    params: Params, all_groups: Sequence[Group], all_cells: Sequence[Cell]
+    params: Params,
+    all_groups: Sequence[Group],
+    all_cells: Sequence[Cell],
+    moderation: Moderation,
 ) -> list[Contrast]:
-    """Every contrast of the study, corrected together, sorted by axis and then by task."""
-    cell = {(c.group, c.task, c.method, c.label_budget): c for c in all_cells}
+    """Every contrast of the study, not yet corrected."""
+    cell = {c.key: c for c in all_cells}
     # A method that is incompatible with a run has no trials with it.
-    found = [
+    candidates = [
         candidate
         for candidate in (
             *_of_runs(params, all_groups, all_cells),
@@ -216,31 +218,21 @@ def contrasts(
         )
         if candidate.a in cell and candidate.b in cell
     ]
-    uncorrected = [
+    return [
         Contrast(
             axis=candidate.axis,
-            task=cell[candidate.a].task,
+            task=candidate.a.task,
             a=cell[candidate.a],
             b=cell[candidate.b],
             level_a=candidate.levels[0],
             level_b=candidate.levels[1],
-            effect=difference(
-                cell[candidate.a].sample,
-                cell[candidate.b].sample,
-                same_checkpoints=candidate.a[0] == candidate.b[0],
-                confidence=params.evaluation.confidence,
-            ),
+            effect=moderation.difference(candidate.a, candidate.b),
             p_holm=None,
             settings=candidate.settings,
+            number=number,
         )
-        for candidate in found
+        for number, candidate in enumerate(candidates)
     ]
-    tested = [i for i, contrast in enumerate(uncorrected) if contrast.is_tested]
-    corrected = holm([uncorrected[i].effect.p_value or 0.0 for i in tested])
-    p_holm = dict(zip(tested, corrected, strict=True))
-    unsorted = [replace(c, p_holm=p_holm.get(i)) for i, c in enumerate(uncorrected)]
-    tasks = list(params.tasks)
-    return sorted(unsorted, key=lambda c: (AXES.index(c.axis), tasks.index(c.task)))
 
 
 def _of_runs(
@@ -254,7 +246,7 @@ def _of_runs(
         for axis, a, b in pairs(all_groups, used):
             levels, settings = levels_of(axis, a, b, used), confounded_settings(axis, a, b)
             for n in _budgets(params):
-                keys = (a.name, task, method, n), (b.name, task, method, n)
+                keys = CellKey(a.name, task, method, n), CellKey(b.name, task, method, n)
                 yield _Candidate(axis, *keys, levels, settings)
 
 
@@ -263,10 +255,10 @@ def _of_finetuning(params: Params, all_groups: Sequence[Group]) -> Iterator[_Can
     methods, budgets = list(params.finetune.methods), _budgets(params)
     for group, task in product(all_groups, params.tasks):
         for n, (a, b) in product(budgets, combinations(methods, 2)):
-            keys = (group.name, task, a, n), (group.name, task, b, n)
+            keys = CellKey(group.name, task, a, n), CellKey(group.name, task, b, n)
             yield _Candidate("method", *keys, (a, b), _method_settings(params, a, b))
         for method, (m, n) in product(methods, combinations(budgets, 2)):
-            keys = (group.name, task, method, m), (group.name, task, method, n)
+            keys = CellKey(group.name, task, method, m), CellKey(group.name, task, method, n)
             yield _Candidate("label budget", *keys, (m, n))
 
 
@@ -279,6 +271,15 @@ def _method_settings(params: Params, a: str, b: str) -> tuple[str, ...]:
     settings = [params.finetune.methods[m].training for m in (a, b)]
     one, other = (training.model_dump() if training else {} for training in settings)
     return tuple(f"training.{k}: {one[k]} v. {other[k]}" for k in differing(one, other))
+
+
+def degrees_of_freedom(effect: Interval) -> Json:
+    """Those of the variance between seeds, and how many of them come from other cells."""
+    between = effect.variance.between if effect.variance else None
+    return {
+        "df": three_digits(between.df if between else None),
+        "df_other_cells": three_digits(between.prior_df if between else None),
+    }
 
 
 def _both(a: str, b: str) -> str:

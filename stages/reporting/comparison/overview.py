@@ -45,11 +45,14 @@ def seeds(results: Results) -> str:
     found = [f"{text[0].upper()}{text[1:]}."]
     contrasts = results.contrasts
     tested = [c for c in contrasts if c.is_tested]
+    asked = [question for question in results.questions if question.is_tested]
     if tested:
+        means = sum(question.significant for question in asked)
+        before = sum(c.significant_before_correction for c in tested)
         found.append(
-            f"Of {len(tested):,} tested contrasts {sum(c.significant for c in tested):,} are "
-            f"significant after Holm correction, "
-            f"{sum(c.significant_before_correction for c in tested):,} before it."
+            f"Of {len(asked):,} effects averaged over tasks {means:,} are significant after Holm "
+            f"correction; of {len(tested):,} contrasts on single tasks "
+            f"{sum(c.significant for c in tested):,} are, {before:,} before correction."
         )
     if once := sum(c.verdict == ONE_SEED for c in contrasts):
         found.append(

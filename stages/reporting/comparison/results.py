@@ -13,6 +13,7 @@ from stages.core.artifacts import Json, read_json, read_jsonl
 from stages.core.params import NONE, Params
 from stages.evaluation.confusion import ConfusionRecord
 from stages.evaluation.estimates import Estimates
+from stages.evaluation.moderation import Moderation
 from stages.evaluation.records import (
     CLASSICAL,
     CostRecord,
@@ -26,11 +27,13 @@ from stages.evaluation.records import (
 )
 from stages.evaluation.screening import ScreenedOut, screened_out
 from stages.reporting.comparison.amounts import with_amounts
+from stages.reporting.comparison.axes import AXES
 from stages.reporting.comparison.cells import Cell, cells
 from stages.reporting.comparison.contrasts import Contrast, contrasts
 from stages.reporting.comparison.groups import Group, groups
 from stages.reporting.comparison.listed_trials import complete, words
 from stages.reporting.comparison.pretraining_progress import Progress, kept_rate, read_progress
+from stages.reporting.comparison.questions import Question, questions
 
 RowKey = tuple[str, str, str, str, int, int]  # task, run, method, label budget, both seeds
 
@@ -90,17 +93,35 @@ class Results:
         return [*(group.name for group in self.groups), *self.baselines]
 
     @cached_property
-    def cells(self) -> list[Cell]:
+    def _cells_and_moderation(self) -> tuple[list[Cell], Moderation]:
         return cells(
             self.groups,
             self.trials,
             lambda trial: self.row_scores[row_key(trial)],
+            baselines=self.params.baselines,
             confidence=self.confidence,
         )
 
+    @property
+    def cells(self) -> list[Cell]:
+        return self._cells_and_moderation[0]
+
+    @property
+    def moderation(self) -> Moderation:
+        """The intervals of differences between cells."""
+        return self._cells_and_moderation[1]
+
+    @cached_property
+    def questions(self) -> list[Question]:
+        """What the study asks of its axes, answered over all tasks."""
+        uncorrected = contrasts(self.params, self.groups, self.cells, self.moderation)
+        return questions(uncorrected, self.moderation)
+
     @cached_property
     def contrasts(self) -> list[Contrast]:
-        return contrasts(self.params, self.groups, self.cells)
+        tasks = list(self.params.tasks)
+        found = [contrast for question in self.questions for contrast in question.contrasts]
+        return sorted(found, key=lambda c: (AXES.index(c.axis), tasks.index(c.task), c.number))
 
     @cached_property
     def contrasts_of(self) -> dict[Cell, list[Contrast]]:

@@ -32,8 +32,8 @@ TRIALS = [
 ]
 CONTRASTS = [
     *("axis", "task", "method", "label_budget", "run_a", "run_b", "level_a", "level_b"),
-    *("mean_a", "mean_b", "effect", "low", "high", "p_value", "p_holm", "test", "basis", "seeds"),
-    *("resolved", "verdict", "seeds_needed"),
+    *("mean_a", "mean_b", "effect", "low", "high", "p_value", "p_holm", "test"),
+    *("df", "df_other_cells", "basis", "seeds", "resolved", "verdict", "seeds_needed"),
     *(f"{amount}_{side}" for amount in AMOUNTS for side in "ab"),
     "confounds",
     *(f"{about}_{source}" for about in ("share", "narrower") for source in SOURCES.values()),

@@ -3,6 +3,7 @@
 SIGNIFICANT = "significant after Holm correction"
 BEFORE_CORRECTION = "significant before correction only"
 NOT_SIGNIFICANT = "not significant"
+TASKS_DISAGREE = "tasks disagree in sign"  # beyond chance, so that their mean says little
 ONE_SEED = "one pretraining seed: no verdict"
 
 # Of published checkpoints, which have no seeds: a claim about these, not about how they were made.

@@ -1,10 +1,7 @@
-"""What mattered: for each axis one sentence over all its contrasts, by counts of their verdicts.
+"""What mattered: for each axis the effects averaged over tasks, with intervals and verdicts."""
 
-Ahead and behind are significant after Holm correction.
-"""
-
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stages.core.params import NONE
@@ -12,7 +9,9 @@ from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison.axes import AXES, Axis
 from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.contrasts import Contrast
-from stages.reporting.number_format import are, compact, metric_name
+from stages.reporting.comparison.questions import Question
+from stages.reporting.number_format import compact, metric_name
+from stages.reporting.score_format import interval_of_difference
 
 FIRST: tuple[Axis, ...] = ("pretrained", "architecture", "size", "training set")
 NAMES: dict[Axis, str] = {"pretrained": "pretraining", "training set": "training text"}
@@ -21,8 +20,7 @@ PART_OF_AXIS: dict[Axis, tuple[str, ...]] = {
     "size": ("parameters", "trained parameters"),
     "pretrained": ("tokens seen", "pretraining FLOPs", "bytes read"),
 }
-MOST = 3  # pairs of levels, or confounds, that a sentence names
-FEW = 2  # contrasts that a sentence names
+MOST = 3  # comparisons, or confounds, that a sentence names
 
 
 @dataclass(frozen=True)
@@ -33,11 +31,11 @@ class Mattered:
     besides: str
 
 
-def what_mattered(contrasts: Sequence[Contrast]) -> list[Mattered]:
-    """A sentence for each axis of runs that the contrasts have, in the order of their interest."""
+def what_mattered(questions: Sequence[Question]) -> list[Mattered]:
+    """A sentence for each axis that the questions have, in the order of their interest."""
     order: tuple[Axis, ...] = (*FIRST, *(axis for axis in AXES if axis not in FIRST))
-    members: dict[Axis, list[Contrast]] = {
-        axis: [c for c in contrasts if c.axis == axis] for axis in order
+    members: dict[Axis, list[Question]] = {
+        axis: [question for question in questions if question.axis == axis] for axis in order
     }
     return [
         Mattered(axis, NAMES.get(axis, axis), _sentence(axis, found), _besides(axis, found))
@@ -46,114 +44,66 @@ def what_mattered(contrasts: Sequence[Contrast]) -> list[Mattered]:
     ]
 
 
-def _sentence(axis: Axis, contrasts: Sequence[Contrast]) -> str:
-    members: dict[object, list[Contrast]] = defaultdict(list)
-    for contrast in _told(contrasts):
-        members[_kind(axis, contrast)].append(contrast)
-    pairs = {_words(axis, found[0]): found for found in members.values()}
-    # Those with a significant difference first.
-    order = sorted(pairs, key=lambda pair: -sum(c.significant for c in pairs[pair]))
-    named = order if len(order) <= MOST else order[: MOST - 1]
-    parts = [_pair(pair, pairs[pair]) for pair in named]
+def _sentence(axis: Axis, questions: Sequence[Question]) -> str:
+    """The questions with the smallest p-values, and how many more there are."""
+    shown = _of_pretrained(questions)
+    order = sorted(shown, key=lambda question: (not question.is_tested, question.p_holm or 0.0))
+    named = order if len(order) <= MOST + 1 else order[:MOST]
+    several_methods = len({question.first.method for question in shown}) > 1
+    parts = [_answer(axis, question, with_method=several_methods) for question in named]
     if rest := order[len(named) :]:
-        parts.append(_rest(len(rest), [c for pair in rest for c in pairs[pair]]))
-    return " ".join(f"{part[0].upper()}{part[1:]}." for part in parts)
+        significant = sum(question.significant for question in rest)
+        parts.append(f"{significant or 'None'} of {len(rest)} more comparisons significant.")
+    return " ".join(parts)
 
 
-def _told(contrasts: Sequence[Contrast]) -> Sequence[Contrast]:
-    """Those of pretrained runs, where there are any: of others the forest tells."""
-    pretrained = [c for c in contrasts if c.a.trials[0].objective != NONE]
-    return pretrained or contrasts
+def _answer(axis: Axis, question: Question, *, with_method: bool) -> str:
+    """``encoder_mlm against encoder_scratch: +6.1 points on average over 3 tasks (+3.2 to +9.0),
+    significant after Holm correction; largest on tag, +9.1.``"""
+    method = f" with `{question.first.method}`" if with_method and axis != "method" else ""
+    sides = " against ".join(_side(axis, cell) for cell in (question.first.a, question.first.b))
+    if question.num_tasks == 1:
+        size = f"{_signed(question, question.effect.value)} on `{question.first.task}`"
+    elif question.tasks_disagree:
+        ends = (question.by_size[0], question.by_size[-1])
+        size = " and ".join(f"{_signed(question, c.effect.value)} on `{c.task}`" for c in ends)
+        return f"{sides}{method}: tasks disagree in sign, {size}."
+    else:
+        over = f"on average over {question.num_tasks} tasks"
+        size = f"{_signed(question, question.effect.value)} {over}"
+    ends = interval_of_difference(question.effect, question.metric)
+    inside = f" ({ends})" if ends else ""
+    where = ""
+    if question.num_tasks > 1:
+        largest = max(question.contrasts, key=lambda c: abs(c.effect.value))
+        where = f"; largest on `{largest.task}`, {_signed(question, largest.effect.value)}"
+    return f"{sides}{method}: {size}{inside}, {question.verdict}{where}."
 
 
-def _kind(axis: Axis, contrast: Contrast) -> object:
-    """Equal for the contrasts that are counted together."""
-    if axis == "pretrained":
-        return axis
-    if axis in ("architecture", "objective", "training set"):
-        return contrast.level_a, contrast.level_b
-    return contrast.a.group, contrast.b.group
+def _signed(question: Question, value: float) -> str:
+    scale = scale_of(question.metric)
+    unit = scale.unit or metric_name(question.metric)
+    return f"{scale.signed(value)} {unit}"
 
 
-def _words(axis: Axis, contrast: Contrast) -> tuple[str, str]:
-    """The two sides."""
-    if axis == "pretrained":
-        return "pretrained models", "the same models from scratch"
-    if axis == "training set":
-        return f"`{contrast.level_a}`", f"`{contrast.level_b}`"
-    if axis in ("architecture", "objective"):
-        return contrast.level_a, contrast.level_b
-    one, other = contrast.a, contrast.b
+def _side(axis: Axis, cell: Cell) -> str:
+    if axis == "method":
+        return f"`{cell.group}` with `{cell.method}`"
     if axis == "size":
-        return _with_size(one), _with_size(other)
-    return f"`{one.group}`", f"`{other.group}`"
+        return f"`{cell.group}` ({compact(cell.amounts['num_params'])} parameters)"
+    return f"`{cell.group}`"
 
 
-def _with_size(cell: Cell) -> str:
-    return f"`{cell.group}` ({compact(cell.amounts['num_params'])} parameters)"
+def _of_pretrained(questions: Sequence[Question]) -> Sequence[Question]:
+    """Those of pretrained runs, where there are any: the forest has the others."""
+    pretrained = [q for q in questions if q.first.a.trials[0].objective != NONE]
+    return pretrained or questions
 
 
-def _pair(pair: tuple[str, str], contrasts: Sequence[Contrast]) -> str:
-    """``a is ahead of b in 3 of 6, behind in 1 of 6 contrasts (...)``: after Holm correction."""
-    decided = [c for c in contrasts if c.significant]
-    if not decided:
-        return f"{_none(contrasts)} between {pair[0]} and {pair[1]} ({_count(contrasts)})"
-    ahead = sum(c.a.merit > c.b.merit for c in decided)
-    behind = len(decided) - ahead
-    verb = "are" if pair[0].endswith("s") else "is"
-    found = [
-        f"{word} {number} of {len(contrasts)}"
-        for word, number in ((f"ahead of {pair[1]} in", ahead), ("behind in", behind))
-        if number
-    ]
-    if not ahead:
-        found = [f"behind {pair[1]} in {behind} of {len(contrasts)}"]
-    inside = "; ".join(filter(None, (_where(decided), _range(contrasts))))
-    return f"{pair[0]} {verb} {', '.join(found)} contrasts{f' ({inside})' if inside else ''}"
-
-
-def _where(decided: Sequence[Contrast]) -> str:
-    """Of a few contrasts, with their effects."""
-    if len(decided) > FEW:
-        return ""
-    return " and ".join(f"`{c.task}` with `{c.method}`: {_range([c])}" for c in decided)
-
-
-def _rest(number: int, contrasts: Sequence[Contrast]) -> str:
-    """The pairs beside those that are named."""
-    significant = sum(c.significant for c in contrasts)
-    where = f"in {number} more comparisons"
-    if significant:
-        count = f"{significant:,} of {len(contrasts):,} contrasts {are(significant)}"
-        return f"{count} significant {where}"
-    return f"{_none(contrasts)} {where} ({_count(contrasts)})"
-
-
-def _none(contrasts: Sequence[Contrast]) -> str:
-    tested = any(c.is_tested for c in contrasts)
-    return "no significant difference" if tested else "no verdict on a difference"
-
-
-def _count(contrasts: Sequence[Contrast]) -> str:
-    number = f"{len(contrasts):,} contrast{'s' if len(contrasts) > 1 else ''}"
-    return ", ".join(filter(None, (number, _range(contrasts))))
-
-
-def _range(contrasts: Iterable[Contrast]) -> str:
-    """The lowest effect and the highest, if they have one unit: no interval."""
-    effects = [(c.effect.value, c.metric) for c in contrasts]
-    units = {scale_of(metric).unit or metric_name(metric) for _, metric in effects}
-    if len(units) > 1:
-        return ""
-    metric = effects[0][1]
-    low, high = (scale_of(metric).signed(f(v for v, _ in effects)) for f in (min, max))
-    return f"lowest {low}, highest {high} {units.pop()}" if low != high else f"{low} {units.pop()}"
-
-
-def _besides(axis: Axis, contrasts: Sequence[Contrast]) -> str:
+def _besides(axis: Axis, questions: Sequence[Question]) -> str:
     """What the two sides differ in besides the axis, what most differ in first. Empty if nothing
     that is counted differs."""
-    members = _told(contrasts)
+    members = [c for question in _of_pretrained(questions) for c in question.contrasts]
     numbers = Counter(name for c in members for name in dict.fromkeys(_differs(axis, c)))
     found = numbers.most_common()
     in_all = [name for name, number in found[:MOST] if number == len(members)]

@@ -19,6 +19,7 @@ from stages.reporting.comparison import (
     gains,
     overview,
     pretraining_costs,
+    ranking,
     tables,
 )
 from stages.reporting.comparison.answer import answers, references
@@ -70,6 +71,8 @@ def context(results: Results) -> Json:
         "caveats": advice.caveats(results),
         "scores": {task: tables.by_task(results, task) for task in results.params.tasks},
         "confounds": confounds.confound_rows(results),
+        "ranks": ranking.tables(results),
+        "rank_note": ranking.note(results),
         "appendix": appendix(results),
         "reproduction": reproduction,
     }

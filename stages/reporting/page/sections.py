@@ -57,8 +57,9 @@ PARAMETERS = (
 
 INTERVALS = (
     "Intervals are t intervals on means per pretraining seed, with the variance of fine-tuning "
-    "seeds and of test rows; verdicts correct for the number of all tested contrasts (Holm). They "
-    "are cut off where the scale of the metric ends."
+    "seeds and of test rows; the variance between seeds is shrunk towards that of comparable "
+    "contrasts. Verdicts are corrected (Holm): first the means over tasks, then the single tasks "
+    "of those that are significant. Intervals are cut off where the scale of the metric ends."
 )
 INPUTS = "Where labels are read, and rows that were cut"
 AGREEMENT = "Rank correlation of estimates from frozen states with test scores, over runs"

@@ -82,9 +82,9 @@ def test_seeds_of_a_run_make_one_group_and_a_claim_beyond_the_checkpoint(
     ]
     contrast = results.contrasts[0]
     assert (contrast.axis, contrast.seeds) == ("architecture", "2 x 5")
-    assert (contrast.effect.basis, contrast.effect.test) == (PRETRAINING, "Welch's t")
+    assert (contrast.effect.basis, contrast.effect.test) == (PRETRAINING, "paired t")
     assert contrast.is_tested and contrast.verdict != ONE_SEED
-    assert {c.effect.test for c in results.contrasts if c.axis == "method"} == {"Welch's t"}
+    assert {c.effect.test for c in results.contrasts if c.axis == "method"} == {"paired t"}
 
 
 def test_what_the_budget_made_of_a_run_is_compared_and_not_its_entry(

@@ -60,7 +60,8 @@ def end_of_finetuning(results: Results) -> Check:
     if not cells:
         return Check(question, "Nothing was fine-tuned by steps.", None)
     trials = [trial for cell in cells for trial in cell.trials]
-    last = sum(trial.best_is_last for trial in trials)
+    last = sum(trial.best_epoch == trial.num_epochs for trial in trials)
+    best = sum(trial.best_is_last for trial in trials)
     improving = sum(trial.still_improving for trial in trials)
     early = sum(trial.chosen_in_warmup for trial in trials)
     warned = [(cell, words) for cell in cells if (words := convergence.warnings(cell))]
@@ -68,7 +69,7 @@ def end_of_finetuning(results: Results) -> Check:
         question,
         f"{len(warned)} of {len(cells)} cells have not converged. Of {len(trials):,} trials "
         f"{improving:,} were still improving, {early:,} kept an epoch of the warm-up and {last:,} "
-        "their last one.",
+        f"their last one, which was the best on validation in {best:,}.",
         bool(warned),
         tuple(f"{place(cell)}: {', '.join(words)}" for cell, words in warned),
     )

@@ -1,0 +1,301 @@
+"""Variances of a study's cells, estimated together.
+
+With three seeds each cell by itself has two degrees of freedom, with which a study finds almost
+nothing. So the variance of every contrast is shrunk towards that of comparable contrasts (Smyth
+2004; limma), in a way that holds its error rate also where cells vary differently, which plain
+moderation does not. The procedure was chosen by simulation (benchmarks/coverage.md):
+
+- All runs of one task, method and label budget share the labels that a seed draws. So seeds are
+  paired, and the prior of a contrast is the mean variance of such differences there: of two runs
+  twice the residual mean square of runs and seeds, of two methods or label budgets the mean over
+  runs.
+- A factor of the run (the mean factor of both runs) multiplies it: how much more or less the run
+  varies than others over all tasks, methods and label budgets, itself shrunk towards 1. So a run
+  whose seeds vary widely does not borrow the others' small variance.
+- It counts for at most 3 degrees of freedom, at most 1.5 times those of the contrast itself, and at
+  most as many as the other runs have.
+
+The mean of an effect over tasks has the variance of a mean of independent tasks, times a factor for
+what tasks share, since a checkpoint is the same on all of them: the variance of differences that
+are averaged over tasks, divided by what it would be without sharing, and at least 1.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from stages.evaluation.statistics import Interval, are_paired, difference, mean, mean_of_differences
+from stages.evaluation.variance import Prior, Sample
+
+PRIOR_DF = 3.0  # at most, of other cells
+PRIOR_DF_PER_OWN = 1.5  # at most, for each degree of freedom of the contrast itself
+FACTOR_DF = 3.0  # by which a run's factor is shrunk towards 1
+
+
+class CellKey(NamedTuple):
+    """What is averaged: the trials of a run (of all its seeds) or baseline."""
+
+    run: str
+    task: str
+    method: str
+    label_budget: str
+
+
+Place = tuple[str, str, str]  # task, method, label budget
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """Scores, or differences of scores, of runs with the same units."""
+
+    runs: tuple[str, ...]
+    values: Float[np.ndarray, "runs units"]
+
+    @property
+    def num_units(self) -> int:
+        return self.values.shape[1]
+
+    @cached_property
+    def residuals(self) -> Float[np.ndarray, "runs units"]:
+        """What is left of the values without the means of runs and of units."""
+        centred = self.values - self.values.mean(axis=1, keepdims=True)
+        return centred - centred.mean(axis=0)
+
+    @property
+    def residual_mean_square(self) -> float:
+        """The variance between units of a run without what all runs share."""
+        return float((self.residuals**2).sum()) / ((len(self.runs) - 1) * (self.num_units - 1))
+
+    @property
+    def residual_variances(self) -> Float[np.ndarray, " runs"]:
+        """Unbiased for each run, where the others vary alike or not."""
+        number = len(self.runs)
+        squares = (self.residuals**2).sum(axis=1) / (self.num_units - 1)
+        if number < 3:
+            return squares * number / max(number - 1, 1)
+        # A residual has (1 - 1/n)^2 of its own run's variance and 1/n^2 of each other one's.
+        total = squares.sum() * number / (number - 1)
+        return np.maximum((squares - total / number**2) * number / (number - 2), 0.0)
+
+    @cached_property
+    def variances(self) -> Float[np.ndarray, " runs"]:
+        return self.values.var(axis=1, ddof=1)
+
+
+class Moderation:
+    """Intervals of the means and differences of a study's cells."""
+
+    def __init__(
+        self, samples: Mapping[CellKey, Sample], *, baselines: Collection[str], confidence: float
+    ) -> None:
+        """``baselines`` are the names in ``samples`` that are no runs: the variances of runs say
+        nothing about theirs."""
+        self.samples, self.confidence = samples, confidence
+        self._baselines = frozenset(baselines)
+        self._known: dict[tuple[CellKey, CellKey], Interval] = {}
+
+    # Intervals
+
+    def mean(self, key: CellKey) -> Interval:
+        """The mean score of a cell."""
+        prior = self._prior_of_mean(key)
+        return mean(self.samples[key], confidence=self.confidence, prior=prior)
+
+    def difference(self, a: CellKey, b: CellKey, *, sample_b: Sample | None = None) -> Interval:
+        """The mean of ``a`` minus that of ``b``; ``sample_b`` are trials to take for ``b``."""
+        if sample_b is None and (a, b) in self._known:
+            return self._known[a, b]
+        found = difference(
+            self.samples[a],
+            self.samples[b] if sample_b is None else sample_b,
+            confidence=self.confidence,
+            prior=self._prior(a, b),
+            prior_a=self._prior_of_mean(a),
+            prior_b=self._prior_of_mean(b),
+        )
+        if sample_b is None:
+            self._known[a, b] = found
+        return found
+
+    def mean_difference(self, pairs: Sequence[tuple[CellKey, CellKey]]) -> Interval:
+        """The mean over tasks of the difference of two cells, a pair of them for each task."""
+        return mean_of_differences(
+            [self.difference(a, b) for a, b in pairs],
+            shared=self._shared_by_tasks(pairs),
+            confidence=self.confidence,
+        )
+
+    # Priors
+
+    @cached_property
+    def _runs(self) -> dict[Place, list[str]]:
+        """The runs of each task, method and label budget that have a variance between units."""
+        found: dict[Place, list[str]] = defaultdict(list)
+        for key, sample in self.samples.items():
+            if key.run not in self._baselines and sample.num_units > 1:
+                found[key[1:]].append(key.run)
+        return found
+
+    @cached_property
+    def _tables(self) -> dict[Place, _Table]:
+        return {
+            place: table
+            for place, runs in self._runs.items()
+            if (table := self._table({run: self.samples[CellKey(run, *place)] for run in runs}))
+        }
+
+    def _table(self, samples: Mapping[str, Sample]) -> _Table | None:
+        """The runs that share the units which most of them have; None for fewer than two runs."""
+        members: dict[tuple[object, ...], list[str]] = defaultdict(list)
+        for run, sample in samples.items():
+            members[tuple(sorted(sample.unit_keys))].append(run)
+        runs = max(members.values(), key=len, default=[])
+        if len(runs) < 2:
+            return None
+        values = [_in_order(samples[run]) for run in runs]
+        return _Table(tuple(runs), np.array(values))
+
+    @cached_property
+    def _factors(self) -> dict[str, float]:
+        """How much a run varies, relative to the others of its tables, shrunk towards 1."""
+        return _factors([(table, table.residual_variances) for table in self._tables.values()])
+
+    def _differences(self, one: Place, other: Place) -> _Table | None:
+        """The same runs in two places: a task with two methods, or with two label budgets."""
+        samples = {}
+        for run in self._runs.get(one, ()):
+            a, b = (self.samples.get(CellKey(run, *place)) for place in (one, other))
+            if a is not None and b is not None and are_paired(a, b):
+                samples[run] = a.minus(b)
+        return self._table(samples)
+
+    @cached_property
+    def _pairs_of_places(self) -> dict[tuple[Place, Place], _Table]:
+        found = {}
+        for one, other in combinations(self._runs, 2):
+            differ = [a != b for a, b in zip(one, other, strict=True)]
+            if not differ[0] and sum(differ) == 1 and (table := self._differences(one, other)):
+                found[one, other] = table
+        return found
+
+    @cached_property
+    def _factors_of_places(self) -> dict[str, float]:
+        """The same of differences between methods or label budgets."""
+        return _factors([(table, table.variances) for table in self._pairs_of_places.values()])
+
+    def _prior(self, a: CellKey, b: CellKey) -> Prior | None:
+        """The prior of the difference of two cells; None if there are no comparable ones."""
+        own_df = self.samples[a].num_units - 1
+        if a.run == b.run:
+            table = self._pairs_of_places.get((a[1:], b[1:])) or self._pairs_of_places.get(
+                (b[1:], a[1:])
+            )
+            return _prior_of_one(table, a.run, self._factors_of_places, own_df)
+        if a[1:] == b[1:]:
+            table = self._tables.get(a[1:])
+            if table is None or not {a.run, b.run} <= {*table.runs}:
+                return None
+            factors = _relative(self._factors, table.runs)
+            variance = table.residual_mean_square * (factors[a.run] + factors[b.run])
+            return _capped(variance, own_df, (len(table.runs) - 2) * (table.num_units - 1))
+        return self._prior_to_baseline(a, b)
+
+    def _prior_to_baseline(self, a: CellKey, b: CellKey) -> Prior | None:
+        """The mean variance of the differences of runs to a baseline. The factor of a run applies
+        to its own half of it."""
+        run, baseline = (b, a) if a.run in self._baselines else (a, b)
+        if baseline.run not in self._baselines or run.run in self._baselines:
+            return None
+        of_baseline = self.samples[baseline]
+        samples = {
+            name: sample.minus(of_baseline)
+            for name in self._runs.get(run[1:], ())
+            if are_paired(sample := self.samples[CellKey(name, *run[1:])], of_baseline)
+        }
+        table = self._table(samples)
+        halved = {name: (1 + factor) / 2 for name, factor in self._factors.items()}
+        return _prior_of_one(table, run.run, halved, of_baseline.num_units - 1)
+
+    def _prior_of_mean(self, key: CellKey) -> Prior | None:
+        own_df = self.samples[key].num_units - 1
+        return _prior_of_one(self._tables.get(key[1:]), key.run, self._factors, own_df)
+
+    # Tasks
+
+    def _shared_by_tasks(self, pairs: Sequence[tuple[CellKey, CellKey]]) -> float:
+        """By which factor the variance of a mean over tasks exceeds that of independent tasks: over
+        all methods and label budgets, since each by itself has few degrees of freedom."""
+        tasks = [a.task for a, _ in pairs]
+        a, b = pairs[0]
+        if a.run == b.run:
+            kinds = [[(a[1:], b[1:]) for a, b in pairs]]
+            tables = [[self._differences(*places) for places in kind] for kind in kinds]
+        else:
+            places = dict.fromkeys((method, budget) for _, method, budget in self._tables)
+            tables = [[self._tables.get((task, *place)) for task in tasks] for place in places]
+        averaged = independent = 0.0
+        for of_tasks in tables:
+            known = [table for table in of_tasks if table is not None]
+            runs = [r for r in known[0].runs if all(r in t.runs for t in known)] if known else []
+            sizes = {table.num_units for table in known}
+            if len(known) < len(tasks) or len(runs) < 2 or len(sizes) > 1:
+                continue
+            parts = [_Table(tuple(runs), t.values[[t.runs.index(r) for r in runs]]) for t in known]
+            together = _Table(tuple(runs), np.mean([part.values for part in parts], axis=0))
+            if a.run == b.run:
+                averaged += together.variances.sum()
+                independent += sum(part.variances.sum() for part in parts) / len(parts) ** 2
+            else:
+                averaged += (together.residuals**2).sum()
+                independent += sum((p.residuals**2).sum() for p in parts) / len(parts) ** 2
+        return max(float(averaged / independent), 1.0) if independent > 0 else 1.0
+
+
+def _in_order(sample: Sample) -> list[float]:
+    """The values of its units, in the order of their names."""
+    pairs = sorted(zip(sample.unit_keys, sample.unit_values.tolist(), strict=True))
+    return [value for _, value in pairs]
+
+
+def _factors(
+    of_tables: Sequence[tuple[_Table, Float[np.ndarray, " runs"]]],
+) -> dict[str, float]:
+    """The variance of each run over the mean of its table: a mean over tables, weighted with their
+    degrees of freedom, and with FACTOR_DF of a factor of 1."""
+    sums: dict[str, float] = defaultdict(lambda: FACTOR_DF)
+    dfs: dict[str, float] = defaultdict(lambda: FACTOR_DF)
+    for table, variances in of_tables:
+        usual = variances.mean()
+        if len(table.runs) < 3 or usual <= 0:
+            continue
+        for run, variance in zip(table.runs, variances.tolist(), strict=True):
+            sums[run] += (table.num_units - 1) * variance / usual
+            dfs[run] += table.num_units - 1
+    return {run: sums[run] / dfs[run] for run in sums}
+
+
+def _relative(factors: Mapping[str, float], runs: Sequence[str]) -> dict[str, float]:
+    """The factors of some runs, divided by their mean."""
+    of_runs = {run: factors.get(run, 1.0) for run in runs}
+    usual = sum(of_runs.values()) / len(of_runs)
+    return {run: factor / usual for run, factor in of_runs.items()}
+
+
+def _prior_of_one(
+    table: _Table | None, run: str, factors: Mapping[str, float], own_df: float
+) -> Prior | None:
+    """The mean variance of the rows of a table, times the factor of the run."""
+    if table is None or run not in table.runs:
+        return None
+    variance = float(table.variances.mean()) * _relative(factors, table.runs)[run]
+    return _capped(variance, own_df, (len(table.runs) - 1) * (table.num_units - 1))
+
+
+def _capped(variance: float, own_df: float, others_df: float) -> Prior:
+    return Prior(float(variance), min(PRIOR_DF, PRIOR_DF_PER_OWN * own_df, others_df))

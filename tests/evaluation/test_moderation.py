@@ -1,0 +1,216 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from benchmarks.coverage import CASES, Case, simulate
+from stages.core.seeding import stream
+from stages.evaluation.moderation import PRIOR_DF, PRIOR_DF_PER_OWN, CellKey, Moderation
+from stages.evaluation.statistics import AGREEING, SINGLE, difference
+from stages.evaluation.variance import Sample
+
+RUNS = ("a", "b", "c", "d", "e")
+SEEDS = 3
+
+
+def key(run: str, task: str = "one", method: str = "full") -> CellKey:
+    return CellKey(run, task, method, "200")
+
+
+def sample(values: np.ndarray, *, num_rows: int = 20) -> Sample:
+    """One trial for each seed; nothing varies with rows."""
+    keys = tuple((seed, 1) for seed in range(1, len(values) + 1))
+    rows = np.repeat(values[:, None], num_rows, axis=1)
+    return Sample(keys, values, rows, "pretrained here")
+
+
+def study(
+    spread: Callable[[str], float] = lambda run: 0.02,
+    *,
+    runs: tuple[str, ...] = RUNS,
+    tasks: tuple[str, ...] = ("one", "two"),
+    methods: tuple[str, ...] = ("full", "probe"),
+    seeds: int = SEEDS,
+    labels: float = 0.0,
+    name: str = "study",
+) -> dict[CellKey, Sample]:
+    """Scores around 0.5, with a spread by run; ``labels`` is that of what all runs share."""
+    rng = stream(1, name)
+    found = {}
+    for task in tasks:
+        shared = rng.normal(0, 1, seeds) * labels
+        for method in methods:
+            for run in runs:
+                values = 0.5 + shared + rng.normal(0, 1, seeds) * spread(run)
+                found[key(run, task, method)] = sample(values)
+    return found
+
+
+def moderated(samples: dict[CellKey, Sample], baselines: tuple[str, ...] = ()) -> Moderation:
+    return Moderation(samples, baselines=baselines, confidence=0.95)
+
+
+def units(moderation: Moderation, a: CellKey, b: CellKey) -> tuple[float, float]:
+    """The variance of the difference between seeds, and how much of its df other cells give."""
+    variance = moderation.difference(a, b).variance
+    assert variance is not None
+    return variance.between.units, variance.between.prior_df
+
+
+def test_difference_takes_at_most_three_degrees_of_freedom_from_other_cells() -> None:
+    for seeds in (2, 3, 6):
+        samples = study(seeds=seeds)
+        _, prior_df = units(moderated(samples), key("a"), key("b"))
+        assert prior_df == min(PRIOR_DF, PRIOR_DF_PER_OWN * (seeds - 1))
+    _, prior_df = units(moderated(study(runs=RUNS[:3])), key("a"), key("b"))
+    assert prior_df == 2  # those of the third run
+    with_two = study(runs=RUNS[:2])
+    alone = difference(with_two[key("a")], with_two[key("b")], confidence=0.95)
+    assert moderated(with_two).difference(key("a"), key("b")) == alone
+
+
+def test_difference_is_that_of_the_means_whatever_other_cells_say() -> None:
+    samples = study(labels=0.1)
+    found = moderated(samples).difference(key("a"), key("b"))
+    expected = samples[key("a")].values.mean() - samples[key("b")].values.mean()
+    assert found.value == pytest.approx(expected)
+
+
+def test_difference_by_hand() -> None:
+    """Of runs that vary alike on one task with one method: the factors are estimated and near 1,
+    so that the prior lies near twice the residual mean square of seeds and runs."""
+    samples = study(tasks=("one",), methods=("full",), labels=0.1, seeds=200)
+    values = np.array([samples[key(run)].values for run in RUNS])
+    residuals = values - values.mean(1, keepdims=True) - values.mean(0) + values.mean()
+    mean_square = (residuals**2).sum() / (4 * 199)
+    own = (values[0] - values[1]).var(ddof=1)
+    found, prior_df = units(moderated(samples), key("a"), key("b"))
+    expected = (prior_df * 2 * mean_square + 199 * own) / (prior_df + 199) / 200
+    assert found == pytest.approx(expected, rel=0.01)
+
+
+def test_difference_does_not_depend_on_what_all_runs_share() -> None:
+    """The labels that a seed draws shift all runs alike."""
+    samples = study()
+    shift = np.array([0.3, -0.2, 0.1])
+    shifted = {
+        key: Sample(s.keys, s.values + shift, s.rows + shift[:, None], s.checkpoints)
+        for key, s in samples.items()
+    }
+    one, other = (units(moderated(each), key("a"), key("b")) for each in (samples, shifted))
+    assert one == pytest.approx(other)
+
+
+def test_a_run_that_varies_widely_does_not_borrow_the_variance_of_others() -> None:
+    samples = study(lambda run: 0.2 if run == "a" else 0.02, seeds=8)
+    moderation = moderated(samples)
+    wild, _ = units(moderation, key("a"), key("b"))
+    calm, _ = units(moderation, key("c"), key("d"))
+    assert wild > 20 * calm
+
+
+def test_difference_of_methods_is_shrunk_towards_that_of_other_runs() -> None:
+    samples = study()
+    a, b = key("a", method="full"), key("a", method="probe")
+    # In the runs but one both methods agree in all seeds.
+    same = {
+        k: samples[k._replace(method="full")] if k.run != "a" and k.method == "probe" else s
+        for k, s in samples.items()
+    }
+    found, prior_df = units(moderated(same), a, b)
+    alone = difference(samples[a], samples[b], confidence=0.95).variance
+    assert alone is not None and prior_df == PRIOR_DF
+    assert found < alone.between.units
+    assert moderated(same).difference(key("c"), key("c", method="probe")).basis == AGREEING
+
+
+def test_difference_to_a_baseline_is_shrunk_towards_those_of_other_runs() -> None:
+    samples = study(methods=("full",))
+    baseline = CellKey("tfidf", "one", "classical", "200")
+    samples[baseline] = sample(np.array([0.5, 0.52, 0.49]))
+    found, prior_df = units(moderated(samples, ("tfidf",)), key("a"), baseline)
+    assert prior_df == PRIOR_DF and found > 0
+    # A baseline is no run: it changes nothing of what runs say of each other.
+    with_it, without = (
+        units(moderated(each, ("tfidf",)), key("a"), key("b"))
+        for each in (samples, {k: s for k, s in samples.items() if k.run != "tfidf"})
+    )
+    assert with_it == without
+
+
+def test_swapping_sides_flips_the_sign_and_nothing_else() -> None:
+    moderation = moderated(study())
+    for a, b in ((key("a"), key("b")), (key("a"), key("a", method="probe"))):
+        ab, ba = moderation.difference(a, b), moderation.difference(b, a)
+        assert ab.value == pytest.approx(-ba.value)
+        assert ab.p_value == pytest.approx(ba.p_value)
+
+
+def test_mean_difference_knows_what_tasks_share() -> None:
+    """Where a checkpoint's effects are the same on both tasks, their mean varies as each does."""
+    rng = stream(1, "shared")
+    apart, alike = {}, {}
+    for run in RUNS:
+        effects = rng.normal(0, 0.02, (2, 6))
+        for place, task in enumerate(("one", "two")):
+            apart[key(run, task)] = sample(0.5 + effects[place])
+            alike[key(run, task)] = sample(0.5 + effects[0])
+    pairs = [(key("a", task), key("b", task)) for task in ("one", "two")]
+    parts = [moderated(alike).difference(*pair).variance for pair in pairs]
+    assert parts[0] and parts[1]
+    independent = (parts[0].between.units + parts[1].between.units) / 4
+    found = moderated(alike).mean_difference(pairs).variance
+    assert found is not None and found.between.units == pytest.approx(2 * independent)
+    found = moderated(apart).mean_difference(pairs).variance
+    assert found is not None
+    parts = [moderated(apart).difference(*pair).variance for pair in pairs]
+    assert parts[0] and parts[1]
+    independent = (parts[0].between.units + parts[1].between.units) / 4
+    assert independent <= found.between.units + 1e-15 < 2 * independent
+
+
+def test_no_number_is_invented() -> None:
+    """One seed everywhere; all cells equal; a run whose seeds agree."""
+    once = moderated(study(seeds=1))
+    assert once.difference(key("a"), key("b")).basis == SINGLE
+    assert once.mean(key("a")).variance is None
+    pairs = [(key("a", task), key("b", task)) for task in ("one", "two")]
+    assert once.mean_difference(pairs).variance is None
+    equal = moderated(study(lambda run: 0.0))
+    assert equal.difference(key("a"), key("b")).basis == AGREEING
+    assert equal.difference(key("a"), key("b")).value == 0
+    assert equal.mean_difference(pairs).variance is None
+    constant = moderated(study(lambda run: 0.0 if run == "a" else 0.02))
+    assert constant.difference(key("a"), key("b")).variance is not None
+    assert constant.mean(key("a")).variance is None  # neither seeds nor rows vary
+
+
+def test_runs_with_other_seeds_are_compared_without_pairs() -> None:
+    samples = study()
+    other = samples[key("a")]
+    keys = tuple((seed + 10, 1) for seed, _ in other.keys)
+    samples[key("a")] = Sample(keys, other.values, other.rows, other.checkpoints)
+    moderation = moderated(samples)
+    assert moderation.difference(key("a"), key("b")).test == "Welch's t"
+    assert moderation.difference(key("b"), key("c")).test == "paired t"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case",
+    [
+        next(case for case in CASES if case.name == "3 seeds, mildly unequal"),
+        Case(
+            "3 seeds, one run at four times, checkpoints alike", spreads={"other": 4.0}, shared=0.6
+        ),
+    ],
+    ids=lambda case: case.name,
+)
+def test_claims_of_simulated_studies_are_right_as_often_as_they_say(case: Case) -> None:
+    """benchmarks/coverage.md has more of them. Two standard errors of 30 studies are 8 %."""
+    found = simulate(case, 15, procedures=("ours", "before: each contrast by itself, Holm"))
+    ours, before = found.values()
+    assert np.mean(ours.covered) > 0.93 and np.mean(ours.mean_covered) > 0.91
+    assert np.mean(ours.false_claims) <= 0.14
+    size = "one task, over 10"
+    assert np.mean(ours.found[size]) > 2 * np.mean(before.found[size])
