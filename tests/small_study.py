@@ -82,7 +82,12 @@ def write_tasks() -> None:
     }
     about = {
         "tag": ({"name": "tagging"}, ["B-CODE", "O"], "entity_f1", "word_accuracy"),
-        "section": ({"name": "classification"}, ["calm", "loud"], "macro_f1", "accuracy"),
+        "section": (
+            {"name": "classification", "pooling": "mean"},
+            ["calm", "loud"],
+            "macro_f1",
+            "accuracy",
+        ),
     }
     for task, of_task in rows.items():
         folder = Path("data/tasks", task, "examples")

@@ -35,6 +35,7 @@ from stages.training.finetuning import in_order_of_length
 from stages.trials import store
 from stages.trials.prediction import PREDICTED_AT_ONCE
 from stages.trials.setup import TrialSetup
+from stages.trials.variants import Variant
 
 LIBRARIES = ("scipy", "scikit-learn")  # beside those of every trial
 MOST_ROWS = 1000  # more take longer than seconds and change little
@@ -106,6 +107,7 @@ def _records(
 ) -> list[EstimateRecord]:
     if setup.task.scores_text or isinstance(setup.task, Writing):
         return [*_undefined(setup.run_key, WRITTEN)]
+    setup = setup.of(Variant(setup.readings()[0]))  # as the first variant of a probe
     examples = _few(setup.task.encode(rows), seed)
     read = _states_read(setup, examples, seed, device)
     if read is None:
@@ -194,8 +196,8 @@ class _Read:
 def _states_read(
     setup: TrialSetup, examples: Sequence[Example], seed: int, device: Device
 ) -> _Read | None:
-    """Those that the probe reads (pooled, if it pools), here of every layer; None if not each of
-    them has one label. In float32 at any precision, as those of the probe."""
+    """Those that the probe's first variant reads (pooled, if it pools), here of every layer; None
+    if not each of them has one label. In float32 at any precision, as those of the probe."""
     model, task = setup.headed(seed=seed).to(device.torch).eval(), setup.task
     backbone = model.backbone
     states, labels, flops = list[Tensor](), list[np.ndarray](), 0
