@@ -14,6 +14,7 @@ from tests.smoke import with_values
 
 SCRATCH = "encoder_scratch"
 TASKS = ("section", "tag")
+SECTION = {"name": "classification", "pooling": "mean"}
 MAX_TOKENS = 64
 LINES = [line.split() for document in documents()[:14] for line in document if " " in line]
 SMALLER = {
@@ -82,12 +83,7 @@ def write_tasks() -> None:
     }
     about = {
         "tag": ({"name": "tagging"}, ["B-CODE", "O"], "entity_f1", "word_accuracy"),
-        "section": (
-            {"name": "classification", "pooling": "mean"},
-            ["calm", "loud"],
-            "macro_f1",
-            "accuracy",
-        ),
+        "section": (SECTION, ["calm", "loud"], "macro_f1", "accuracy"),
     }
     for task, of_task in rows.items():
         folder = Path("data/tasks", task, "examples")

@@ -98,19 +98,27 @@ class TryRecord:
     finetune_seed: int
     read_out: str  # as in TrialRecord
     initial_weights: str  # as in TrialRecord
+    fixed: str  # settings of which the trial had one value and could have tried several
     validation_metric: float | None  # None if training diverged, or if nothing is trained
     validation_loss: float | None
     kept: int  # 1 of the variant that is the trial, else 0
 
     @property
     def settings(self) -> dict[str, str]:
-        """The value of each setting that the trial has tried several of, or that is a draw of
-        initial weights: ``{"pooling": "last", "initial_weights": "usual"}``."""
-        pairs = [part.partition("=") for part in self.read_out.split(SEPARATOR) if part]
-        found = {name: value for name, _, value in pairs}
-        if self.initial_weights:
-            found["initial_weights"] = self.initial_weights
-        return found
+        """The value of each setting that the trial may have tried several of, by its name:
+        ``{"pooling": "last", "initial_weights": "usual"}``."""
+        found = _pairs(self.read_out)
+        return found | {"initial_weights": self.initial_weights} if self.initial_weights else found
+
+    @property
+    def fixed_settings(self) -> dict[str, str]:
+        """``fixed``, as ``settings``."""
+        return _pairs(self.fixed)
+
+
+def _pairs(settings: str) -> dict[str, str]:
+    parts = [part.partition("=") for part in settings.split(SEPARATOR) if part]
+    return {name: value for name, _, value in parts}
 
 
 @dataclass(frozen=True, kw_only=True)

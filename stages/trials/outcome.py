@@ -175,6 +175,7 @@ def try_records(
             task=setup.task_key,
             **asdict(key),
             **each.variant.columns,
+            fixed=each.variant.fixed_values,
             validation_metric=each.validated.value if each.validated else None,
             validation_loss=each.validated.loss if each.validated else None,
             kept=int(each is kept_try),

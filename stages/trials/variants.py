@@ -27,12 +27,21 @@ class Variant:
     method: Settings = field(default_factory=dict)  # the same of the method's
     initial_weights: InitialWeights | None = None  # None: not from scratch
     varied: Sequence[str] = ()  # the settings of task and method of which the trial tries several
+    fixed: Sequence[str] = ()  # those of which it tries one, ``initial_weights`` among them
 
     @property
     def read_out(self) -> str:
         """``pooling=last, dropout=0.1``: what is tried of task and method; "" if nothing is."""
-        settings = {**self.task, **self.method}
-        return SEPARATOR.join(f"{name}={settings[name]}" for name in self.varied)
+        return self._shown(self.varied)
+
+    def _shown(self, names: Sequence[str]) -> str:
+        settings = {**self.task, **self.method, "initial_weights": self.initial_weights}
+        return SEPARATOR.join(f"{name}={settings[name]}" for name in names)
+
+    @property
+    def fixed_values(self) -> str:
+        """The same of ``fixed``."""
+        return self._shown(self.fixed)
 
     @property
     def backbone(self) -> str:
@@ -76,8 +85,11 @@ def variants(
     if issubclass(kind, UntrainedMethod):
         return [Variant(tried_by_task[0], tried_by_method[0], initial[0])]
     varied = [*_varied(tried_by_task), *_varied(tried_by_method)]
+    fixed = [name for name in (*tried_by_task[0], *tried_by_method[0]) if name not in varied]
+    if from_scratch and backbone.starts_local and len(initial) == 1:
+        fixed.append("initial_weights")
     return [
-        Variant(of_task, of_method, weights, varied)
+        Variant(of_task, of_method, weights, varied, fixed)
         for weights, of_method, of_task in product(initial, tried_by_method, tried_by_task)
     ]
 

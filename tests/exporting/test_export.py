@@ -325,7 +325,8 @@ def test_a_tagging_trial_predicts_the_same_labels(name, method, write_run) -> No
 @pytest.mark.parametrize("name", ["gpt2", "neox"])
 def test_a_decoder_classifies_the_same(name, write_run) -> None:
     """Though their classifier has no bias: their last norm takes it up."""
-    task, ours = finetuned(write_run("decoder", PRETRAINED[name][1]), "classification")
+    run = write_run("decoder", PRETRAINED[name][1])
+    task, ours = finetuned(run, "classification", pooling="last")
     assert ours.head.linear.bias.abs().max() > 0.05
     export.export("run", KeptFile("task", "full", "200", "1"), Path("out"))
     theirs, tokenizer = load(), transformers.AutoTokenizer.from_pretrained("out")
