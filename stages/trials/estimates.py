@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from stages.core.artifacts import read_json, read_jsonl, write_json
-from stages.core.params import Params
+from stages.core.params import InitialWeights, Params
 from stages.core.seeding import stream
 from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateRecord
 from stages.evaluation.transferability import (
@@ -63,7 +63,9 @@ def estimated(params: Params, run: str, task: str) -> Estimated:
     setup = TrialSetup(run, task, max_tokens=params.finetune.max_tokens)
     device = resolve(params.compute, threads=params.compute.trial_threads)
     seed, rows = params.finetune.seeds[0], _labelled(params, setup)
-    asked = {"rows": [row["id"] for row in rows], "seed": seed}
+    # As the first variant of a probe.
+    initial = params.finetune.initial_weights[0] if setup.from_scratch else None
+    asked = {"rows": [row["id"] for row in rows], "seed": seed, "initial_weights": initial}
     asked |= {"libraries": {name: version(name) for name in LIBRARIES}}
     address = store.Addresses(params, setup, device).of_other(asked, "trials/estimates")
     file = store.root() / "estimates" / f"{address}.json"
@@ -71,7 +73,7 @@ def estimated(params: Params, run: str, task: str) -> Estimated:
         return there
     start = time.perf_counter()
     with threadpool_limits(1):  # of numpy: others run beside it, and sums depend on the number
-        records = _records(setup, rows, seed, device)
+        records = _records(setup, rows, seed, initial, device)
     found = Estimated(records, round(time.perf_counter() - start, 3))
     with store.unfinished() as folder:  # any number of processes may write at once
         write_json(folder / file.name, asdict(found))
@@ -103,11 +105,15 @@ def _labelled(params: Params, setup: TrialSetup) -> list[Row]:
 
 
 def _records(
-    setup: TrialSetup, rows: Sequence[Row], seed: int, device: Device
+    setup: TrialSetup,
+    rows: Sequence[Row],
+    seed: int,
+    initial: InitialWeights | None,
+    device: Device,
 ) -> list[EstimateRecord]:
     if setup.task.scores_text or isinstance(setup.task, Writing):
         return [*_undefined(setup.run_key, WRITTEN)]
-    setup = setup.of(Variant(setup.readings()[0]))  # as the first variant of a probe
+    setup = setup.of(Variant(setup.readings()[0], initial_weights=initial))
     examples = _few(setup.task.encode(rows), seed)
     read = _states_read(setup, examples, seed, device)
     if read is None:

@@ -198,6 +198,7 @@ class TrialRunner:
             tries.append(tried)
             is_best = adapted is not None and best() == number
             state.finish(adapted.model if adapted and is_best else None, [tried.as_json()])
+            del adapted  # one model at a time is in memory
         if tries[best()].diverged:
             raise ValueError(tries[0].diverged)
         start = self._starts[best()]

@@ -6,7 +6,7 @@ each combination and keeps the one that is best on validation.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -76,7 +76,9 @@ def variants(
     kind = METHODS.find(entry.method["name"], where=f"finetune.methods.{method}.method")
     tried_by_task = [dict[str, Any]()]
     if uses_head(task, kind.prompts or entry.text_to_text):
-        tried_by_task = readings(task, backbone, has_prefix=has_prefix, where=where)
+        tried_by_task = readings(
+            task, backbone, has_prefix=has_prefix, where=where, without=kind.without_effect
+        )
     by_method = METHODS.tried(entry.method, where=f"finetune.methods.{method}.method")
     tried_by_method = _combinations(by_method)
     initial: Sequence[InitialWeights | None] = [None]
@@ -101,10 +103,15 @@ def uses_head(task: Settings, as_text: bool) -> bool:
 
 
 def readings(
-    task: Settings, backbone: Backbone, *, has_prefix: bool, where: str
+    task: Settings,
+    backbone: Backbone,
+    *,
+    has_prefix: bool,
+    where: str,
+    without: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """The combinations of values that a task tries with this model, without those that read a state
-    which has not read what is labelled.
+    """The combinations of values that a task tries with this model, ``without`` some settings, and
+    without those that read a state which has not read what is labelled.
 
     Raises ValueError if none is left.
     """
@@ -113,6 +120,7 @@ def readings(
     values = {
         name: list(dict.fromkeys(v for each in listed for v in kind.values(name, each, backbone)))
         for name, listed in TASKS.tried(task, where=where).items()
+        if name not in without
     }
     found, faults = list[dict[str, Any]](), list[str]()
     for combination in _combinations(values):
