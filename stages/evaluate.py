@@ -4,7 +4,7 @@ The only stage that reads the test labels.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -32,11 +32,15 @@ from stages.evaluation.records import (
     BaselinePredictionRecord,
     EpochRecord,
     InputRecord,
+    LostPredictionRecord,
     PredictionRecord,
     ScoredTrial,
+    ScoredTry,
     SkippedMethod,
     TextBitsRecord,
     TrialRecord,
+    TryRecord,
+    curve_key,
     discard_unlisted,
     read,
     write,
@@ -91,13 +95,16 @@ def main(params: Params, task: str) -> None:
             if has_confusion(kind):
                 confused.append((key[:3], pairs(kind, gold, answers[key])))
 
+    scores = {_key(trial): trial.value for trial in trials}
+    tries = [each for run in runs for each in _scored_tries(run, about["metric"], gold, scores)]
     with replacing(paths.EVALUATED / task) as folder:
         write(folder / "trials.csv", ScoredTrial, trials)
         np.save(folder / "row_scores.npy", np.array(by_row, dtype=np.float32))
         curves = [epoch for run in runs for epoch in read(run / "history.csv", EpochRecord)]
-        write(folder / "history.csv", EpochRecord, _of_chosen_rates(curves, trials))
+        write(folder / "history.csv", EpochRecord, _kept_curves(curves, trials))
         for name, record in OF_EACH_RUN.items():
             write(folder / name, record, [row for run in runs for row in read(run / name, record)])
+        write(folder / "tries.csv", ScoredTry, tries)
         write_json(folder / "task.json", about)
         shown = [] if kind.is_own_answer else examples(kind, rows, gold, predictions)
         write_jsonl(folder / "examples.jsonl", shown)
@@ -123,6 +130,28 @@ def _answers(
     return answers, probabilities
 
 
+def _scored_tries(
+    folder: Path, metric: str, gold: Mapping[str, str], scores: Mapping[Key, float]
+) -> Iterator[ScoredTry]:
+    """The variants that the trials of a run have tried; ``scores`` are those of the trials."""
+    answers: dict[tuple[str | int, ...], dict[str, str]] = defaultdict(dict)
+    for row in read(folder / "lost_predictions.csv.gz", LostPredictionRecord):
+        answers[_variant_key(row)][row.id] = row.prediction
+    for each in read(folder / "tries.csv", TryRecord):
+        value = None
+        if each.kept:
+            value = scores[each.run, each.method, each.label_budget, each.finetune_seed, None]
+        elif predicted := answers.get(_variant_key(each)):
+            value = score(metric, list(gold.values()), [predicted[id] for id in gold])
+        yield ScoredTry(**asdict(each), value=value)
+
+
+def _variant_key(row: TryRecord | LostPredictionRecord) -> tuple[str | int, ...]:
+    """Of a variant of a run's trial."""
+    place = row.method, row.label_budget, row.finetune_seed
+    return *place, row.read_out, row.initial_weights
+
+
 def _calibration(
     gold: Sequence[str], predicted: Sequence[str], probabilities: Sequence[float | None]
 ) -> Json:  # of ScoredTrial
@@ -130,16 +159,10 @@ def _calibration(
     return {} if found is None else asdict(found)
 
 
-def _of_chosen_rates(
-    curves: Iterable[EpochRecord], trials: Iterable[TrialRecord]
-) -> list[EpochRecord]:
-    """One curve for each trial, that of the learning rate which it keeps."""
-
-    def key(row: EpochRecord | TrialRecord) -> tuple[str | int | float, ...]:
-        return row.run, row.method, row.label_budget, row.finetune_seed, row.lr
-
-    chosen = {key(trial) for trial in trials}
-    return [epoch for epoch in curves if key(epoch) in chosen]
+def _kept_curves(curves: Iterable[EpochRecord], trials: Iterable[TrialRecord]) -> list[EpochRecord]:
+    """One curve for each trial, that of the variant and the learning rate which it keeps."""
+    chosen = {curve_key(trial) for trial in trials}
+    return [epoch for epoch in curves if curve_key(epoch) in chosen]
 
 
 if __name__ == "__main__":

@@ -162,6 +162,10 @@ def _write(
     records.write(folder / "estimates.csv", EstimateRecord, texts.estimated.records)
     predictions = [each for outcome in outcomes for each in outcome.predictions]
     records.write(folder / "predictions.csv.gz", records.PredictionRecord, predictions)
+    tries = [each for outcome in outcomes for each in outcome.tries]
+    records.write(folder / "tries.csv", records.TryRecord, tries)
+    lost = [each for outcome in outcomes for each in outcome.lost_predictions]
+    records.write(folder / "lost_predictions.csv.gz", records.LostPredictionRecord, lost)
     first = {outcome.trial.method: outcome.trial for outcome in reversed(outcomes)}
     for method, trial in first.items():
         place = f"{asked.run} on {asked.task}"

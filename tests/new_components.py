@@ -46,7 +46,7 @@ class StarRating(Task):
     kind = RatedText()
 
     def head(self, backbone: Backbone) -> PooledHead:
-        return PooledHead(backbone.d_model, 1, dropout=0.0, pooling=backbone.pooling)
+        return PooledHead(backbone.d_model, 1, dropout=0.0, pooling="mean")
 
     def encode(self, rows: Sequence[Mapping[str, Any]]) -> list[Example]:
         texts = self.tokenizer.encode([row["text"] for row in rows])
@@ -134,7 +134,6 @@ from stages.text.batch import Batch
 class RepeatedEncoder(TransformerBackbone):
     architecture = "repeated_encoder"
     trained_like = "encoder"
-    pooling = "mean"
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
         super().__init__(vocab_size, dims)

@@ -1,8 +1,10 @@
 """A study that is trained in seconds: a run from scratch and a public checkpoint, two tasks."""
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from stages import pretrain
 from stages.core.artifacts import write_json, write_jsonl
@@ -14,6 +16,7 @@ from tests.smoke import with_values
 
 SCRATCH = "encoder_scratch"
 TASKS = ("section", "tag")
+SECTION = {"name": "classification", "pooling": "mean"}
 MAX_TOKENS = 64
 LINES = [line.split() for document in documents()[:14] for line in document if " " in line]
 SMALLER = {
@@ -29,12 +32,14 @@ SMALLER = {
 }
 
 
-def write_study(folder: Path, *, lr: float | list[float]) -> Params:
+def write_study(
+    folder: Path, *, lr: float | list[float], section: Mapping[str, Any] = SECTION
+) -> Params:
     """What ``pretrain`` reads of it and, after that, ``finetune``; the folder must be the current
-    one. ``lr`` is that of full fine-tuning."""
+    one. ``lr`` is that of full fine-tuning, ``section`` the entry of that task."""
     path = with_values(folder, SMALLER | {"finetune.methods.full.training.lr": lr})
     params = with_public_checkpoint(load(path))
-    write_tasks()
+    write_tasks(section)
     for name in ("encoded/none", "plans", "pretrained", "tokenizers/unigram"):
         Path("data", name).mkdir(parents=True)
     (model,) = small_tokenizer().files
@@ -68,7 +73,7 @@ def with_public_checkpoint(params: Params) -> Params:
     return params.model_copy(update={"pretrain": runs, "budget": budget})
 
 
-def write_tasks() -> None:
+def write_tasks(section: Mapping[str, Any] = SECTION) -> None:
     """Which words are in title case, and whether a line is in capitals."""
     rows = {
         "tag": [
@@ -82,7 +87,7 @@ def write_tasks() -> None:
     }
     about = {
         "tag": ({"name": "tagging"}, ["B-CODE", "O"], "entity_f1", "word_accuracy"),
-        "section": ({"name": "classification"}, ["calm", "loud"], "macro_f1", "accuracy"),
+        "section": ({**section}, ["calm", "loud"], "macro_f1", "accuracy"),
     }
     for task, of_task in rows.items():
         folder = Path("data/tasks", task, "examples")

@@ -26,6 +26,7 @@ from stages.evaluation.records import (
     EpochRecord,
     InputRecord,
     ScoredTrial,
+    ScoredTry,
     SkippedMethod,
     TextBitsRecord,
     write,
@@ -231,6 +232,8 @@ def write_study(
             scored[:] = np.array([[trial.value] for trial in trials])
         np.save(root / "data/evaluated" / task / "row_scores.npy", scored)
         write(root / "data/evaluated" / task / "history.csv", EpochRecord, curves)
+        tries = [_try(trial) for trial in trials if trial.method != "classical"]
+        write(root / "data/evaluated" / task / "tries.csv", ScoredTry, tries)
         write(root / "data/evaluated" / task / "skipped.csv", SkippedMethod, skipped)
         write(root / "data/evaluated" / task / "inputs.csv", InputRecord, read_of(task, params))
         bits = text_bits_of(params)
@@ -514,6 +517,24 @@ def _trial(
         accuracy=min(value + 0.2, 1.0),
         mean_probability=min(value + 0.3, 1.0),
         calibration_error=0.1,
+    )
+
+
+def _try(trial: ScoredTrial) -> ScoredTry:
+    """The only one of a trial."""
+    return ScoredTry(
+        run=trial.run,
+        method=trial.method,
+        task=trial.task,
+        label_budget=trial.label_budget,
+        finetune_seed=trial.finetune_seed,
+        read_out="",
+        initial_weights=trial.initial_weights,
+        fixed="pooling=mean, dropout=0.1",
+        validation_metric=trial.value,
+        validation_loss=1.0,
+        kept=1,
+        value=trial.value,
     )
 
 

@@ -10,17 +10,21 @@ import pytest
 from stages import evaluate
 from stages.core.artifacts import read_jsonl, write_json, write_jsonl
 from stages.core.params import Params
+from stages.evaluation import metrics
 from stages.evaluation.confusion import ConfusionRecord
 from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.records import (
     BaselinePredictionRecord,
     EpochRecord,
     InputRecord,
+    LostPredictionRecord,
     PredictionRecord,
     ScoredTrial,
+    ScoredTry,
     SkippedMethod,
     TextBitsRecord,
     TrialRecord,
+    TryRecord,
     read,
     write,
 )
@@ -121,10 +125,28 @@ def write_run(folder: Path, answers: list[str]) -> None:
     write(folder / "trials.csv", TrialRecord, [TrialRecord(**TRIAL, **key, run=folder.name)])
     write(folder / "predictions.csv.gz", PredictionRecord, rows)
     write(folder / "history.csv", EpochRecord, epochs)
+    write(folder / "tries.csv", TryRecord, [tried(folder.name)])
+    write(folder / "lost_predictions.csv.gz", LostPredictionRecord, [])
     write(folder / "skipped.csv", SkippedMethod, [])
     write(folder / "inputs.csv", InputRecord, [what_was_read(folder.name)])
     write(folder / "text_bits.csv", TextBitsRecord, bits_of(folder.name))
     write(folder / "estimates.csv", EstimateRecord, [estimate_of(folder.name)])
+
+
+def tried(run: str, read_out: str = "", *, kept: bool = True) -> TryRecord:
+    return TryRecord(
+        run=run,
+        method="full",
+        task="tag",
+        label_budget="200",
+        finetune_seed=1,
+        read_out=read_out,
+        initial_weights="",
+        fixed="dropout=0.1",
+        validation_metric=0.5,
+        validation_loss=1.2,
+        kept=int(kept),
+    )
 
 
 def estimate_of(run: str) -> EstimateRecord:
@@ -242,6 +264,39 @@ def test_how_well_runs_predict_the_texts_stands_in_one_file(params: Params) -> N
     evaluate.main(params, "tag")
     found = read(Path("data/evaluated/tag/text_bits.csv"), TextBitsRecord)
     assert found == [bits for run in RUN_NAMES for bits in bits_of(run)] and found
+
+
+def test_tries_that_lost_are_scored_by_their_own_predictions(params: Params) -> None:
+    """The one that is kept has the trial's score; one that diverged has none."""
+    run, folder = RUN_NAMES[0], Path("data/finetuned/tag", RUN_NAMES[0])
+    first, last, diverged = (f"label_subwords={which}" for which in ("first", "last", "all"))
+    (trial,) = read(folder / "trials.csv", TrialRecord)
+    write(folder / "trials.csv", TrialRecord, [replace(trial, read_out=last)])
+    tries = [tried(run, first, kept=False), tried(run, last), tried(run, diverged, kept=False)]
+    write(folder / "tries.csv", TryRecord, tries)
+    given = ["B-X I-X O", "O O", "O"]
+    lost = [
+        LostPredictionRecord(
+            method="full",
+            label_budget="200",
+            finetune_seed=1,
+            id=f"id{i}",
+            prediction=prediction,
+            read_out=first,
+            initial_weights="",
+        )
+        for i, prediction in reversed(list(enumerate(given)))
+    ]
+    write(folder / "lost_predictions.csv.gz", LostPredictionRecord, lost)
+    evaluate.main(params, "tag")
+    found = read(Path("data/evaluated/tag/tries.csv"), ScoredTry)
+    assert [each.run for each in found] == [run, run, run, RUN_NAMES[1]]
+    by_hand = metrics.score("entity_f1", GOLD, given)
+    assert 0 < by_hand < 1 and [each.value for each in found] == [by_hand, 1.0, None, 0.0]
+    assert found[0].settings == {"label_subwords": "first"}
+    assert found[0].fixed_settings == {"dropout": "0.1"}
+    curves = read(Path("data/evaluated/tag/history.csv"), EpochRecord)
+    assert not [epoch for epoch in curves if epoch.run == run]  # all are of no variant
 
 
 def test_estimates_of_all_runs_stand_in_one_file(params: Params) -> None:

@@ -42,7 +42,7 @@ def find_faults(params: Params) -> Iterator[str]:
         yield f"finetune.methods.{CLASSICAL}: is reserved for baselines in reports; rename it"
     yield from fit_faults(params.finetune, params.tasks, params.pretrain, backbones)
     yield from _device_faults(params)
-    for name in ("label_budgets", "seeds"):
+    for name in ("label_budgets", "seeds", "initial_weights"):
         values = getattr(params.finetune, name)
         if len(set(values)) < len(values):
             yield f"finetune.{name}: must not repeat a value, not {values}"

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import product
 
 from stages.baselines._baseline import BASELINES
 from stages.checking.entries import fault_of, name_of, unlisted
@@ -89,7 +90,7 @@ def _source(entry: Settings, where: str, kind: Kind | None) -> Source:
 def _check_task(params: Params, entry: Settings, where: str) -> None:
     """Raises ValueError for wrong settings, and for a task class that names no kind, or another one
     than that of its own name."""
-    settings = TASKS.settings(entry, where=where)
+    settings, values = TASKS.settings(entry, where=where), TASKS.tried(entry, where=where)
     task = TASKS.find(name_of(entry), where=where)
     named: Kind | None = getattr(task, "kind", None)
     if named is None or (name_of(entry) in KINDS and named.name != name_of(entry)):
@@ -98,6 +99,8 @@ def _check_task(params: Params, entry: Settings, where: str) -> None:
             "(stages/kinds), to the one of its own name if there is one"
         )
     try:
-        task.check(params.finetune.max_tokens, **settings)
+        for combination in product(*values.values()):
+            one = dict(zip(values, combination, strict=True))
+            task.check(params.finetune.max_tokens, **{**settings, **one})
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None

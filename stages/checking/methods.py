@@ -13,6 +13,7 @@ from stages.models._backbone import Backbone
 from stages.objectives._objective import OBJECTIVES
 from stages.tasks._task import TASKS, Task
 from stages.trials.compatibility import incompatibility
+from stages.trials.variants import readings
 
 # (run, task, method): why they are incompatible, or None
 Reasons = dict[tuple[str, str, str], str | None]
@@ -89,17 +90,18 @@ def _unused_faults(
 def _read_faults(
     entry: Run, backbone: Backbone, task_entry: TaskEntry, *, run: str, task: str
 ) -> Iterator[str]:
-    """Of a task that reads states which have not read what is labelled."""
+    """Of a task all of whose values read states that have not read what is labelled."""
     where = f"tasks.{task}.task"
     try:
-        settings = TASKS.settings(task_entry.task, where=where)
+        TASKS.settings(task_entry.task, where=where)
         objective = OBJECTIVES.find(name_of(entry.objective), where="")
     except ValueError:  # reported by task_faults and run_faults
         return
-    kind = TASKS.find(name_of(task_entry.task), where=where)
-    is_causal = backbone.is_causal and not objective.has_prefix
-    for fault in fault_of(lambda: kind.check_read(is_causal=is_causal, **settings)):
-        yield f"{where}.{fault} (pretrain.{run}.model)"
+    has_prefix = objective.has_prefix
+    for fault in fault_of(
+        lambda: readings(task_entry.task, backbone, has_prefix=has_prefix, where=where)
+    ):
+        yield f"{fault} (pretrain.{run}.model)"
 
 
 def _why_unused(reasons: Reasons, key: str, *, place: int) -> str:

@@ -97,7 +97,8 @@ def _summary(cls: type) -> str:
 
 
 def _settings(cls: type) -> Iterator[str]:
-    """``mask_prob: float = 0.15``, the required ones first, as the constructor orders them."""
+    """``mask_prob: float = 0.15``, the required ones first, as the constructor orders them; "or a
+    list" of settings of which trials try several values."""
     schema: Any = getattr(cls, "schema", cls)
     parts = (cls.__init__, schema.__init__, getattr(schema, "from_settings", schema.__init__))
     found: dict[str, tuple[Any, object]] = {}
@@ -107,8 +108,10 @@ def _settings(cls: type) -> Iterator[str]:
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
                 found[key] = (hints[key], parameter.default)
     empty = inspect.Parameter.empty
+    tried = getattr(cls, "tried", ())
     for key, (hint, default) in sorted(found.items(), key=lambda item: item[1][1] is not empty):
-        yield f"{key}: {_type(hint)}" + ("" if default is empty else f" = {_value(default)}")
+        shown = f"{_type(hint)} or a list" if key in tried else _type(hint)
+        yield f"{key}: {shown}" + ("" if default is empty else f" = {_value(default)}")
 
 
 def _type(hint: Any) -> str:

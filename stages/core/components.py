@@ -5,6 +5,9 @@
 code, its keyword-only parameters (those after ``*``) come from params.yaml. Those that
 components have in common are the fields of a dataclass, ``schema = Dimensions``, which comes last
 of the positional ones, and the parameters of its ``from_settings``, if that is what makes it.
+
+A class may name in ``tried`` the settings whose entry may be a list of values: each trial tries all
+of them and keeps the one that is best on validation.
 """
 
 import difflib
@@ -13,6 +16,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -45,21 +49,57 @@ class Components(Generic[C]):
 
     def settings(self, entry: Settings, *, where: str) -> dict[str, Any]:
         """The settings of the component that ``entry`` names, defaults filled in, checked against
-        its constructor.
+        its constructor. A setting that the component can try stays a list where it is one.
 
         Raises ValueError with the path in params.yaml for an unknown name, a misspelt or missing
-        key, or a wrong type.
+        key, a wrong type, or a list that is empty or repeats a value.
         """
         cls = self.find(str(entry.get("name", "")), where=where)
-        return check(cls, {k: v for k, v in entry.items() if k != "name"}, where=where)
+        given = {key: value for key, value in entry.items() if key != "name"}
+        lists = {key: given[key] for key in _tried(cls) if isinstance(given.get(key), list)}
+        if not lists:
+            return check(cls, given, where=where)
+        for key, values in lists.items():
+            if not values:
+                raise ValueError(f"{where}.{key}: must not be an empty list")
+        combinations, faults = list[dict[str, Any]](), list[str]()
+        for values in product(*lists.values()):
+            try:
+                combination = given | dict(zip(lists, values, strict=True))
+                combinations.append(check(cls, combination, where=where))
+            except ValueError as error:
+                faults += str(error).splitlines()
+        if faults:
+            raise ValueError("\n".join(dict.fromkeys(faults)))
+        for key, values in lists.items():
+            different = _distinct(settings[key] for settings in combinations)
+            if len(different) < len(values):
+                raise ValueError(f"{where}.{key}: must not repeat a value, not {values}")
+            lists[key] = different
+        return combinations[0] | lists
+
+    def tried(self, entry: Settings, *, where: str) -> dict[str, list[Any]]:
+        """The values of each setting that the component can try, in the order of its ``tried``; a
+        list of one where ``entry`` has a single value, or the default.
+
+        Raises ValueError as ``settings`` does.
+        """
+        settings = self.settings(entry, where=where)
+        tried = _tried(self.find(str(entry.get("name", "")), where=where))
+        return {
+            key: settings[key] if isinstance(settings[key], list) else [settings[key]]
+            for key in tried
+        }
 
     def build(self, entry: Settings, *from_code: Any, where: str) -> C:
-        """Construct the component that ``entry`` names, with ``from_code`` before its settings.
+        """Construct the component that ``entry`` names, with ``from_code`` before its settings. Of
+        several values that it lists for a setting to try, it is constructed with the first.
 
         Raises ValueError as ``settings`` does, and for whatever value the constructor refuses.
         """
         cls: Any = self.find(str(entry.get("name", "")), where=where)
         values = self.settings(entry, where=where)
+        values |= {key: listed[0] for key, listed in self.tried(entry, where=where).items()}
         own = {key: values.pop(key) for key in _keywords(cls.__init__)}
         try:
             if schema := getattr(cls, "schema", None):
@@ -79,6 +119,20 @@ def _public_class(folder: str, name: str) -> type[Any]:
     ]
     assert len(classes) == 1, f"{module.__name__} must define one public class, not {classes}"
     return classes[0]
+
+
+def _tried(cls: type) -> tuple[str, ...]:
+    """The settings of a component's entry that may be lists of values."""
+    return getattr(cls, "tried", ())
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    """Each value once, in the order of their first."""
+    found = list[Any]()
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found
 
 
 def check(cls: type, values: Settings, *, where: str) -> dict[str, Any]:

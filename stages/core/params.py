@@ -30,6 +30,9 @@ MAX_VOCAB_SIZE = 10_000_000  # more is a mistake, and takes gigabytes to check
 HUB = "hub"  # the model of a run that is a public checkpoint, and how its tokenizer came about
 
 NAME = r"[a-z][a-z0-9_]*"
+# Where a run from scratch starts: ``as_pretrained`` draws the weights that its pretraining would
+# start from, with the model's ``locality``; ``usual`` draws the same without it, as BERT and GPT-2.
+InitialWeights = Literal["as_pretrained", "usual"]
 Name = Annotated[str, StringConstraints(pattern=rf"^{NAME}$")]
 Sentence = Annotated[str, StringConstraints(min_length=1, max_length=160, pattern=r"^\S[^\n]*$")]
 Component = dict[str, Any]
@@ -270,6 +273,8 @@ class Finetune(Strict):
     seeds: list[int]
     max_tokens: Positive  # longer inputs are cut
     keep_weights: Literal["none", "first_seed", "all"]
+    # Which initial weights each trial of a run from scratch tries.
+    initial_weights: list[InitialWeights] = ["as_pretrained", "usual"]
     screen: Screen | None = None  # without one, every run is fine-tuned
     race: Race | None = None  # without one, every run has ``seeds`` and no more
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from stages.core.params import Finetune, Run
 from stages.evaluation.metrics import merit
 from stages.evaluation.racing import race
-from stages.evaluation.records import EpochRecord, TrialRecord
+from stages.evaluation.records import EpochRecord, TrialRecord, curve_key
 from stages.evaluation.repetitions import repetitions
 
 Place = tuple[str, str, str]  # run, method, label budget
@@ -45,15 +45,16 @@ def validation_merits(
 ) -> Merits:
     """Of the epoch that each trial keeps. Trials without epochs, of methods that solve or only
     predict, have none."""
-    kept = {
-        ((e.run, e.method, e.label_budget), e.finetune_seed, e.lr, e.epoch): e.validation_metric
-        for e in epochs
-    }
+
+    def key(of: TrialRecord | EpochRecord, epoch: int) -> tuple[str | int | float, ...]:
+        return (*curve_key(of), epoch)
+
+    kept = {key(epoch, epoch.epoch): epoch.validation_metric for epoch in epochs}
     found: Merits = {}
     for t in trials:
-        place = t.run, t.method, t.label_budget
-        value = kept.get((place, t.finetune_seed, t.lr, t.best_epoch))
+        value = kept.get(key(t, t.best_epoch))
         if value is not None:
+            place = t.run, t.method, t.label_budget
             found[place, t.finetune_seed] = merit(metric, value)
     return found
 

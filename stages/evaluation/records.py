@@ -20,6 +20,7 @@ from stages.kinds._cells import Row
 T = TypeVar("T")
 
 CLASSICAL = "classical"  # the method of every baseline
+SEPARATOR = ", "  # between the settings of a read_out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ class TrialRecord:
     pretrain_flops: int | None
     lineage_tokens: int | None
     lineage_flops: int | None
-    finetune_flops: int  # at all learning rates that were tried
+    finetune_flops: int  # of all tries
     lr: float  # the one that was best on validation; 0 if nothing was trained
     d_model: int
     num_layers: int
@@ -63,8 +64,12 @@ class TrialRecord:
     still_improving: int  # 1 if training ended too early (``trials/best_epoch.py``)
     converged: int | None  # 1 if every try of a solved probe came to a minimum
     C: float | None  # the inverse strength of a solved probe's penalty
-    num_tries: int  # learning rates, values of C or other settings that validation chose from
+    num_tries: int  # what validation chose from: variants, each at every learning rate or C
     at_edge: int | None  # 1 if the rate or C that was kept is the smallest or largest of several
+    # Settings of task and method that validation chose: "pooling=last, dropout=0.1". "" where a
+    # single value was tried, whichever it is, and of a baseline.
+    read_out: str = ""
+    initial_weights: str = ""  # that validation chose; "" unless from scratch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +87,48 @@ class ScoredTrial(TrialRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TryRecord:
+    """A variant that a trial has tried, at the learning rate or C that is its best on validation. A
+    trial that had nothing to choose has one."""
+
+    run: str
+    method: str
+    task: str
+    label_budget: str
+    finetune_seed: int
+    read_out: str  # as in TrialRecord
+    initial_weights: str  # as in TrialRecord
+    fixed: str  # settings of which the trial had one value and could have tried several
+    validation_metric: float | None  # None if training diverged, or if nothing is trained
+    validation_loss: float | None
+    kept: int  # 1 of the variant that is the trial, else 0
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The value of each setting that the trial may have tried several of, by its name:
+        ``{"pooling": "last", "initial_weights": "usual"}``."""
+        found = _pairs(self.read_out)
+        return found | {"initial_weights": self.initial_weights} if self.initial_weights else found
+
+    @property
+    def fixed_settings(self) -> dict[str, str]:
+        """``fixed``, as ``settings``."""
+        return _pairs(self.fixed)
+
+
+def _pairs(settings: str) -> dict[str, str]:
+    parts = [part.partition("=") for part in settings.split(SEPARATOR) if part]
+    return {name: value for name, _, value in parts}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredTry(TryRecord):
+    """A variant and its score on the test set, by the metric of the task."""
+
+    value: float | None  # None if training diverged
+
+
+@dataclass(frozen=True, kw_only=True)
 class PredictionRecord:
     method: str
     label_budget: str
@@ -89,6 +136,14 @@ class PredictionRecord:
     id: str
     prediction: str
     probability: float | None = None  # that the prediction is right, if the model gives one
+
+
+@dataclass(frozen=True, kw_only=True)
+class LostPredictionRecord(PredictionRecord):
+    """A prediction of a variant that a trial has not kept."""
+
+    read_out: str
+    initial_weights: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +156,8 @@ class BaselinePredictionRecord(PredictionRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class EpochRecord:
-    """A point of the curve of one trial at one learning rate; the metric is on validation."""
+    """A point of the curve of one variant of a trial at one learning rate; the metric is on
+    validation."""
 
     run: str
     method: str
@@ -113,6 +169,14 @@ class EpochRecord:
     train_loss: float
     validation_metric: float
     validation_loss: float
+    read_out: str = ""  # as in TrialRecord
+    initial_weights: str = ""
+
+
+def curve_key(row: "TrialRecord | EpochRecord") -> tuple[str | int | float, ...]:
+    """Equal for a trial and the epochs of the variant and learning rate that it keeps."""
+    place = row.run, row.method, row.label_budget, row.finetune_seed, row.lr
+    return *place, row.read_out, row.initial_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +198,7 @@ class InputRecord:
 
     run: str
     split: str
-    read_at: str  # as Task.read_at
+    read_at: str  # as Task.read_at; of several that trials try, all, between "or"
     rows: int
     rows_cut: int
     tokens: int

@@ -54,6 +54,10 @@ class Method(ABC):
     prompts: ClassVar[bool] = False  # then it has a predictor of its own, in the task's place
     requires_head: ClassVar[bool] = False  # what it trains has no effect on generated text
     fits: ClassVar[tuple[str, ...]] = ()  # the kinds of task that it supports; all if it lists none
+    # Settings whose entry may be a list of values: each trial keeps the best on validation.
+    tried: ClassVar[tuple[str, ...]] = ()
+    # Settings that tasks try and that change nothing with this method.
+    without_effect: ClassVar[tuple[str, ...]] = ()
     num_added_tokens: int = 0  # by which each input grows inside the backbone
     num_shots: int = 0  # labelled examples that each prompt shows
 
@@ -85,6 +89,7 @@ class SolvedMethod(Method):
     validation is kept."""
 
     requires_head = True
+    without_effect = ("dropout",)  # of the head: the loss that is minimised has none
     C: Sequence[float]  # inverse strengths of the penalty
 
     @abstractmethod

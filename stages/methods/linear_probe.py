@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -36,6 +36,8 @@ class LinearProbe(SolvedMethod):
 
     Raises ValueError for no ``C``, or one that is not above 0.
     """
+
+    tried: ClassVar[tuple[str, ...]] = ("layers",)
 
     def __init__(
         self, *, layers: Literal["last", "mix"] = "last", C: Sequence[float] = WIDE
@@ -84,7 +86,7 @@ class _Remembered(Backbone):
     ) -> None:
         super().__init__()
         self.architecture, self.trained_like = backbone.architecture, backbone.trained_like
-        self.pooling, self.vocab_size = backbone.pooling, backbone.vocab_size
+        self.vocab_size = backbone.vocab_size
         self.num_layers = backbone.num_layers
         self.backbone = backbone
         self.mix = mix  # None if the backbone has its own

@@ -237,11 +237,23 @@ class Attention(nn.Module):
         With biases of 0 a masked token has no access to its neighbours until both biases have
         grown; small models predicted unigram frequencies for hundreds of steps.
         """
-        if not self.rotary or self.query.bias is None:
+        if not self.can_be_local:
             return
         width = self.query.bias.numel() // self.num_heads
         self.query.bias.normal_(0, (locality / width**0.5) ** 0.5, generator=generator)
         self.key_value.bias[: self.query.bias.numel()] = self.query.bias
+
+    @property
+    def can_be_local(self) -> bool:
+        """Whether equal biases of queries and keys make it local: with rotary positions."""
+        return self.rotary and self.query.bias is not None
+
+    @torch.no_grad()
+    def drop_locality(self) -> None:
+        """Set the biases of queries and keys to 0 where ``initialise_locality`` has drawn them."""
+        if self.can_be_local:
+            self.query.bias.zero_()
+            self.key_value.bias[: self.query.bias.numel()] = 0.0
 
     def parts(
         self, rows: int, length: int, memory_length: int, *, cross: bool = False

@@ -32,7 +32,6 @@ class Backbone(nn.Module, ABC):
     # The architecture whose objectives, tasks and methods also fit this one; by default its own.
     trained_like: str
     is_transformer: bool = False  # its tokens exchange information by attention alone
-    pooling: Pooling  # default pooling of token states
     vocab_size: int
     num_layers: int
     output_layers = ("transform", "output", "output_bias")  # the modules that only unembed uses
@@ -187,6 +186,14 @@ class Backbone(nn.Module, ABC):
     @abstractmethod
     def initialise(self, *, generator: torch.Generator) -> None:
         """Initialise all weights."""
+
+    @property
+    def starts_local(self) -> bool:
+        """Whether ``initialise`` draws biases that make self-attention local, which is unusual."""
+        return False
+
+    def drop_locality(self) -> None:  # noqa: B027 (most models have none)
+        """Set the biases that make self-attention local to the usual 0."""
 
     def add_pretraining_layers(self) -> None:  # noqa: B027 (most models have them from the start)
         """Add what only objectives need; called before ``initialise``.

@@ -156,6 +156,17 @@ class TransformerBackbone(Backbone):
             if isinstance(module, Attention):
                 module.initialise_locality(self.dims.locality, generator=generator)
 
+    @property
+    def starts_local(self) -> bool:
+        return self.dims.locality > 0 and any(
+            module.can_be_local for module in self.modules() if isinstance(module, Attention)
+        )
+
+    def drop_locality(self) -> None:
+        for module in self.modules():
+            if isinstance(module, Attention):
+                module.drop_locality()
+
 
 class OutputTransform(nn.Module):
     """A linear layer, GELU (ReLU where the blocks have it) and a norm before the output embedding

@@ -39,7 +39,6 @@ class BiLSTM(Backbone):
     """
 
     architecture = "bilstm"
-    pooling = "mean"
 
     def __init__(
         self,

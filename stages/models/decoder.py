@@ -19,7 +19,6 @@ class Decoder(TransformerBackbone):
     """
 
     architecture = "decoder"
-    pooling = "last"
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
         super().__init__(vocab_size, dims)

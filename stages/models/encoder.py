@@ -8,7 +8,6 @@ from stages.text.batch import Batch
 
 class Encoder(TransformerBackbone):
     architecture = "encoder"
-    pooling = "mean"
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
         super().__init__(vocab_size, dims)

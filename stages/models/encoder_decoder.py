@@ -26,7 +26,6 @@ from stages.text.batch import Batch
 
 class EncoderDecoder(TransformerBackbone):
     architecture = "encoder_decoder"
-    pooling = "mean"
 
     def __init__(self, vocab_size: int, dims: Dimensions) -> None:
         super().__init__(vocab_size, dims)

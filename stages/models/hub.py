@@ -73,7 +73,6 @@ class Hub(Backbone):
         self.config = config_of(self._folder)
         self.config.use_cache = False  # of attention, for text that is written token by token
         self.architecture = self.trained_like = architecture_of(self.config)
-        self.pooling = "last" if self.architecture == "decoder" else "mean"
         self.vocab_size, self._has_decoder = vocab_size, True  # until it is dropped
         self.num_layers = self.config.num_hidden_layers
         self._class = class_of(self.config)

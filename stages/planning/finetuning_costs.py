@@ -17,6 +17,7 @@ from stages.models._backbone import MODELS, Backbone
 from stages.models._backward import trains
 from stages.models._costs import FLOAT32
 from stages.models._heads import ModelWithHead
+from stages.objectives._objective import OBJECTIVES
 from stages.planning.run_sizes import (
     COPIES,
     backbone_of,
@@ -33,6 +34,7 @@ from stages.trials.compatibility import incompatibility
 from stages.trials.outcome import TrialKey
 from stages.trials.prediction import PREDICTED_AT_ONCE
 from stages.trials.runner import method_of
+from stages.trials.variants import Variant, variants
 
 ITERATIONS = 50  # about as many as a probe takes for each C
 
@@ -126,7 +128,16 @@ def _finetuning(
     of_task = texts(key, task, settings.methods[method].text_to_text)
     if outlined is None or (of_task.train is None and "all" in settings.label_budgets):
         return cost
-    shape = _Shape.of(params, task, method, of_task)
+    tried = variants(
+        settings,
+        method,
+        params.tasks[task].task,
+        outlined,
+        has_prefix=OBJECTIVES.find(run.objective["name"], where="").has_prefix,
+        from_scratch=run.from_scratch,
+        where=f"tasks.{task}.task",
+    )
+    shape = _Shape.of(params, task, method, of_task, tried)
     cost.leaves_out_rows = None in (of_task.validation, of_task.test)
     cost.assumes_lengths, cost.text_tokens = of_task.assumed, round(shape.tokens, 1)
     cost.longest_text = max(of_task.lengths)
@@ -149,6 +160,8 @@ class _Shape:
     training: Adaptation | None
     uses_logits: bool  # the vocabulary's: to write a text, or to score one
     labels: dict[str, int]  # of each label budget
+    num_variants: int  # that each trial tries
+    num_backbones: int  # in them, that differ in what a frozen one computes
 
     @property
     def tokens(self) -> float:
@@ -161,7 +174,9 @@ class _Shape:
         return self.training.batch_examples
 
     @staticmethod
-    def of(params: Params, task: str, method: str, texts: Texts) -> "_Shape":
+    def of(
+        params: Params, task: str, method: str, texts: Texts, tried: Sequence[Variant]
+    ) -> "_Shape":
         entry = params.finetune.methods[method]
         kind = TASKS.find(params.tasks[task].task["name"], where="")
         made = method_of(params, method)
@@ -176,6 +191,8 @@ class _Shape:
                 else rows_in_budget(str(b), texts.train, task=task)
                 for b in params.finetune.label_budgets
             },
+            len(tried),
+            len({variant.backbone for variant in tried}),
         )
 
     def flops(self, backbone: Backbone) -> float:
@@ -235,10 +252,12 @@ def _add_work(
     examples = [round(shape.labels[trial.label_budget] * texts.per_row) for trial in trials]
     if training is not None:  # without patience: the most that it can take
         step = shape.step_flops(model.backbone)
-        passes = [max_epochs(training, n) * len(training.rates) for n in examples]
+        tries = len(training.rates) * shape.num_variants
+        passes = [max_epochs(training, n) * tries for n in examples]
         seen = sum(n * p for n, p in zip(examples, passes, strict=True))
         steps = sum(steps_per_epoch(training, n) * p for n, p in zip(examples, passes, strict=True))
-        rows = [p * (texts.validation or 0) + test for p in passes]  # each epoch is validated
+        # Each epoch is validated, and each variant predicts the test rows.
+        rows = [p * (texts.validation or 0) + test * shape.num_variants for p in passes]
         works = [
             step / forward * n * p + r * texts.per_row
             for n, p, r in zip(examples, passes, rows, strict=True)
@@ -250,13 +269,14 @@ def _add_work(
         # The states of validation and test rows are computed once, for all trials; from scratch for
         # each seed, which has a backbone of its own.
         seeds = {trial.finetune_seed for trial in trials}
-        backbones = len(seeds) if run.from_scratch else min(len(seeds), 1)
+        groups = len(seeds) if run.from_scratch else min(len(seeds), 1)
+        backbones = groups * shape.num_backbones
         solved = isinstance(method, SolvedMethod)
-        seen = sum(examples) if solved else 0
+        seen = sum(examples) * shape.num_backbones if solved else 0
         batches = sum(-(-n // PREDICTED_AT_ONCE) for n in examples)
-        tries = len(method.C) if solved else 0
+        tries = len(method.C) * shape.num_variants if solved else 0
         cost.num_steps = tries * ITERATIONS * batches
-        cost.shares = [1 / backbones] * backbones if backbones else []
+        cost.shares = [1 / groups] * groups if groups else []
         cost.flops = round(seen * forward)
         predicted = backbones * (test + (texts.validation or 0) * solved)
     cost.tokens = round(seen * (shape.tokens + texts.written))

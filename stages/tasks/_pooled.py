@@ -1,7 +1,7 @@
 """Tasks that predict from one state of a text or of a pair of texts."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -11,19 +11,26 @@ from torch import Tensor
 from stages.kinds._cells import Row
 from stages.models._backbone import Backbone, Pooling
 from stages.models._heads import ModelWithHead, PooledHead, at_least_float32
-from stages.tasks._task import Example, Task, pooled
+from stages.tasks._task import Example, Task
 from stages.text.batch import Batch
 from stages.text.tokenizer import TaskTokenizer
 
 
 class PooledTask(Task):
-    """``num_outputs`` numbers for each text, of a linear head on the mean of its states or, in a
-    decoder, on the last, which alone has read all of it; ``pooling`` overrides it.
+    """``num_outputs`` numbers for each text, of a linear head on one state of it.
+
+    ``pooling: auto`` tries the mean of its states and the custom of the architecture: the last
+    state in a decoder, which alone has read all of the text (GPT), and in a bidirectional
+    transformer the first (BERT). A biLSTM has no first state of that kind; its custom is the last,
+    at which the forward half has read all of the text, as in a recurrent classifier (Dai and Le
+    2015). Wherever both do as well, the mean is kept.
 
     Of a pair that is too long the longer text is cut first.
     """
 
     num_outputs = 1
+    tried: ClassVar[tuple[str, ...]] = ("pooling", "dropout")
+    tried_by_head: ClassVar[tuple[str, ...]] = ("pooling", "dropout")
 
     def __init__(
         self,
@@ -35,7 +42,7 @@ class PooledTask(Task):
         dropout: float,
     ) -> None:
         super().__init__(labels, tokenizer, max_tokens)
-        self.pooling: Literal["auto", "mean", "first", "last"] = pooling
+        self.pooling: Pooling = "mean" if pooling == "auto" else pooling
         self.dropout = dropout
 
     @classmethod
@@ -48,11 +55,15 @@ class PooledTask(Task):
                 "auto, last or mean"
             )
 
-    def states_read(self, backbone: Backbone) -> str:
-        return pooled(self._pooling(backbone))
+    @classmethod
+    def values(cls, setting: str, value: Any, backbone: Backbone) -> Sequence[Any]:
+        if (setting, value) != ("pooling", "auto"):
+            return [value]
+        has_first = backbone.is_transformer and not backbone.is_causal
+        return ["mean", "first" if has_first else "last"]
 
-    def _pooling(self, backbone: Backbone) -> Pooling:
-        return backbone.pooling if self.pooling == "auto" else self.pooling
+    def states_read(self, backbone: Backbone) -> str:
+        return "mean of tokens" if self.pooling == "mean" else f"{self.pooling} token"
 
     def head(self, backbone: Backbone) -> PooledHead:
         self.check_read(is_causal=self.is_causal, pooling=self.pooling)
@@ -60,7 +71,7 @@ class PooledTask(Task):
             backbone.d_model,
             self.num_outputs,
             dropout=self.dropout,
-            pooling=self._pooling(backbone),
+            pooling=self.pooling,
         )
 
     def target_of(self, row: Row) -> np.ndarray:

@@ -13,7 +13,7 @@ from stages.core.artifacts import Json
 from stages.core.components import Components, Settings
 from stages.kinds._cells import Row
 from stages.kinds._kind import Kind
-from stages.models._backbone import Backbone, Pooling
+from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 from stages.text.batch import PADDING, Batch, pad
 from stages.text.tokenizer import TaskTokenizer, Wrapped
@@ -74,6 +74,10 @@ class Task(ABC):
     architectures: ClassVar[tuple[str, ...]] = ()  # those it fits; all if it names none
     scores_text: ClassVar[bool] = False  # by the model's own likelihood: it adds no head
 
+    # Settings whose entry may be a list of values: each trial keeps the best on validation.
+    tried: ClassVar[tuple[str, ...]] = ()
+    tried_by_head: ClassVar[tuple[str, ...]] = ()  # those of them that ``encode`` does not use
+
     generates: ClassVar[bool] = False  # text, for which a model needs its decoder
     max_target_tokens: int  # of one that generates
 
@@ -93,6 +97,12 @@ class Task(ABC):
         """Raises ValueError for settings with which the state that is read has not read what is
         labelled, where states have read earlier tokens only (``is_causal``) or all."""
 
+    @classmethod
+    def values(cls, setting: str, value: Any, backbone: Backbone) -> Sequence[Any]:
+        """Returns the values that ``value`` of a setting in ``tried`` stands for in this model:
+        itself, or what ``auto`` means."""
+        return [value]
+
     def read_by(self, backbone: Backbone, *, has_prefix: bool) -> None:
         """Sets what depends on the model whose states are read; called before ``encode``."""
         self.has_prefix = has_prefix
@@ -100,8 +110,8 @@ class Task(ABC):
         self.read_at = self.states_read(backbone)
 
     def states_read(self, backbone: Backbone) -> str:
-        """What ``read_at`` is for this model, in a few words; by default one state of a text."""
-        return pooled(backbone.pooling)
+        """Returns what ``read_at`` is for this model, in a few words."""
+        return "one state of the text"
 
     def take_facts(self, record: Settings) -> None:  # noqa: B027 (most tasks need none)
         """Take from ``record`` (``task.json``) what ``Kind.facts`` found in the train rows."""
@@ -195,11 +205,6 @@ class Task(ABC):
     @abstractmethod
     def targets(self, examples: list[Example]) -> Json:
         """The fields of the batch that say what is to be predicted."""
-
-
-def pooled(pooling: Pooling) -> str:
-    """The state that stands for a text, in words."""
-    return "mean of tokens" if pooling == "mean" else f"{pooling} token"
 
 
 TASKS = Components[Task]("tasks")

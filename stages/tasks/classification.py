@@ -25,8 +25,8 @@ class Classification(PooledTask):
     """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or as the tokenizer wraps them, to
     one state to a label.
 
-    The state is the mean over tokens or, in a decoder, that of the last, which alone has read all
-    of them; ``pooling`` overrides it. Of a pair that is too long the longer text is cut first.
+    ``pooling`` says which states are tried (``PooledTask``). Of a pair that is too long the longer
+    text is cut first.
 
     ``verbalisers`` are ``label=words``: what a label is called where it is text, in a prompt or as
     what is written. A label without one stands for itself, underscores as blanks.

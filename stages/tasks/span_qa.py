@@ -1,7 +1,7 @@
 """Extractive question answering: the span of a context that answers a question, if any does."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -43,6 +43,8 @@ class SpanQA(Task):
     """
 
     kind = AnsweredQuestion()
+    tried: ClassVar[tuple[str, ...]] = ("head", "dropout")
+    tried_by_head: ClassVar[tuple[str, ...]] = ("head", "dropout")
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class SpanQA(Task):
 
     def head(self, backbone: Backbone) -> StartEndHead | SpanHead:
         # BERT's first token; in a decoder the last, which alone has seen the question.
-        no_answer = "last" if backbone.pooling == "last" else "first"
+        no_answer = "last" if backbone.is_causal else "first"
         settings: Any = {"dropout": self.dropout, "no_answer": no_answer}
         if self.head_name == "start_end":
             return StartEndHead(backbone.d_model, self.max_answer_tokens, **settings)

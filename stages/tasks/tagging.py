@@ -1,7 +1,7 @@
 """Tagging: a label for each word of a sentence."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch.nn.functional as F
@@ -29,6 +29,8 @@ class Tagging(Task):
     """
 
     kind = TaggedWords()
+    tried: ClassVar[tuple[str, ...]] = ("label_subwords", "dropout")
+    tried_by_head: ClassVar[tuple[str, ...]] = ("dropout",)
 
     def __init__(
         self,

@@ -123,18 +123,20 @@ class Resumable:
         beside: Beside | None = None,
     ) -> None:
         self._folder, self._fingerprint, self._beside = scratch / name, fingerprint, beside
+        self._training = training
         self._path = self._folder / f"{fingerprint}{training}.safetensors"
         self._clock = clock or Clock()
         self._ranks = ranks
 
     def another(self, training: str, *, beside: Beside | None = None) -> "Resumable":
-        """The state of another training of the same run, on the same clock."""
+        """The state of another training of the same run, on the same clock; of a training that is
+        itself ``another``, a part of it."""
         name, scratch = self._folder.name, self._folder.parent
         return Resumable(
             name,
             self._fingerprint,
             scratch=scratch,
-            training=f".{training}",
+            training=f"{self._training}.{training}",
             clock=self._clock,
             ranks=self._ranks,
             beside=beside,
@@ -187,8 +189,11 @@ class Resumable:
 
     def finish(self, model: nn.Module | None, history: list[Row]) -> None:
         """Keep what a training that has ended leaves: its history and, with ``model``, its
-        weights."""
+        weights. The states of its parts go."""
         self._write({"ended": True, "history": history}, _named(model) if model else {})
+        if self._ranks.is_first:
+            for path in sorted(self._folder.glob(f"{self._path.stem}.*{self._path.suffix}")):
+                remove(path)
 
     def finished(self) -> list[Row] | None:
         """The history of a training that has ended; None if there is no such training."""

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from stages.core.artifacts import read_json, read_jsonl, write_json
-from stages.core.params import Params
+from stages.core.params import InitialWeights, Params
 from stages.core.seeding import stream
 from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateRecord
 from stages.evaluation.transferability import (
@@ -35,6 +35,7 @@ from stages.training.finetuning import in_order_of_length
 from stages.trials import store
 from stages.trials.prediction import PREDICTED_AT_ONCE
 from stages.trials.setup import TrialSetup
+from stages.trials.variants import Variant
 
 LIBRARIES = ("scipy", "scikit-learn")  # beside those of every trial
 MOST_ROWS = 1000  # more take longer than seconds and change little
@@ -62,7 +63,9 @@ def estimated(params: Params, run: str, task: str) -> Estimated:
     setup = TrialSetup(run, task, max_tokens=params.finetune.max_tokens)
     device = resolve(params.compute, threads=params.compute.trial_threads)
     seed, rows = params.finetune.seeds[0], _labelled(params, setup)
-    asked = {"rows": [row["id"] for row in rows], "seed": seed}
+    # As the first variant of a probe.
+    initial = params.finetune.initial_weights[0] if setup.from_scratch else None
+    asked = {"rows": [row["id"] for row in rows], "seed": seed, "initial_weights": initial}
     asked |= {"libraries": {name: version(name) for name in LIBRARIES}}
     address = store.Addresses(params, setup, device).of_other(asked, "trials/estimates")
     file = store.root() / "estimates" / f"{address}.json"
@@ -70,7 +73,7 @@ def estimated(params: Params, run: str, task: str) -> Estimated:
         return there
     start = time.perf_counter()
     with threadpool_limits(1):  # of numpy: others run beside it, and sums depend on the number
-        records = _records(setup, rows, seed, device)
+        records = _records(setup, rows, seed, initial, device)
     found = Estimated(records, round(time.perf_counter() - start, 3))
     with store.unfinished() as folder:  # any number of processes may write at once
         write_json(folder / file.name, asdict(found))
@@ -102,10 +105,15 @@ def _labelled(params: Params, setup: TrialSetup) -> list[Row]:
 
 
 def _records(
-    setup: TrialSetup, rows: Sequence[Row], seed: int, device: Device
+    setup: TrialSetup,
+    rows: Sequence[Row],
+    seed: int,
+    initial: InitialWeights | None,
+    device: Device,
 ) -> list[EstimateRecord]:
     if setup.task.scores_text or isinstance(setup.task, Writing):
         return [*_undefined(setup.run_key, WRITTEN)]
+    setup = setup.of(Variant(setup.readings()[0], initial_weights=initial))
     examples = _few(setup.task.encode(rows), seed)
     read = _states_read(setup, examples, seed, device)
     if read is None:
@@ -194,8 +202,8 @@ class _Read:
 def _states_read(
     setup: TrialSetup, examples: Sequence[Example], seed: int, device: Device
 ) -> _Read | None:
-    """Those that the probe reads (pooled, if it pools), here of every layer; None if not each of
-    them has one label. In float32 at any precision, as those of the probe."""
+    """Those that the probe's first variant reads (pooled, if it pools), here of every layer; None
+    if not each of them has one label. In float32 at any precision, as those of the probe."""
     model, task = setup.headed(seed=seed).to(device.torch).eval(), setup.task
     backbone = model.backbone
     states, labels, flops = list[Tensor](), list[np.ndarray](), 0

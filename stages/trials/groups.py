@@ -180,14 +180,12 @@ def _run_group(job: _Job) -> list[Outcome]:
     device = resolve(params.compute, threads=params.compute.trial_threads)
     if device.device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    name = group[0].method
-    text_to_text = params.finetune.methods[name].text_to_text
-    runner = TrialRunner(params, job.run, job.task, device, keys=group, text_to_text=text_to_text)
-    method, outcomes = method_of(params, name), list[Outcome]()
+    runner = TrialRunner(params, job.run, job.task, device, keys=group)
+    outcomes = list[Outcome]()
     for key, address in job.addresses.items():
         state = Resumable(address, address, scratch=UNFINISHED / job.task)
         with store.unfinished() as folder:
-            outcome = runner.run(key, method, folder, state)
+            outcome = runner.run(key, folder, state)
             _keep(params, key, outcome, next(folder.iterdir(), None), job.weights)
             store.save(address, outcome, folder)
         state.clear()

@@ -18,27 +18,32 @@ def input_records(
     test for each method that prompts."""
     methods = [*methods]
     prompted = [key for key in methods if method_of(params, key).prompts]
-    entries = [params.finetune.methods[key] for key in methods if key not in prompted]
+    forms = dict[bool, list[str]]()  # the methods that read a task as text, and the others
+    for key in methods:
+        if key not in prompted:
+            forms.setdefault(params.finetune.methods[key].text_to_text, []).append(key)
     found = [
         record
-        for text_to_text in sorted({entry.text_to_text for entry in entries})
-        for record in _records(params, run_key, task_key, text_to_text=text_to_text)
+        for text_to_text, some in sorted(forms.items())
+        for record in _records(params, run_key, task_key, some, text_to_text=text_to_text)
     ]
     return [*found, *(_of_prompt(params, run_key, task_key, key) for key in prompted)]
 
 
 def _records(
-    params: Params, run_key: str, task_key: str, *, text_to_text: bool
+    params: Params, run_key: str, task_key: str, methods: Iterable[str], *, text_to_text: bool
 ) -> Iterator[InputRecord]:
     setup = TrialSetup(
         run_key, task_key, max_tokens=params.finetune.max_tokens, text_to_text=text_to_text
     )
     budgets = params.finetune.label_budgets
+    variants = [each for key in methods for each in setup.variants(params.finetune, key)]
+    read_at = " or ".join(dict.fromkeys(setup.of(each).task.read_at for each in variants))
     for split in SPLITS:
         rows = read_jsonl(setup.examples / f"{split}.jsonl")
         if split == "train":
             rows = rows[: most_rows(budgets, len(rows), task=task_key)]
-        yield input_record(run_key, split, setup.task.read_at, setup.task.encode(rows))
+        yield input_record(run_key, split, read_at, setup.task.encode(rows))
 
 
 def _of_prompt(params: Params, run_key: str, task_key: str, method: str) -> InputRecord:

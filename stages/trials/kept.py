@@ -10,10 +10,12 @@ from torch import nn
 
 from stages.core.artifacts import read_jsonl, sha256
 from stages.core.components import Settings
+from stages.core.params import InitialWeights
 from stages.methods._method import METHODS, Method, Predictor
 from stages.models._heads import ModelWithHead
 from stages.training.checkpoint import WEIGHTS, load_weights, save_weights
 from stages.trials.setup import TrialSetup
+from stages.trials.variants import Variant
 
 KEY = "trial"  # in the metadata of safetensors, whose values are text
 
@@ -27,7 +29,9 @@ class KeptTrial:
     method: str
     label_budget: str
     finetune_seed: int
-    component: Settings  # the method, as params.yaml had it
+    component: Settings  # the method, as params.yaml had it, with the settings of its variant
+    task_settings: Settings  # of the variant, in the place of those of the task's entry
+    initial_weights: InitialWeights | None  # of the variant; None: not from scratch
     text_to_text: bool
     max_tokens: int
     precision: str
@@ -107,12 +111,16 @@ def read(path: Path) -> KeptTrial:
 
 
 def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
-    """The run and the task that the weights in ``path`` belong to.
+    """The run and the task that the weights in ``path`` belong to, in the variant that was kept.
 
     Raises ValueError if one of the two has changed since, or what the trial's seed draws.
     """
     setup = TrialSetup(
-        trial.run, trial.task, max_tokens=trial.max_tokens, text_to_text=trial.text_to_text
+        trial.run,
+        trial.task,
+        max_tokens=trial.max_tokens,
+        text_to_text=trial.text_to_text,
+        variant=Variant(task=trial.task_settings, initial_weights=trial.initial_weights),
     )
     places = {
         "checkpoint": setup.pretrained / "run.json",

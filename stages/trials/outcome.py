@@ -1,12 +1,14 @@
 """What a trial leaves behind: an adapted model, and rows for the tables of the study."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 
+from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.core.params import Compute
-from stages.evaluation import records
+from stages.evaluation import metrics, records
 from stages.kinds._cells import Row
 from stages.methods._method import Predictor
 from stages.models._heads import ModelWithHead
@@ -18,6 +20,8 @@ from stages.training.meter import Usage, hardware
 from stages.trials import kept
 from stages.trials.inference_speed import Speed
 from stages.trials.setup import TrialSetup
+from stages.trials.validation import Validated
+from stages.trials.variants import Variant
 
 DECIMALS = 6  # of a probability
 
@@ -56,21 +60,58 @@ def at_edge(chosen: float, tried: Sequence[float]) -> int | None:
 
 
 @dataclass(frozen=True)
-class Adapted:
-    """A model that a method adapted, how it was trained, and what it predicts.
+class Tried:
+    """What a variant of a trial has come to. A method without training has no epochs, FLOPs or
+    trained parameters, and is not validated."""
 
-    A method without training has no epochs, FLOPs or trained parameters.
-    """
+    variant: Variant
+    predictions: list[records.PredictionRecord]  # of the test rows
+    validated: Validated | None = None  # None if nothing is trained, or training diverged
+    num_trained_params: int = 0
+    flops: int = 0  # of training at all learning rates, or of solving at every C
+    fit: Fit = Fit()  # noqa: RUF009 (it is frozen)
+    epochs: list[records.EpochRecord] = field(default_factory=list)
+    diverged: str = ""  # why there is no model, if there is none
+
+    @property
+    def threshold(self) -> float:
+        """The margin below which there is no answer."""
+        return self.validated.threshold if self.validated else 0.0
+
+    def merit(self, metric: str) -> tuple[float, float]:
+        """What the variant that is kept has most of: the metric on validation, of equal ones the
+        negative loss."""
+        if self.diverged:
+            return -math.inf, -math.inf
+        if self.validated is None:
+            return 0.0, 0.0
+        return metrics.merit(metric, self.validated.value), -self.validated.loss
+
+    def as_json(self) -> Json:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(found: Settings) -> "Tried":
+        """What ``as_json`` gave, after a file."""
+        validated = found["validated"]
+        typed: Json = {
+            "variant": Variant(**found["variant"]),
+            "predictions": [records.PredictionRecord(**each) for each in found["predictions"]],
+            "validated": Validated(*validated) if validated else None,
+            "fit": Fit(**found["fit"]),
+            "epochs": [records.EpochRecord(**each) for each in found["epochs"]],
+        }
+        return Tried(**{**found, **typed})
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """A model that a method adapted, and what predicts with it."""
 
     model: ModelWithHead
     predictor: Predictor
     examples: Sequence[Encoded]  # of the test rows, as the predictor encodes them
-    predictions: list[Predicted]  # of the test rows
-    num_trained_params: int = 0
-    flops: int = 0  # of training at all learning rates, or of solving at every C
-    fit: Fit = Fit()  # noqa: RUF009 (it is frozen)
-    threshold: float = 0.0  # the margin below which there is no answer
-    epochs: list[records.EpochRecord] = field(default_factory=list)
+    setup: TrialSetup  # of the variant that is kept
 
 
 @dataclass(frozen=True)
@@ -81,6 +122,8 @@ class Outcome:
     epochs: list[records.EpochRecord]
     predictions: list[records.PredictionRecord]
     cost: records.CostRecord
+    tries: list[records.TryRecord]
+    lost_predictions: list[records.LostPredictionRecord]
 
     @property
     def key(self) -> TrialKey:
@@ -88,10 +131,13 @@ class Outcome:
 
 
 def trial_record(
-    key: TrialKey, adapted: Adapted, setup: TrialSetup, account: Settings
+    key: TrialKey, adapted: Adapted, kept_try: Tried, tries: Sequence[Tried], account: Settings
 ) -> records.TrialRecord:
-    """The row of ``trials.csv``; ``account`` is that of the pretraining."""
-    run, backbone = setup.run_record, adapted.model.backbone.uncached
+    """The row of ``trials.csv`` of a trial that keeps one of its ``tries``; ``account`` is that of
+    the pretraining."""
+    setup, backbone = adapted.setup, adapted.model.backbone.uncached
+    run = setup.run_record
+    fit = replace(kept_try.fit, num_tries=sum(each.fit.num_tries for each in tries))
     return records.TrialRecord(
         run=setup.run_key,
         architecture=run["architecture"],
@@ -101,12 +147,12 @@ def trial_record(
         pretrain_seed=run["settings"]["seed"],
         **asdict(key),
         num_params=sum(weight.numel() for weight in adapted.model.parameters()),
-        num_trained_params=adapted.num_trained_params,
+        num_trained_params=kept_try.num_trained_params,
         pretrain_tokens=account["pretrain_tokens"],
         pretrain_flops=account["pretrain_flops"],
         lineage_tokens=account["lineage_tokens"],
         lineage_flops=account["lineage_flops"],
-        finetune_flops=adapted.flops,
+        finetune_flops=sum(each.flops for each in tries),
         d_model=run["d_model"],
         num_layers=run["num_layers"],
         weights_bytes=kept.weights_bytes(adapted.model, setup.pretrained / WEIGHTS),
@@ -114,8 +160,38 @@ def trial_record(
         used_architecture=backbone.used_architecture,
         design=None if backbone.design is None else _short_hash(backbone.design),
         lineage_bytes=account["lineage_bytes"],
-        **asdict(adapted.fit),
+        **asdict(fit),
+        **kept_try.variant.columns,
     )
+
+
+def try_records(
+    key: TrialKey, setup: TrialSetup, kept_try: Tried, tries: Sequence[Tried]
+) -> list[records.TryRecord]:
+    """The rows of ``tries.csv`` of a trial."""
+    return [
+        records.TryRecord(
+            run=setup.run_key,
+            task=setup.task_key,
+            **asdict(key),
+            **each.variant.columns,
+            fixed=each.variant.fixed_values,
+            validation_metric=each.validated.value if each.validated else None,
+            validation_loss=each.validated.loss if each.validated else None,
+            kept=int(each is kept_try),
+        )
+        for each in tries
+    ]
+
+
+def lost_predictions(kept_try: Tried, tries: Sequence[Tried]) -> list[records.LostPredictionRecord]:
+    """The predictions of the variants that a trial has not kept."""
+    return [
+        records.LostPredictionRecord(**asdict(prediction), **each.variant.columns)
+        for each in tries
+        if each is not kept_try
+        for prediction in each.predictions
+    ]
 
 
 def _short_hash(text: str) -> str:

@@ -1,14 +1,16 @@
-"""Trials of a pretrained run on a task: each trains with a method, or solves a probe, keeps
-what is best on validation, and predicts the test inputs."""
+"""Trials of a pretrained run on a task: each trains with a method, or solves a probe, in every
+variant, keeps what is best on validation, and predicts the test inputs."""
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 
 from stages.core.artifacts import read_json, read_jsonl
 from stages.core.params import Adaptation, Params
 from stages.evaluation import metrics
+from stages.evaluation.records import PredictionRecord
 from stages.kinds._cells import Row
 from stages.kinds._kind import SPLITS
 from stages.methods._method import (
@@ -20,11 +22,11 @@ from stages.methods._method import (
     TrainedMethod,
 )
 from stages.models._heads import ModelWithHead
-from stages.tasks._task import Example, Predicted
+from stages.tasks._task import Example, Predicted, Task
 from stages.text.batch import Batch
 from stages.training.checkpoint import Resumable
 from stages.training.device import Device
-from stages.training.finetuning import Encoded, in_order_of_length
+from stages.training.finetuning import in_order_of_length
 from stages.training.meter import Meter
 from stages.training.solver import solve
 from stages.trials import kept
@@ -34,21 +36,27 @@ from stages.trials.outcome import (
     Fit,
     Outcome,
     TrialKey,
+    Tried,
     at_edge,
     cost_record,
+    lost_predictions,
     prediction_records,
     trial_record,
+    try_records,
 )
 from stages.trials.prediction import PREDICTED_AT_ONCE, predict
-from stages.trials.search import search
+from stages.trials.search import DivergedAtEveryRate, search
 from stages.trials.setup import TrialSetup
 from stages.trials.validation import Validated, validate
+from stages.trials.variants import Variant
 
 
-def method_of(params: Params, name: str) -> Method:
-    """The method of an entry of ``finetune.methods``."""
-    entry = params.finetune.methods[name]
-    return METHODS.build(entry.method, where=f"finetune.methods.{name}.method")
+def method_of(params: Params, name: str, variant: Variant | None = None) -> Method:
+    """The method of an entry of ``finetune.methods`` with the settings of a variant or, of several
+    values that the entry lists, with the first."""
+    entry = params.finetune.methods[name].method
+    settings = {**entry, **variant.method} if variant else entry
+    return METHODS.build(settings, where=f"finetune.methods.{name}.method")
 
 
 def is_first_seed(params: Params, key: TrialKey) -> bool:
@@ -62,8 +70,36 @@ def keeps_weights(params: Params, key: TrialKey) -> bool:
     return keep == "all" or (keep == "first_seed" and is_first_seed(params, key))
 
 
+@dataclass(frozen=True)
+class _Encoded:
+    """The rows of a task as examples; of train those that any of the trials learns from."""
+
+    train: list[Example]
+    validation: list[Example]
+    test: list[Example]
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What a variant of the trials starts from."""
+
+    setup: TrialSetup  # of the variant
+    method: Method
+    encoded: _Encoded
+    shares_states: bool  # with an earlier variant of each trial: those of a frozen backbone
+
+    @property
+    def variant(self) -> Variant:
+        return self.setup.variant
+
+    @property
+    def task(self) -> Task:
+        return self.setup.task
+
+
 class TrialRunner:
-    """Runs the trials ``keys`` of a pretrained run on the encoded examples of a task."""
+    """Runs the trials ``keys``, all of one method, of a pretrained run on the rows of a task. Each
+    trial tries all variants and keeps the one that is best on validation."""
 
     def __init__(
         self,
@@ -73,35 +109,55 @@ class TrialRunner:
         device: Device,
         *,
         keys: Sequence[TrialKey],
-        text_to_text: bool = False,
     ) -> None:
         self.params, self.device = params, device
+        method = keys[0].method
+        entry, settings = params.finetune.methods[method], params.finetune
         self.setup = TrialSetup(
-            run_key, task_key, max_tokens=params.finetune.max_tokens, text_to_text=text_to_text
+            run_key, task_key, max_tokens=settings.max_tokens, text_to_text=entry.text_to_text
         )
-        self.task, self.metric = self.setup.task, self.setup.task_record["metric"]
+        self.metric = self.setup.task_record["metric"]
         self.account = read_json(self.setup.pretrained / "metrics.json")
         self.rows = {s: read_jsonl(self.setup.examples / f"{s}.jsonl") for s in SPLITS}
         # What any of the trials learns from: a frozen backbone computes its states once.
         needed = {row["id"] for key in keys for row in self._labelled(key)}
-        self.train = self.task.encode([row for row in self.rows["train"] if row["id"] in needed])
-        self.validation = self.task.encode(self.rows["validation"])
-        self.test = self.task.encode(self.rows["test"])
+        self._rows_needed = [row for row in self.rows["train"] if row["id"] in needed]
+        self._starts = [*self._all_starts(self.setup.variants(settings, method), method)]
+        # The trials whose labelled rows a method remembers.
+        self._remembered = set[tuple[TrialKey, Method]]()
         self._as_pretrained = dict[int, tuple[ModelWithHead, list[Predicted]]]()
 
-    def run(self, key: TrialKey, method: Method, weights: Path, unfinished: Resumable) -> Outcome:
+    def _all_starts(self, variants: Sequence[Variant], method: str) -> Iterator[_Start]:
+        """What each variant starts from. Variants that a head alone tells apart share encoded rows,
+        and those with the same backbone a method, which may remember its states."""
+        encoded, methods = dict[str, _Encoded](), dict[str, Method]()
+        for variant in variants:
+            setup = self.setup.of(variant)
+            by_head = setup.task.tried_by_head
+            read = {k: value for k, value in variant.task.items() if k not in by_head}
+            if (reading := json.dumps(read)) not in encoded:
+                encoded[reading] = _Encoded(
+                    setup.task.encode(self._rows_needed),
+                    setup.task.encode(self.rows["validation"]),
+                    setup.task.encode(self.rows["test"]),
+                )
+            shares_states = variant.backbone in methods
+            if not shares_states:
+                methods[variant.backbone] = method_of(self.params, method, variant)
+            yield _Start(setup, methods[variant.backbone], encoded[reading], shares_states)
+
+    def run(self, key: TrialKey, weights: Path, unfinished: Resumable) -> Outcome:
         """Run one trial, or go on with what is ``unfinished`` of it; its trained weights go to the
         folder ``weights`` if they are kept.
 
-        Raises ValueError if training diverges at every learning rate.
+        Raises ValueError if training diverges at every learning rate of every variant.
         """
         meter = Meter(self.device)
-        adapted = self._adapted_by(key, method, unfinished)
-        is_fitted = bool(adapted.num_trained_params)
+        adapted, kept_try, tries = self._best(key, unfinished)
         # Without trained weights the file says which trial it is.
-        if keeps_weights(self.params, key) or not is_fitted:
-            kept.save(adapted.model, self._kept_trial(key, adapted), weights)
-        trial = trial_record(key, adapted, self.setup, self.account)
+        if keeps_weights(self.params, key) or not kept_try.num_trained_params:
+            kept.save(adapted.model, self._kept_trial(key, adapted, kept_try), weights)
+        trial = trial_record(key, adapted, kept_try, tries, self.account)
         usage, speed = replace(meter.read(), wall_time_s=unfinished.wall_time_s()), None
         if is_first_seed(self.params, key):
             speed = measure_speed(
@@ -109,75 +165,135 @@ class TrialRunner:
             )
         return Outcome(
             trial=trial,
-            epochs=adapted.epochs,
-            predictions=prediction_records(key, self.rows["test"], adapted.predictions),
+            epochs=[epoch for each in tries for epoch in each.epochs],
+            predictions=kept_try.predictions,
             cost=cost_record(key, usage, speed, self.device, self.params.compute),
+            tries=try_records(key, self.setup, kept_try, tries),
+            lost_predictions=lost_predictions(kept_try, tries),
         )
 
-    def _adapted_by(self, key: TrialKey, method: Method, unfinished: Resumable) -> Adapted:
-        match method:
+    def _best(self, key: TrialKey, unfinished: Resumable) -> tuple[Adapted, Tried, list[Tried]]:
+        """The model of the variant that is best on validation, of equal ones of the first; what
+        this variant has come to, and what all have.
+
+        What each of several variants leaves is a state of its own of the ``unfinished`` trial, so
+        that an interrupted process goes on with the variant that it was in.
+        """
+        if len(self._starts) == 1:
+            adapted, tried = self._tried(key, self._starts[0], unfinished)
+            if adapted is None:
+                raise ValueError(tried.diverged)
+            return adapted, tried, [tried]
+        states = [unfinished.another(str(number)) for number, _ in enumerate(self._starts)]
+        tries = list[Tried]()
+
+        def best() -> int:
+            return max(range(len(tries)), key=lambda number: tries[number].merit(self.metric))
+
+        for number, (start, state) in enumerate(zip(self._starts, states, strict=True)):
+            if (earlier := state.finished()) is not None:
+                tries.append(Tried.from_json(earlier[0]))
+                continue
+            adapted, tried = self._tried(key, start, state)
+            tries.append(tried)
+            is_best = adapted is not None and best() == number
+            state.finish(adapted.model if adapted and is_best else None, [tried.as_json()])
+            del adapted  # one model at a time is in memory
+        if tries[best()].diverged:
+            raise ValueError(tries[0].diverged)
+        start = self._starts[best()]
+        model = self._adapted(key, start)
+        states[best()].restore(model)
+        adapted = Adapted(model, start.task, start.encoded.test, start.setup)
+        return adapted, tries[best()], tries
+
+    def _tried(
+        self, key: TrialKey, start: _Start, unfinished: Resumable
+    ) -> tuple[Adapted | None, Tried]:
+        """The model of a variant and what it has come to; no model if all training diverged."""
+        match start.method:
             case TrainedMethod():
-                return self._trained(key, method, unfinished)
+                return self._trained(key, start, start.method, unfinished)
             case SolvedMethod():
-                return self._solved(key, method)
+                return self._solved(key, start, start.method)
             case _:
-                return self._untrained(key, method)
+                return self._untrained(key, start)
 
-    def _trained(self, key: TrialKey, method: TrainedMethod, unfinished: Resumable) -> Adapted:
+    def _trained(
+        self, key: TrialKey, start: _Start, method: TrainedMethod, unfinished: Resumable
+    ) -> tuple[Adapted | None, Tried]:
         """Train, restore the weights that are best on validation, predict the test inputs."""
-        found = search(
-            lambda: self._start(key, method),
-            self._validate,
-            method,
-            self.task,
-            self._examples_in_budget(key),
-            settings=self._training_of(key),
-            metric=self.metric,
-            trial={"run": self.setup.run_key, "task": self.setup.task_key, **asdict(key)},
-            seed=self.setup.seed_of(key.finetune_seed),
-            device=self.device,
-            unfinished=unfinished,
-        )
+        trial = {"run": self.setup.run_key, "task": self.setup.task_key, **asdict(key)}
+        settings = self._training_of(key)
+        try:
+            found = search(
+                lambda: self._adapted(key, start),
+                lambda model: self._validate(model, start),
+                method,
+                start.task,
+                self._examples_in_budget(key, start),
+                settings=settings,
+                metric=self.metric,
+                trial=trial | start.variant.columns,
+                seed=self.setup.seed_of(key.finetune_seed),
+                device=self.device,
+                unfinished=unfinished,
+            )
+        except DivergedAtEveryRate as error:
+            return None, Tried(
+                start.variant,
+                [],
+                flops=error.flops,
+                fit=Fit(num_tries=len(settings.rates)),
+                epochs=error.epochs,
+                diverged=str(error),
+            )
         # In the last epoch a method may still have frozen weights: fewer epochs than layers.
         frozen = method.frozen(found.model, found.fit.num_epochs - 1)
         num_trained = sum(p.numel() for p in found.model.parameters() if p.requires_grad)
         num_trained -= sum(weight.numel() for weight in frozen)
-        return Adapted(
-            found.model,
-            self.task,
-            self.test,
-            self._predict(found.model, self.task, self.test, threshold=found.threshold),
+        adapted = Adapted(found.model, start.task, start.encoded.test, start.setup)
+        return adapted, Tried(
+            start.variant,
+            self._predictions(key, adapted, threshold=found.kept.threshold),
+            found.kept,
             num_trained_params=num_trained,
             flops=found.flops,
             fit=found.fit,
-            threshold=found.threshold,
             epochs=found.epochs,
         )
 
-    def _solved(self, key: TrialKey, method: SolvedMethod) -> Adapted:
-        """Solve, predict the test inputs."""
-        examples, model = self._examples_in_budget(key), self._start(key, method)
-        batches = [*self._batches(examples)]
+    def _solved(self, key: TrialKey, start: _Start, method: SolvedMethod) -> tuple[Adapted, Tried]:
+        """Solve, predict the test inputs. The states of a backbone are computed, and their FLOPs
+        counted, with the first of the variants that share it."""
+        examples, model = self._examples_in_budget(key, start), self._adapted(key, start)
+        # The padding of a batch changes the last bit of states. So those of the labelled rows are
+        # computed anew for each trial, as if it were alone, and the others apart.
+        place = key, method
+        batches = [*self._batches(examples, start)]
+        validation = [*self._batches(start.encoded.validation, start)]
+        method.remember(model, batches, anew=place not in self._remembered)
+        method.remember(model, chain(validation, self._batches(start.encoded.test, start)))
+        self._remembered.add(place)
         solution = solve(
             model,
-            self.task,
+            start.task,
             batches,
-            [*self._batches(self.validation)],
+            validation,
             inverse_strengths=method.C,
-            merit=lambda: metrics.merit(self.metric, self._validate(model).value),
+            merit=lambda: metrics.merit(self.metric, self._validate(model, start).value),
             device=self.device,
         )
-        threshold = self._validate(model).threshold
-        predictions = self._predict(model, self.task, self.test, threshold=threshold)
+        validated = self._validate(model, start)
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         states = sum(model.backbone.uncached.flops(batch) for batch in batches)
-        return Adapted(
-            model,
-            self.task,
-            self.test,
-            predictions,
+        adapted = Adapted(model, start.task, start.encoded.test, start.setup)
+        return adapted, Tried(
+            start.variant,
+            self._predictions(key, adapted, threshold=validated.threshold),
+            validated,
             num_trained_params=sum(weight.numel() for weight in weights),
-            flops=states + solution.flops,
+            flops=solution.flops + (0 if start.shares_states else states),
             fit=Fit(
                 num_steps=solution.num_iterations,
                 last_train_loss=solution.train_loss,
@@ -186,45 +302,42 @@ class TrialRunner:
                 num_tries=len(method.C),
                 at_edge=at_edge(solution.C, method.C),
             ),
-            threshold=threshold,
         )
 
-    def _start(self, key: TrialKey, method: TrainedMethod | SolvedMethod) -> ModelWithHead:
-        """The adapted model before training."""
-        model = self._adapted(key, method)
-        if isinstance(method, SolvedMethod):
-            # The padding of a batch changes the last bit of states. So those of the labelled rows
-            # are computed anew for each trial, as if it were alone, and the others apart.
-            method.remember(model, self._batches(self._examples_in_budget(key)), anew=True)
-            method.remember(model, chain(*map(self._batches, (self.validation, self.test))))
-        return model
-
-    def _validate(self, model: ModelWithHead) -> Validated:
-        rows = self.rows["validation"]
+    def _validate(self, model: ModelWithHead, start: _Start) -> Validated:
         return validate(
-            self.task, model, rows, self.validation, metric=self.metric, device=self.device
+            start.task,
+            model,
+            self.rows["validation"],
+            start.encoded.validation,
+            metric=self.metric,
+            device=self.device,
         )
 
-    def _untrained(self, key: TrialKey, method: Method) -> Adapted:
+    def _untrained(self, key: TrialKey, start: _Start) -> tuple[Adapted, Tried]:
         """A method without training: prompts, or the pretrained model as it is."""
-        if not isinstance(method, PromptMethod):
-            model, predictions = self._unchanged(key)
-            return Adapted(model, self.task, self.test, predictions)
-        model, predictor = self._adapted(key, method), self._prompts(key, method)
+        if not isinstance(start.method, PromptMethod):
+            model, predicted = self._unchanged(key, start)
+            adapted = Adapted(model, start.task, start.encoded.test, start.setup)
+            records = prediction_records(key, self.rows["test"], predicted)
+            return adapted, Tried(start.variant, records)
+        model, predictor = self._adapted(key, start), self._prompts(key, start.method)
         examples = predictor.encode(self.rows["test"])
-        predictions = self._predict(model, predictor, examples)
+        predictions = self._predictions(key, Adapted(model, predictor, examples, start.setup))
         # Another method of the same entry remembers no scores, which speed is measured without.
         unused = self._prompts(key, method_of(self.params, key.method))
-        return Adapted(model, unused, examples, predictions)
+        return Adapted(model, unused, examples, start.setup), Tried(start.variant, predictions)
 
-    def _unchanged(self, key: TrialKey) -> tuple[ModelWithHead, list[Predicted]]:
+    def _unchanged(self, key: TrialKey, start: _Start) -> tuple[ModelWithHead, list[Predicted]]:
         """The pretrained model and its predictions, for a task without a head: computed once, or
         for each draw of weights from scratch."""
         seed = key.finetune_seed if self.setup.from_scratch else 0  # a head has no weights
         if seed not in self._as_pretrained:
-            model = self.setup.headed(seed=seed)
+            model = start.setup.headed(seed=seed)
             model.requires_grad_(False).to(self.device.torch)
-            self._as_pretrained[seed] = model, self._predict(model, self.task, self.test)
+            test = start.encoded.test
+            predicted = predict(start.task, model, self.rows["test"], test, self.device)
+            self._as_pretrained[seed] = model, predicted
         return self._as_pretrained[seed]
 
     def _prompts(self, key: TrialKey, method: Method) -> Predictor:
@@ -233,52 +346,53 @@ class TrialRunner:
         seed = key.finetune_seed
         return self.setup.predictor(method, self._labelled(key), seed=seed, where=where)
 
-    def _predict(
-        self,
-        model: ModelWithHead,
-        predictor: Predictor,
-        examples: Sequence[Encoded],
-        *,
-        threshold: float = 0.0,
-    ) -> list[Predicted]:
+    def _predictions(
+        self, key: TrialKey, adapted: Adapted, *, threshold: float = 0.0
+    ) -> list[PredictionRecord]:
         """A prediction for each test row, in their order."""
-        predicted = predict(predictor, model, self.rows["test"], examples, self.device)
-        return [each._replace(prediction=each.at(threshold)) for each in predicted]
+        rows = self.rows["test"]
+        predicted = predict(adapted.predictor, adapted.model, rows, adapted.examples, self.device)
+        chosen = [each._replace(prediction=each.at(threshold)) for each in predicted]
+        return prediction_records(key, rows, chosen)
 
-    def _adapted(self, key: TrialKey, method: Method) -> ModelWithHead:
-        return self.setup.adapted(method, seed=key.finetune_seed).to(self.device.torch)
+    def _adapted(self, key: TrialKey, start: _Start) -> ModelWithHead:
+        """The model before training."""
+        model = start.setup.adapted(start.method, seed=key.finetune_seed)
+        return model.to(self.device.torch)
 
-    def _batches(self, examples: Iterable[Example]) -> Iterator[Batch]:
+    def _batches(self, examples: Iterable[Example], start: _Start) -> Iterator[Batch]:
         for part in in_order_of_length(list(examples), batch_examples=PREDICTED_AT_ONCE):
-            yield self.task.collate(part, rngs=[]).to(self.device.torch)
+            yield start.task.collate(part, rngs=[]).to(self.device.torch)
 
     def _labelled(self, key: TrialKey) -> list[Row]:
         """The rows that a trial learns from."""
         return self.setup.labelled(self.rows["train"], key.label_budget, seed=key.finetune_seed)
 
-    def _examples_in_budget(self, key: TrialKey) -> list[Example]:
+    def _examples_in_budget(self, key: TrialKey, start: _Start) -> list[Example]:
         ids = {row["id"] for row in self._labelled(key)}
-        return [example for example in self.train if example.id in ids]
+        return [example for example in start.encoded.train if example.id in ids]
 
     def _training_of(self, key: TrialKey) -> Adaptation:
         settings = self.params.finetune.methods[key.method].training
         assert settings is not None, "check_params refuses a method that trains without"
         return settings
 
-    def _kept_trial(self, key: TrialKey, adapted: Adapted) -> kept.KeptTrial:
-        entry = self.params.finetune.methods[key.method]
+    def _kept_trial(self, key: TrialKey, adapted: Adapted, tried: Tried) -> kept.KeptTrial:
+        entry, setup = self.params.finetune.methods[key.method], adapted.setup
         return kept.KeptTrial(
-            run=self.setup.run_key,
-            task=self.setup.task_key,
+            run=setup.run_key,
+            task=setup.task_key,
             method=key.method,
             label_budget=key.label_budget,
             finetune_seed=key.finetune_seed,
-            component=entry.method,
+            component={**entry.method, **tried.variant.method},
+            task_settings=tried.variant.task,
+            initial_weights=tried.variant.initial_weights,
             text_to_text=entry.text_to_text,
-            max_tokens=self.setup.max_tokens,
+            max_tokens=setup.max_tokens,
             precision=self.device.precision,
-            lr=adapted.fit.lr,
-            threshold=adapted.threshold,
-            drawn_weights=kept.drawn_weights(self.setup, adapted.model, seed=key.finetune_seed),
-            **kept.fingerprints(self.setup),
+            lr=tried.fit.lr,
+            threshold=tried.threshold,
+            drawn_weights=kept.drawn_weights(setup, adapted.model, seed=key.finetune_seed),
+            **kept.fingerprints(setup),
         )

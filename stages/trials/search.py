@@ -40,9 +40,17 @@ class Found:
 
     model: ModelWithHead
     fit: Fit
-    threshold: float
+    kept: Validated  # at the epoch that is kept
     epochs: list[EpochRecord]  # of all learning rates
     flops: int  # of these
+
+
+class DivergedAtEveryRate(ValueError):
+    """There is no epoch to keep; the message begins with the setting to lower."""
+
+    def __init__(self, reason: str, epochs: list[EpochRecord], flops: int) -> None:
+        super().__init__(reason)
+        self.epochs, self.flops = epochs, flops
 
 
 def search(
@@ -63,7 +71,7 @@ def search(
     ``patience``, the best last epoch. What an interrupted process has left as ``unfinished`` is
     not computed again.
 
-    Raises ValueError if training diverges at every rate before such an epoch ends.
+    Raises DivergedAtEveryRate if training diverges at every rate before such an epoch ends.
     """
     data = FinetuningData(examples, task, batch_examples=settings.batch_examples, seed=seed)
     num_epochs = max_epochs(settings, len(examples))
@@ -111,11 +119,17 @@ def search(
         so_far.flops += sum(step.flops for step in history)
     assert model is not None, "there is at least one rate"
     if not best.epoch:
-        raise ValueError(f"finetune.methods.{trial['method']}.training.{reason}")
+        reason = f"finetune.methods.{trial['method']}.training.{reason}"
+        raise DivergedAtEveryRate(reason, epochs, so_far.flops)
     best.put_into(model)  # the models of the rates differ only in trained weights
     curve = [epoch for epoch in epochs if epoch.lr == best.lr]
+    kept = next(epoch for epoch in curve if epoch.epoch == best.epoch)
     return Found(
-        model, _fit(settings, len(examples), best, curve), best.threshold, epochs, so_far.flops
+        model,
+        _fit(settings, len(examples), best, curve),
+        Validated(kept.validation_metric, kept.validation_loss, best.threshold),
+        epochs,
+        so_far.flops,
     )
 
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 
 from torch import nn
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json
-from stages.core.params import NONE
+from stages.core.params import NONE, Finetune
 from stages.core.seeding import derive, stream, torch_stream
 from stages.kinds._kind import labelled_rows
 from stages.kinds._text_form import label_words
@@ -19,19 +20,28 @@ from stages.tasks._task import TASKS, Task
 from stages.tasks._text_to_text import TextToText
 from stages.tasks._writing import Writing
 from stages.training.checkpoint import WEIGHTS, load_weights
+from stages.trials.variants import Variant, readings, variants
 
 
 class TrialSetup:
-    """The tokenizer and the weights of a run, and the task as ``prepare_task`` wrote it; with
-    ``text_to_text`` its answers are generated.
+    """The tokenizer and the weights of a run, and the task as ``prepare_task`` wrote it, with the
+    settings of a ``variant`` of its trials or, of several values that its entry lists, with the
+    first; with ``text_to_text`` its answers are generated.
 
     Raises ValueError if run or task is missing.
     """
 
     def __init__(
-        self, run_key: str, task_key: str, *, max_tokens: int, text_to_text: bool = False
+        self,
+        run_key: str,
+        task_key: str,
+        *,
+        max_tokens: int,
+        text_to_text: bool = False,
+        variant: Variant | None = None,
     ) -> None:
         self.run_key, self.task_key, self.max_tokens = run_key, task_key, max_tokens
+        self.text_to_text, self.variant = text_to_text, variant or Variant()
         self.pretrained = paths.PRETRAINED / run_key
         self.examples = paths.examples(task_key)
         self.run_record = _record(self.pretrained / "run.json")
@@ -40,19 +50,51 @@ class TrialSetup:
         model = self.run_record["model"]
         kind = MODELS.find(model["name"], where=self._where)
         self.tokenizer = kind.tokenizer_of(model, self.pretrained)
-        self.task: Task = TASKS.build(
+        self.task = self._task()
+
+    def of(self, variant: Variant) -> "TrialSetup":
+        """The same run and task with the settings of ``variant``."""
+        other = copy(self)
+        other.variant = variant
+        other.task = other._task()
+        return other
+
+    def variants(self, finetune: Finetune, method: str) -> list[Variant]:
+        """The variants of the trials with a method of ``finetune.methods``."""
+        return variants(
+            finetune,
+            method,
             self.task_record["task"],
+            self.outline(),
+            has_prefix=self.run_record["has_prefix"],
+            from_scratch=self.from_scratch,
+            where=f"tasks.{self.task_key}.task",
+        )
+
+    def readings(self) -> list[Json]:
+        """The combinations of values that the task tries with this run."""
+        return readings(
+            self.task_record["task"],
+            self.outline(),
+            has_prefix=self.run_record["has_prefix"],
+            where=f"tasks.{self.task_key}.task",
+        )
+
+    def _task(self) -> Task:
+        task: Task = TASKS.build(
+            {**self.task_record["task"], **self.variant.task},
             self.task_record["labels"],
             self.tokenizer,
-            max_tokens,
-            where=f"tasks.{task_key}.task",
+            self.max_tokens,
+            where=f"tasks.{self.task_key}.task",
         )
-        self.task.take_facts(self.task_record)
-        if text_to_text:
+        task.take_facts(self.task_record)
+        if self.text_to_text:
             with self._below_task():
-                self.task = TextToText(task_key, self.task_record, self.task)
-            self._shorten(self.task)
-        self.task.read_by(self.outline(), has_prefix=self.run_record["has_prefix"])
+                task = TextToText(self.task_key, self.task_record, task)
+            self._shorten(task)
+        task.read_by(self.outline(), has_prefix=self.run_record["has_prefix"])
+        return task
 
     @property
     def pretrain_seed(self) -> int:
@@ -110,7 +152,8 @@ class TrialSetup:
 
     def backbone(self, *, seed: int, num_added_tokens: int = 0) -> Backbone:
         """The run's model with the weights that a trial of this seed starts from: those of the
-        checkpoint or, from scratch, its own draw.
+        checkpoint or, from scratch, its own draw, which is the same for every variant but for the
+        biases that make self-attention local.
 
         Raises ValueError if it has no positions for ``max_tokens`` and the added tokens.
         """
@@ -120,6 +163,8 @@ class TrialSetup:
             raise ValueError(f"finetune.max_tokens: {reason} ({self._where})")
         if self.from_scratch:
             draw_weights(backbone, seed, seed=self.pretrain_seed)
+            if self.variant.initial_weights == "usual":
+                backbone.drop_locality()
         else:
             load_weights(backbone, self.pretrained / WEIGHTS)
         return backbone

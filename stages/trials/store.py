@@ -5,9 +5,10 @@ written beside its place and renamed into it when whole, so any number of proces
 once. A damaged entry counts as missing.
 
 The address covers the checkpoint, the prepared examples, the code, the method and its settings, the
-label budget, the seed, ``max_tokens``, the device and its precision, and the versions of the
-libraries that compute. It does not cover the other methods, label budgets and seeds of the study:
-adding one computes what is new. Nor does it cover the model of the processor, as DVC does not.
+initial weights that a run from scratch tries, the label budget, the seed, ``max_tokens``, the
+device and its precision, and the versions of the libraries that compute. It does not cover the
+other methods, label budgets and seeds of the study: adding one computes what is new. Nor does it
+cover the model of the processor, as DVC does not.
 """
 
 import errno
@@ -73,7 +74,7 @@ class Addresses:
     """The addresses of the trials of a run and a task."""
 
     def __init__(self, params: Params, setup: TrialSetup, device: Device) -> None:
-        self._params = params
+        self._params, self._from_scratch = params, setup.from_scratch
         task = ("task.json", "train.jsonl", "validation.jsonl", "test.jsonl")
         model, kind = setup.run_record["model"], setup.task_record["task"]
         self._components = f"models/{model['name']}", f"tasks/{kind['name']}"
@@ -92,9 +93,11 @@ class Addresses:
     def of(self, key: TrialKey) -> str:
         entry = self._params.finetune.methods[key.method]
         method = f"methods/{entry.method['name']}"
+        finetune = self._params.finetune
         depends_on = self._shared | {
             "trial": asdict(key),
             "method": entry.model_dump(),
+            "initial_weights": finetune.initial_weights if self._from_scratch else [],
             "code": code_hash("trials/runner", method, *self._components),
         }
         return _hash(depends_on)
@@ -155,6 +158,10 @@ def _outcome(found: Json) -> Outcome:
         epochs=[records.EpochRecord(**each) for each in found["epochs"]],
         predictions=[records.PredictionRecord(**each) for each in found["predictions"]],
         cost=records.CostRecord(**found["cost"]),
+        tries=[records.TryRecord(**each) for each in found["tries"]],
+        lost_predictions=[
+            records.LostPredictionRecord(**each) for each in found["lost_predictions"]
+        ],
     )
 
 

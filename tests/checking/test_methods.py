@@ -11,6 +11,7 @@ from tests.small import small_model, with_encoder_decoder
 from tests.smoke import ROOT, faults_of, paths_of, smoke_with
 
 FULL = "finetune.methods.full.method"
+PROBE = "finetune.methods.linear_probe.method"
 SMOKE = typed(smoke_with({}))
 
 
@@ -183,6 +184,38 @@ def test_a_causal_model_is_not_read_at_its_first_token() -> None:
     assert fault.path == "tasks.section.task.pooling" and "decoder_causal" in fault.message
     changes["pretrain.decoder_causal.objective"] = {"name": "prefix_lm"}
     assert faults_of(smoke_with(changes)) == []
+
+
+def test_lists_of_values_to_try_are_valid_where_every_run_can_use_one() -> None:
+    task = "tasks.section.task"
+    listed = {"name": "classification", "pooling": ["first", "last"], "dropout": [0.0, 0.1]}
+    changes: dict[str, Any] = {
+        task: listed,
+        "tasks.tag.task.label_subwords": ["first", "last"],
+        "finetune.methods.linear_probe.method": {"name": "linear_probe", "layers": ["last", "mix"]},
+        "finetune.initial_weights": ["usual", "as_pretrained"],
+    }
+    assert faults_of(smoke_with(changes)) == []
+    [fault] = faults_of(smoke_with(changes | {task: listed | {"pooling": ["first"]}}))
+    assert fault.path == f"{task}.pooling" and "decoder_causal" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"tasks.section.task.pooling": []}, "tasks.section.task.pooling"),
+        ({"tasks.section.task.pooling": ["mean", "mean"]}, "tasks.section.task.pooling"),
+        ({"tasks.section.task.pooling": ["mean", "lats"]}, "tasks.section.task.pooling"),
+        ({"tasks.tag.task.metric": ["entity_f1", "word_accuracy"]}, "tasks.tag.task.metric"),
+        ({f"{PROBE}.layers": ["last", "last"]}, f"{PROBE}.layers"),
+        ({f"{PROBE}.layers": ["frist"]}, f"{PROBE}.layers"),
+        ({"finetune.initial_weights": []}, "finetune.initial_weights"),
+        ({"finetune.initial_weights": ["usual", "usual"]}, "finetune.initial_weights"),
+        ({"finetune.initial_weights": ["small"]}, "finetune.initial_weights.0"),
+    ],
+)
+def test_wrong_lists_of_values_to_try_are_named(changes: dict[str, Any], path: str) -> None:
+    assert paths_of(smoke_with(changes)) == [path]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ from stages.core.components import Components
 from stages.models._backbone import MODELS
 from stages.objectives._objective import OBJECTIVES
 from stages.objectives.mlm import MLM
+from stages.tasks._task import TASKS
+from stages.tasks.classification import Classification
 from stages.text.tokenizer import Vocabulary
-from tests.small import DIMENSIONS, VOCAB_SIZE
+from tests.small import DIMENSIONS, VOCAB_SIZE, small_tokenizer
 
 FOLDERS = ("baselines", "methods", "models", "objectives", "sources", "tasks")
 
@@ -70,3 +72,29 @@ def test_several_faults_are_told_at_once() -> None:
     with pytest.raises(ValueError) as error:
         objective(mask_prob="x", random=1)
     assert len(str(error.value).splitlines()) == 2
+
+
+def test_a_setting_to_try_may_be_a_list() -> None:
+    entry = {"name": "classification", "pooling": ["mean", "last"], "dropout": 0}
+    assert TASKS.settings(entry, where="tasks.a.task")["pooling"] == ["mean", "last"]
+    found = TASKS.tried(entry, where="tasks.a.task")
+    assert found == {"pooling": ["mean", "last"], "dropout": [0.0]}
+    task = TASKS.build(entry, ["a"], small_tokenizer(), 8, where="tasks.a.task")
+    assert isinstance(task, Classification) and task.pooling == "mean"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"pooling": []}, "tasks.a.task.pooling: must not be an empty list"),
+        ({"pooling": ["mean", "mean"]}, "tasks.a.task.pooling: must not repeat a value"),
+        ({"dropout": [0, 0.0]}, "tasks.a.task.dropout: must not repeat a value"),
+        ({"pooling": ["mean", "lats"]}, "tasks.a.task.pooling: input should be 'auto', 'mean'"),
+        ({"pooling": [["mean"]]}, "tasks.a.task.pooling: input should be 'auto', 'mean'"),
+        ({"metric": ["accuracy", "macro_f1"]}, "tasks.a.task.metric: input should be"),
+    ],
+)
+def test_a_wrong_list_is_named_with_its_path(settings, message) -> None:
+    with pytest.raises(ValueError) as error:
+        TASKS.settings({"name": "classification", **settings}, where="tasks.a.task")
+    assert str(error.value).startswith(message) and len(str(error.value).splitlines()) == 1

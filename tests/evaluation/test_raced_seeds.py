@@ -1,6 +1,7 @@
 """Which runs get more seeds, from planted validation scores."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, get_type_hints
 
 import pytest
@@ -104,13 +105,16 @@ def epoch(number: int, value: float, *, lr: float = 0.1, seed: int = 1) -> Epoch
 
 
 def test_the_score_of_a_trial_is_that_of_the_epoch_that_it_keeps() -> None:
-    """At the rate that it keeps; where less is better, with the other sign."""
+    """At the rate and in the variant that it keeps; where less is better, with the other sign."""
     about: dict[str, Any] = {"label_budget": "50", "finetune_seed": 1, "lr": 0.1, "best_epoch": 2}
     of_type = {str: "some", int: 1, float: 1.0}  # None of the others
     others = {name: of_type.get(hint) for name, hint in get_type_hints(TrialRecord).items()}
     about |= {"run": "encoder_mlm", "method": "full"}
+    about |= {"read_out": "pooling=last", "initial_weights": "usual"}
     trial = TrialRecord(**(others | about))  # type: ignore[arg-type]
-    epochs = [epoch(1, 0.9), epoch(2, 0.5), epoch(2, 0.8, lr=0.2), epoch(2, 0.7, seed=2)]
+    here = [epoch(1, 0.9), epoch(2, 0.5), epoch(2, 0.8, lr=0.2), epoch(2, 0.7, seed=2)]
+    epochs = [replace(e, read_out="pooling=last", initial_weights="usual") for e in here]
+    epochs += [replace(e, validation_metric=1.0, read_out="pooling=mean") for e in epochs]
     place = "encoder_mlm", "full", "50"
     assert validation_merits("macro_f1", [trial], epochs) == {(place, 1): 0.5}
     assert validation_merits("word_perplexity", [trial], epochs) == {(place, 1): -0.5}

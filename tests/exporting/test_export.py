@@ -229,7 +229,7 @@ def finetuned(
     task_name: str,
     *,
     method: str = "full",
-    pooling: str = "auto",
+    pooling: str = "mean",
 ) -> tuple[Task, ModelWithHead]:
     """Writes data/finetuned of a random trial with this backbone; gives its task and model."""
     entry = {"name": task_name} | ({"pooling": pooling} if task_name == "classification" else {})
@@ -268,6 +268,8 @@ def keep(model: nn.Module, method: str, **settings: Any) -> Path:
         label_budget="200",
         finetune_seed=1,
         component={"name": method, **settings},
+        task_settings={},
+        initial_weights=None,
         text_to_text=False,
         max_tokens=64,
         precision="float32",
@@ -323,7 +325,8 @@ def test_a_tagging_trial_predicts_the_same_labels(name, method, write_run) -> No
 @pytest.mark.parametrize("name", ["gpt2", "neox"])
 def test_a_decoder_classifies_the_same(name, write_run) -> None:
     """Though their classifier has no bias: their last norm takes it up."""
-    task, ours = finetuned(write_run("decoder", PRETRAINED[name][1]), "classification")
+    run = write_run("decoder", PRETRAINED[name][1])
+    task, ours = finetuned(run, "classification", pooling="last")
     assert ours.head.linear.bias.abs().max() > 0.05
     export.export("run", KeptFile("task", "full", "200", "1"), Path("out"))
     theirs, tokenizer = load(), transformers.AutoTokenizer.from_pretrained("out")
@@ -415,7 +418,7 @@ def write_public(family: str) -> Any:
         ("bert", "first", "linear_probe", "BertForSequenceClassification"),
         ("roberta", "first", "full", "RobertaForTokenClassification"),
         ("distilbert", "mean", "full", "DistilBertForTokenClassification"),
-        ("gpt2", "auto", "lora", "GPT2ForTokenClassification"),
+        ("gpt2", "last", "lora", "GPT2ForTokenClassification"),
     ],
 )
 def test_texts_are_classified_the_same_on_a_public_checkpoint(
@@ -442,7 +445,7 @@ def test_texts_are_classified_the_same_on_a_public_checkpoint(
     if model_class.endswith("ForSequenceClassification"):
         got = theirs(**encoded).logits
     else:
-        got = read_by("last" if pooling == "auto" else pooling, theirs, encoded)
+        got = read_by(pooling, theirs, encoded)
     torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
     assert expected.std() > 0.05
 
@@ -595,10 +598,10 @@ def test_methods_that_add_weights_are_refused(write_run) -> None:
 @pytest.mark.parametrize(
     ("name", "task", "pooling", "message"),
     [
-        ("bart", "classification", "auto", "no class that is one linear layer on a state of BART"),
-        ("bart", "tagging", "auto", "no class for tagging on top of BART"),
+        ("bart", "classification", "mean", "no class that is one linear layer on a state of BART"),
+        ("bart", "tagging", "mean", "no class for tagging on top of BART"),
         ("gpt2", "classification", "mean", "this trial's pooling is mean"),
-        ("llama", "classification", "auto", "norm: rmsnorm has no bias"),
+        ("llama", "classification", "last", "norm: rmsnorm has no bias"),
     ],
 )
 def test_heads_without_a_counterpart_are_refused(name, task, pooling, message, write_run) -> None:

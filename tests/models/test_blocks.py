@@ -16,6 +16,7 @@ from stages.models._attention import (
 from stages.models._blocks import Block
 from stages.models._dimensions import Dimensions
 from stages.models._embedding import positions_in_document
+from tests.small import small_model
 
 DIMS = Dimensions(d_model=4, num_layers=1, num_heads=1, d_ff=8, positions="none")
 
@@ -155,3 +156,22 @@ def test_a_block_whose_layers_write_nothing_passes_its_input_on(norm_position) -
     x = torch.nn.functional.layer_norm(torch.randn(1, 3, 4, generator=generator), (4,))
     ids = torch.ones(1, 3, dtype=torch.long)
     torch.testing.assert_close(block(x, attention_mask(ids, ids)), x, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("architecture", ["encoder", "decoder", "encoder_decoder"])
+def test_drop_locality_leaves_the_weights_of_a_model_without_it(architecture) -> None:
+    """Bit for bit: no query or key has a bias, and all else is the same draw."""
+    local, usual = small_model(architecture), small_model(architecture, locality=0.0)
+    assert local.starts_local and not usual.starts_local
+    before = {name: weight.clone() for name, weight in local.named_parameters()}
+    local.drop_locality()
+    changed = set()
+    for (name, weight), expected in zip(local.named_parameters(), usual.parameters(), strict=True):
+        assert torch.equal(weight, expected)
+        if not torch.equal(weight, before[name]):
+            changed.add(name.split(".")[-2])
+    assert changed == {"query", "key_value"}
+    for module in local.modules():
+        if isinstance(module, Attention):
+            width = module.query.bias.numel()
+            assert not module.query.bias.any() and not module.key_value.bias[:width].any()

@@ -97,7 +97,7 @@ def test_a_decoder_is_what_sees_no_later_token(family) -> None:
     states = model(batch_of([9, 10, 11, 12], [9, 10, 11, 13]))
     is_decoder = model.architecture == "decoder"
     assert torch.allclose(states[0, :3], states[1, :3], atol=1e-6) == is_decoder
-    assert model.pooling == ("last" if is_decoder else "mean")
+    assert model.is_causal == is_decoder
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -318,6 +318,33 @@ def test_from_scratch_each_seed_is_a_group_with_states_of_its_own(fresh: Params)
     assert scratch.prediction_flops == pytest.approx(3 * (pretrained.prediction_flops or 0))
 
 
+def test_a_trial_takes_what_all_of_its_variants_take(fresh: Params) -> None:
+    """A probe computes the states of a backbone once, however they are read."""
+    section = fresh.tasks["section"]
+    entry = {"name": "classification", "pooling": ["mean", "last", "first"]}
+    tasks = fresh.tasks | {"section": section.model_copy(update={"task": entry})}
+    finetune = fresh.finetune.model_copy(update={"initial_weights": ["as_pretrained", "usual"]})
+    several = fresh.model_copy(update={"tasks": tasks, "finetune": finetune})
+    one, all_of_them = (
+        {(c.run, c.task, c.method): c for c in finetunings(params)} for params in (fresh, several)
+    )
+    for run, states, starts in (
+        ("encoder_mlm", 3, 1),
+        ("decoder_causal", 2, 1),
+        ("encoder_scratch", 3, 2),
+    ):
+        for task, tries in (("section", states * starts), ("tag", starts)):
+            full, probe = ((run, task, method) for method in ("full", "linear_probe"))
+            for amount in ("num_steps", "tokens", "flops", "prediction_flops"):
+                expected = tries * getattr(one[full], amount)
+                assert getattr(all_of_them[full], amount) == pytest.approx(expected)
+            assert all_of_them[probe].num_steps == tries * (one[probe].num_steps or 0)
+            for amount in ("tokens", "flops", "prediction_flops"):
+                expected = starts * getattr(one[probe], amount)
+                assert getattr(all_of_them[probe], amount) == pytest.approx(expected)
+            assert all_of_them[full].shares == one[full].shares
+
+
 def test_a_slow_source_says_how_long_it_takes(
     fresh: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -442,7 +469,7 @@ def write_trials(cost: Finetuning, *, seconds: float) -> None:
         "lr": 0.1,
     }
     names = ("run", "architecture", "objective", "task", "corpus", "used_architecture", "design")
-    for name in names:
+    for name in (*names, "read_out", "initial_weights"):
         others[name] = "some"
     table = [records.TrialRecord(**(others | each)) for each in which]
     records.write(

@@ -163,7 +163,14 @@ def test_a_prefix_is_seen_in_both_directions() -> None:
         assert alike != has_prefix
 
 
-def test_pooling_is_the_architectures_or_what_is_asked_for() -> None:
-    assert task().head(small_model("encoder")).pooling == "mean"
-    assert task().head(small_model("decoder")).pooling == "last"
-    assert task(pooling="first").head(small_model("decoder")).pooling == "first"
+@pytest.mark.parametrize(
+    ("architecture", "custom"),
+    [("encoder", "first"), ("encoder_decoder", "first"), ("decoder", "last"), ("bilstm", "last")],
+)
+def test_values_of_pooling_auto_are_the_mean_and_the_custom(architecture, custom) -> None:
+    backbone = small_model(architecture)
+    assert Classification.values("pooling", "auto", backbone) == ["mean", custom]
+    for setting, value in (("pooling", "first"), ("dropout", 0.1)):
+        assert Classification.values(setting, value, backbone) == [value]
+    assert task().head(backbone).pooling == "mean"
+    assert task(pooling="last").head(backbone).pooling == "last"

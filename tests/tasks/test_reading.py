@@ -252,7 +252,7 @@ def test_what_is_read_is_told() -> None:
     assert told("tagging", "decoder").startswith("last subword")
     assert told("tagging", PREFIX).startswith("first subword")
     assert told("tagging", "gpt2", label_subwords="all").startswith("last subword")
-    assert told("classification", "decoder") == "last token"
+    assert told("classification", "decoder", pooling="last") == "last token"
     assert told("classification", "decoder", pooling="mean") == "mean of tokens"
     assert told("span_qa", "encoder", **SPAN).startswith("start and end")
     assert told("language_modelling", "decoder") == "every token"

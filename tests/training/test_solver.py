@@ -91,7 +91,7 @@ def read(task: Any, model: ModelWithHead, batches: list[Batch]) -> tuple[np.ndar
             real = (batch.document_ids > 0).double().unsqueeze(-1)
             last = (real.sum(dim=1).long() - 1).flatten()
             mean = (found * real).sum(dim=1) / real.sum(dim=1)
-            is_last = model.backbone.pooling == "last"
+            is_last = model.head.pooling == "last"
             states.append(found[torch.arange(len(found)), last] if is_last else mean)
             labels.append(batch.labels)
         else:

@@ -77,7 +77,7 @@ def test_states_are_those_that_the_head_reads_of_each_row(
     def pooled(layers: torch.Tensor, words: np.ndarray | None) -> torch.Tensor:
         if words is not None:
             return layers[:, torch.from_numpy(words)]
-        return layers.mean(dim=1, keepdim=True) if run == SCRATCH else layers[:, -1:]
+        return layers.mean(dim=1, keepdim=True)
 
     states, classes = by_hand(params, run, task, pooled)
     found = estimated(params, run, task).records

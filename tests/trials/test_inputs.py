@@ -60,7 +60,7 @@ def test_each_form_in_which_texts_are_read_is_counted(params: Params) -> None:
     params = params.model_copy(update={"finetune": settings})
     found = input_records(params, "decoder", "section", methods)
     states = [record.read_at for record in found]
-    assert states == ["last token"] * 3 + ["written as text"] * 3 + ["prompt of prompted"]
+    assert states == ["mean of tokens"] * 3 + ["written as text"] * 3 + ["prompt of prompted"]
     assert found[3].tokens > found[0].tokens  # the names of the task and of its columns
     assert found[6:] == input_records(params, "decoder", "section", ["prompted"])
 
@@ -93,6 +93,8 @@ def test_a_kept_trial_that_reads_elsewhere_is_refused(params: Params) -> None:
         label_budget="64",
         finetune_seed=1,
         component={"name": "full"},
+        task_settings={},
+        initial_weights=None,
         text_to_text=False,
         max_tokens=64,
         precision="float32",

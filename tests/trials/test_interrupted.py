@@ -10,6 +10,7 @@ import pytest
 from stages import finetune, pretrain
 from stages.core.artifacts import remove
 from stages.core.params import Params
+from stages.evaluation import records
 from stages.training import loop
 from stages.training.checkpoint import Resumable
 from stages.trials.groups import UNFINISHED
@@ -25,9 +26,11 @@ SAVES = 5  # of a process before it is interrupted: in the middle of an epoch
 
 @pytest.fixture
 def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
-    """Full fine-tuning at two rates with patience, and gradual unfreezing; a model with dropout."""
+    """Full fine-tuning at two rates with patience, gradual unfreezing and a probe, each reading two
+    states and starting from two initial weights; a model with dropout."""
     monkeypatch.chdir(tmp_path)
-    params = write_study(tmp_path, lr=[1e-3, 1e-2])
+    section = {"name": "classification", "pooling": ["mean", "first"]}
+    params = write_study(tmp_path, lr=[1e-3, 1e-2], section=section)
     run = params.pretrain[SCRATCH]
     run = run.model_copy(update={"model": run.model | {"dropout": 0.1}})
     full = params.finetune.methods["full"]
@@ -36,10 +39,11 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     methods = {
         "full": full.model_copy(update={"training": patient}),
         "gradual": full.model_copy(update={"method": {"name": "gradual_unfreezing"}}),
+        "probe": params.finetune.methods["linear_probe"],
     }
-    tuned = params.finetune.model_copy(
-        update={"methods": methods, "label_budgets": [32], "seeds": [1]}
-    )
+    settings = {"methods": methods, "label_budgets": [32], "seeds": [1]}
+    settings |= {"initial_weights": ["as_pretrained", "usual"]}
+    tuned = params.finetune.model_copy(update=settings)
     params = params.model_copy(
         update={"pretrain": params.pretrain | {SCRATCH: run}, "finetune": tuned}
     )
@@ -65,12 +69,12 @@ def results() -> dict[str, bytes]:
     return {file.relative_to(RESULT).as_posix(): file.read_bytes() for file in files}
 
 
-def interrupted(save: Callable[..., None]) -> Callable[..., None]:
+def interrupted(save: Callable[..., None], *, every: int = SAVES) -> Callable[..., None]:
     saves = count(1)
 
     def saved(*state: Any) -> None:
         save(*state)
-        if next(saves) % SAVES == 0:
+        if next(saves) % every == 0:
             raise KeyboardInterrupt
 
     return saved
@@ -79,16 +83,19 @@ def interrupted(save: Callable[..., None]) -> Callable[..., None]:
 def test_it_ends_as_if_it_had_not_been(
     params: Params, steps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No step is computed twice, since each is saved here. The files hold the scores, the epochs of
-    all rates, the predictions and the weights."""
+    """No step is computed twice, since each is saved here: within a variant of a trial, and where
+    one has ended. The files hold the scores, the epochs of all rates, the predictions, what all
+    variants came to, and the weights."""
     finetune.main(params, TASK)
     at_once, needed = results(), len(steps)
-    assert at_once.keys() > {"trials.csv", "history.csv", "predictions.csv.gz"}
+    assert at_once.keys() > {"trials.csv", "history.csv", "predictions.csv.gz", "tries.csv"}
+    assert len(records.read(RESULT / "tries.csv", records.TryRecord)) == 3 * 4
     remove(STORE)
     remove(RESULT)
     steps.clear()
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr(Resumable, "save", interrupted(Resumable.save))
+    monkeypatch.setattr(Resumable, "finish", interrupted(Resumable.finish, every=2))
     interruptions = 0
     while not RESULT.exists():
         try:

@@ -192,6 +192,21 @@ def test_the_code_of_a_trial_is_that_of_its_method_model_and_task(
     assert not {"finetune.py", "trials/text_bits.py", "methods/lora.py"} & files.keys()
 
 
+@pytest.mark.parametrize("from_scratch", [True, False])
+def test_initial_weights_to_try_are_part_of_addresses_from_scratch_alone(
+    params: Params, monkeypatch: pytest.MonkeyPatch, from_scratch: bool
+) -> None:
+    monkeypatch.setattr(TrialSetup, "from_scratch", from_scratch)
+    setup = TrialSetup(SCRATCH, TASK, max_tokens=64)
+    found = [
+        store.Addresses(changed, setup, resolve(params.compute, threads=1)).of(
+            TrialKey("full", "16", 1)
+        )
+        for changed in (params, tuned(params, initial_weights=["as_pretrained", "usual"]))
+    ]
+    assert (found[0] != found[1]) == from_scratch
+
+
 def damage() -> dict[str, Callable[[Path], object]]:
     def truncated(file: Path) -> None:
         file.write_bytes(file.read_bytes()[:-20])

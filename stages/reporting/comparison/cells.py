@@ -25,6 +25,7 @@ AMOUNTS = {
     "lineage_flops": "pretraining FLOPs",
     "lineage_bytes": "bytes read",
     "finetune_flops": "fine-tuning FLOPs",
+    "num_tries": "tries on validation",
 }
 
 

@@ -11,11 +11,11 @@ from stages.reporting.comparison.results import Results
 NOTEWORTHY = 0.05  # of a split's rows
 
 COUNTED = (
-    "Which states of a model a label is predicted from, and how many rows are longer than "
-    "`finetune.max_tokens` and were cut; in parentheses the share of all tokens. Texts that are "
-    "read in windows are not cut. Of train, as many rows as the largest label budget are counted; "
-    "of prompts, those of the test rows with the shots of the first seed: what is cut are shots "
-    "first, then the text."
+    "Which states of a model a label is predicted from (of several, each trial chose on "
+    "validation), and how many rows are longer than `finetune.max_tokens` and were cut; in "
+    "parentheses the share of all tokens. Texts that are read in windows are not cut. Of train, as "
+    "many rows as the largest label budget are counted; of prompts, those of the test rows with "
+    "the shots of the first seed: what is cut are shots first, then the text."
 )
 
 

@@ -20,6 +20,7 @@ from stages.evaluation.records import (
     EpochRecord,
     InputRecord,
     ScoredTrial,
+    ScoredTry,
     TextBitsRecord,
     budget_order,
     discard_unlisted,
@@ -57,6 +58,7 @@ class Results:
     text_bits: dict[tuple[str, str], TextBitsRecord]  # of a run and a task
     row_scores: dict[RowKey, np.ndarray]  # of trials; see ``row_key``
     estimates: Estimates
+    tries: Sequence[ScoredTry]  # the variants that trials have tried, those that they keep included
 
     @property
     def confidence(self) -> float:
@@ -238,6 +240,11 @@ def load(params: Params) -> Results:
         },
         row_scores=row_scores,
         estimates=Estimates.of(params.tasks),
+        tries=[
+            each
+            for task in params.tasks
+            for each in read(paths.EVALUATED / task / "tries.csv", ScoredTry)
+        ],
     )
     untimed = [t for t in trials if t.run in params.pretrain and trial_key(t) not in finetuning]
     if untimed:
@@ -257,7 +264,7 @@ def _of_corpora(params: Params, folder: Path) -> dict[tuple[str, str], Json]:
     }
 
 
-def trial_key(trial: ScoredTrial) -> tuple[str, str, str, str, int]:
+def trial_key(trial: ScoredTrial | ScoredTry) -> tuple[str, str, str, str, int]:
     """Of a trial of a run, which has one pretraining seed."""
     return trial.task, trial.run, trial.method, trial.label_budget, trial.finetune_seed
 

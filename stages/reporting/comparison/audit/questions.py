@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from stages.reporting.comparison.audit import data, evidence, training
 from stages.reporting.comparison.audit.check import Check
+from stages.reporting.comparison.audit.shared_defaults import shared_defaults
 from stages.reporting.comparison.results import Results
 
 QUESTIONS: tuple[Callable[[Results], Check], ...] = (
@@ -14,6 +15,7 @@ QUESTIONS: tuple[Callable[[Results], Check], ...] = (
     training.finetuning_rates,
     training.pretraining_rates,
     training.tries,
+    shared_defaults,
     data.labelled_rows,
     data.validation_labels,
     data.cut,

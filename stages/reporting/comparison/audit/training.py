@@ -110,9 +110,9 @@ def finetuning_rates(results: Results) -> Check:
     if not cells:
         return Check(question, "Nothing was fine-tuned by steps.", None)
     trials = [trial for cell in cells for trial in cell.trials]
-    single = [trial for trial in trials if trial.num_tries == 1]
-    on_one_rate = {cell for cell in cells if any(trial.num_tries == 1 for trial in cell.trials)}
-    several = [trial for trial in trials if trial.num_tries > 1]
+    single = [trial for trial in trials if trial.at_edge is None]
+    on_one_rate = {cell for cell in cells if any(t.at_edge is None for t in cell.trials)}
+    several = [trial for trial in trials if trial.at_edge is not None]
     resting = sum(
         contrast.axis in UNLIKE and not on_one_rate.isdisjoint((contrast.a, contrast.b))
         for contrast in results.contrasts
@@ -174,7 +174,7 @@ def tries(results: Results) -> Check:
     if pretrained:
         details.append(f"pretraining: {span(pretrained)}")
     equal = len(numbers) == 1
-    answer = f"Validation chose among {span(numbers)} rates, penalties or other settings"
+    answer = f"Validation chose among {span(numbers)} tries: rates, penalties and other settings"
     if pretrained and len({*pretrained}) > 1:
         answer += f", and among {span(pretrained)} pretraining rates"
     return Check(question, f"{answer}.", not equal or len({*pretrained}) > 1, tuple(details))

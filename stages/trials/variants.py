@@ -1,0 +1,156 @@
+"""The variants of a trial: the settings that it tries beside its learning rates or its C.
+
+Where an entry of params.yaml lists several values of a setting of its task or of its method, and
+where a run from scratch may start from several initial weights, a trial trains (or solves) once for
+each combination and keeps the one that is best on validation.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from stages.core.components import Settings
+from stages.core.params import Finetune, InitialWeights
+from stages.evaluation.records import SEPARATOR
+from stages.methods._method import METHODS, UntrainedMethod
+from stages.models._backbone import Backbone
+from stages.tasks._task import TASKS
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One combination of the settings that a trial tries."""
+
+    task: Settings = field(default_factory=dict)  # what replaces settings of the task's entry
+    method: Settings = field(default_factory=dict)  # the same of the method's
+    initial_weights: InitialWeights | None = None  # None: not from scratch
+    varied: Sequence[str] = ()  # the settings of task and method of which the trial tries several
+    fixed: Sequence[str] = ()  # those of which it tries one, ``initial_weights`` among them
+
+    @property
+    def read_out(self) -> str:
+        """``pooling=last, dropout=0.1``: what is tried of task and method; "" if nothing is."""
+        return self._shown(self.varied)
+
+    def _shown(self, names: Sequence[str]) -> str:
+        settings = {**self.task, **self.method, "initial_weights": self.initial_weights}
+        return SEPARATOR.join(f"{name}={settings[name]}" for name in names)
+
+    @property
+    def fixed_values(self) -> str:
+        """The same of ``fixed``."""
+        return self._shown(self.fixed)
+
+    @property
+    def backbone(self) -> str:
+        """Equal for variants that have the same model but for its head."""
+        return json.dumps([self.method, self.initial_weights])
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Its columns in records."""
+        return {"read_out": self.read_out, "initial_weights": self.initial_weights or ""}
+
+
+def variants(
+    finetune: Finetune,
+    method: str,
+    task: Settings,
+    backbone: Backbone,
+    *,
+    has_prefix: bool,
+    from_scratch: bool,
+    where: str,
+) -> list[Variant]:
+    """The variants of the trials of a run with a method of ``finetune.methods``, in the order in
+    which they are tried; of equally good ones the first is kept.
+
+    ``task`` is the task's entry, ``where`` its path in params.yaml, and ``has_prefix`` as
+    ``Task.read_by`` has it. A method that trains nothing chooses nothing: it has one variant.
+
+    Raises ValueError if the run can use no value of a setting.
+    """
+    entry = finetune.methods[method]
+    kind = METHODS.find(entry.method["name"], where=f"finetune.methods.{method}.method")
+    tried_by_task = [dict[str, Any]()]
+    if uses_head(task, kind.prompts or entry.text_to_text):
+        tried_by_task = readings(
+            task, backbone, has_prefix=has_prefix, where=where, without=kind.without_effect
+        )
+    by_method = METHODS.tried(entry.method, where=f"finetune.methods.{method}.method")
+    tried_by_method = _combinations(by_method)
+    initial: Sequence[InitialWeights | None] = [None]
+    if from_scratch:
+        initial = distinct_initial_weights(finetune.initial_weights, backbone)
+    if issubclass(kind, UntrainedMethod):
+        return [Variant(tried_by_task[0], tried_by_method[0], initial[0])]
+    varied = [*_varied(tried_by_task), *_varied(tried_by_method)]
+    fixed = [name for name in (*tried_by_task[0], *tried_by_method[0]) if name not in varied]
+    if from_scratch and backbone.starts_local and len(initial) == 1:
+        fixed.append("initial_weights")
+    return [
+        Variant(of_task, of_method, weights, varied, fixed)
+        for weights, of_method, of_task in product(initial, tried_by_method, tried_by_task)
+    ]
+
+
+def uses_head(task: Settings, as_text: bool) -> bool:
+    """Whether trials of the task put a head on the model, which alone uses what a task tries."""
+    kind = TASKS.find(task["name"], where="")
+    return not (as_text or kind.generates or kind.scores_text)
+
+
+def readings(
+    task: Settings,
+    backbone: Backbone,
+    *,
+    has_prefix: bool,
+    where: str,
+    without: Collection[str] = (),
+) -> list[dict[str, Any]]:
+    """The combinations of values that a task tries with this model, ``without`` some settings, and
+    without those that read a state which has not read what is labelled.
+
+    Raises ValueError if none is left.
+    """
+    kind = TASKS.find(task["name"], where=where)
+    others = TASKS.settings(task, where=where)
+    values = {
+        name: list(dict.fromkeys(v for each in listed for v in kind.values(name, each, backbone)))
+        for name, listed in TASKS.tried(task, where=where).items()
+        if name not in without
+    }
+    found, faults = list[dict[str, Any]](), list[str]()
+    for combination in _combinations(values):
+        try:
+            kind.check_read(
+                is_causal=backbone.is_causal and not has_prefix, **{**others, **combination}
+            )
+            found.append(combination)
+        except ValueError as error:
+            faults.append(str(error))
+    if not found:
+        raise ValueError(f"{where}.{faults[0]}")
+    return found
+
+
+def distinct_initial_weights(
+    listed: Sequence[InitialWeights], backbone: Backbone
+) -> Sequence[InitialWeights]:
+    """Those of ``finetune.initial_weights`` that differ for this model."""
+    return listed if backbone.starts_local else listed[:1]
+
+
+def _combinations(values: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(values, each, strict=True)) for each in product(*values.values())]
+
+
+def _varied(combinations: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The settings that have more than one value in them."""
+    return [
+        name
+        for name in combinations[0]
+        if any(each[name] != combinations[0][name] for each in combinations)
+    ]
