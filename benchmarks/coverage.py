@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -480,16 +481,33 @@ def main() -> None:
     print(INTRODUCTION.format(studies=asked.studies, error=error, seed=asked.seed))
     cases = [case for case in CASES if asked.cases in case.name]
     with ProcessPoolExecutor(asked.processes) as pool:
-        done = pool.map(
-            _row_of_case, cases, [asked.studies] * len(cases), [asked.seed] * len(cases)
-        )
+        done = pool.map(partial(_row_of_case, studies=asked.studies, seed=asked.seed), cases)
         tables: dict[str, list[tuple[str, Measured]]] = defaultdict(list)
         for case, found in zip(cases, done, strict=True):
             for name, measured in found.items():
                 tables[name].append((case.name, measured))
     for name, rows in tables.items():
         print(*_table(name, rows), sep="\n", flush=True)
+    print(*_worst(tables), sep="\n")
     print(WHY)
+
+
+def _worst(tables: Mapping[str, Sequence[tuple[str, Measured]]]) -> Iterator[str]:
+    """Of each procedure the worst case in every respect."""
+    columns = "least coverage", "of a pair", "of means over tasks", "most false claims"
+    yield "\n## The worst cases\n"
+    yield f"| procedure | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}"
+    for name, rows in tables.items():
+        of_pairs = [np.mean(measured.covered, axis=0).mean(axis=1) for _, measured in rows]
+        means = [np.mean(measured.mean_covered) for _, measured in rows]
+        halves = [np.reshape(measured.false_claims, (2, -1)).mean(axis=1) for _, measured in rows]
+        numbers = (
+            min(float(shares.mean()) for shares in of_pairs),
+            min(float(shares.min()) for shares in of_pairs),
+            min(means),
+            max(float(shares.max()) for shares in halves),
+        )
+        yield f"| {name} | {' | '.join(f'{100 * number:.1f}' for number in numbers)} |"
 
 
 def _row_of_case(case: Case, *, studies: int, seed: int) -> dict[str, Measured]:
