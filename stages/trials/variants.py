@@ -31,7 +31,7 @@ class Variant:
 
     @property
     def read_out(self) -> str:
-        """Shows the values of ``varied``: ``pooling=last, dropout=0.1``, or "" if there are none."""
+        """Shows the values of ``varied``: ``pooling=last, dropout=0.1``; "" if it is empty."""
         return self._shown(self.varied)
 
     def _shown(self, names: Sequence[str]) -> str:
