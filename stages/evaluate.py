@@ -133,7 +133,8 @@ def _answers(
 def _scored_tries(
     folder: Path, metric: str, gold: Mapping[str, str], scores: Mapping[Key, float]
 ) -> Iterator[ScoredTry]:
-    """The variants that the trials of a run have tried; ``scores`` are those of the trials."""
+    """Scores the variants that the trials of a run have tried: one that is kept has the score of
+    its trial in ``scores``, the others are scored by their own predictions."""
     answers: dict[tuple[str | int, ...], dict[str, str]] = defaultdict(dict)
     for row in read(folder / "lost_predictions.csv.gz", LostPredictionRecord):
         answers[_variant_key(row)][row.id] = row.prediction
@@ -142,6 +143,7 @@ def _scored_tries(
         if each.kept:
             value = scores[each.run, each.method, each.label_budget, each.finetune_seed, None]
         elif predicted := answers.get(_variant_key(each)):
+            assert predicted.keys() == gold.keys(), f"{folder}: one prediction per test row"
             value = score(metric, list(gold.values()), [predicted[id] for id in gold])
         yield ScoredTry(**asdict(each), value=value)
 

@@ -128,8 +128,9 @@ class TrialRunner:
         self._as_pretrained = dict[int, tuple[ModelWithHead, list[Predicted]]]()
 
     def _all_starts(self, variants: Sequence[Variant], method: str) -> Iterator[_Start]:
-        """What each variant starts from. Variants that a head alone tells apart share encoded rows,
-        and those with the same backbone a method, which may remember its states."""
+        """Yields what each variant starts from. Variants that differ in their heads alone share
+        encoded rows, and variants with the same backbone share a method, which may remember its
+        states."""
         encoded, methods = dict[str, _Encoded](), dict[str, Method]()
         for variant in variants:
             setup = self.setup.of(variant)
@@ -173,11 +174,11 @@ class TrialRunner:
         )
 
     def _best(self, key: TrialKey, unfinished: Resumable) -> tuple[Adapted, Tried, list[Tried]]:
-        """The model of the variant that is best on validation, of equal ones of the first; what
-        this variant has come to, and what all have.
+        """Tries every variant; returns the model of the best on validation (of equal ones, of the
+        first), what this variant has come to, and what all have come to.
 
-        What each of several variants leaves is a state of its own of the ``unfinished`` trial, so
-        that an interrupted process goes on with the variant that it was in.
+        Each of several variants has a state of its own in the ``unfinished`` trial, so that a trial
+        that was interrupted resumes in the variant where it stopped.
         """
         if len(self._starts) == 1:
             adapted, tried = self._tried(key, self._starts[0], unfinished)
@@ -210,7 +211,8 @@ class TrialRunner:
     def _tried(
         self, key: TrialKey, start: _Start, unfinished: Resumable
     ) -> tuple[Adapted | None, Tried]:
-        """The model of a variant and what it has come to; no model if all training diverged."""
+        """Returns the model of a variant, None if training diverged at every rate, and what the
+        variant has come to."""
         match start.method:
             case TrainedMethod():
                 return self._trained(key, start, start.method, unfinished)

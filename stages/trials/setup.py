@@ -53,14 +53,14 @@ class TrialSetup:
         self.task = self._task()
 
     def of(self, variant: Variant) -> "TrialSetup":
-        """The same run and task with the settings of ``variant``."""
+        """Returns the set-up of the same run and task with the settings of ``variant``."""
         other = copy(self)
         other.variant = variant
         other.task = other._task()
         return other
 
     def variants(self, finetune: Finetune, method: str) -> list[Variant]:
-        """The variants of the trials with a method of ``finetune.methods``."""
+        """Returns the variants of the trials with a method of ``finetune.methods``."""
         return variants(
             finetune,
             method,
@@ -72,7 +72,7 @@ class TrialSetup:
         )
 
     def readings(self) -> list[Json]:
-        """The combinations of values that the task tries with this run."""
+        """Returns the combinations of values that the task tries with this run."""
         return readings(
             self.task_record["task"],
             self.outline(),

@@ -31,7 +31,7 @@ class Variant:
 
     @property
     def read_out(self) -> str:
-        """``pooling=last, dropout=0.1``: what is tried of task and method; "" if nothing is."""
+        """Shows the values of ``varied``: ``pooling=last, dropout=0.1``; "" if it is empty."""
         return self._shown(self.varied)
 
     def _shown(self, names: Sequence[str]) -> str:
@@ -40,17 +40,17 @@ class Variant:
 
     @property
     def fixed_values(self) -> str:
-        """The same of ``fixed``."""
+        """Shows the values of ``fixed`` in the same way."""
         return self._shown(self.fixed)
 
     @property
     def backbone(self) -> str:
-        """Equal for variants that have the same model but for its head."""
+        """A key that is equal for variants whose models differ in their heads alone."""
         return json.dumps([self.method, self.initial_weights])
 
     @property
     def columns(self) -> dict[str, str]:
-        """Its columns in records."""
+        """Returns the columns of records that say which variant it is."""
         return {"read_out": self.read_out, "initial_weights": self.initial_weights or ""}
 
 
@@ -64,8 +64,8 @@ def variants(
     from_scratch: bool,
     where: str,
 ) -> list[Variant]:
-    """The variants of the trials of a run with a method of ``finetune.methods``, in the order in
-    which they are tried; of equally good ones the first is kept.
+    """Returns the variants of the trials of a run with a method of ``finetune.methods``, in the
+    order in which they are tried; of equally good ones the first is kept.
 
     ``task`` is the task's entry, ``where`` its path in params.yaml, and ``has_prefix`` as
     ``Task.read_by`` has it. A method that trains nothing chooses nothing: it has one variant.
@@ -110,8 +110,8 @@ def readings(
     where: str,
     without: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """The combinations of values that a task tries with this model, ``without`` some settings, and
-    without those that read a state which has not read what is labelled.
+    """Returns the combinations of values that a task tries with this model, leaving out the
+    settings in ``without``, and values that read a state which has not read what is labelled.
 
     Raises ValueError if none is left.
     """
@@ -139,7 +139,8 @@ def readings(
 def distinct_initial_weights(
     listed: Sequence[InitialWeights], backbone: Backbone
 ) -> Sequence[InitialWeights]:
-    """Those of ``finetune.initial_weights`` that differ for this model."""
+    """Leaves out the initial weights in ``finetune.initial_weights`` that repeat others for this
+    model."""
     return listed if backbone.starts_local else listed[:1]
 
 
@@ -148,7 +149,7 @@ def _combinations(values: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def _varied(combinations: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The settings that have more than one value in them."""
+    """Returns the settings that have more than one value in ``combinations``."""
     return [
         name
         for name in combinations[0]
