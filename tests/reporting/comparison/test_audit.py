@@ -83,7 +83,10 @@ def test_fine_tuning_that_still_improves_is_an_objection(results: Results) -> No
     short = changed(late, lambda t: full(t) and t.run == "decoder_scratch", still_improving=1)
     check = training.end_of_finetuning(short)
     assert objection(check) is True and "3 of 21 cells" in check.answer
-    assert "105 their last one" in check.answer
+    assert "0 their last one, which was the best on validation in 105" in check.answer
+    kept = changed(short, full, best_epoch=short.trials[0].num_epochs)
+    answer = training.end_of_finetuning(kept).answer
+    assert "105 their last one, which was the best on validation in 105" in answer
     untrained = changed(results, full, num_epochs=0)
     assert objection(training.end_of_finetuning(untrained)) is None
 
