@@ -10,7 +10,7 @@ from stages.reporting.comparison.axes import AXES, Axis
 from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.questions import Question
-from stages.reporting.number_format import compact, metric_name
+from stages.reporting.number_format import are, compact, metric_name
 from stages.reporting.score_format import interval_of_difference
 
 FIRST: tuple[Axis, ...] = ("pretrained", "architecture", "size", "training set")
@@ -53,7 +53,8 @@ def _sentence(axis: Axis, questions: Sequence[Question]) -> str:
     parts = [_answer(axis, question, with_method=several_methods) for question in named]
     if rest := order[len(named) :]:
         significant = sum(question.significant for question in rest)
-        parts.append(f"{significant or 'None'} of {len(rest)} more comparisons significant.")
+        number = f"{significant or 'none'} {are(significant or 1)} significant"
+        parts.append(f"Of {len(rest)} more comparisons {number}.")
     return " ".join(parts)
 
 

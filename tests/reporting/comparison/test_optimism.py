@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from stages.core.seeding import stream
+from stages.evaluation.statistics import mean
 from stages.reporting.comparison.answer import answers
+from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.optimism import bound, largest_error, sentence
 from stages.reporting.comparison.results import Results
 
@@ -44,9 +46,17 @@ def test_both_pages_say_it_where_the_best_is_named(five_seeds: Results) -> None:
     assert "(highest of 10 means)" in found["any"] and "(highest of 6 means)" in found["full"]
 
 
+def of_one_trial(cell: Cell, value: float | None = None) -> Cell:
+    """The cell with its first trial alone, perhaps with another score."""
+    first = cell.trials[0]
+    trial = first if value is None else replace(first, value=value)
+    alone = replace(cell, trials=(trial,), rows=cell.rows[:1])
+    return replace(alone, mean=mean(alone.sample, confidence=cell.confidence))
+
+
 def test_one_trial_leaves_it_unknown(five_seeds: Results) -> None:
     cells = five_seeds.run_cells("tag", "200")
-    once = replace(cells[0], trials=cells[0].trials[:1], rows=cells[0].rows[:1])
+    once = of_one_trial(cells[0])
     assert bound(cells) is not None
     assert bound([once, *cells[1:]]) is None
 
@@ -54,9 +64,8 @@ def test_one_trial_leaves_it_unknown(five_seeds: Results) -> None:
 def test_what_is_far_below_the_best_may_have_one_trial(five_seeds: Results) -> None:
     """It is never chosen. Near the best it leaves the bound unknown."""
     cells = five_seeds.run_cells("tag", "200")
-    trial, rows = cells[0].trials[0], cells[0].rows[:1]
     for value, known in ((0.0, True), (max(cell.mean.value for cell in cells) - 1e-6, False)):
-        once = replace(cells[0], trials=(replace(trial, value=value),), rows=rows)
+        once = of_one_trial(cells[0], value=value)
         assert (bound([once, *cells[1:]]) == bound(cells[1:])) is known
 
 
