@@ -75,15 +75,15 @@ class Case:
 
     def accuracies(self, *, effects: bool) -> np.ndarray:
         """The expected accuracy of each task, method and run."""
-        found = np.full((self.tasks, len(METHODS), len(self.runs)), self.level)
+        accuracies = np.full((self.tasks, len(METHODS), len(self.runs)), self.level)
         if effects:
             largest = min(self.level, 1.0) / 0.55  # smaller near 0
             gains = largest * GAINS[: self.tasks]
             for run, times in ((SCRATCH, 1.0), (OTHER_SCRATCH, 1.0), (THIRD, 0.4)):
                 if run in self.runs:
-                    found[:, :, self.runs.index(run)] -= times * gains
-            found[:, 1] -= largest * LOSSES[: self.tasks, None]
-        return found
+                    accuracies[:, :, self.runs.index(run)] -= times * gains
+            accuracies[:, 1] -= largest * LOSSES[: self.tasks, None]
+        return accuracies
 
 
 def drawn(case: Case, rng: np.random.Generator, *, effects: bool) -> dict[CellKey, Sample]:
@@ -158,7 +158,7 @@ class Ours:
 
 
 class IndependentTasks(Ours):
-    """The same, as if a checkpoint's effects on several tasks were independent."""
+    """Our procedure, as if a checkpoint's effects on several tasks were independent."""
 
     def mean(self, pairs: Sequence[Pair]) -> Interval:
         parts = [self.difference(*pair) for pair in pairs]
@@ -166,7 +166,7 @@ class IndependentTasks(Ours):
 
 
 class NoFactors(Ours):
-    """The same without a factor for runs that vary more than others."""
+    """Our procedure without a factor for runs that vary more than others."""
 
     def __init__(self, samples: Mapping[CellKey, Sample]) -> None:
         super().__init__(samples)
@@ -180,7 +180,7 @@ class Unpaired(IndependentTasks):
     two_stages = False
 
     def variance_of(self, key: CellKey) -> tuple[float, float]:
-        """Of the mean of a cell between units, and its degrees of freedom."""
+        """Returns the variance of a cell's mean between seeds, and its degrees of freedom."""
         between = self.samples[key].between()
         assert between is not None
         return between.units, between.df
@@ -292,7 +292,7 @@ PROCEDURES: dict[str, Callable[[Mapping[CellKey, Sample]], Ours]] = {
 
 @dataclass
 class Measured:
-    """Of one procedure, over the studies of a case."""
+    """What one procedure has claimed in the studies of a case."""
 
     covered: list[np.ndarray] = field(default_factory=list)  # of each contrast, in each study
     mean_covered: list[float] = field(default_factory=list)

@@ -21,7 +21,7 @@ are averaged over tasks, divided by what it would be without sharing, and at lea
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -61,6 +61,10 @@ class _Table:
     def num_units(self) -> int:
         return self.values.shape[1]
 
+    def of_runs(self, runs: Sequence[str]) -> "_Table":
+        """The rows of some of its runs."""
+        return _Table(tuple(runs), self.values[[self.runs.index(run) for run in runs]])
+
     @cached_property
     def residuals(self) -> Float[np.ndarray, "runs units"]:
         """What is left of the values without the means of runs and of units."""
@@ -99,6 +103,8 @@ class Moderation:
         self.samples, self.confidence = samples, confidence
         self._baselines = frozenset(baselines)
         self._known: dict[tuple[CellKey, CellKey], Interval] = {}
+        self._to_baselines: dict[tuple[Place, CellKey], _Table | None] = {}
+        self._shared: dict[tuple[str, ...], float] = {}  # by tasks
 
     # Intervals
 
@@ -164,7 +170,9 @@ class Moderation:
     @cached_property
     def _factors(self) -> dict[str, float]:
         """How much a run varies, relative to the others of its tables, shrunk towards 1."""
-        return _factors([(table, table.residual_variances) for table in self._tables.values()])
+        return _relative_spreads(
+            [(table, table.residual_variances) for table in self._tables.values()]
+        )
 
     def _differences(self, one: Place, other: Place) -> _Table | None:
         """The same runs in two places: a task with two methods, or with two label budgets."""
@@ -184,18 +192,23 @@ class Moderation:
                 found[one, other] = table
         return found
 
+    def _table_of_differences(self, one: Place, other: Place) -> _Table | None:
+        """The differences of runs between two places, in either direction."""
+        tables = self._pairs_of_places
+        return tables.get((one, other)) or tables.get((other, one))
+
     @cached_property
     def _factors_of_places(self) -> dict[str, float]:
-        """The same of differences between methods or label budgets."""
-        return _factors([(table, table.variances) for table in self._pairs_of_places.values()])
+        """How much a run's differences between methods or label budgets vary, likewise."""
+        return _relative_spreads(
+            [(table, table.variances) for table in self._pairs_of_places.values()]
+        )
 
     def _prior(self, a: CellKey, b: CellKey) -> Prior | None:
         """The prior of the difference of two cells; None if there are no comparable ones."""
         own_df = self.samples[a].num_units - 1
         if a.run == b.run:
-            table = self._pairs_of_places.get((a[1:], b[1:])) or self._pairs_of_places.get(
-                (b[1:], a[1:])
-            )
+            table = self._table_of_differences(a[1:], b[1:])
             return _prior_of_one(table, a.run, self._factors_of_places, own_df)
         if a[1:] == b[1:]:
             table = self._tables.get(a[1:])
@@ -212,15 +225,21 @@ class Moderation:
         run, baseline = (b, a) if a.run in self._baselines else (a, b)
         if baseline.run not in self._baselines or run.run in self._baselines:
             return None
-        of_baseline = self.samples[baseline]
-        samples = {
-            name: sample.minus(of_baseline)
-            for name in self._runs.get(run[1:], ())
-            if are_paired(sample := self.samples[CellKey(name, *run[1:])], of_baseline)
-        }
-        table = self._table(samples)
+        table = self._table_to_baseline(run[1:], baseline)
         halved = {name: (1 + factor) / 2 for name, factor in self._factors.items()}
-        return _prior_of_one(table, run.run, halved, of_baseline.num_units - 1)
+        return _prior_of_one(table, run.run, halved, self.samples[baseline].num_units - 1)
+
+    def _table_to_baseline(self, place: Place, baseline: CellKey) -> _Table | None:
+        """The differences of the runs of a place to a baseline; made once."""
+        if (place, baseline) not in self._to_baselines:
+            of_baseline = self.samples[baseline]
+            samples = {
+                name: sample.minus(of_baseline)
+                for name in self._runs.get(place, ())
+                if are_paired(sample := self.samples[CellKey(name, *place)], of_baseline)
+            }
+            self._to_baselines[place, baseline] = self._table(samples)
+        return self._to_baselines[place, baseline]
 
     def _prior_of_mean(self, key: CellKey) -> Prior | None:
         own_df = self.samples[key].num_units - 1
@@ -229,32 +248,39 @@ class Moderation:
     # Tasks
 
     def _shared_by_tasks(self, pairs: Sequence[tuple[CellKey, CellKey]]) -> float:
-        """By which factor the variance of a mean over tasks exceeds that of independent tasks: over
-        all methods and label budgets, since each by itself has few degrees of freedom."""
-        tasks = [a.task for a, _ in pairs]
+        """Returns the factor by which the variance of a mean over tasks exceeds that of independent
+        tasks. Of two runs it is the same with all methods and label budgets, and made once: each by
+        itself has few degrees of freedom."""
         a, b = pairs[0]
         if a.run == b.run:
-            kinds = [[(a[1:], b[1:]) for a, b in pairs]]
-            tables = [[self._differences(*places) for places in kind] for kind in kinds]
-        else:
+            tables = [self._table_of_differences(a[1:], b[1:]) for a, b in pairs]
+            return _shared([tables], lambda table: table.variances.sum())
+        tasks = tuple(a.task for a, _ in pairs)
+        if tasks not in self._shared:
             places = dict.fromkeys((method, budget) for _, method, budget in self._tables)
-            tables = [[self._tables.get((task, *place)) for task in tasks] for place in places]
-        averaged = independent = 0.0
-        for of_tasks in tables:
-            known = [table for table in of_tasks if table is not None]
-            runs = [r for r in known[0].runs if all(r in t.runs for t in known)] if known else []
-            sizes = {table.num_units for table in known}
-            if len(known) < len(tasks) or len(runs) < 2 or len(sizes) > 1:
-                continue
-            parts = [_Table(tuple(runs), t.values[[t.runs.index(r) for r in runs]]) for t in known]
-            together = _Table(tuple(runs), np.mean([part.values for part in parts], axis=0))
-            if a.run == b.run:
-                averaged += together.variances.sum()
-                independent += sum(part.variances.sum() for part in parts) / len(parts) ** 2
-            else:
-                averaged += (together.residuals**2).sum()
-                independent += sum((p.residuals**2).sum() for p in parts) / len(parts) ** 2
-        return max(float(averaged / independent), 1.0) if independent > 0 else 1.0
+            by_place = [[self._tables.get((task, *place)) for task in tasks] for place in places]
+            self._shared[tasks] = _shared(by_place, lambda table: (table.residuals**2).sum())
+        return self._shared[tasks]
+
+
+def _shared(
+    tables_of_tasks: Sequence[Sequence[_Table | None]], spread: Callable[[_Table], float]
+) -> float:
+    """Returns the ``spread`` of tables averaged over tasks, divided by what it would be if tasks
+    were independent, and at least 1. Tables are compared by the runs that all tasks have."""
+    averaged = independent = 0.0
+    for of_tasks in tables_of_tasks:
+        known = [table for table in of_tasks if table is not None]
+        if len(known) < len(of_tasks) or len({table.num_units for table in known}) > 1:
+            continue
+        runs = [run for run in known[0].runs if all(run in table.runs for table in known)]
+        if len(runs) < 2:
+            continue
+        parts = [table.of_runs(runs) for table in known]
+        mean_values = np.mean([part.values for part in parts], axis=0)
+        averaged += spread(_Table(tuple(runs), mean_values))
+        independent += sum(map(spread, parts)) / len(parts) ** 2
+    return max(float(averaged / independent), 1.0) if independent > 0 else 1.0
 
 
 def _in_order(sample: Sample) -> list[float]:
@@ -263,7 +289,7 @@ def _in_order(sample: Sample) -> list[float]:
     return [value for _, value in pairs]
 
 
-def _factors(
+def _relative_spreads(
     of_tables: Sequence[tuple[_Table, Float[np.ndarray, " runs"]]],
 ) -> dict[str, float]:
     """The variance of each run over the mean of its table: a mean over tables, weighted with their

@@ -16,8 +16,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy import special
 
+from stages.evaluation.variance import NO_SPREAD
+
 ERROR_RATE = 0.05
-NO_SPREAD = 1e-12  # below the rounding of a difference of two scores
 FEWEST = 3  # seeds before a candidate may be out: two say nothing of their spread
 
 

@@ -120,8 +120,6 @@ def beside_baseline(results: Results, best: Cell) -> tuple[Cell, Interval] | Non
     # It is fitted once for each pretraining seed of the study, and the run may have fewer; and
     # once in all where there is one way to draw the labels.
     fitted_alike = strongest.sample.of_seeds(best.sample)
-    if fitted_alike.keys == strongest.sample.keys and len(fitted_alike.keys) > 1:
-        return strongest, results.moderation.difference(best.key, strongest.key)
     if len(fitted_alike.keys) == 1:
         fitted_alike = fitted_alike.repeated()
     effect = results.moderation.difference(best.key, strongest.key, sample_b=fitted_alike)

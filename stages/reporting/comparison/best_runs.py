@@ -7,13 +7,7 @@ from stages.evaluation.statistics import Interval, holm
 from stages.reporting.comparison import advice
 from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.results import Results
-from stages.reporting.comparison.verdicts import (
-    BEFORE_CORRECTION,
-    FOR_CHECKPOINTS,
-    NOT_SIGNIFICANT,
-    ONE_SEED,
-    SIGNIFICANT,
-)
+from stages.reporting.comparison.verdicts import ONE_SEED, verdict_of_test
 
 
 @dataclass(frozen=True)
@@ -48,10 +42,11 @@ class BestRun:
             return f"{self.effect.basis}: no interval"
         if self.run.has_one_pretraining_seed:
             return ONE_SEED
-        found = NOT_SIGNIFICANT
-        if self.effect.excludes_zero:
-            found = SIGNIFICANT if self.significant else BEFORE_CORRECTION
-        return FOR_CHECKPOINTS[found] if self.run.checkpoints == "published" else found
+        return verdict_of_test(
+            before_correction=self.effect.excludes_zero,
+            after_correction=self.significant,
+            published=self.run.checkpoints == "published",
+        )
 
 
 def best_runs(results: Results, method: str | None = None) -> dict[tuple[str, str], BestRun]:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -52,9 +52,7 @@ class Cell:
 
     @cached_property
     def sample(self) -> Sample:
-        keys = tuple((trial.pretrain_seed, trial.finetune_seed) for trial in self.trials)
-        values = np.array([trial.value for trial in self.trials])
-        return Sample(keys, values, self.rows, self.checkpoints)
+        return _sample(self.trials, self.rows, self.checkpoints)
 
     @cached_property
     def values(self) -> Values:
@@ -107,24 +105,37 @@ def cells(
     together say about the variance of each."""
     checkpoints: dict[str, Checkpoints] = {g.name: _checkpoints(g) for g in all_groups}
     group_of = {run: group.name for group in all_groups for run in group.runs}
-    members: dict[tuple[str, str, str, str], list[ScoredTrial]] = defaultdict(list)
+    members: dict[CellKey, list[ScoredTrial]] = defaultdict(list)
     for trial in trials:
         name = group_of.get(trial.run, trial.run)
-        members[name, trial.task, trial.method, trial.label_budget].append(trial)
-    unknown = Interval(0.0, None, "", "", confidence)
+        members[CellKey(name, trial.task, trial.method, trial.label_budget)].append(trial)
+    samples = {
+        key: _sample(
+            trials_of_cell,
+            np.stack([rows_of(trial) for trial in trials_of_cell]),
+            checkpoints.get(key.run, "none"),
+        )
+        for key, trials_of_cell in members.items()
+    }
+    moderation = Moderation(samples, baselines=baselines, confidence=confidence)
     found = [
         Cell(
             *key,
-            trials=tuple(trials_of_cell),
-            checkpoints=checkpoints.get(key[0], "none"),
-            rows=np.stack([rows_of(trial) for trial in trials_of_cell]),
-            mean=unknown,
+            trials=tuple(members[key]),
+            checkpoints=sample.checkpoints,
+            rows=sample.rows,
+            mean=moderation.mean(key),
         )
-        for key, trials_of_cell in members.items()
+        for key, sample in samples.items()
     ]
-    samples = {cell.key: cell.sample for cell in found}
-    moderation = Moderation(samples, baselines=baselines, confidence=confidence)
-    return [replace(cell, mean=moderation.mean(cell.key)) for cell in found], moderation
+    return found, moderation
+
+
+def _sample(
+    trials: Sequence[ScoredTrial], rows: Float[np.ndarray, "trials n"], checkpoints: Checkpoints
+) -> Sample:
+    keys = tuple((trial.pretrain_seed, trial.finetune_seed) for trial in trials)
+    return Sample(keys, np.array([trial.value for trial in trials]), rows, checkpoints)
 
 
 def _checkpoints(group: Group) -> Checkpoints:

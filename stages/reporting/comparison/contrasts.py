@@ -26,13 +26,7 @@ from stages.reporting.comparison.axes import (
 from stages.reporting.comparison.axis_levels import levels_of
 from stages.reporting.comparison.cells import AMOUNTS, Cell, seeds
 from stages.reporting.comparison.groups import Group, Used
-from stages.reporting.comparison.verdicts import (
-    BEFORE_CORRECTION,
-    FOR_CHECKPOINTS,
-    NOT_SIGNIFICANT,
-    ONE_SEED,
-    SIGNIFICANT,
-)
+from stages.reporting.comparison.verdicts import ONE_SEED, verdict_of_test
 from stages.reporting.number_format import compact, six_decimals, three_digits
 
 
@@ -93,15 +87,11 @@ class Contrast:
             return f"{self.effect.basis}: no interval"
         if self.has_one_pretraining_seed:
             return ONE_SEED
-        found = (
-            SIGNIFICANT
-            if self.significant
-            else BEFORE_CORRECTION
-            if self.significant_before_correction
-            else NOT_SIGNIFICANT
+        return verdict_of_test(
+            before_correction=self.significant_before_correction,
+            after_correction=self.significant,
+            published="published" in (self.a.checkpoints, self.b.checkpoints),
         )
-        published = "published" in (self.a.checkpoints, self.b.checkpoints)
-        return FOR_CHECKPOINTS[found] if published else found
 
     @property
     def seeds_needed(self) -> int | None:

@@ -14,14 +14,7 @@ from stages.evaluation.moderation import Moderation
 from stages.evaluation.statistics import Interval, two_stages
 from stages.reporting.comparison.axes import AXES, Axis
 from stages.reporting.comparison.contrasts import Contrast, degrees_of_freedom
-from stages.reporting.comparison.verdicts import (
-    BEFORE_CORRECTION,
-    FOR_CHECKPOINTS,
-    NOT_SIGNIFICANT,
-    ONE_SEED,
-    SIGNIFICANT,
-    TASKS_DISAGREE,
-)
+from stages.reporting.comparison.verdicts import ONE_SEED, TASKS_DISAGREE, verdict_of_test
 from stages.reporting.number_format import six_decimals, three_digits
 
 COLUMNS = [
@@ -82,21 +75,18 @@ class Question:
 
     @cached_property
     def verdict(self) -> str:
+        """Never stronger than the numbers, as of a contrast."""
         if self.effect.variance is None:
             return f"{self.effect.basis}: no interval"
         if not self.first.is_tested:
             return ONE_SEED
         if self.tasks_disagree:
             return TASKS_DISAGREE
-        found = (
-            SIGNIFICANT
-            if self.significant
-            else BEFORE_CORRECTION
-            if self.significant_before_correction
-            else NOT_SIGNIFICANT
+        return verdict_of_test(
+            before_correction=self.significant_before_correction,
+            after_correction=self.significant,
+            published="published" in (self.first.a.checkpoints, self.first.b.checkpoints),
         )
-        published = "published" in (self.first.a.checkpoints, self.first.b.checkpoints)
-        return FOR_CHECKPOINTS[found] if published else found
 
     @cached_property
     def by_size(self) -> list[Contrast]:
@@ -153,21 +143,24 @@ def questions(uncorrected: Sequence[Contrast], moderation: Moderation) -> list[Q
         [_p_values_below(question) for question in tested],
         alpha=alpha,
     )
-    corrected = {
-        question: (p, below or [p])
+    corrected = [
+        _corrected(question, p, below or [p])
         for question, p, below in zip(tested, of_questions, of_contrasts, strict=True)
-    }
-    result = []
-    for question in found:
-        if question in corrected:
-            p, below = corrected[question]
-            contrasts = tuple(
-                replace(contrast, p_holm=p_of_contrast)
-                for contrast, p_of_contrast in zip(question.contrasts, below, strict=True)
-            )
-            question = replace(question, contrasts=contrasts, p_holm=p)  # noqa: PLW2901
-        result.append(question)
-    return sorted(result, key=lambda question: AXES.index(question.axis))
+    ]
+    with_p_values = dict(zip(tested, corrected, strict=True))
+    return sorted(
+        (with_p_values.get(question, question) for question in found),
+        key=lambda question: AXES.index(question.axis),
+    )
+
+
+def _corrected(question: Question, p_holm: float, of_contrasts: Sequence[float]) -> Question:
+    """The question and its contrasts with their corrected p-values."""
+    contrasts = tuple(
+        replace(contrast, p_holm=p)
+        for contrast, p in zip(question.contrasts, of_contrasts, strict=True)
+    )
+    return replace(question, contrasts=contrasts, p_holm=p_holm)
 
 
 def _mean(contrasts: Sequence[Contrast], moderation: Moderation) -> Interval:

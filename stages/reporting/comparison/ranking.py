@@ -8,7 +8,8 @@ interval holds its true rank as often as the study's confidence says.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from functools import lru_cache
+from itertools import combinations, product
 
 from stages.core.artifacts import Json
 from stages.evaluation.metrics import merit
@@ -52,6 +53,7 @@ class Ranking:
     ranked: list[Ranked]
 
 
+@lru_cache(maxsize=1)
 def rankings(results: Results) -> list[Ranking]:
     """A ranking of each task, then of the mean over tasks, with each method and label budget."""
     found = []
@@ -89,12 +91,16 @@ def _ranked(results: Results, members: Mapping[str, Sequence[Cell]]) -> list[Ran
     metric = next(iter(members.values()))[0].metric
     order = sorted(members, key=lambda name: -merit(metric, means[name]))[:MOST]
     merits = {name: merit(metric, means[name]) for name in order}
+    effects = {
+        (a, b): _difference(results, members[a], members[b]) for a, b in combinations(order, 2)
+    }
     found = []
     for name in order:
-        others = [other for other in order if other != name]
-        effects = [_difference(results, members[name], members[other]) for other in others]
-        bounds = _bounds(metric, effects, confidence=results.confidence)
-        rank = 1 + sum(merits[other] > merits[name] for other in others)
+        signed = [
+            (effect, 1 if name == a else -1) for (a, b), effect in effects.items() if name in (a, b)
+        ]
+        rank = 1 + sum(merits[other] > merits[name] for other in order)
+        bounds = _bounds(metric, signed, confidence=results.confidence)
         found.append(Ranked(name, means[name], metric, rank, *bounds))
     return found
 
@@ -111,15 +117,16 @@ def _difference(results: Results, one: Sequence[Cell], other: Sequence[Cell]) ->
 
 
 def _bounds(
-    metric: str, effects: Sequence[Interval], *, confidence: float
+    metric: str, effects: Sequence[tuple[Interval, int]], *, confidence: float
 ) -> tuple[int | None, int | None]:
-    """The lowest and the highest rank; a difference without an interval decides nothing."""
-    if all(effect.variance is None for effect in effects):
+    """The lowest and the highest rank, from the differences to all others, each with the sign that
+    makes it of this run; one without an interval decides nothing."""
+    if all(effect.variance is None for effect, _ in effects):
         return None, None
-    p_values = [1.0 if effect.p_value is None else effect.p_value for effect in effects]
+    p_values = [1.0 if effect.p_value is None else effect.p_value for effect, _ in effects]
     clear = [
-        merit(metric, effect.value)
-        for effect, p in zip(effects, holm(p_values), strict=True)
+        sign * merit(metric, effect.value)
+        for (effect, sign), p in zip(effects, holm(p_values), strict=True)
         if p < 1 - confidence
     ]
     ahead = sum(value < 0 for value in clear)  # others that are better

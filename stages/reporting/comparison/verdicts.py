@@ -15,3 +15,12 @@ FOR_CHECKPOINTS = {
     BEFORE_CORRECTION: BEFORE_CORRECTION_CHECKPOINTS,
     NOT_SIGNIFICANT: NOT_SIGNIFICANT_CHECKPOINTS,
 }
+
+
+def verdict_of_test(*, before_correction: bool, after_correction: bool, published: bool) -> str:
+    """Returns the verdict on a tested effect that is significant before or after correction;
+    ``published``: a side is a published checkpoint."""
+    verdict = NOT_SIGNIFICANT
+    if before_correction:
+        verdict = SIGNIFICANT if after_correction else BEFORE_CORRECTION
+    return FOR_CHECKPOINTS[verdict] if published else verdict

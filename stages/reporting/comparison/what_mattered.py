@@ -45,7 +45,7 @@ def what_mattered(questions: Sequence[Question]) -> list[Mattered]:
 
 
 def _sentence(axis: Axis, questions: Sequence[Question]) -> str:
-    """The questions with the smallest p-values, and how many more there are."""
+    """Names the answers with the smallest p-values, and says how many more there are."""
     shown = _of_pretrained(questions)
     order = sorted(shown, key=lambda question: (not question.is_tested, question.p_holm or 0.0))
     named = order if len(order) <= MOST + 1 else order[:MOST]
@@ -59,15 +59,15 @@ def _sentence(axis: Axis, questions: Sequence[Question]) -> str:
 
 
 def _answer(axis: Axis, question: Question, *, with_method: bool) -> str:
-    """``encoder_mlm against encoder_scratch: +6.1 points on average over 3 tasks (+3.2 to +9.0),
-    significant after Holm correction; largest on tag, +9.1.``"""
+    """Writes ``encoder_mlm against encoder_scratch: +6.1 points on average over 3 tasks (+3.2 to
+    +9.0), significant after Holm correction; largest on tag, +9.1.``"""
     method = f" with `{question.first.method}`" if with_method and axis != "method" else ""
     sides = " against ".join(_side(axis, cell) for cell in (question.first.a, question.first.b))
     if question.num_tasks == 1:
         size = f"{_signed(question, question.effect.value)} on `{question.first.task}`"
     elif question.tasks_disagree:
-        ends = (question.by_size[0], question.by_size[-1])
-        size = " and ".join(f"{_signed(question, c.effect.value)} on `{c.task}`" for c in ends)
+        extremes = question.by_size[0], question.by_size[-1]
+        size = " and ".join(f"{_signed(question, c.effect.value)} on `{c.task}`" for c in extremes)
         return f"{sides}{method}: tasks disagree in sign, {size}."
     else:
         over = f"on average over {question.num_tasks} tasks"
