@@ -1,42 +1,50 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from stages.baselines._baseline import Baseline, Row, Score, check_tries, logistic, tfidf_of_words
+import numpy as np
+
+from stages.baselines._baseline import Row
+from stages.baselines._linear import LinearBaseline, check_tries, fitted, logistic_regressions
 
 RIGHT, WRONG = "right", "wrong"
 
 
-class ChoiceOnly(Baseline):
+class ChoiceOnly(LinearBaseline):
     """Logistic regression over TF-IDF of a choice alone: how far the choices give themselves away
     (Zellers et al. 2018, section 3; Poliak et al. 2018). The most probable choice of a row is its
     prediction, of equal ones the first.
 
-    ``C``, the inverse strength of regularisation, is the value that scores best on validation.
+    Validation chooses the features, words with their n-grams, parts of words or both, whether right
+    and wrong choices count alike, and ``C``, the inverse strength of regularisation.
     """
 
     fits = ("multiple_choice",)
 
-    def __init__(self, *, max_ngram: int = 2, C: Sequence[float] = (0.1, 1.0, 10.0, 100.0)) -> None:
-        check_tries(max_ngram, C=C)
-        self.max_ngram, self.C, self.num_tries = max_ngram, C, len(C)
+    def __init__(
+        self,
+        *,
+        max_ngram: int = 2,
+        max_part: int = 5,
+        C: Sequence[float] = (0.1, 1.0, 10.0, 100.0),
+    ) -> None:
+        check_tries(max_ngram=max_ngram, max_part=max_part, C=C)
+        self.C = C
+        super().__init__(max_ngram=max_ngram, max_part=max_part, num_models=2 * len(C))
 
-    def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
-        self.vectorizer = tfidf_of_words(self.max_ngram)
-        features = self.vectorizer.fit_transform([one for row in train for one in row["choices"]])
+    def texts(self, rows: Sequence[Row]) -> list[str]:
+        """Returns each choice of each row."""
+        return [choice for row in rows for choice in row["choices"]]
+
+    def models(self, features: Any, train: Sequence[Row]) -> Iterator[Any]:
         targets = [
             RIGHT if i == int(row["label"]) else WRONG
             for row in train
             for i in range(len(row["choices"]))
         ]
-        found = []
-        for c in sorted(self.C):
-            self.classifier = logistic(features, targets, c)
-            found.append((score(validation, self.predict(validation)), self.classifier))
-        self.classifier = max(found, key=lambda each: each[0])[1]
+        return (fitted(model, features, targets) for model in logistic_regressions(self.C))
 
-    def predict(self, rows: Sequence[Row]) -> list[str]:
-        return [str(self._best(row["choices"])) for row in rows]
-
-    def _best(self, choices: Sequence[str]) -> int:
-        right = [*self.classifier.classes_].index(RIGHT)
-        found = self.classifier.predict_proba(self.vectorizer.transform(choices))[:, right]
-        return int(found.round(9).argmax())
+    def answers(self, model: Any, features: Any, rows: Sequence[Row]) -> list[str]:
+        right = [*model.classes_].index(RIGHT)
+        probabilities = model.predict_proba(features)[:, right].round(9)
+        ends = np.cumsum([len(row["choices"]) for row in rows])
+        return [str(int(of_row.argmax())) for of_row in np.split(probabilities, ends[:-1])]

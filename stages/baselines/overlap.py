@@ -2,7 +2,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stages.baselines._baseline import Baseline, Row, Score, tfidf_of_words
+from stages.baselines._baseline import Baseline, Row, Score
+from stages.baselines._linear import tfidf_of_words
 
 
 class Overlap(Baseline):

@@ -1,21 +1,50 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stages.baselines._baseline import tfidf_of_words
-from stages.baselines._tfidf import TfidfClassifier
+from stages.baselines._baseline import Row
+from stages.baselines._linear import (
+    LinearBaseline,
+    check_tries,
+    fitted,
+    logistic_regressions,
+    support_vector_machines,
+)
 
 
-class Tfidf(TfidfClassifier):
-    """TF-IDF of a text's words, signs and their n-grams, and logistic regression over them.
+class Tfidf(LinearBaseline):
+    """A linear classifier over TF-IDF of a text's words and their n-grams, or of the parts of its
+    words, or of both.
 
-    ``C``, the inverse strength of regularisation, is the value that scores best on validation.
+    Parts of words tell what whole words that were never seen do not: names, misspelt words, other
+    forms of a word. Validation chooses the features, logistic regression or a support vector
+    machine, whether all classes count alike, and ``C``, the inverse strength of regularisation.
     The two texts of a pair are joined.
     """
 
-    def __init__(
-        self, *, max_ngram: int = 2, C: Sequence[float] = (1.0, 10.0, 100.0, 1000.0)
-    ) -> None:
-        super().__init__(max_ngram=max_ngram, C=C)
+    fits = ("classification",)
 
-    def features(self) -> Any:
-        return tfidf_of_words(self.max_ngram)
+    def __init__(
+        self,
+        *,
+        max_ngram: int = 2,
+        max_part: int = 5,
+        C: Sequence[float] = (1.0, 10.0, 100.0, 1000.0),
+    ) -> None:
+        check_tries(max_ngram=max_ngram, max_part=max_part, C=C)
+        self.C = C
+        super().__init__(max_ngram=max_ngram, max_part=max_part, num_models=4 * len(C))
+
+    def models(self, features: Any, train: Sequence[Row]) -> Iterator[Any]:
+        targets = [row["label"] for row in train]
+        unfitted = logistic_regressions(self.C) + support_vector_machines(self.C)
+        return (fitted(model, features, targets) for model in unfitted)
+
+    def answers(self, model: Any, features: Any, rows: Sequence[Row]) -> list[str]:
+        return model.predict(features).tolist()
+
+    def probabilities(self, rows: Sequence[Row]) -> list[float | None]:
+        """Those of the answers; a support vector machine gives none."""
+        if not hasattr(self.model, "predict_proba"):
+            return [None] * len(rows)
+        found = self.model.predict_proba(self.features(self.vectorizer, rows))
+        return found.max(axis=1).tolist()

@@ -15,7 +15,7 @@ from stages.text.packaged import Packaged
 
 WIDTH = 98  # of comments
 BASELINES = {
-    "classification": ("majority", "tfidf", "characters"),
+    "classification": ("majority", "tfidf"),
     "multi_label": ("majority", "one_vs_rest"),
     "regression": ("mean", "ridge"),
     "tagging": ("majority", "window"),

@@ -4,7 +4,6 @@ from typing import Any
 import pytest
 
 from stages.baselines._baseline import BASELINES, Score
-from stages.baselines.characters import Characters
 from stages.baselines.choice_only import ChoiceOnly
 from stages.baselines.copy import Copy
 from stages.baselines.majority import Majority
@@ -15,7 +14,7 @@ from stages.baselines.overlap import Overlap
 from stages.baselines.ridge import Ridge
 from stages.baselines.sliding_window import SlidingWindow
 from stages.baselines.tfidf import Tfidf
-from stages.baselines.window import Window, repair, shape
+from stages.baselines.window import Window, parts, shape
 from stages.core.seeding import stream
 from stages.evaluation.metrics import entities
 from stages.kinds._kind import KINDS
@@ -82,7 +81,7 @@ def test_tfidf_learns_what_words_say() -> None:
     assert tfidf.predict(unlabelled(test)) == [row["label"] for row in test]
 
 
-def test_characters_tell_words_that_were_never_seen_and_whole_words_do_not() -> None:
+def test_tfidf_reads_parts_of_words_where_whole_words_were_never_seen() -> None:
     """Surnames by their endings."""
     made = [
         {"text": f"{stem}{end}", "label": label}
@@ -90,11 +89,30 @@ def test_characters_tell_words_that_were_never_seen_and_whole_words_do_not() -> 
         for end, label in (("enko", "one"), ("ssen", "two"))
     ]
     train, validation, test = made[:10], made[10:14], made[14:]
-    found = {}
-    for baseline in (Characters(), Tfidf()):
-        baseline.fit(train, validation, macro_f1)
-        found[type(baseline)] = macro_f1(test, baseline.predict(unlabelled(test)))
-    assert found[Characters] == 1.0 and found[Tfidf] < 0.6
+    tfidf = Tfidf()
+    tfidf.fit(train, validation, macro_f1)
+    assert tfidf.predict(unlabelled(test)) == [row["label"] for row in test]
+
+
+def test_tfidf_lets_rare_classes_count_where_validation_prefers_it() -> None:
+    """Nine tenths of rows are of one class; texts have more words of their own class."""
+    rng = stream(1, "imbalance")
+
+    def rows(num: int) -> list[dict]:
+        found = []
+        for _ in range(num):
+            rare = rng.random() < 0.1
+            own, others = (TOOLS, FRUIT) if rare else (FRUIT, TOOLS)
+            words = [*rng.choice(own, size=4), *rng.choice(others, size=3)]
+            found.append({"text": " ".join(words), "label": "rare" if rare else "common"})
+        return found
+
+    train, validation, test = rows(150), rows(150), rows(600)
+    tfidf = Tfidf(C=[1.0])
+    tfidf.fit(train, validation, macro_f1)
+    assert tfidf.model.class_weight == "balanced"
+    chosen = macro_f1(test, tfidf.predict(test))
+    assert chosen > 0.05 + macro_f1(test, ["common"] * len(test))
 
 
 def test_tfidf_reads_both_texts_of_a_pair() -> None:
@@ -119,14 +137,28 @@ def test_window_gives_a_tag_for_each_word_of_each_row() -> None:
     assert [len(tags.split()) for tags in window.predict(rows)] == [1, 7, 3]
 
 
-def test_repair_keeps_the_entities_and_leaves_no_lone_continuation() -> None:
-    rng = stream(1, "tags")
-    for _ in range(200):
-        tags = [str(t) for t in rng.choice(["O", "B-X", "I-X", "B-Y", "I-Y"], size=8)]
-        repaired = repair(tags)
-        assert entities(repaired) == entities(tags)
-        for before, tag in zip(["O", *repaired], repaired, strict=False):
-            assert not tag.startswith("I-") or before[2:] == tag[2:]
+def test_window_never_continues_nothing_and_finds_spans_of_two_words() -> None:
+    """The second word of a span is like any other: only what stands before it tells."""
+    rng = stream(1, "spans")
+    rows = []
+    for _ in range(60):
+        first, second, third = rng.choice(FRUIT + TOOLS, size=3)
+        rows.append(
+            {
+                "words": ["see", "New", first, "and", second, third],
+                "tags": ["O", "B-PLACE", "I-PLACE", "O", "O", "O"],
+            }
+        )
+    window = Window(window=1, affix_length=0)
+    window.fit(rows[:30], rows[30:40], entity_f1)
+    found = window.predict(unlabelled(rows[40:]))
+    assert entity_f1(rows[40:], found) == 1.0
+    for tags in window.predict([{"words": ["apple", "New", "apple", "apple"]}, {"words": []}]):
+        assert entities(tags.split()) == entities(tags.replace("O I-", "O B-").split())
+
+
+def test_parts_of_a_word() -> None:
+    assert parts("ab") == ["<a", "ab", "b>", "<ab", "ab>", "<ab>"]
 
 
 def test_shape() -> None:
@@ -157,8 +189,8 @@ def test_regularisation_is_chosen_by_validation_alone() -> None:
     validation = texts(5, seed=2)
     tfidf = Tfidf(C=[0.001, 1.0, 1000.0])
     tfidf.fit(texts(20, seed=1), validation, SecondIsBest(KINDS["classification"], "macro_f1"))
-    assert asked == [validation] * 3
-    assert tfidf.classifier.C == 1.0
+    assert asked == [validation] * tfidf.num_tries
+    assert tfidf.model.C == 1.0
 
 
 def test_nearest_gives_the_target_of_the_text_that_is_most_alike() -> None:
@@ -250,9 +282,9 @@ def test_majority_of_answers_may_be_that_there_is_none() -> None:
 def test_tfidf_gives_each_answer_its_probability() -> None:
     tfidf, test = Tfidf(), texts(50, seed=3)
     tfidf.fit(texts(40, seed=1), texts(20, seed=2), macro_f1)
-    features = tfidf.vectorizer.transform([f"{row['text']} " for row in test])
-    expected = tfidf.classifier.predict_proba(features)
-    classes = [*tfidf.classifier.classes_]
+    features = tfidf.vectorizer.transform([row["text"] for row in test])
+    expected = tfidf.model.predict_proba(features)
+    classes = [*tfidf.model.classes_]
     for found, row, answer in zip(
         tfidf.probabilities(test), expected, tfidf.predict(test), strict=True
     ):
