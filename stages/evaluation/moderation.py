@@ -13,7 +13,9 @@ moderation does not. The procedure was chosen by simulation (benchmarks/coverage
   varies than others over all tasks, methods and label budgets, itself shrunk towards 1. So a run
   whose seeds vary widely does not borrow the others' small variance.
 - It counts for at most 3 degrees of freedom, at most 1.5 times those of the contrast itself, and at
-  most as many as the other runs have.
+  most as many as the other runs have. With a single task it counts for half as many: a run's factor
+  then comes from the very trials whose variance it corrects, and where one run varies widely,
+  claims were false in up to 10 % of studies.
 
 The mean of an effect over tasks has the variance of a mean of independent tasks, times a factor for
 what tasks share, since a checkpoint is the same on all of them: the variance of differences that
@@ -35,6 +37,7 @@ from stages.evaluation.variance import Prior, Sample
 
 PRIOR_DF = 3.0  # at most, of other cells
 PRIOR_DF_PER_OWN = 1.5  # at most, for each degree of freedom of the contrast itself
+OF_ONE_TASK = 0.5  # times the degrees of freedom of a prior, where there is one task
 FACTOR_DF = 3.0  # by which a run's factor is shrunk towards 1
 
 
@@ -209,14 +212,14 @@ class Moderation:
         own_df = self.samples[a].num_units - 1
         if a.run == b.run:
             table = self._table_of_differences(a[1:], b[1:])
-            return _prior_of_one(table, a.run, self._factors_of_places, own_df)
+            return self._prior_of_one(table, a.run, self._factors_of_places, own_df)
         if a[1:] == b[1:]:
             table = self._tables.get(a[1:])
             if table is None or not {a.run, b.run} <= {*table.runs}:
                 return None
             factors = _relative(self._factors, table.runs)
             variance = table.residual_mean_square * (factors[a.run] + factors[b.run])
-            return _capped(variance, own_df, (len(table.runs) - 2) * (table.num_units - 1))
+            return self._weighted(variance, own_df, (len(table.runs) - 2) * (table.num_units - 1))
         return self._prior_to_baseline(a, b)
 
     def _prior_to_baseline(self, a: CellKey, b: CellKey) -> Prior | None:
@@ -227,7 +230,7 @@ class Moderation:
             return None
         table = self._table_to_baseline(run[1:], baseline)
         halved = {name: (1 + factor) / 2 for name, factor in self._factors.items()}
-        return _prior_of_one(table, run.run, halved, self.samples[baseline].num_units - 1)
+        return self._prior_of_one(table, run.run, halved, self.samples[baseline].num_units - 1)
 
     def _table_to_baseline(self, place: Place, baseline: CellKey) -> _Table | None:
         """The differences of the runs of a place to a baseline; made once."""
@@ -243,7 +246,22 @@ class Moderation:
 
     def _prior_of_mean(self, key: CellKey) -> Prior | None:
         own_df = self.samples[key].num_units - 1
-        return _prior_of_one(self._tables.get(key[1:]), key.run, self._factors, own_df)
+        return self._prior_of_one(self._tables.get(key[1:]), key.run, self._factors, own_df)
+
+    def _prior_of_one(
+        self, table: _Table | None, run: str, factors: Mapping[str, float], own_df: float
+    ) -> Prior | None:
+        """The mean variance of the rows of a table, times the factor of the run."""
+        if table is None or run not in table.runs:
+            return None
+        variance = float(table.variances.mean()) * _relative(factors, table.runs)[run]
+        return self._weighted(variance, own_df, (len(table.runs) - 1) * (table.num_units - 1))
+
+    def _weighted(self, variance: float, own_df: float, others_df: float) -> Prior:
+        """A prior that counts for as many degrees of freedom as is safe."""
+        df = min(PRIOR_DF, PRIOR_DF_PER_OWN * own_df, others_df)
+        has_one_task = len({task for task, _, _ in self._tables}) == 1
+        return Prior(float(variance), OF_ONE_TASK * df if has_one_task else df)
 
     # Tasks
 
@@ -311,17 +329,3 @@ def _relative(factors: Mapping[str, float], runs: Sequence[str]) -> dict[str, fl
     of_runs = {run: factors.get(run, 1.0) for run in runs}
     usual = sum(of_runs.values()) / len(of_runs)
     return {run: factor / usual for run, factor in of_runs.items()}
-
-
-def _prior_of_one(
-    table: _Table | None, run: str, factors: Mapping[str, float], own_df: float
-) -> Prior | None:
-    """The mean variance of the rows of a table, times the factor of the run."""
-    if table is None or run not in table.runs:
-        return None
-    variance = float(table.variances.mean()) * _relative(factors, table.runs)[run]
-    return _capped(variance, own_df, (len(table.runs) - 1) * (table.num_units - 1))
-
-
-def _capped(variance: float, own_df: float, others_df: float) -> Prior:
-    return Prior(float(variance), min(PRIOR_DF, PRIOR_DF_PER_OWN * own_df, others_df))

@@ -69,6 +69,15 @@ def test_difference_takes_at_most_three_degrees_of_freedom_from_other_cells() ->
     assert moderated(with_two).difference(key("a"), key("b")) == alone
 
 
+def test_with_one_task_other_cells_count_for_half_as_much() -> None:
+    """For a run's factor is then of the contrast's own trials."""
+    samples = study(tasks=("one",))
+    _, prior_df = units(moderated(samples), key("a"), key("b"))
+    assert prior_df == PRIOR_DF / 2
+    mean = moderated(samples).mean(key("a")).variance
+    assert mean is not None and mean.between.prior_df == PRIOR_DF / 2
+
+
 def test_difference_is_that_of_the_means_whatever_other_cells_say() -> None:
     samples = study(labels=0.1)
     found = moderated(samples).difference(key("a"), key("b"))
