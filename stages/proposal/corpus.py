@@ -15,7 +15,7 @@ from stages.text import tokenizer
 ENOUGH_WORDS = 400_000  # of the labelled texts themselves
 MOST_WORDS = 3_000_000  # counted of a folder
 LATIN = 0.8  # share of letters above which English documentation may help
-DOCS = ["python", "numpy", "pandas", "scikit-learn", "scipy"]
+DOCS = ["numpy", "pandas", "scikit-learn", "scipy"]
 DOCS_WORDS = 700_000  # about as many
 # Columns of a row that are read as text of a corpus; of questions each context would recur.
 TEXT_OF = dict.fromkeys(("classification", "multi_label", "regression", "seq2seq"), "text")

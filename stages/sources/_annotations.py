@@ -207,7 +207,6 @@ _ALIASES = {
     "sqlalchemy": "sqla",
     "matplotlib": "mpl pyplot",
     "networkx": "nx",
-    "python": "cpython py pep",
 }
 
 

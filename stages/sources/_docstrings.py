@@ -12,8 +12,8 @@ def docstrings(source: bytes) -> list[str]:
     """The documentation strings of a file in their order.
 
     These are the docstrings of the module, its classes and functions; strings that stand below an
-    attribute; arguments of ``add_newdoc`` and ``add_docstr`` calls, which document what is
-    written in C; and the values of ``topics = {...}`` (``help("if")`` of the standard library).
+    attribute; and arguments of ``add_newdoc`` and ``add_docstr`` calls, which document what is
+    written in C.
     A file that this Python cannot parse has none.
     """
     try:
@@ -33,8 +33,6 @@ def _documentation(body: list[ast.stmt], *, attributes: bool) -> Iterator[str]:
                 _DOCUMENTING.search(_name(call.func))
             ):
                 yield from _strings(call.args)
-            case ast.Assign(targets=[ast.Name(id="topics")], value=ast.Dict(values=values)):
-                yield from _strings(values)
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                 yield from _documentation(node.body, attributes=isinstance(node, ast.ClassDef))
             case ast.If() | ast.For() | ast.While() | ast.Try() | ast.With():

@@ -4,9 +4,6 @@ import gc
 import hashlib
 import json
 import os
-import platform
-import sys
-import sysconfig
 import tempfile
 import time
 from collections import defaultdict
@@ -34,11 +31,10 @@ from stages.sources._source import Document, Labelled, Source, split_of
 
 PARSERS = (_docstrings, _prose, _sentences)
 PARSED = paths.SCRATCH / "installed_docs"
-# Tests, copies of other distributions, and modules that some builds of Python leave out.
+# Tests, copies of other distributions, and numpy's distutils, which newer Pythons do not have.
 _SKIPPED = {
     *("test", "tests", "testing", "_testing", "conftest", "site-packages", "dist-packages"),
-    *("_vendor", "vendor", "_vendored", "third_party", "externals", "extern"),
-    *("idlelib", "lib2to3", "turtledemo", "tkinter", "ensurepip", "distutils"),
+    *("_vendor", "vendor", "_vendored", "third_party", "externals", "extern", "distutils"),
 }
 _GENERATED = b"file was automatically generated"  # a copy of another file of the package
 _SAMPLED = 60  # files that tell how long all of them take
@@ -49,12 +45,14 @@ Where = tuple[str, str]  # path relative to the package's folder, path on this m
 
 
 class InstalledDocs(Source):
-    """Docstrings of the standard library (``python``) and of installed distributions.
+    """Docstrings of installed distributions.
 
-    They are read from source files with ``ast``; nothing is imported. A document is a source
-    file; its split is a hash of its path within the package, so it depends neither on the
-    machine nor on the other packages. A sentence that occurs again is left out; the first place
-    is looked for in test, then in validation, then in train files.
+    They are read from source files with ``ast``; nothing is imported. So the same versions of
+    packages have the same docstrings with every Python and on every machine; the standard library
+    is left out, because each Python has another one. A document is a source file; its split is a
+    hash of its path within the package, so it does not depend on the other packages. A sentence
+    that occurs again is left out; the first place is looked for in test, then in validation, then
+    in train files.
 
     ``annotation`` says what becomes a labelled example; see ``_annotations.py``. An input that
     occurs again in its split is left out; classes larger than the (lower) median class of their
@@ -176,8 +174,6 @@ def _hash(*parts: str | bytes) -> str:
 
 
 def _version(package: str) -> str:
-    if package == "python":
-        return platform.python_version()
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -187,19 +183,12 @@ def _version(package: str) -> str:
 
 def _source_files(package: str) -> list[Where]:
     """The Python files of a package, sorted, but for tests and copies of other packages."""
-    if package == "python":
-        root = Path(sysconfig.get_path("stdlib"))
-        tops = sorted(sys.stdlib_module_names)
-        paths = [root / f"{top}.py" for top in tops]
-        paths += [path for top in tops for path in sorted((root / top).rglob("*.py"))]
-        found = [(path.relative_to(root).as_posix(), str(path)) for path in paths if path.exists()]
-    else:
-        distribution = metadata.distribution(package)
-        found = [
-            (str(file), str(distribution.locate_file(file)))
-            for file in distribution.files or []
-            if file.suffix == ".py" and ".." not in file.parts
-        ]
+    distribution = metadata.distribution(package)
+    found = [
+        (str(file), str(distribution.locate_file(file)))
+        for file in distribution.files or []
+        if file.suffix == ".py" and ".." not in file.parts
+    ]
     return sorted(
         (name, path)
         for name, path in found
@@ -221,8 +210,7 @@ def _kept(package: str, version: str) -> tuple[Path, list[Where]]:
         raise ValueError(f"packages: {package!r} is installed, but without Python source")
     inputs = json.dumps([[name, os.path.getsize(path)] for name, path in files])
     code = [syntax_hash(Path(str(module.__file__)).read_bytes()) for module in PARSERS]
-    python = platform.python_version()
-    name = f"{package}-{version}-py{python}-{_hash(inputs, *code)[:16]}.jsonl"
+    name = f"{package}-{version}-{_hash(inputs, *code)[:16]}.jsonl"
     return PARSED / name, files
 
 

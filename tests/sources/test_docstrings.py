@@ -32,7 +32,6 @@ add_newdoc("place", "name", ("method", "The documentation of its method."))
 det = _add_docstr(_C.det, r"""
     The determinant, {note}.
 """.format(note="x"))
-topics = {"if": "The statement that decides."}
 '''
 
 
@@ -49,7 +48,6 @@ def test_documentation_in_its_order() -> None:
         "The documentation of what is written in C.",
         "The documentation of its method.",
         "The determinant, {note}.",
-        "The statement that decides.",
     ]
 
 

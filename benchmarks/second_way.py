@@ -1,0 +1,299 @@
+"""Fine-tunes a study's checkpoints again, with code that shares nothing with the project.
+
+Checkpoints are read as transformers reads an export, rows from the study's files, and a plain loop
+of torch trains on labels that are drawn here. Each pooling of a text's states (mean, last, first)
+and each kind of initial weights of a model from scratch (the study's and transformers' own) is
+trained for every checkpoint, and validation chooses, as in the study; all are kept, so that what a
+shared default would have decided can be read too. Scores are those of scikit-learn, and entity F1
+by the definition of CoNLL 2000.
+
+    python -m stages.commands.export RUN --out EXPORTED/RUN    # of each run that is asked for
+    python benchmarks/second_way.py EXPORTED STUDY --tasks type section --out second_way.jsonl
+
+A row of the output is one training. What is there is not trained again. About half a minute each
+with 500 steps of the default study's models on one core.
+"""
+
+import argparse
+import json
+import math
+import random
+import time
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import torch
+import yaml
+from sklearn.metrics import accuracy_score, f1_score
+from torch.nn.functional import cross_entropy
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+MAX_TOKENS = 64
+DROPOUT = 0.1
+IGNORED = -100
+
+
+# Rows ---------------------------------------------------------------------------------------------
+
+
+def read_jsonl(path: Path) -> list[dict]:
+    with path.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def read_rows(study: Path, task: str) -> dict[str, list[dict]]:
+    folder = study / "data" / "tasks" / task
+    rows = {
+        split: read_jsonl(folder / "examples" / f"{split}.jsonl")
+        for split in ("train", "validation", "test")
+    }
+    labels = {row["id"]: row for row in read_jsonl(folder / "test_labels.jsonl")}
+    rows["test"] = [row | labels[row["id"]] for row in rows["test"]]
+    return rows
+
+
+def entities(tags: list[str]) -> set[tuple[str, int, int]]:
+    """The spans of BIO tags; an I- that continues nothing begins a span."""
+    found, start = set(), None
+    for i, tag in enumerate([*tags, "O"]):
+        goes_on = start is not None and tag == f"I-{tags[start][2:]}"
+        if start is not None and not goes_on:
+            found.add((tags[start][2:], start, i))
+            start = None
+        if tag != "O" and not goes_on:
+            start = i
+    return found
+
+
+def score(metric: str, gold: list, predicted: list) -> float:
+    if metric == "entity_f1":
+        pairs = [(entities(a), entities(b)) for a, b in zip(gold, predicted, strict=True)]
+        right = sum(len(a & b) for a, b in pairs)
+        return 2 * right / max(sum(len(a) + len(b) for a, b in pairs), 1)
+    if metric == "macro_f1":
+        labels = sorted(set(gold))
+        return float(f1_score(gold, predicted, labels=labels, average="macro", zero_division=0))
+    if metric == "word_accuracy":
+        gold, predicted = sum(gold, []), sum(predicted, [])
+    return float(accuracy_score(gold, predicted))
+
+
+# Models -------------------------------------------------------------------------------------------
+
+
+class Classifier(torch.nn.Module):
+    """A backbone, and a linear layer over the states of words or of a text."""
+
+    def __init__(self, backbone: torch.nn.Module, num_labels: int, pooling: str) -> None:
+        super().__init__()
+        self.backbone, self.pooling = backbone, pooling
+        self.dropout = torch.nn.Dropout(DROPOUT)
+        self.head = torch.nn.Linear(backbone.config.hidden_size, num_labels)
+        torch.nn.init.normal_(self.head.weight, std=0.02)
+        torch.nn.init.zeros_(self.head.bias)
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        states = self.backbone(input_ids=ids, attention_mask=mask).last_hidden_state
+        if self.pooling == "mean":
+            weights = mask[..., None].to(states.dtype)
+            states = (states * weights).sum(1) / weights.sum(1)
+        elif self.pooling == "last":
+            states = states[torch.arange(len(states)), mask.sum(1) - 1]
+        elif self.pooling == "first":
+            states = states[:, 0]
+        return self.head(self.dropout(states))
+
+
+def backbone(folder: Path, start: str, seed: int) -> torch.nn.Module:
+    """``start``: the weights of the export, or new ones that transformers draws."""
+    config = AutoConfig.from_pretrained(folder)
+    without = {} if "gpt" in config.model_type else {"add_pooling_layer": False}
+    if start == "exported":
+        return AutoModel.from_pretrained(folder, **without)
+    torch.manual_seed(1000 + seed)
+    return AutoModel.from_config(config, **without)
+
+
+def encoded(rows: list[dict], tokenizer, labels: list[str], subword: str) -> list[tuple]:
+    """Of each row its tokens, its label or those of tokens, and of words the token they are read
+    at; ``subword``: the first or the last of a word."""
+    found = []
+    for row in rows:
+        begin, end = [tokenizer.bos_token_id], [tokenizer.eos_token_id]
+        if "words" not in row:
+            ids = begin + tokenizer.encode(row["text"], add_special_tokens=False)
+            if "text_pair" in row:
+                ids += end + tokenizer.encode(row["text_pair"], add_special_tokens=False)
+            found.append((ids[: MAX_TOKENS - 1] + end, labels.index(row["label"]), None))
+            continue
+        ids, places = begin, []
+        for word in row["words"]:
+            of_word = tokenizer.encode(word, add_special_tokens=False) or [tokenizer.unk_token_id]
+            places.append(len(ids) + (0 if subword == "first" else len(of_word) - 1))
+            ids = ids + of_word
+        ids = ids[: MAX_TOKENS - 1] + end
+        places = [place if place < len(ids) - 1 else None for place in places]
+        of_tokens = [IGNORED] * len(ids)
+        for place, tag in zip(places, row["tags"], strict=True):
+            if place is not None:
+                of_tokens[place] = labels.index(tag)
+        found.append((ids, of_tokens, places))
+    return found
+
+
+def batch(examples: list[tuple]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    length = max(len(ids) for ids, _, _ in examples)
+    pad = [length - len(ids) for ids, _, _ in examples]
+    ids = torch.tensor([ids + [0] * n for (ids, _, _), n in zip(examples, pad, strict=True)])
+    mask = torch.tensor(
+        [[1] * len(ids) + [0] * n for (ids, _, _), n in zip(examples, pad, strict=True)]
+    )
+    targets = [
+        target + [IGNORED] * n if isinstance(target, list) else target
+        for (_, target, _), n in zip(examples, pad, strict=True)
+    ]
+    return ids, mask, torch.tensor(targets)
+
+
+@torch.no_grad()
+def predictions(model: Classifier, examples: list[tuple], labels: list[str]) -> list:
+    model.eval()
+    found: list = [None] * len(examples)
+    by_length = sorted(range(len(examples)), key=lambda i: len(examples[i][0]))
+    for at in range(0, len(by_length), 64):
+        some = by_length[at : at + 64]
+        ids, mask, _ = batch([examples[i] for i in some])
+        best = model(ids, mask).argmax(-1)
+        for row, i in zip(best, some, strict=True):
+            places = examples[i][2]
+            if places is None:
+                found[i] = labels[int(row)]
+            else:
+                found[i] = ["O" if p is None else labels[int(row[p])] for p in places]
+    model.train()
+    return found
+
+
+# Training -----------------------------------------------------------------------------------------
+
+
+def train(model: Classifier, examples: list[tuple], *, settings: dict, seed: int) -> Iterator[int]:
+    """Yields the number of each epoch that is done."""
+    per_epoch = math.ceil(len(examples) / settings["batch_examples"])
+    epochs = max(settings["num_epochs"], math.ceil(settings["min_steps"] / per_epoch))
+    steps = epochs * per_epoch
+    warmup = round(settings["warmup_fraction"] * steps)
+    decayed = [p for p in model.parameters() if p.dim() > 1]
+    others = [p for p in model.parameters() if p.dim() <= 1]
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": decayed, "weight_decay": settings["weight_decay"]},
+            {"params": others, "weight_decay": 0.0},
+        ],
+        lr=settings["lr"],
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer,
+        lambda step: min((step + 1) / (warmup + 1), (steps - step) / max(steps - warmup, 1)),
+    )
+    order = random.Random(seed)
+    model.train()
+    for epoch in range(1, epochs + 1):
+        order.shuffle(examples)
+        for at in range(0, len(examples), settings["batch_examples"]):
+            ids, mask, targets = batch(examples[at : at + settings["batch_examples"]])
+            logits = model(ids, mask)
+            loss = cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=IGNORED)
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), settings["max_grad_norm"])
+            optimizer.step()
+            schedule.step()
+        yield epoch
+
+
+def trained(task: str, rows: dict, folder: Path, *, asked: dict, params: dict) -> dict:
+    """One training: its score on test at the epoch that was best on validation."""
+    begun = time.monotonic()
+    seed = asked["seed"]
+    source = params["tasks"][task]["task"]
+    is_tagging = "words" in rows["train"][0]
+    metric = source.get("metric", "entity_f1" if is_tagging else "macro_f1")
+    of_row = (lambda row: row["tags"]) if is_tagging else (lambda row: row["label"])
+    labels = sorted({t for r in rows["train"] for t in (r["tags"] if is_tagging else [r["label"]])})
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    examples = {
+        split: encoded(some, tokenizer, labels, asked["subword"]) for split, some in rows.items()
+    }
+    budget = params["finetune"]["label_budgets"][0]
+    drawn = random.Random(f"labels {task} {seed}").sample(examples["train"], budget)
+    weights = backbone(folder, asked["start"], seed)
+    torch.manual_seed(7 * seed)
+    model = Classifier(weights, len(labels), asked["pooling"])
+    gold = {split: [of_row(row) for row in rows[split]] for split in ("validation", "test")}
+    best, epoch_of_best, state = -1.0, 0, {}
+    settings = params["finetune"]["methods"]["full"]["training"]
+    settings = {k: float(v) if k in ("lr", "weight_decay") else v for k, v in settings.items()}
+    for epoch in train(model, drawn, settings=settings, seed=seed):
+        found = predictions(model, examples["validation"], labels)
+        value = score(metric, gold["validation"], found)
+        if value > best:
+            best, epoch_of_best = value, epoch
+            state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    model.load_state_dict(state)
+    test = score(metric, gold["test"], predictions(model, examples["test"], labels))
+    return {
+        **asked,
+        "task": task,
+        "metric": metric,
+        "validation": best,
+        "test": test,
+        "epoch": epoch_of_best,
+        "seconds": round(time.monotonic() - begun, 1),
+    }
+
+
+def tries(run: str, folder: Path, seed: int, *, is_tagging: bool, is_scratch: bool) -> list[dict]:
+    causal = "gpt" in AutoConfig.from_pretrained(folder).model_type
+    poolings = ["words"] if is_tagging else ["mean", "last" if causal else "first"]
+    starts = ["exported", "transformers"] if is_scratch else ["exported"]
+    subword = "last" if causal else "first"
+    return [
+        {"run": run, "seed": seed, "pooling": pooling, "start": start, "subword": subword}
+        for pooling, start in product(poolings, starts)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("exported", type=Path, help="a folder with an export of each run")
+    parser.add_argument("study", type=Path, help="the folder of a study that has run")
+    parser.add_argument("--tasks", nargs="+", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    params = yaml.safe_load((asked.study / "params.yaml").read_text())
+    known = read_jsonl(asked.out) if asked.out.exists() else []
+    identity = ("task", "run", "seed", "pooling", "start")
+    done = {tuple(row[name] for name in identity) for row in known}
+    for task in asked.tasks:
+        rows = read_rows(asked.study, task)
+        for folder in sorted(asked.exported.iterdir()):
+            run = params["pretrain"][folder.name]
+            group = folder.name.removesuffix(f"_{run['seed']}")
+            is_scratch = run["objective"]["name"] == "none"
+            is_tagging = "words" in rows["train"][0]
+            for one in tries(
+                group, folder, run["seed"], is_tagging=is_tagging, is_scratch=is_scratch
+            ):
+                if (task, group, run["seed"], one["pooling"], one["start"]) in done:
+                    continue
+                row = trained(task, rows, folder, asked=one, params=params)
+                with asked.out.open("a", encoding="utf-8") as out:
+                    out.write(json.dumps(row) + "\n")
+                print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
