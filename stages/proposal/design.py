@@ -102,23 +102,24 @@ def fitted(
     seconds: float,
     *,
     pretrains: bool,
-    asked: bool,
+    keep_budgets: bool,
     published: bool = False,
 ) -> Design:
     """The largest study that takes at most ``seconds``: what tells most is added first.
 
     ``published`` says whether there is a published checkpoint, which is added if the time allows.
-    ``asked`` label budgets are all kept. The smallest study is returned if even that takes longer.
+    With ``keep_budgets`` every study has all label budgets. The smallest study is returned if even
+    that takes longer.
     """
     start = least(architectures, budgets[0], pretrains=pretrains)
-    design = replace(start, budgets=tuple(budgets)) if asked else start
+    design = replace(start, budgets=tuple(budgets)) if keep_budgets else start
     most_steps = max(round(MOST_EPOCHS * corpus_tokens / STEP_TOKENS), LEAST_STEPS)
 
     def steps(number: int) -> Json:
         return {"pretraining_steps": min(number, most_steps)} if pretrains else {}
 
     def first_budgets(number: int) -> Json:
-        return {} if asked else {"budgets": tuple(budgets[:number])}
+        return {} if keep_budgets else {"budgets": tuple(budgets[:number])}
 
     changes: list[Json] = [
         {"published": published},

@@ -172,7 +172,6 @@ def written(study: Study, comments: list[str]) -> str:
     tokenizer = {"corpus": corpus.key, "algorithm": corpus.algorithm}
     tokenizer |= {"vocab_size": corpus.vocab_size, "max_sentences": 60000}
     runs = _runs(study)
-    one_each = design.finetuning_seeds == [1]
     own_lr = _lr(FINETUNING_LR, design)
     both_lrs = (
         f"[{_short(PUBLISHED_LR)}, {own_lr}] # chosen on validation: large models need the lower"
@@ -202,7 +201,7 @@ def written(study: Study, comments: list[str]) -> str:
         label_budgets=flow([*design.budgets]),
         seeds=flow(design.finetuning_seeds),
         about_seeds="one for each pretraining seed, which varies everything"
-        if one_each
+        if design.finetuning_seeds == [1]
         else "each draws its rows anew",
         max_tokens=study.max_tokens,
     )
