@@ -164,11 +164,9 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
     chosen = {**clear, **flags.columns}
     names = {role: chosen[role] for role in roles_of(kind) if role in chosen}
     if missing := [role for role in kind.columns if role not in names]:
-        raise _unclear(
-            f"{place}: which columns are {' and '.join(missing)} of {kind.name}? Name them: "
-            f"{' '.join(f'{flag_of(role)} NAME' for role in missing)}",
-            columns,
-        )
+        name_them = " ".join(f"{flag_of(role)} NAME" for role in missing)
+        needed = f"{kind.name} needs {' and '.join(missing)}, which no column clearly is"
+        raise _unclear(f"{place}: {needed}; name it: {name_them}", columns)
     target = columns[str(names[kind.target])]
     settings: Json = {}
     if kind.name == "classification":
@@ -205,20 +203,19 @@ def is_empty(cell: object) -> bool:
 
 def _kind(free: Columns, columns: Columns, flags: Flags, place: str) -> str:
     """The kind that the flags or else the columns say; ``free`` are those that no flag names."""
-    signs = {
-        "answers": ("span_qa", any(column.are_answers for column in free.values())),
-        "choices": ("multiple_choice", bool(_choices_of(free))),
-        "tags": ("tagging", "tags" in _tags(free)),
-    }
-    for role, (kind, is_clear) in signs.items():
-        if role in flags.columns or is_clear:
-            return kind
-    for role, kind in (("label", "classification"), ("labels", "multi_label")):
+    kinds = {"answers": "span_qa", "choices": "multiple_choice", "tags": "tagging"}
+    for role, kind in (kinds | {"labels": "multi_label"}).items():
         if role in flags.columns:
             return kind
+    if "label" in flags.columns:
+        return "multiple_choice" if _choices_of(free) else "classification"
     if "target" in flags.columns:
         is_number = columns[str(flags.columns["target"])].are_numbers
         return "regression" if is_number else "seq2seq"
+    if any(column.are_answers for column in free.values()):
+        return "span_qa"
+    if _choices_of(free) or "tags" in _tags(free):
+        return "multiple_choice" if _choices_of(free) else "tagging"
     targets = _targets(free)
     if len(targets) == 1:
         return _kind_of_target(targets[0], columns, place)

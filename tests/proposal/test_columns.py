@@ -63,7 +63,7 @@ def test_guess_lists_columns_with_an_example_where_several_may_be_predicted() ->
 
 def test_guess_asks_which_text_is_read() -> None:
     path = put("title", "label", abstract=lambda i: f"this is the text {i}")
-    with pytest.raises(ValueError, match="text of classification.*--text NAME"):
+    with pytest.raises(ValueError, match="classification needs text, .*--text NAME"):
         proposed(path)
     source = proposed(path, columns={"text": "abstract"}).study.source
     assert source["text"] == "abstract" and "text_pair" not in source
@@ -117,6 +117,8 @@ def test_guess_takes_a_list_for_tags_only_if_it_is_as_long_as_the_words() -> Non
     Path("a.jsonl").write_text(objects(rows(lambda i: ["O"] * 3)))
     with pytest.raises(ValueError, match="--text NAME"):
         proposed("a.jsonl")
+    with pytest.raises(ValueError, match="classification needs text"):
+        proposed("a.jsonl", columns={"label": "tokens"})  # a flag goes before what is seen
 
 
 def test_guess_asks_which_text_is_written() -> None:
