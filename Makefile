@@ -18,7 +18,7 @@ help: ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
 
 new: setup ## write a study of your labelled files: DATA=reviews.csv [TEXT=folder] [MINUTES=10] [FLAGS=...]
-	@python -m stages.commands.new $(if $(DATA),"$(DATA)") $(if $(TEXT),--text "$(TEXT)") \
+	@python -m stages.commands.new $(if $(DATA),"$(DATA)") $(if $(TEXT),--corpus "$(TEXT)") \
 	    --minutes $(or $(MINUTES),10) $(if $(FORCE),--force) $(FLAGS)
 
 repro: setup ## run the study of params.yaml (STUDY=FILE: put there first), what changed of it (JOBS=N: N jobs side by side, else as many as fit), and show the comparison

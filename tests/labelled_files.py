@@ -8,8 +8,8 @@ import pyarrow
 import pyarrow.parquet
 
 from stages.core.artifacts import Json
-from stages.proposal.asked import Asked
 from stages.proposal.design import Budget, Pace
+from stages.proposal.flags import Flags
 from stages.proposal.propose import Proposal, propose
 
 NUM = 60
@@ -84,7 +84,7 @@ def paced(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
 
 
 def proposed(
-    path: str | Path, *, text: Path | None = None, minutes: float = 10, **asked: object
+    path: str | Path, *, corpus: Path | None = None, minutes: float = 10, **flags: object
 ) -> Proposal:
-    flags = Asked(**asked)  # type: ignore[arg-type]
-    return propose(Path(path), flags, text=text, seconds=60 * minutes, measure=paced)
+    said = Flags(**flags)  # type: ignore[arg-type]
+    return propose(Path(path), said, corpus=corpus, seconds=60 * minutes, measure=paced)

@@ -1,9 +1,9 @@
 """Look at one's own labelled files and write a study of them to params.yaml.
 
 DATA is a csv, tsv, jsonl, json (also SQuAD's), conll, conllu or parquet file, or a folder with
-files for train, validation and test. What it was taken for is printed, and why; what the data leave
-open is listed with the flag that decides it. Nothing is trained, but for some seconds that tell how
-fast this machine is.
+files for train, validation and test. What it was taken for is printed. Where the files do not say
+which column is the text or the label, nothing is written, and the error names the flags that do.
+Nothing is trained, but for some seconds that show how fast this machine is.
 
 A published checkpoint that was fetched (`make setup EXTRA=published`) is among the candidates where
 the time allows, fine-tuned in full and frozen: 23 million weights, for texts in English.
@@ -12,7 +12,7 @@ the time allows, fine-tuned in full and frozen: 23 million weights, for texts in
 import argparse
 import os
 from pathlib import Path
-from textwrap import indent, wrap
+from textwrap import fill
 from typing import get_args
 
 from stages.commands._written_study import refuse_faults, refuse_loss, write
@@ -21,10 +21,9 @@ from stages.core.process import exit_on_mistake
 from stages.core.training_environment import training_environment
 from stages.kinds._kind import SPLITS
 from stages.kinds._tags import Scheme
-from stages.proposal.asked import Asked
 from stages.proposal.design import Budget
+from stages.proposal.flags import KINDS_OF_STUDIES, ROLES, Flags, flag_of
 from stages.proposal.propose import Proposal, minutes, propose
-from stages.proposal.roles import KINDS_OF_STUDIES, ROLES
 from stages.sources._formats import DELIMITERS, FORMATS
 
 WIDTH = 100
@@ -36,29 +35,24 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    arguments = argparse.ArgumentParser(
         prog="python -m stages.commands.new",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add = found.add_argument
+    add = arguments.add_argument
     add("data", metavar="DATA", type=Path, help="the labelled file or folder")
-    add("--text", metavar="FOLDER", type=Path, help="unlabelled text to pretrain on")
+    add("--corpus", metavar="FOLDER", type=Path, help="unlabelled text to pretrain on")
     add("--minutes", type=float, default=10.0, help="that the study may take (default: 10)")
     add("--out", type=Path, default=PATH, help=f"what is written (default: {PATH})")
     add("--force", action="store_true", help="even over a study that is kept nowhere else")
-    data = found.add_argument_group("what cannot be seen in the data")
+    data = arguments.add_argument_group("what cannot be seen in the data")
     add = data.add_argument
     add("--task", choices=KINDS_OF_STUDIES, help="the kind of task")
-    add(
-        "--column",
-        action="append",
-        default=[],
-        metavar="ROLE=NAME",
-        help=f"the column that is read as one of {', '.join(ROLES)}; of choices several, "
-        "with commas",
-    )
+    for role in ROLES:
+        name = "NAME,..." if role == "choices" else "NAME"
+        add(flag_of(role), metavar=name, help=f"the column that is read as {role}")
     add("--columns", metavar="NAME,...", help="the columns of a file that has no header")
     add("--header", action="store_true", help="the first line names the columns")
     add("--format", choices=FORMATS, default="auto")
@@ -68,8 +62,8 @@ def parser() -> argparse.ArgumentParser:
     for split in SPLITS:
         add(f"--{split}", metavar="FILE", action="append", default=[], help="in the folder DATA")
     add("--max-tokens", type=int, help="of a text; longer ones are cut")
-    add("--labels", metavar="N,...", help="label budgets, such as 100,1000,all")
-    return found
+    add("--label-budgets", metavar="N,...", default="", help="such as 100,1000,all")
+    return arguments
 
 
 def _main(flags: argparse.Namespace) -> None:
@@ -85,8 +79,8 @@ def _main(flags: argparse.Namespace) -> None:
     os.environ.update(training_environment())
     proposal = propose(
         flags.data,
-        asked(flags),
-        text=flags.text,
+        flags_of(flags),
+        corpus=flags.corpus,
         seconds=60 * flags.minutes,
         measure=measured,
     )
@@ -95,34 +89,29 @@ def _main(flags: argparse.Namespace) -> None:
     print(shown(proposal, flags.data, flags.minutes, flags.out))
 
 
-def asked(flags: argparse.Namespace) -> Asked:
+def flags_of(arguments: argparse.Namespace) -> Flags:
     """Raises ValueError for a flag that cannot be read."""
-    columns = {}
-    for each in flags.column:
-        role, _, name = each.partition("=")
-        if role not in ROLES or not name:
-            raise ValueError(
-                f"--column: {each!r} must be ROLE=NAME, ROLE one of {', '.join(ROLES)}"
-            )
-        columns[role] = name.split(",") if role == "choices" else [name]
+    columns = {role: name for role in ROLES if (name := getattr(arguments, role))}
+    if "choices" in columns and "," in columns["choices"]:
+        columns["choices"] = columns["choices"].split(",")
     budgets: list[Budget] = []
-    for each in flags.labels.split(",") if flags.labels else []:
-        if each != "all" and not (each.isdecimal() and int(each)):
-            raise ValueError(f"--labels: {each!r} must be a number of labels, or all")
-        budgets.append(each if each == "all" else int(each))
-    if flags.max_tokens is not None and flags.max_tokens < 8:
-        raise ValueError(f"--max-tokens: must be at least 8, not {flags.max_tokens}")
-    return Asked(
-        task=flags.task,
+    for number in filter(None, arguments.label_budgets.split(",")):
+        if number != "all" and not (number.isdecimal() and int(number)):
+            raise ValueError(f"--label-budgets: {number!r} must be a number of labels, or all")
+        budgets.append("all" if number == "all" else int(number))
+    if arguments.max_tokens is not None and arguments.max_tokens < 8:
+        raise ValueError(f"--max-tokens: must be at least 8, not {arguments.max_tokens}")
+    return Flags(
+        task=arguments.task,
         columns=columns,
-        names=flags.columns.split(",") if flags.columns else None,
-        header=flags.header,
-        format=flags.format,
-        delimiter=flags.delimiter,
-        tag_scheme=flags.tag_scheme,
-        first_choice=flags.first_choice,
-        splits={split: names for split in SPLITS if (names := getattr(flags, split))},
-        max_tokens=flags.max_tokens,
+        names=arguments.columns.split(",") if arguments.columns else None,
+        header=arguments.header,
+        format=arguments.format,
+        delimiter=arguments.delimiter,
+        tag_scheme=arguments.tag_scheme,
+        first_choice=arguments.first_choice,
+        splits={split: names for split in SPLITS if (names := getattr(arguments, split))},
+        max_tokens=arguments.max_tokens,
         budgets=budgets,
     )
 
@@ -131,12 +120,7 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
     """What is printed."""
     study = proposal.study
     design = study.design
-    lines = [f"{data} was taken for {study.kind}.", ""]
-    for line in proposal.notes.seen:
-        lines.append(_item(line))
-    if proposal.notes.unclear:
-        lines += ["", "What the data leave open:"]
-        lines += map(_item, proposal.notes.unclear)
+    lines = [f"{data} was taken for {study.kind}.", "", *map(_item, proposal.notes)]
     pretrained = "pretrained and from scratch" if design.pretrains else "from scratch"
     seeds = (
         design.pretraining_seeds if design.pretraining_seeds > 1 else len(design.finetuning_seeds)
@@ -162,9 +146,7 @@ def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
 
 
 def _item(line: str) -> str:
-    return indent("\n".join(wrap(line, WIDTH - 2, break_on_hyphens=False)), "  ").replace(
-        "  ", "- ", 1
-    )
+    return fill(line, WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from stages.core.artifacts import Json
-from stages.proposal.asked import Notes
 from stages.proposal.examples import SPACELESS, TOKENS_PER_WORD, Examples
 from stages.sources._source import SOURCES, Source
 from stages.text import tokenizer
@@ -44,7 +43,7 @@ class Corpus:
 
 
 def choose_corpus(
-    examples: Examples, kind: str, text: Path | None, task: str, notes: Notes
+    examples: Examples, kind: str, text: Path | None, task: str, notes: list[str]
 ) -> Corpus:
     """One's own text, the labelled texts if there are enough, else documentation in English; texts
     in another script have nothing to be pretrained on.
@@ -61,16 +60,13 @@ def choose_corpus(
         enough = examples.words >= ENOUGH_WORDS
         read = (" ".join(examples.kind.texts(e.row)) for e in examples.by_split["train"])
         algorithm, vocab_size = vocabulary_of(read, has_blanks=has_blanks)
-        if enough:
-            notes.seen.append(
-                f"The training texts ({examples.words:,} words) are enough to pretrain on, without "
-                "their labels; --text FOLDER gives more of their kind."
-            )
-        else:
-            notes.seen.append(
-                f"{examples.script.title()} script, and only {examples.words:,} words: nothing "
-                "here to pretrain on, so models start from scratch; --text FOLDER gives text."
-            )
+        notes.append(
+            f"The training texts ({examples.words:,} words) are enough to pretrain on, without "
+            "their labels; --corpus FOLDER gives more of their kind."
+            if enough
+            else f"{examples.script.title()} script, and only {examples.words:,} words: nothing "
+            "here to pretrain on, so models start from scratch; --corpus FOLDER gives text."
+        )
         return Corpus(
             key="labelled_texts",
             source=own,
@@ -84,10 +80,10 @@ def choose_corpus(
             else "the task's own training texts, for the tokenizer alone: too few to pretrain on",
         )
     few = f"The training texts ({examples.words:,} words) are too few to pretrain on"
-    notes.seen.append(
+    notes.append(
         f"{few if own is not None else 'There is no running text to pretrain on'}; models read "
         "the documentation that is installed here, which may be of little use: it is technical "
-        "English. --text FOLDER gives text of your own."
+        "English. --corpus FOLDER gives text of your own."
     )
     return Corpus(
         key="documentation",
@@ -147,24 +143,22 @@ def _labelled_texts(examples: Examples, kind: str) -> Json | None:
     return settings
 
 
-def _own_text(path: Path, task: str, notes: Notes, *, has_blanks: bool) -> Corpus:
+def _own_text(path: Path, task: str, notes: list[str], *, has_blanks: bool) -> Corpus:
     settings: Json = {"name": "files", "path": path.as_posix()}
     for unit in ("paragraph", "line"):
-        settings = {"name": "files", "path": path.as_posix()}
-        if unit != "paragraph":
-            settings["unit"] = unit
+        settings |= {} if unit == "paragraph" else {"unit": unit}
         num, words, some = _counted(settings)
         if num["train"] and num["validation"]:
             break
     else:
-        raise ValueError(f"--text: {path} has too little text: no document for validation")
+        raise ValueError(f"--corpus: {path} has too little text: no document for validation")
     more = "more than " if words >= MOST_WORDS else ""
-    notes.seen.append(
+    notes.append(
         f"Text to pretrain on: {path}, {more}{words:,} words in {sum(num.values()):,} documents"
         f"{', one a line' if settings.get('unit') else ''}."
     )
     if words < ENOUGH_WORDS // 4:
-        notes.seen.append("This is little text: more would make pretraining tell more.")
+        notes.append("This is little text: more would make pretraining tell more.")
     algorithm, vocab_size = vocabulary_of(some, has_blanks=has_blanks)
     return Corpus(
         key="my_text" if task != "my_text" else "own_text",
@@ -182,7 +176,7 @@ def _counted(settings: Json) -> tuple[dict[str, int], int, list[str]]:
     """Of the first MOST_WORDS: documents by split, words of train ones and some sentences."""
     num = {"train": 0, "validation": 0, "test": 0}
     words, some = 0, list[str]()
-    source: Source = SOURCES.build(settings, where="--text")
+    source: Source = SOURCES.build(settings, where="--corpus")
     for document in source.documents():
         num[document.split] += 1
         if document.split == "train":

@@ -1,9 +1,10 @@
 """How many seeds, labels and steps a study has, so that it takes the time that there is."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from stages.core.artifacts import Json
 from stages.core.params import HUB
 
 Budget = int | Literal["all"]
@@ -74,12 +75,12 @@ def label_budgets(num_train: int, num_labels: int) -> list[Budget]:
     """The main one first, then a small one, then every row."""
     main: Budget = MANY_LABELS if num_train > MANY_LABELS else "all"
     few = max(FEW_LABELS, FEW_PER_CLASS * num_labels)
-    found: list[Budget] = [main]
+    budgets: list[Budget] = [main]
     if 2 * few <= min(num_train, MANY_LABELS):
-        found.append(few)
+        budgets.append(few)
     if main != "all" and num_train <= MOST_LABELS:
-        found.append("all")
-    return found
+        budgets.append("all")
+    return budgets
 
 
 def least(architectures: tuple[str, ...], budget: Budget, *, pretrains: bool) -> Design:
@@ -101,52 +102,43 @@ def fitted(
     seconds: float,
     *,
     pretrains: bool,
-    asked: bool,
+    keep_budgets: bool,
     published: bool = False,
 ) -> Design:
     """The largest study that takes at most ``seconds``: what tells most is added first.
 
     ``published`` says whether there is a published checkpoint, which is added if the time allows.
-    ``asked`` label budgets are all kept. The smallest study is returned if even that takes longer.
+    With ``keep_budgets`` every study has all label budgets. The smallest study is returned if even
+    that takes longer.
     """
     start = least(architectures, budgets[0], pretrains=pretrains)
-    design = replace(start, budgets=tuple(budgets)) if asked else start
+    design = replace(start, budgets=tuple(budgets)) if keep_budgets else start
     most_steps = max(round(MOST_EPOCHS * corpus_tokens / STEP_TOKENS), LEAST_STEPS)
-    steps = USUAL_STEPS
-    additions: list[Callable[[Design], Design]] = [
-        *([lambda d: replace(d, published=True)] if published else []),
-        lambda d: replace(d, architectures=architectures),
-        lambda d: _seeds(d, 2),
-        lambda d: _steps(d, USUAL_STEPS, most_steps),
-        lambda d: _seeds(d, 3),
-        *([] if asked else [_with_budget(budget) for budget in budgets[1:2]]),
-        lambda d: _steps(d, 2 * USUAL_STEPS, most_steps),
-        *([] if asked else [_with_budget(budget) for budget in budgets[2:]]),
-        lambda d: _seeds(d, MOST_SEEDS),
+
+    def steps(number: int) -> Json:
+        return {"pretraining_steps": min(number, most_steps)} if pretrains else {}
+
+    def first_budgets(number: int) -> Json:
+        return {} if keep_budgets else {"budgets": tuple(budgets[:number])}
+
+    changes: list[Json] = [
+        {"published": published},
+        {"architectures": architectures},
+        {"pretraining_seeds": 2},  # or of the weights from scratch where nothing is pretrained
+        steps(USUAL_STEPS),
+        {"pretraining_seeds": 3},
+        first_budgets(2),
+        steps(2 * USUAL_STEPS),
+        first_budgets(3),
+        {"pretraining_seeds": MOST_SEEDS},
     ]
-    while steps < most_steps:
-        steps *= 2
-        additions.append(lambda d, n=steps: _steps(d, n, most_steps))
-    additions.append(lambda d: replace(d, d_model=WIDTHS[1]))
-    for add in additions:
-        larger = add(design)
+    number = 2 * USUAL_STEPS
+    while number < most_steps:
+        number *= 2
+        changes.append(steps(number))
+    changes.append({"d_model": WIDTHS[1]})
+    for change in changes:
+        larger = replace(design, **change)
         if pace.seconds(larger) <= seconds:
             design = larger
     return design
-
-
-def _seeds(design: Design, number: int) -> Design:
-    """Pretraining seeds; seeds of the weights from scratch where nothing is pretrained."""
-    return replace(design, pretraining_seeds=number)
-
-
-def _steps(design: Design, number: int, most: int) -> Design:
-    wanted = min(number, most) if design.pretrains else design.pretraining_steps
-    return replace(design, pretraining_steps=max(wanted, design.pretraining_steps))
-
-
-def _with_budget(budget: Budget) -> Callable[[Design], Design]:
-    def add(design: Design) -> Design:
-        return replace(design, budgets=(*design.budgets, budget))
-
-    return add

@@ -2,10 +2,8 @@
 
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import islice
-from pathlib import Path
+from dataclasses import dataclass
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -13,17 +11,15 @@ from stages.core.artifacts import Json
 from stages.kinds._kind import KINDS, SPLITS, Kind, Split, settings_of
 from stages.kinds._tags import OUTSIDE, Scheme
 from stages.prepare_task import check_kind, count_labels, without_duplicates
-from stages.proposal.asked import Notes
-from stages.proposal.layout import PARALLEL, SAMPLED, Layout
-from stages.proposal.roles import Guess
-from stages.sources._source import SOURCES, Labelled, Source, drawn_from_train
+from stages.proposal.columns import Guess
+from stages.proposal.files import files_of
+from stages.sources._source import Labelled
 
 TOKENS_PER_WORD = 1.5  # of a vocabulary of some thousand pieces
 SPACELESS = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}  # scripts
 LETTERS = 20_000  # looked at
 LENGTHS = (32, 64, 128, 256)  # of which one is max_tokens: longer texts cost minutes
 MOST_CUT = 0.05  # of the texts
-HIDDEN = "-1"  # the label of test rows whose labels are not published (GLUE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +29,7 @@ class Examples:
     kind: Kind
     source: Json  # settings
     by_split: dict[Split, list[Labelled]]
+    num_read: int  # rows of all splits, with those that are removed
     removed: dict[str, int]  # inputs that a later split has
     repeated: int  # rows of train whose input train has already
     contradicting: int  # of them with another answer
@@ -61,39 +58,36 @@ class Examples:
         return fitting[0] if fitting else LENGTHS[-1]
 
 
-def source_of(layout: Layout, guessed: Guess) -> Json:
+def with_columns(source: Json, guess: Guess) -> Json:
     """The settings of the source, with the columns that are named otherwise than by default."""
-    defaults = {"words": "FORM", "tags": "UPOS"} if layout.form == "conllu" else {}
+    form = source.get("format") or files_of(source)[0].format
+    defaults = {"words": "FORM", "tags": "UPOS"} if form == "conllu" else {}
+    kind = KINDS[guess.kind]
     columns = {
         role: name
-        for role, name in guessed.columns.items()
-        if name != defaults.get(role, role) or role in KINDS[guessed.kind].optional
+        for role, name in guess.columns.items()
+        if name != defaults.get(role, role) or role in kind.optional
     }
-    plain = {key: p.default for key, p in settings_of(type(KINDS[guessed.kind])).items()}
-    others = {key: value for key, value in guessed.settings.items() if value != plain.get(key)}
-    return layout.settings() | columns | others
+    plain = {key: p.default for key, p in settings_of(type(kind)).items()}
+    others = {key: value for key, value in guess.settings.items() if value != plain.get(key)}
+    return source | columns | others
 
 
-def read_examples(layout: Layout, guessed: Guess, notes: Notes) -> tuple[Layout, Examples]:
-    """The examples, and the layout without files whose labels are missing.
-
-    Raises ValueError for rows that the pipeline would refuse, with their file and line.
-    """
-    kind = KINDS[guessed.kind]
-    layout = _with_answers(layout, guessed, notes)
-    settings = source_of(layout, guessed)
-    found = list(_read(layout, settings, kind))
-    check_kind(found, kind, where="data")
-    found = [each._replace(row=kind.prepared(each.row)) for each in found]
-    by_split, removed = without_duplicates(found, kind)
+def read_examples(source: Json, kind: Kind) -> Examples:
+    """Raises ValueError for rows that the pipeline would refuse, with their file and line."""
+    labelled = [example for file in files_of(source) for example in file.examples(kind)]
+    check_kind(labelled, kind, where="data")
+    labelled = [example._replace(row=kind.prepared(example.row)) for example in labelled]
+    by_split, removed = without_duplicates(labelled, kind)
     repeated, contradicting = _repeated(by_split["train"], kind)
-    texts = [" ".join(kind.texts(each.row)) for each in by_split["train"]]
+    texts = [" ".join(kind.texts(example.row)) for example in by_split["train"]]
     scripts = _scripts(texts)
     num_words = [_num_words(text, scripts) for text in texts]
-    return layout, Examples(
+    return Examples(
         kind=kind,
-        source=settings,
+        source=source,
         by_split=by_split,
+        num_read=len(labelled),
         removed=removed,
         repeated=repeated,
         contradicting=contradicting,
@@ -103,53 +97,12 @@ def read_examples(layout: Layout, guessed: Guess, notes: Notes) -> tuple[Layout,
     )
 
 
-def _read(layout: Layout, settings: Json, kind: Kind) -> Iterator[Labelled]:
-    if layout.format == PARALLEL or not layout.is_sampled:
-        source: Source = SOURCES.build(settings, where="data")
-        yield from source.examples(kind)
-        return
-    given: set[Split] = {split for split in layout.files.values() if split is not None}
-    others = {key: value for key, value in settings.items() if key not in SPLITS}
-    for file, split in layout.files.items():  # of each its first rows, test rows as well
-        source = SOURCES.build(others | {"path": str(file)}, where="data")
-        most = SAMPLED if layout.is_large(file) else None
-        for each in islice(source.examples(kind), most):
-            drawn = drawn_from_train(split or "train", kind.group_key(each.row), given)
-            yield each._replace(id=f"{file.name}:{each.id}", split=drawn)
-
-
-def _with_answers(layout: Layout, guessed: Guess, notes: Notes) -> Layout:
-    """Without test files whose answers are missing, as competitions publish them."""
-    kind = KINDS[guessed.kind]
-    left: list[Path] = []
-    for file, split in layout.files.items():
-        if split != "test" or layout.format == PARALLEL:
-            continue
-        settings = source_of(replace(layout, path=file, files={file: None}), guessed)
-        source: Source = SOURCES.build(settings, where="data")
-        try:
-            first = list(islice(source.examples(kind), 20))
-        except ValueError as error:
-            target = guessed.columns[kind.target]
-            if f"no column {target!r}" not in str(error) and f"{target} is empty" not in str(error):
-                raise
-            left.append(file)
-        else:
-            if {kind.answer(each.row) for each in first} <= {HIDDEN}:  # or rows without any
-                left.append(file)
-    if not left:
-        return layout
-    names = ", ".join(file.name for file in left)
-    notes.seen.append(f"{names} has no answers: test rows are drawn from train instead.")
-    return replace(layout, files={f: s for f, s in layout.files.items() if f not in left})
-
-
 def _repeated(train: list[Labelled], kind: Kind) -> tuple[int, int]:
     """How many rows have the input of an earlier row, and how many of them another answer."""
     answers: dict[str, set[str]] = defaultdict(set)
     repeated = contradicting = 0
-    for each in train:
-        known, answer = answers[kind.same_input(each.row)], kind.answer(each.row)
+    for example in train:
+        known, answer = answers[kind.same_input(example.row)], kind.answer(example.row)
         repeated += bool(known)
         contradicting += bool(known) and answer not in known
         known.add(answer)
@@ -159,23 +112,19 @@ def _repeated(train: list[Labelled], kind: Kind) -> tuple[int, int]:
 def tag_scheme(sentences: list[list[str]]) -> tuple[Scheme | None, str]:
     """The scheme of the tags of spans and why; None for single tags (parts of speech)."""
     spans = {tag for tags in sentences for tag in tags if tag != OUTSIDE}
-    letters = {tag[:1] for tag in spans}
-    if not spans or any(len(tag) < 3 or tag[1] != "-" for tag in spans) or not letters <= {*"BIES"}:
+    letters = {letter for letter, dash, type in (tag.partition("-") for tag in spans) if type}
+    if not spans or not all(tag[1:2] == "-" for tag in spans) or not letters <= {*"BIES"}:
         return None, "tags are single ones, not O, B-TYPE and I-TYPE: scored word by word"
     if letters & {"E", "S"}:
         return "bioes", "tags E-TYPE and S-TYPE: BIOES, which becomes BIO"
-    opened = continued = begun = 0  # spans by I-; B- behind its own type; all B-
-    for tags in sentences:
-        for before, tag in zip([OUTSIDE, *tags], tags, strict=False):
-            same = before[2:] == tag[2:] and before != OUTSIDE
-            opened += tag[0] == "I" and not same
-            begun += tag[0] == "B"
-            continued += tag[0] == "B" and same
-    if opened and begun == continued:
+    pairs = [pair for tags in sentences for pair in pairwise([OUTSIDE, *tags])]
+    opened = sum(tag[0] == "I" and tag[2:] != before[2:] for before, tag in pairs)
+    if not opened:
+        return "bio", "every I-TYPE tag continues a span: BIO"
+    # In IOB1 a span begins with B only where it follows one of its type.
+    if all(tag[2:] == before[2:] for before, tag in pairs if tag[0] == "B"):
         return "iob1", f"{opened:,} spans begin with I-TYPE: IOB1, which becomes BIO"
-    if opened:
-        return "bio", f"BIO, although {opened:,} I-TYPE tags continue nothing (--tag-scheme)"
-    return "bio", "every I-TYPE tag continues a span: BIO"
+    return "bio", f"BIO, although {opened:,} I-TYPE tags continue nothing (--tag-scheme)"
 
 
 def _scripts(texts: list[str]) -> Counter[str]:

@@ -1,7 +1,7 @@
 """What is said of the labelled rows before anything is trained."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
@@ -13,15 +13,15 @@ UNEVEN = 5  # times as many rows of the largest class as of the smallest
 FEW_TEST_ROWS = 400
 FEW_TEST_SCORES = 100  # rows whose score is no share of right ones
 MANY_CUT = 0.01
-ODD_LINES, ODD_WORDS = 10, 10  # lines of a text, and times as many words as usual
+ODD_LINES = 10  # of a text
 NORMAL_95 = 1.96
 
 
-def facts(examples: Examples, max_tokens: int, *, given: set[Split]) -> Iterator[str]:
+def facts(examples: Examples, max_tokens: int, *, given: Collection[Split]) -> Iterator[str]:
     """Sentences; ``given`` are the splits that files are of."""
     counted = ", ".join(f"{examples.num[split]:,} {split}" for split in SPLITS)
     how = "drawn by a hash of the input, 80/10/10"
-    if given - {"train"}:
+    if {*given} - {"train"}:
         drawn = [split for split in SPLITS if split not in given]
         how = f"{' and '.join(drawn)} drawn from train" if drawn else "as the files have them"
     yield f"Rows: {counted} ({how})."
@@ -53,12 +53,6 @@ def _labels(examples: Examples) -> Iterator[str]:
             f"{labels[-1][0]}): compared by macro F1, which counts each class alike; accuracy "
             "stands beside it."
         )
-    joined = [label for label, _ in labels if any(sign in label for sign in "|;,")]
-    if examples.kind.stratified and len(joined) > len(labels) / 3:
-        yield (
-            f"Labels such as {joined[0]!r} may be several: each combination is a class of its own "
-            "here. (--task multi_label)"
-        )
 
 
 def _lengths(examples: Examples, max_tokens: int) -> Iterator[str]:
@@ -75,22 +69,18 @@ def _lengths(examples: Examples, max_tokens: int) -> Iterator[str]:
 
 
 def _swallowed(examples: Examples) -> Iterator[str]:
-    """Texts that look like several rows of a table: one with a quotation mark that does not close
-    goes on up to the next mark."""
+    """Texts of many lines where most have one: a quotation mark that does not close goes on up to
+    the next mark, over the rows between."""
     if examples.kind.lists:
         return
-    rows = [each for split in SPLITS for each in examples.by_split[split]]
-    texts = [" ".join(examples.kind.texts(each.row)) for each in rows]
-    words = np.array([len(text.split()) for text in texts])
-    lines = np.array([text.strip().count("\n") + 1 for text in texts])
-    odd = (lines >= ODD_LINES) & (words > ODD_WORDS * np.median(words))
-    if np.median(lines) > 1 or not odd.any():
-        return
-    first = rows[int(np.argmax(odd))].id
-    yield (
-        f"{odd.sum():,} texts go over {lines[odd].min()} to {lines[odd].max():,} lines, while most "
-        f"have one: quotation marks that do not close may have swallowed rows (first: {first})."
-    )
+    rows = [example for split in SPLITS for example in examples.by_split[split]]
+    lines = np.array([" ".join(examples.kind.texts(e.row)).strip().count("\n") + 1 for e in rows])
+    if np.median(lines) == 1 and lines.max() >= ODD_LINES:
+        yield (
+            f"{(lines >= ODD_LINES).sum():,} texts go over {ODD_LINES} to {lines.max():,} lines, "
+            "most over one: quotation marks that do not close may have swallowed rows (longest: "
+            f"{rows[int(np.argmax(lines))].id})."
+        )
 
 
 def _duplicates(examples: Examples) -> Iterator[str]:

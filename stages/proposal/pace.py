@@ -61,5 +61,5 @@ def _operations(cost: Finetuning) -> int:
     return (cost.flops or 0) + (cost.prediction_flops or 0)
 
 
-def _seconds_per_flop(found: TimeAndMemory | None, flops: int | None) -> float:
-    return found.seconds / flops if found is not None and flops else 0.0
+def _seconds_per_flop(cost: TimeAndMemory | None, flops: int | None) -> float:
+    return cost.seconds / flops if cost is not None and flops else 0.0

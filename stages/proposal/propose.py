@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -16,20 +15,18 @@ from stages.core.params import NAME, Task
 from stages.kinds._cells import EmptyCellError
 from stages.kinds._kind import KINDS, SPLITS, Split
 from stages.prepare_task import check_labels, sampled
-from stages.proposal.asked import Asked, Notes
-from stages.proposal.columns import guess
+from stages.proposal.columns import Guess, guess, profile
 from stages.proposal.corpus import choose_corpus
 from stages.proposal.design import Budget, Pace, fitted, label_budgets, least
-from stages.proposal.examples import Examples, read_examples, tag_scheme
+from stages.proposal.examples import Examples, read_examples, tag_scheme, with_columns
 from stages.proposal.facts import facts
-from stages.proposal.form import encoding_advice
-from stages.proposal.layout import SAMPLED, Layout, lay_out
-from stages.proposal.profile import is_empty, profile
+from stages.proposal.files import files_of, source_of
+from stages.proposal.flags import Flags, flag_of, roles_of
 from stages.proposal.public import about_published, fitting, is_whole
-from stages.proposal.roles import Guess
 from stages.proposal.study import MOST_TAGS_PROBED, Study, architectures_of, written
 from stages.sources._columns import EMPTY_CELLS
 from stages.sources._formats import format_of
+from stages.sources.files import PARALLEL
 
 MOST_ROWS: dict[Split, int] = {"train": 20_000, "validation": 400, "test": 2_000}
 LEAST_QA_TOKENS = 128  # a question, and a window of its context
@@ -39,40 +36,39 @@ Measure = Callable[[Json, Sequence[Budget], int], Pace]
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """The text of params.yaml, what was seen, and the seconds that the study will take."""
+    """The text of params.yaml, its notes, and the seconds that the study will take."""
 
     text: str
     study: Study
-    notes: Notes
+    notes: list[str]  # what was seen, and why it was taken so
     seconds: float
 
 
 def propose(
-    data: Path, asked: Asked, *, text: Path | None, seconds: float, measure: Measure
+    data: Path, flags: Flags, *, corpus: Path | None, seconds: float, measure: Measure
 ) -> Proposal:
     """Raises ValueError for data that no study can be made of."""
-    notes = Notes()
-    layout = lay_out(data, asked, notes)
-    layout, guessed, examples = _read(layout, asked, notes)
+    notes = list[str]()
+    guessed, examples = _read(data, flags, notes)
     name = _name_of(data)
     task = _task(guessed, examples, notes)
-    max_tokens = asked.max_tokens or examples.fitting_tokens()
-    if guessed.kind == "span_qa" and asked.max_tokens is None:
+    max_tokens = flags.max_tokens or examples.fitting_tokens()
+    if guessed.kind == "span_qa" and flags.max_tokens is None:
         max_tokens = LEAST_QA_TOKENS
-    num = _numbers(examples, asked, layout)
+    num = _numbers(examples, flags)
     _check(examples, task, num)
-    notes.seen += facts(examples, max_tokens, given={s for s in layout.files.values() if s})
-    corpus = choose_corpus(examples, guessed.kind, text, name, notes)
-    budgets = asked.budgets or label_budgets(examples.num["train"], len(examples.labels))
+    notes += facts(examples, max_tokens, given=SPLITS & examples.source.keys())
+    text = choose_corpus(examples, guessed.kind, corpus, name, notes)
+    budgets = flags.budgets or label_budgets(examples.num["train"], len(examples.labels))
     architectures = architectures_of(guessed.kind)
-    smallest = least(architectures, budgets[0], pretrains=corpus.pretrains)
+    smallest = least(architectures, budgets[0], pretrains=text.pretrains)
     study = Study(
         name=name,
         kind=guessed.kind,
         task=task,
         source=examples.source,
         num=num,
-        corpus=corpus,
+        corpus=text,
         design=replace(smallest, architectures=architectures),
         max_tokens=max_tokens,
         threads=min(cores(), MOST_THREADS),
@@ -80,7 +76,7 @@ def propose(
         published=fitting(guessed.kind, examples, max_tokens),
     )
     if study.num_tags > MOST_TAGS_PROBED:
-        notes.seen.append(
+        notes.append(
             f"No linear probe: with {study.num_tags} tags it takes longer than full fine-tuning."
         )
     is_there = study.published is not None and is_whole(study.published)
@@ -89,27 +85,31 @@ def propose(
     design = fitted(
         architectures,
         budgets,
-        corpus.tokens,
+        text.tokens,
         pace,
         seconds,
-        pretrains=corpus.pretrains,
-        asked=bool(asked.budgets),
+        pretrains=text.pretrains,
+        keep_budgets=bool(flags.budgets),
         published=is_there,
     )
     if study.published is not None:
-        kept = tuple(budgets) if asked.budgets else smallest.budgets
+        kept = tuple(budgets) if flags.budgets else smallest.budgets
         with_it = replace(smallest, published=True, budgets=kept)
         least_s = pace.seconds(with_it) if is_there else None
-        notes.seen.append(about_published(study.published, design, least_s))
+        notes.append(about_published(study.published, design, least_s))
     study, takes = replace(study, design=design), pace.seconds(design)
     written_study = written(study, _comments(data, notes, takes))
     return Proposal(text=written_study, study=study, notes=notes, seconds=takes)
 
 
 def _paced(study: Study, examples: Examples, budgets: Sequence[Budget], measure: Measure) -> Pace:
-    """By a study with one run of each architecture."""
-    counted = {split: _counted(study.num[split], examples.num[split]) for split in SPLITS}
-    raw = _one_run_each(YAML(typ="safe").load(written(replace(study, num=counted), [])))
+    """The seconds of steps and trials, by a study with one run of each architecture."""
+    counted = {s: examples.num[s] if n == "all" else n for s, n in study.num.items()}
+    raw = YAML(typ="safe").load(written(replace(study, num=counted), []))
+    # Of each architecture its first run, which is pretrained if any is.
+    first = {run["model"]["name"]: key for key, run in reversed(raw["pretrain"].items())}
+    raw["pretrain"] = {key: raw["pretrain"][key] for key in reversed(first.values())}
+    raw["finetune"]["seeds"] = [1]
     training = raw["finetune"]["methods"]["full"]["training"]
     if isinstance(training["lr"], list):
         training["lr"] = training["lr"][-1]
@@ -118,76 +118,71 @@ def _paced(study: Study, examples: Examples, budgets: Sequence[Budget], measure:
     return measure(raw, budgets, study.max_tokens if study.kind == "span_qa" else max(mean, 8))
 
 
-def _read(layout: Layout, asked: Asked, notes: Notes) -> tuple[Layout, Guess, Examples]:
+def _read(data: Path, flags: Flags, notes: list[str]) -> tuple[Guess, Examples]:
+    """What the files were taken for, and their rows.
+
+    Raises ValueError for files that cannot be read, and where it is not clear what they hold.
+    """
+    source = source_of(data, flags, notes)
     try:
-        return _guessed(layout, asked, notes)
+        guessed = _guess(source, flags, notes)
+        roles = roles_of(KINDS[guessed.kind])
+        if unread := [flag_of(role) for role in flags.columns if role not in roles]:
+            raise ValueError(f"{unread[0]}: {guessed.kind} has {', '.join(map(flag_of, roles))}")
+        return guessed, _examples(source, guessed, notes)
     except ValueError as error:
-        if layout.is_sampled:
-            raise ValueError(f"{error}; only the first {SAMPLED:,} rows were looked at") from None
         if "is not UTF-8" not in str(error):
             raise
-        broken = [file for file in layout.files if str(file) in str(error)]
-        advice = encoding_advice((broken or [*layout.files])[0])
+        advice = "iconv -f ENCODING -t UTF-8, such as WINDOWS-1252 for many files of Windows"
         raise ValueError(f"{error}; {advice}") from None
 
 
-def _guessed(layout: Layout, asked: Asked, notes: Notes) -> tuple[Layout, Guess, Examples]:
-    place = str(next(iter(layout.files)))
-    if layout.languages:
-        text, target = layout.languages
-        guessed = Guess("seq2seq", {"text": text, "target": target})
+def _guess(source: Json, flags: Flags, notes: list[str]) -> Guess:
+    if source.get("format") == PARALLEL:
+        return Guess("seq2seq", dict(flags.columns))
+    files = [file for file in files_of(source) if file.split == "train"]
+    records = [record for file in files for record in file.records()]
+    if not records:
+        raise ValueError(f"{files[0].path}: the file has no rows")
+    if files[0].format in ("conll", "conllu"):
+        usual = {"words": "FORM", "tags": "UPOS"} if files[0].format == "conllu" else {}
+        guessed = Guess("tagging", {"words": "words", "tags": "tags"} | usual | dict(flags.columns))
+        notes.append(f"tagging: {guessed.columns['tags']} of {guessed.columns['words']}.")
     else:
-        guessed = guess(profile(layout.profiled()), asked, notes, place=place)
-    if layout.names is not None and asked.names is None:
-        roles = {name: role for role, name in guessed.columns.items() if isinstance(name, str)}
-        layout = replace(layout, names=[roles.get(name, name) for name in layout.names])
-        guessed.columns = {r: r if isinstance(n, str) else n for r, n in guessed.columns.items()}
+        guessed = guess(profile(records), flags, notes, place=str(files[0].path))
     if guessed.kind == "tagging":
-        tags = guessed.columns["tags"]
-        cells = [record.cells for record in layout.profiled()]
-        scheme, why = tag_scheme([[str(t) for t in _cell(c, str(tags))] for c in cells])
-        scheme = asked.tag_scheme or scheme
-        guessed.settings["tag_scheme"] = scheme or "bio"
-        notes.seen.append(why[0].upper() + why[1:] + ".")
+        tags = [record.cells.get(str(guessed.columns["tags"])) for record in records]
+        scheme, why = tag_scheme([[*map(str, cell)] for cell in tags if isinstance(cell, list)])
+        guessed.settings["tag_scheme"] = flags.tag_scheme or scheme or "bio"
+        notes.append(f"{why[0].upper()}{why[1:]}.")
+    return guessed
+
+
+def _examples(source: Json, guessed: Guess, notes: list[str]) -> Examples:
+    """The rows; if cells are empty, those that have none, and how many were left out."""
+    source = with_columns(source, guessed)
+    kind = KINDS[guessed.kind]
     try:
-        layout, examples = read_examples(layout, guessed, notes)
-    except EmptyCellError:
-        guessed.settings[EMPTY_CELLS] = "skip"
-        layout, examples = read_examples(layout, guessed, notes)
+        return read_examples(source, kind)
+    except EmptyCellError as error:
+        examples = read_examples(source | {EMPTY_CELLS: "skip"}, kind)
         if not examples.by_split["train"]:
             raise
-        notes.seen.append(_num_empty(layout, guessed))
-    return layout, guessed, examples
+        total = sum(1 for file in files_of(source) for _ in file.records())
+        notes.append(
+            f"{total - examples.num_read:,} of {total:,} rows have an empty cell ({error}) and "
+            f"are left out ({EMPTY_CELLS})."
+        )
+        return examples
 
 
-def _num_empty(layout: Layout, guessed: Guess) -> str:
-    """How many rows have an empty cell that a row of the task needs."""
-    kind = KINDS[guessed.kind]
-    names = [guessed.columns[role] for role in kind.columns if role in guessed.columns]
-    needed = [n for each in names for n in (each if isinstance(each, list) else [each])]
-    num = empty = 0
-    for file in layout.files:
-        for record in islice(layout.records(file), SAMPLED if layout.is_large(file) else None):
-            num += 1
-            cells = [record.cells.get(name) for name in needed]
-            empty += any(
-                is_empty(c) or (isinstance(c, list) and any(map(is_empty, c))) for c in cells
-            )
-    return f"{empty:,} of {num:,} rows lack {' or '.join(needed)} and are left out ({EMPTY_CELLS})."
-
-
-def _cell(cells: Json, name: str) -> list[object]:
-    value = cells.get(name)
-    return value if isinstance(value, list) else []
-
-
-def _task(guessed: Guess, examples: Examples, notes: Notes) -> Json:
+def _task(guessed: Guess, examples: Examples, notes: list[str]) -> Json:
     """The entry of the task, with the settings that the rows decide.
 
     Raises ValueError for rows that do not go with them.
     """
     task: Json = {"name": guessed.kind}
-    rows = [(each.id, each.row) for split in SPLITS for each in examples.by_split[split]]
+    rows = [(e.id, e.row) for split in SPLITS for e in examples.by_split[split]]
     if guessed.kind == "tagging":
         task["label_subwords"] = "auto"
         tags = [row["tags"] for _, row in rows]
@@ -196,7 +191,7 @@ def _task(guessed: Guess, examples: Examples, notes: Notes) -> Json:
     if guessed.kind == "span_qa" and any(not row["answers"] for _, row in rows):
         task["no_answer"] = True
         num = sum(not row["answers"] for _, row in rows)
-        notes.seen.append(f"{num:,} questions have no answer: no_answer is true.")
+        notes.append(f"{num:,} questions have no answer: no_answer is true.")
     if guessed.kind == "seq2seq":
         words = [1.5 * len(row["target"].split()) + 2 for _, row in rows]
         most = float(np.quantile(words, 0.95))
@@ -205,56 +200,28 @@ def _task(guessed: Guess, examples: Examples, notes: Notes) -> Json:
     return task
 
 
-def _numbers(examples: Examples, asked: Asked, layout: Layout) -> dict[Split, int | Literal["all"]]:
+def _numbers(examples: Examples, flags: Flags) -> dict[Split, int | Literal["all"]]:
     """How many rows of each split: all, or what a study of minutes can use."""
-    found: dict[Split, int | Literal["all"]] = {}
-    for split, most in MOST_ROWS.items():
-        there = examples.num[split]
-        wanted = [b for b in asked.budgets if b != "all"] if split == "train" else []
-        most = max([most, *map(int, wanted)])
-        if wanted and max(map(int, wanted)) > there:
-            raise ValueError(f"--labels: {max(wanted)} labels, but train has {there:,} rows")
-        found[split] = min(most, there) if there > most or layout.is_sampled else "all"
-    return found
+    largest = max([0, *(budget for budget in flags.budgets if budget != "all")])
+    if largest > (rows := examples.num["train"]):
+        raise ValueError(f"--label-budgets: {largest} labels, but train has {rows:,} rows")
+    most = MOST_ROWS | {"train": max(MOST_ROWS["train"], largest)}
+    return {s: most[s] if examples.num[s] > most[s] else "all" for s in SPLITS}
 
 
 def _check(examples: Examples, task: Json, num: dict[Split, int | Literal["all"]]) -> None:
-    """As the task will be prepared. Raises ValueError for too few rows, and for labels that train
-    lacks."""
+    """Raises ValueError for too few rows and for labels that train lacks, as `prepare_task`."""
     kind = examples.kind
-    few = [split for split in SPLITS if not examples.by_split[split]]
-    if few:
+    if few := [split for split in SPLITS if not examples.by_split[split]]:
         total = sum(examples.num.values())
         raise ValueError(f"{total:,} rows are too few: none is in {' and '.join(few)}")
     numbers = {f"num_{split}": num[split] for split in SPLITS}
     entry = Task(task=task, source=examples.source, seed=1, **numbers)
     chosen = sampled(examples.by_split, entry, kind, where="data")
     if kind.has_classes:
-        try:
-            check_labels(chosen, kind, where="data")
-        except ValueError as error:
-            said = str(error).removeprefix("data.source: ")
-            raise ValueError(
-                f"{said}; give its rows another label or leave them out, since nobody can learn a "
-                "label without an example"
-            ) from None
+        check_labels(chosen, kind, where="data")
     kind.check_labels(sorted(examples.labels), task)
-    kind.facts([each.row for each in chosen["train"]])
-
-
-def _counted(asked: int | Literal["all"], there: int) -> int:
-    return there if asked == "all" else asked
-
-
-def _one_run_each(raw: Json) -> Json:
-    """Of each architecture its first run, which is pretrained if any is."""
-    seen: set[str] = set()
-    runs = {}
-    for key, run in raw["pretrain"].items():
-        if run["model"]["name"] not in seen:
-            seen.add(run["model"]["name"])
-            runs[key] = run
-    return raw | {"pretrain": runs, "finetune": raw["finetune"] | {"seeds": [1]}}
+    kind.facts([example.row for example in chosen["train"]])
 
 
 def _name_of(data: Path) -> str:
@@ -265,12 +232,9 @@ def _name_of(data: Path) -> str:
     return name if re.fullmatch(NAME, name) else f"task_{name}".strip("_")
 
 
-def _comments(data: Path, notes: Notes, seconds: float) -> list[str]:
+def _comments(data: Path, notes: list[str], seconds: float) -> list[str]:
     said = [f"Which model should be fine-tuned on {data.name}? It takes about {minutes(seconds)}."]
-    said += ["", "What the data were taken for:", *(f"- {line}" for line in notes.seen)]
-    if notes.unclear:
-        said += ["", "What they leave open:", *(f"- {line}" for line in notes.unclear)]
-    return said
+    return [*said, "", "What the data were taken for:", *(f"- {line}" for line in notes)]
 
 
 def minutes(seconds: float) -> str:

@@ -1,11 +1,14 @@
 """A study as the text of params.yaml."""
 
-import json
-import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from textwrap import wrap
+from io import StringIO
+from string import Template
+from textwrap import indent, wrap
 from typing import Literal
+
+from ruamel.yaml import YAML
 
 from stages.core.artifacts import Json
 from stages.kinds._kind import Split
@@ -25,9 +28,7 @@ BASELINES = {
 }
 ARCHITECTURES = {"seq2seq": ("encoder_decoder", "decoder")}
 USUAL_ARCHITECTURES = ("encoder", "decoder")
-PROBED = (
-    *("classification", "multi_label", "regression", "tagging", "span_qa", "multiple_choice"),
-)
+PROBED = BASELINES.keys() - {"seq2seq"}
 # A probe is solved for each word and tag, in more steps the more tags there are: 21 tags of tweets,
 # most of them rare, took nine times as long as full fine-tuning; 3 take a fifth of it.
 MOST_TAGS_PROBED = 5
@@ -36,11 +37,108 @@ OBJECTIVES: dict[str, Json] = {
     "decoder": {"name": "causal"},
     "encoder_decoder": {"name": "denoising", "infilling": 0.3, "mean_span_length": 3.0},
 }
-NUM_VALIDATIONS = 4
 PRETRAINING_LR, FINETUNING_LR = 3e-3, 1e-3  # at the first width
 PUBLISHED_LR = 1e-4  # of fine-tuning in full
-PLAIN = r"[A-Za-z_./~-][\w./~ -]*"  # of a text that needs no quotes in YAML
-OTHER_IN_YAML = {"true", "false", "yes", "no", "on", "off", "null", "~", "y", "n", ""}
+
+STUDY = Template("""\
+${comments}study: $name
+
+compute:
+  device: auto # auto, cpu or cuda
+  precision: auto # auto, float32 or bfloat16
+  compile: false
+  threads: $threads # of pretraining; as many as there were cores
+  trial_threads: 1 # of a fine-tuning trial; threads / trial_threads run side by side
+
+distributed: {devices: 1, num_nodes: 1, strategy: ddp} # of one pretraining
+
+corpora:
+  $corpus: # $why_corpus
+    source: $corpus_source
+    max_tokens: all
+    decontaminate_against: $decontaminate_against # tasks: without sentences of test rows
+
+tokenizers:
+  $tokenizer: $tokenizer_settings
+
+tasks:
+  $name:
+    task: $task
+    source:
+$source
+    num_train: $num_train # label_budgets draw from these
+    num_validation: $num_validation
+    num_test: $num_test
+    seed: 1
+
+pretrain: # $about_runs
+$runs
+budget: {matched: $matched, reference: $reference}
+
+baselines: # classical models on the same rows: what a neural one must beat
+$baselines
+
+finetune:
+  methods:
+    full:
+      method: {name: full}
+      training:
+        num_epochs: 4
+        min_steps: 500 # few labels need more epochs
+        patience: none # the last epoch is kept
+        batch_examples: 8
+        lr: $lr
+        warmup_fraction: 0.1
+        decay: linear
+        weight_decay: 0.01
+        max_grad_norm: 1.0
+${probe}  label_budgets: $label_budgets # rows of train that a trial learns from
+  seeds: $seeds # $about_seeds
+  max_tokens: $max_tokens # longer inputs are cut
+  keep_weights: first_seed # for stages.commands.predict and export
+
+evaluation: {confidence: 0.95}
+""")
+RUN = Template("""\
+  $name:$about
+    corpus: $corpus
+    tokenizer: $tokenizer
+    parent: none
+    model: $model
+    objective: $objective
+    training: $training
+    seed: $seed
+""")
+TRAINING = Template("""\
+&training
+      num_steps: $num_steps # of 16 x 128 tokens; more tell more
+      batch_rows: 16
+      micro_batch_rows: 16
+      max_tokens: 128
+      lr: $lr
+      warmup_fraction: 0.1
+      decay: linear
+      weight_decay: 0.01
+      max_grad_norm: 1.0
+      num_validations: 4""")
+PUBLISHED = Template("""\
+  $key: # $hub_name, as published
+$about
+    corpus: none
+    tokenizer: none
+    parent: none
+    model:
+      name: hub
+      path: $path
+      revision: $revision
+    objective: {name: none}
+    training: *training # which nothing needs here
+    seed: 1
+""")
+PROBE = """\
+    linear_probe: # on frozen weights: solved, not trained
+      method: {name: linear_probe}
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,202 +161,108 @@ class Study:
     def is_probed(self) -> bool:
         return self.kind in PROBED and self.num_tags <= MOST_TAGS_PROBED
 
-    @property
-    def reference(self) -> str:
-        """The first run."""
-        return run_names(self.design)[0][0]
-
 
 def architectures_of(kind: str) -> tuple[str, ...]:
     return ARCHITECTURES.get(kind, USUAL_ARCHITECTURES)
 
 
-def run_names(design: Design) -> list[tuple[str, str, bool, int]]:
-    """(name, architecture, whether it is pretrained, seed) of each run."""
-    found = []
-    for architecture in design.architectures:
-        for pretrained in (True, False) if design.pretrains else (False,):
-            kind = OBJECTIVES[architecture]["name"] if pretrained else "scratch"
-            for seed in range(1, design.pretraining_seeds + 1):
-                last = "" if seed == 1 else f"_{seed}"
-                found.append((f"{architecture}_{kind}{last}", architecture, pretrained, seed))
-    return found
-
-
 def written(study: Study, comments: list[str]) -> str:
-    """The file; ``comments`` stand at its head."""
-    parts = (_head(study, comments), _data(study), _runs(study), _finetuning(study))
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+    """The text of the file; ``comments`` stand at its head."""
+    design, corpus = study.design, study.corpus
+    tokenizer = {"corpus": corpus.key, "algorithm": corpus.algorithm}
+    tokenizer |= {"vocab_size": corpus.vocab_size, "max_sentences": 60000}
+    runs = _runs(study)
+    own_lr = _lr(FINETUNING_LR, design)
+    both_lrs = (
+        f"[{_short(PUBLISHED_LR)}, {own_lr}] # chosen on validation: large models need the lower"
+    )
+    return STUDY.substitute(
+        comments="".join(map(_comment, comments)),
+        name=study.name,
+        threads=study.threads,
+        corpus=corpus.key,
+        why_corpus=corpus.why,
+        corpus_source=flow(corpus.source),
+        decontaminate_against=corpus.decontaminate_against,
+        tokenizer=corpus.algorithm,
+        tokenizer_settings=flow(tokenizer),
+        task=flow(study.task),
+        source="\n".join(f"      {key}: {flow(value)}" for key, value in study.source.items()),
+        **{f"num_{split}": number for split, number in study.num.items()},
+        about_runs="each architecture pretrained and from scratch"
+        if design.pretrains
+        else "from scratch: there is no text to pretrain on",
+        runs="".join(runs.values()),
+        matched="tokens" if design.pretrains else "none",
+        reference=next(iter(runs)),
+        baselines="\n".join(f"  {name}: {{name: {name}}}" for name in BASELINES[study.kind]),
+        lr=both_lrs if design.published else own_lr,
+        probe=PROBE if study.is_probed else "",
+        label_budgets=flow([*design.budgets]),
+        seeds=flow(design.finetuning_seeds),
+        about_seeds="one for each pretraining seed, which varies everything"
+        if design.finetuning_seeds == [1]
+        else "each draws its rows anew",
+        max_tokens=study.max_tokens,
+    )
 
 
 def flow(value: object) -> str:
     """A value as YAML on one line."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {flow(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(flow, value)) + "]"
-    if isinstance(value, bool) or not isinstance(value, str):
-        return json.dumps(value)
-    is_plain = re.fullmatch(PLAIN, value) and value.lower() not in OTHER_IN_YAML
-    is_plain = is_plain and value[-1] != " " and not value.startswith(("- ", "---"))
-    return (
-        value
-        if is_plain and value.lower() not in (".inf", ".nan")
-        else json.dumps(value, ensure_ascii=False)
+    yaml, text = YAML(), StringIO()
+    yaml.default_flow_style = True
+    yaml.width = sys.maxsize
+    yaml.dump(value, text)
+    return text.getvalue().removesuffix("...\n").strip()
+
+
+def _comment(text: str) -> str:
+    lines = wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    return indent("\n".join(lines), "# ") + "\n" if lines else "#\n"
+
+
+def _runs(study: Study) -> dict[str, str]:
+    """The entry of each run by its name: each architecture pretrained and from scratch."""
+    design, runs = study.design, dict[str, str]()
+    settings = TRAINING.substitute(
+        num_steps=design.pretraining_steps, lr=_lr(PRETRAINING_LR, design)
     )
-
-
-def _head(study: Study, comments: list[str]) -> Iterator[str]:
-    for comment in comments:
-        yield from (
-            f"# {line}".rstrip()
-            for line in wrap(comment, WIDTH, subsequent_indent="  ", break_on_hyphens=False) or [""]
-        )
-    yield f"study: {study.name}"
-    yield ""
-    yield "compute:"
-    yield "  device: auto # auto, cpu or cuda"
-    yield "  precision: auto # auto, float32 or bfloat16"
-    yield "  compile: false"
-    yield f"  threads: {study.threads} # of pretraining; as many as there were cores"
-    yield "  trial_threads: 1 # of a fine-tuning trial; threads / trial_threads run side by side"
-    yield ""
-    yield "distributed: {devices: 1, num_nodes: 1, strategy: ddp} # of one pretraining"
-
-
-def _data(study: Study) -> Iterator[str]:
-    corpus = study.corpus
-    yield "corpora:"
-    yield f"  {corpus.key}: # {corpus.why}"
-    yield f"    source: {flow(corpus.source)}"
-    yield "    max_tokens: all"
-    yield (
-        f"    decontaminate_against: {corpus.decontaminate_against} # tasks: without sentences of "
-        "test rows"
-    )
-    yield ""
-    yield "tokenizers:"
-    settings = {
-        "corpus": corpus.key,
-        "algorithm": corpus.algorithm,
-        "vocab_size": corpus.vocab_size,
-        "max_sentences": 60000,
-    }
-    yield f"  {corpus.algorithm}: {flow(settings)}"
-    yield ""
-    yield "tasks:"
-    yield f"  {study.name}:"
-    yield f"    task: {flow(study.task)}"
-    yield "    source:"
-    for key, value in study.source.items():
-        yield f"      {key}: {flow(value)}"
-    yield f"    num_train: {study.num['train']} # label_budgets draw from these"
-    yield f"    num_validation: {study.num['validation']}"
-    yield f"    num_test: {study.num['test']}"
-    yield "    seed: 1"
-
-
-def _runs(study: Study) -> Iterator[str]:
-    design, algorithm = study.design, study.corpus.algorithm
-    yield (
-        "pretrain: # each architecture pretrained and from scratch"
-        if design.pretrains
-        else ("pretrain: # from scratch: there is no text to pretrain on")
-    )
-    known: set[str] = set()
-    for number, (name, architecture, pretrained, seed) in enumerate(run_names(design)):
-        d_model = design.d_model
-        model = {"name": architecture, "d_model": d_model}
-        model |= {"num_layers": 4, "num_heads": 4, "d_ff": 4 * d_model}
-        first = architecture not in known
-        known.add(architecture)
-        yield f"  {name}:" + (" # the reference" if not number else "")
-        yield f"    corpus: {study.corpus.key if pretrained else 'none'}"
-        yield f"    tokenizer: {algorithm}"
-        yield "    parent: none"
-        yield f"    model: {f'&{architecture} {flow(model)}' if first else f'*{architecture}'}"
-        yield f"    objective: {flow(OBJECTIVES[architecture] if pretrained else {'name': 'none'})}"
-        if number:
-            yield "    training: *training"
-        else:
-            yield from _training(design)
-        yield f"    seed: {seed}"
+    for architecture in design.architectures:
+        sizes = {"d_model": design.d_model, "num_layers": 4, "num_heads": 4}
+        model = {"name": architecture, **sizes, "d_ff": 4 * design.d_model}
+        new_model = f"&{architecture} {flow(model)}"
+        for pretrained in (True, False) if design.pretrains else (False,):
+            objective = OBJECTIVES[architecture] if pretrained else {"name": "none"}
+            kind = objective["name"] if pretrained else "scratch"
+            for seed in range(1, design.pretraining_seeds + 1):
+                name = f"{architecture}_{kind}" + ("" if seed == 1 else f"_{seed}")
+                runs[name] = RUN.substitute(
+                    name=name,
+                    about="" if runs else " # the reference",
+                    corpus=study.corpus.key if pretrained else "none",
+                    tokenizer=study.corpus.algorithm,
+                    model=new_model,
+                    objective=flow(objective),
+                    training="*training" if runs else settings,
+                    seed=seed,
+                )
+                new_model = f"*{architecture}"
     if study.published is not None and design.published:
-        yield from _published(study.published)
-    yield ""
-    matched = "tokens" if design.pretrains else "none"
-    yield f"budget: {{matched: {matched}, reference: {study.reference}}}"
-
-
-def _published(checkpoint: Packaged) -> Iterator[str]:
-    yield f"  {checkpoint.key}: # {checkpoint.hub_name}, as published"
-    for line in wrap(checkpoint.about, WIDTH - 4):
-        yield f"    # {line}"
-    yield "    corpus: none"
-    yield "    tokenizer: none"
-    yield "    parent: none"
-    yield "    model:"
-    yield "      name: hub"
-    yield f"      path: {checkpoint.folder}"
-    yield f"      revision: {flow(checkpoint.revision)}"
-    yield "    objective: {name: none}"
-    yield "    training: *training # which nothing needs here"
-    yield "    seed: 1"
+        checkpoint = study.published
+        runs[checkpoint.key] = PUBLISHED.substitute(
+            key=checkpoint.key,
+            hub_name=checkpoint.hub_name,
+            about=indent("\n".join(wrap(checkpoint.about, WIDTH - 4)), "    # "),
+            path=checkpoint.folder,
+            revision=flow(checkpoint.revision),
+        )
+    return runs
 
 
 def _lr(rate: float, design: Design) -> str:
     """Smaller for wider models."""
-    return f"{rate * WIDTHS[0] / design.d_model:.1e}".replace(".0e", "e").replace("e-0", "e-")
+    return _short(rate * WIDTHS[0] / design.d_model)
 
 
-def _training(design: Design) -> Iterator[str]:
-    yield "    training: &training"
-    yield f"      num_steps: {design.pretraining_steps} # of 16 x 128 tokens; more tell more"
-    yield "      batch_rows: 16"
-    yield "      micro_batch_rows: 16"
-    yield "      max_tokens: 128"
-    yield f"      lr: {_lr(PRETRAINING_LR, design)}"
-    yield "      warmup_fraction: 0.1"
-    yield "      decay: linear"
-    yield "      weight_decay: 0.01"
-    yield "      max_grad_norm: 1.0"
-    yield f"      num_validations: {NUM_VALIDATIONS}"
-
-
-def _finetuning(study: Study) -> Iterator[str]:
-    design = study.design
-    yield "baselines: # classical models on the same rows: what a neural one must beat"
-    for name in BASELINES[study.kind]:
-        yield f"  {name}: {{name: {name}}}"
-    yield ""
-    yield "finetune:"
-    yield "  methods:"
-    yield "    full:"
-    yield "      method: {name: full}"
-    yield "      training:"
-    yield "        num_epochs: 4"
-    yield "        min_steps: 500 # few labels need more epochs"
-    yield "        patience: none # the last epoch is kept"
-    yield "        batch_examples: 8"
-    lr = _lr(FINETUNING_LR, design)
-    if design.published:
-        low = f"{PUBLISHED_LR:.0e}".replace("e-0", "e-")
-        yield f"        lr: [{low}, {lr}] # chosen on validation: large models need the lower"
-    else:
-        yield f"        lr: {lr}"
-    yield "        warmup_fraction: 0.1"
-    yield "        decay: linear"
-    yield "        weight_decay: 0.01"
-    yield "        max_grad_norm: 1.0"
-    if study.is_probed:
-        yield "    linear_probe: # on frozen weights: solved, not trained"
-        yield "      method: {name: linear_probe}"
-    yield f"  label_budgets: {flow(design.budgets)} # rows of train that a trial learns from"
-    one = "one for each pretraining seed, which varies everything"
-    yield f"  seeds: {flow(design.finetuning_seeds)}" + (
-        f" # {one}" if design.finetuning_seeds == [1] else " # each draws its rows anew"
-    )
-    yield f"  max_tokens: {study.max_tokens} # longer inputs are cut"
-    yield "  keep_weights: first_seed # for stages.commands.predict and export"
-    yield ""
-    yield "evaluation: {confidence: 0.95}"
+def _short(rate: float) -> str:
+    return f"{rate:.1e}".replace(".0e", "e").replace("e-0", "e-")

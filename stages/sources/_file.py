@@ -48,13 +48,13 @@ class SourceFile:
     delimiter: Delimiter
 
     def documents(self) -> Iterator[Document]:
-        return self._documents(self._records())
+        return self._documents(self.records())
 
     def examples(self, kind: Kind) -> Iterator[Labelled]:
         columns = {column for column, _ in self.columns.of(kind)}
         if self.format == "txt" and columns != {"text"}:
             raise ValueError(f"{self.path}: a txt file has no labels; if it has, name its `format`")
-        for record, row in self._rows(self._records(), kind):
+        for record, row in self._rows(self.records(), kind):
             split = drawn_from_train(self.split, kind.group_key(row), self.given)
             yield Labelled(f"{self.name}:{record.key}", split, row)
 
@@ -69,7 +69,7 @@ class SourceFile:
                 for first, lines in line_groups(binary, self.format, name=name, unit=self.unit):
                     yield Part(sum(map(len, lines)), partial(self._of_lines, first, lines))
         else:
-            for some in grouped(self._records(), _size):
+            for some in grouped(self.records(), _size):
                 yield Part(sum(map(_size, some)), partial(self._of_records, some))
 
     def _whole(self) -> list[Document]:
@@ -94,7 +94,7 @@ class SourceFile:
     def texts(self) -> Iterator[str]:
         """The text of each document, not cut into sentences."""
         kind = self._kind_of_documents()
-        for _, row in self._rows(self._records(), kind):
+        for _, row in self._rows(self.records(), kind):
             yield from kind.texts(row)
 
     def _kind_of_documents(self) -> Kind:
@@ -128,7 +128,7 @@ class SourceFile:
             hint = "if its first line names none, give their names: `columns: [...]`"
             raise ValueError(f"{error}; {hint}") from None
 
-    def _records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[Record]:
         return read(
             self.path,
             self.format,

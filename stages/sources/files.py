@@ -92,22 +92,23 @@ class Files(Source):
 
     def check(self, kind: Kind | None) -> None:
         """Reads each file as far as its first document or example."""
-        for file in self._files():
+        for file in self.each_file():
             next(iter(file.texts() if kind is None else file.examples(kind)), None)
 
     def documents(self) -> Iterator[Document]:
-        for file in self._files():
+        for file in self.each_file():
             yield from file.documents()
 
     def parts(self) -> Iterator[Part]:
-        for file in self._files():
+        for file in self.each_file():
             yield from file.parts()
 
     def examples(self, kind: Kind) -> Iterator[Labelled]:
-        for file in self._files():
+        for file in self.each_file():
             yield from file.examples(kind)
 
-    def _files(self) -> Iterator[SourceFile]:
+    def each_file(self) -> Iterator[SourceFile]:
+        """The files, with all that their readers need to know."""
         for path, split in self.files.items():
             yield SourceFile(
                 path,

@@ -63,11 +63,10 @@ def test_only_its_own_work_committed_files_and_studies_are_written_over(
     ("flags", "said"),
     [
         (["missing.csv"], "no such file"),
-        (["reviews.csv", "--column", "grade"], "ROLE=NAME"),
-        (["reviews.csv", "--column", "label=grade"], "no column 'grade'"),
-        (["reviews.csv", "--labels", "some"], "--labels"),
+        (["reviews.csv", "--label", "grade"], "no column 'grade'"),
+        (["reviews.csv", "--label-budgets", "some"], "--label-budgets"),
         (["reviews.csv", "--minutes", "0"], "--minutes"),
-        (["reviews.csv", "--text", "nowhere"], "--text"),
+        (["reviews.csv", "--corpus", "nowhere"], "--corpus"),
     ],
 )
 def test_a_mistake_is_one_line_and_writes_nothing(

@@ -31,7 +31,7 @@ def design(
     *,
     step_s: float = 0.4,
     trial_s: float = 12.0,
-    asked: bool = False,
+    keep_budgets: bool = False,
     published: bool = False,
 ):
     return fitted(
@@ -41,7 +41,7 @@ def design(
         pace(step_s, trial_s),
         seconds,
         pretrains=True,
-        asked=asked,
+        keep_budgets=keep_budgets,
         published=published,
     )
 
@@ -76,8 +76,8 @@ def test_a_published_checkpoint_comes_first_where_it_fits_and_its_time_is_counte
     assert more == pytest.approx(own + 2 * trials * PUBLISHED_COSTS * 12.0, abs=10)
 
 
-def test_asked_budgets_are_kept() -> None:
-    assert design(0, asked=True).budgets == (1000, 100, "all")
+def test_fitted_keeps_budgets_that_a_flag_names() -> None:
+    assert design(0, keep_budgets=True).budgets == (1000, 100, "all")
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from stages.core.artifacts import Json
-from stages.proposal.asked import Asked
 from stages.proposal.design import Budget, Pace
+from stages.proposal.flags import Flags
 from stages.proposal.pace import measured
 from stages.proposal.propose import propose
 from tests.labelled_files import classified, paced
@@ -26,7 +26,7 @@ def test_every_architecture_and_budget_has_a_time(
         asked.append((raw, budgets, text_tokens))
         return paced(raw, budgets, text_tokens)
 
-    propose(Path("a.csv"), Asked(), text=None, seconds=600, measure=measure)
+    propose(Path("a.csv"), Flags(), corpus=None, seconds=600, measure=measure)
     ((raw, _, length),) = asked
     task = raw["tasks"]["a"] | {"num_train": 4000}  # 500 steps at least: more rows, more steps
     found = measured(raw | {"tasks": {"a": task}}, [100, 4000], length)

@@ -11,6 +11,7 @@ from stages.checking.faults import find_faults
 from stages.core import paths
 from stages.core.artifacts import Json, read_jsonl
 from stages.core.params import Params, load
+from stages.kinds._kind import KINDS
 from stages.proposal.corpus import vocabulary_of
 from stages.proposal.propose import Proposal
 from stages.sources._source import SOURCES
@@ -70,11 +71,6 @@ def choices() -> str:
     return objects(rows)
 
 
-def words_and_tags() -> str:
-    rows = [{"tokens": [f"a{i}", "b"], "ner_tags": ["O", "B-X"]} for i in range(NUM)]
-    return objects(rows)
-
-
 def translations() -> None:
     for split, num in (("train", 60), ("val", 12), ("test", 12)):
         rows = [f"{text} {split}" for text, _ in texts(num)]
@@ -82,25 +78,20 @@ def translations() -> None:
         put(f"data/{split}.de", "\n".join(row.upper() for row in rows) + "\n")
 
 
-# (path, what writes it, kind, what its source says)
-FILES: dict[str, tuple[str, Callable[[], object], str, Json]] = {
+# (path, what writes it, kind, what its source says, flags that the files need)
+FILES: dict[str, tuple] = {
     "csv": (
         "a.csv",
         lambda: put("a.csv", classified()),
         "classification",
         {"text": "review", "label": "stars"},
     ),
-    "semicolons": (
-        "a.csv",
-        lambda: put("a.csv", classified(";")),
-        "classification",
-        {"delimiter": "semicolon", "text": "review", "label": "stars"},
-    ),
     "no header": (
         "a.tsv",
         lambda: put("a.tsv", table(texts(), "\t")),
         "classification",
         {"columns": ["text", "label"]},
+        {"names": ["text", "label"]},
     ),
     "pairs": (
         "a.jsonl",
@@ -120,6 +111,7 @@ FILES: dict[str, tuple[str, Callable[[], object], str, Json]] = {
             "format": "tsv",
             "columns": ["text", "label"],
         },
+        {"format": "tsv", "names": ["text", "label"]},
     ),
     "numbers": (
         "a.csv",
@@ -138,12 +130,6 @@ FILES: dict[str, tuple[str, Callable[[], object], str, Json]] = {
         {"columns": ["words", "tags"], "tag_scheme": "iob1"},
     ),
     "conllu": ("a.conllu", lambda: put("a.conllu", conllu()), "tagging", {}),
-    "lists": (
-        "a.jsonl",
-        lambda: put("a.jsonl", words_and_tags()),
-        "tagging",
-        {"words": "tokens", "tags": "ner_tags"},
-    ),
     "choices": (
         "a.jsonl",
         lambda: put("a.jsonl", choices()),
@@ -154,7 +140,9 @@ FILES: dict[str, tuple[str, Callable[[], object], str, Json]] = {
         "data",
         translations,
         "seq2seq",
-        {"train": "train", "validation": "val", "test": "test", "format": "parallel"},
+        {"train": "train", "validation": "val", "test": "test", "format": "parallel"}
+        | {"text": "en", "target": "de"},
+        {"columns": {"text": "en", "target": "de"}},
     ),
 }
 
@@ -162,17 +150,15 @@ FILES: dict[str, tuple[str, Callable[[], object], str, Json]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_study_of_each_format_has_no_fault(name: str) -> None:
-    path, write, kind, columns = FILES[name]
+    path, write, kind, columns, *flags = FILES[name]
     write()
-    proposal = proposed(path)
+    proposal = proposed(path, **(flags[0] if flags else {}))
     params = study_of(proposal)
     assert list(find_faults(params)) == []
     ((key, task),) = params.tasks.items()
     prepare_task.main(params, key)
     assert task.task["name"] == kind
     source = {k: v for k, v in task.source.items() if k not in ("name", "path")}
-    if kind == "seq2seq":
-        assert (source.pop("text"), source.pop("target")) == ("en", "de")
     assert source == columns
 
 
@@ -184,7 +170,7 @@ def test_words_with_many_tags_have_no_probe(num_tags: int, has_probe: bool) -> N
     proposal = proposed("a.conll")
     assert proposal.study.num_tags == num_tags
     assert ("linear_probe" in study_of(proposal).finetune.methods) == has_probe
-    assert any("No linear probe" in note for note in proposal.notes.seen) != has_probe
+    assert any("No linear probe" in note for note in proposal.notes) != has_probe
 
 
 @pytest.mark.slow
@@ -205,7 +191,7 @@ def test_hours_make_wider_models_at_smaller_learning_rates() -> None:
 def test_own_text_is_what_models_are_pretrained_on() -> None:
     put("a.csv", classified())
     put("mytext/a.txt", "\n\n".join(f"A text of the year {i}." for i in range(300)))
-    params = study_of(proposed("a.csv", text=Path("mytext")))
+    params = study_of(proposed("a.csv", corpus=Path("mytext")))
     assert list(find_faults(params)) == []
     assert params.corpora["my_text"].source["path"] == "mytext"
     assert params.corpora["my_text"].decontaminate_against == "tasks"
@@ -221,33 +207,28 @@ def test_texts_in_another_script_have_nothing_to_be_pretrained_on() -> None:
     params = study_of(proposal)
     assert list(find_faults(params)) == []
     assert {run.objective["name"] for run in params.pretrain.values()} == {"none"}
-    assert any("Cyrillic" in line for line in proposal.notes.seen)
+    assert any("Cyrillic" in line for line in proposal.notes)
 
 
-def test_what_the_data_leave_open_is_listed_with_its_flag() -> None:
-    put("a.jsonl", objects(pairs()))
-    (unclear,) = proposed("a.jsonl").notes.unclear
-    assert "score" in unclear and "--column target=score" in unclear
-    decided = proposed("a.jsonl", columns={"target": ["score"]})
-    assert decided.study.kind == "regression"
-    assert decided.study.source["target"] == "score"
+def test_rows_with_empty_cells_are_counted_and_left_out() -> None:
+    rows = [(text, "" if i in (5, 9) else label) for i, (text, label) in enumerate(texts())]
+    rows[12] = ("", "good")
+    put("a.csv", table([("text", "label"), *rows]))
+    proposal = proposed("a.csv")
+    assert any("3 of 60 rows have an empty cell (a.csv line 7" in note for note in proposal.notes)
+    source = study_of(proposal).tasks["a"].source
+    examples = SOURCES.build(source, where="source").examples(KINDS["classification"])
+    assert source["empty_cells"] == "skip" and len([*examples]) == 57
 
 
-def test_classes_that_may_be_a_scale_are_asked_about() -> None:
-    rows = [(text, i % 5 + 1) for i, (text, _) in enumerate(texts())]
-    put("a.csv", table([("text", "stars"), *rows]))
-    found = proposed("a.csv")
-    assert found.study.kind == "classification"
-    assert any("--task regression" in line for line in found.notes.unclear)
-    assert proposed("a.csv", task="regression").study.kind == "regression"
-
-
-def test_a_test_file_without_labels_is_left_out() -> None:
-    put("data/train.csv", table([("text", "label"), *texts()]))
-    put("data/test.csv", table([("text",), *((f"{text} again",) for text, _ in texts(9))]))
-    found = proposed("data")
-    assert "test" not in found.study.source
-    assert any("test.csv has no answers" in line for line in found.notes.seen)
+def test_a_mark_that_does_not_close_and_swallows_rows_is_said() -> None:
+    lines = table([("text", "label"), *texts(200)]).splitlines()
+    put("a.csv", "\n".join(lines))
+    assert "swallowed" not in proposed("a.csv").text
+    lines[20] = '"' + lines[20].replace(",", " ")
+    lines[45] = lines[45].replace(",", '",')
+    put("a.csv", "\n".join(lines))
+    assert "26 lines" in proposed("a.csv").text and "swallowed" in proposed("a.csv").text
 
 
 def test_counts_are_those_of_the_prepared_task() -> None:
@@ -260,28 +241,12 @@ def test_counts_are_those_of_the_prepared_task() -> None:
     prepare_task.main(study_of(found), "data")
     record = json.loads((paths.examples("data") / "task.json").read_text())
     counted = record["num_examples"]
-    said = " ".join(found.notes.seen)
+    said = " ".join(found.notes)
     assert f"{counted['train']} train, {counted['validation']} validation" in said
     assert counted["train"] == 61 and record["duplicates_removed"]["train"] == 2
     assert "2 rows of train" in said and "1 rows of train repeat an input" in said
     for label, number in record["num_labels"]["train"].items():
         assert f"{label}: {number}" in said
-
-
-def test_a_file_may_be_sorted_by_its_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stages.proposal.layout.PROFILED", 40)
-    rows = sorted(texts(100), key=lambda row: row[1])
-    put("a.csv", table([("text", "label"), *rows]))
-    assert proposed("a.csv").study.kind == "classification"
-
-
-def test_a_large_file_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stages.proposal.layout.LARGE_BYTES", 100)
-    monkeypatch.setattr("stages.proposal.examples.SAMPLED", 50)
-    put("a.csv", table([("text", "label"), *texts(200)]))
-    found = proposed("a.csv")
-    assert sum(map(int, found.study.num.values())) <= 50
-    assert any("large" in line for line in found.notes.seen)
 
 
 @pytest.mark.parametrize(
@@ -309,6 +274,7 @@ def test_labelled_texts_as_a_corpus_hold_out_the_test_rows(monkeypatch: pytest.M
     monkeypatch.setattr("stages.proposal.corpus.ENOUGH_WORDS", 100)
     put("a.csv", classified(";"))
     params = study_of(proposed("a.csv"))
+    assert params.tasks["a"].source["delimiter"] == "semicolon"
     (corpus,) = params.corpora.values()
     ((key, _),) = params.tasks.items()
     assert {run.corpus for run in params.pretrain.values()} == {"labelled_texts", "none"}

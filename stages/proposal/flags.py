@@ -1,0 +1,49 @@
+"""What the command line says about a user's files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from stages.kinds._kind import KINDS, Kind, Split
+from stages.kinds._tags import Scheme
+from stages.sources._formats import Delimiter, Format
+
+KINDS_OF_STUDIES = (
+    "classification",
+    "multi_label",
+    "regression",
+    "tagging",
+    "span_qa",
+    "multiple_choice",
+    "seq2seq",
+)
+
+
+def roles_of(kind: Kind) -> tuple[str, ...]:
+    """The columns of a row of the kind."""
+    return (*kind.inputs, *kind.optional, kind.target)
+
+
+ROLES = tuple(dict.fromkeys(role for kind in KINDS_OF_STUDIES for role in roles_of(KINDS[kind])))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """The flags that say how the files are read. What they leave open is seen in the files."""
+
+    task: str | None = None  # a kind of rows
+    columns: Mapping[str, str | list[str]] = field(default_factory=dict)  # of the data, by role
+    names: list[str] | None = None  # of the columns of a file without a header
+    header: bool = False  # the first line names the columns, whatever it looks like
+    format: Format = "auto"
+    delimiter: Delimiter = "auto"
+    tag_scheme: Scheme | None = None
+    first_choice: Literal["0", "1", "A"] | None = None
+    splits: Mapping[Split, list[str]] = field(default_factory=dict)  # files of the folder
+    max_tokens: int | None = None
+    budgets: list[int | Literal["all"]] = field(default_factory=list)
+
+
+def flag_of(role: str) -> str:
+    """``--text-pair`` of ``text_pair``."""
+    return f"--{role.replace('_', '-')}"

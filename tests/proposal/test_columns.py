@@ -1,0 +1,130 @@
+"""What is clear in one way is found; where it is not, the columns are listed with the flags."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stages import prepare_task
+from stages.core import paths
+from stages.core.artifacts import Json, read_jsonl
+from stages.core.params import load
+from tests.labelled_files import objects, proposed, table, texts
+
+MOODS = (["sad"], ["sad", "angry"], [], ["glad"], ["glad", "calm", "sad"])
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("requirements.lock").write_text("")
+
+
+def put(*columns: str, **more) -> str:
+    """A file of texts, their labels, and what ``more`` makes of a row's number."""
+    names = [*columns, *more]
+    rows = [(*row, *(make(i) for make in more.values())) for i, row in enumerate(texts())]
+    Path("a.csv").write_text(table([names, *rows]))
+    return "a.csv"
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (lambda i: i / 7, "regression"),
+        (lambda i: i % 5, "classification"),
+        (lambda i: "abc"[i % 3], "classification"),
+        (lambda i: i % 25, None),  # many whole numbers
+        (lambda i: ("Rome; Italy", "Bern; Swiss")[i % 2], None),  # perhaps several in a cell
+    ],
+)
+def test_guess_takes_the_kind_from_the_values_or_asks_for_it(value, kind: str | None) -> None:
+    rows = [(text, value(i)) for i, (text, _) in enumerate(texts(300))]
+    Path("a.csv").write_text(table([("text", "grade"), *rows]))
+    if kind is None:
+        with pytest.raises(ValueError, match="--task classification.*--task (regr|multi)"):
+            proposed("a.csv")
+    proposal = proposed("a.csv", task=None if kind else "classification")
+    assert proposal.study.kind == (kind or "classification")
+    may_be_a_scale = kind != "regression" and str(value(1)).isdecimal()
+    assert any("--task regression" in note for note in proposal.notes) == may_be_a_scale
+
+
+def test_guess_lists_columns_with_an_example_where_several_may_be_predicted() -> None:
+    path = put("review", "stars", author=lambda i: "abc"[i % 3])
+    with pytest.raises(ValueError, match=re.escape("(stars, author)")) as refused:
+        proposed(path)
+    said = str(refused.value)
+    assert "--label NAME" in said and "author: 3 different in 60 rows, such as 'a'" in said
+    proposal = proposed(path, columns={"label": "author"})
+    assert proposal.study.source["label"] == "author"
+    assert any("Not read: stars" in note for note in proposal.notes)
+
+
+def test_guess_asks_which_text_is_read() -> None:
+    path = put("title", "label", abstract=lambda i: f"this is the text {i}")
+    with pytest.raises(ValueError, match="classification needs text, .*--text NAME"):
+        proposed(path)
+    source = proposed(path, columns={"text": "abstract"}).study.source
+    assert source["text"] == "abstract" and "text_pair" not in source
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("", str),  # as pandas writes an index
+        ("Unnamed: 0", lambda i: i + i // 9),  # after rows were left out
+        ("place", str),
+        ("post_id", lambda i: f"{i:032x}"),
+        ("made", lambda i: f"https://example.org/{i % 4}"),
+        ("made", lambda i: f"2016-09-{i % 4 + 10} 10:22:34"),
+        ("made", lambda i: f"{i % 4 + 1}/12/2016"),
+    ],
+)
+def test_guess_takes_ids_addresses_and_times_for_no_text_and_no_label(name: str, value) -> None:
+    rows = [(value(i), *row) for i, row in enumerate(texts())]
+    Path("a.csv").write_text(table([(name, "content", "author"), *rows]))
+    source = proposed("a.csv").study.source
+    assert (source["text"], source["label"]) == ("content", "author")
+
+
+@pytest.mark.parametrize("sign", [",", "|", ";", None])
+def test_guess_finds_several_labels_in_lists_and_if_told_in_cells(sign: str | None) -> None:
+    rows = [(text, MOODS[i % len(MOODS)]) for i, (text, _) in enumerate(texts())]
+    if sign is None:
+        Path("a.jsonl").write_text(objects([{"text": text, "moods": m} for text, m in rows]))
+        proposal = proposed("a.jsonl")
+    else:
+        cells = [(text, f'"{sign.join(moods)}"') for text, moods in rows]
+        Path("a.csv").write_text(table([("text", "moods"), *cells]))
+        proposal = proposed("a.csv", columns={"labels": "moods"})
+    assert proposal.study.kind == "multi_label"
+    Path("params.yaml").write_text(proposal.text)
+    prepare_task.main(load(Path("params.yaml")), "a")
+    train = read_jsonl(paths.examples("a") / "train.jsonl")
+    assert {tuple(row["labels"]) for row in train} == {tuple(sorted(moods)) for moods in MOODS}
+
+
+def test_guess_takes_a_list_for_tags_only_if_it_is_as_long_as_the_words() -> None:
+    def rows(tags) -> list[Json]:
+        return [{"tokens": [f"a{i}", "b"][: 1 + i % 2], "tags": tags(i)} for i in range(60)]
+
+    Path("a.jsonl").write_text(objects(rows(lambda i: ["O", "X"][: 1 + i % 2])))
+    assert proposed("a.jsonl").study.kind == "tagging"
+    Path("a.jsonl").write_text(objects(rows(lambda i: ["O"] * (1 + (i % 2 or i == 6)))))
+    with pytest.raises(ValueError, match="line 7.*tags"):
+        proposed("a.jsonl")
+    Path("a.jsonl").write_text(objects(rows(lambda i: ["O"] * 3)))
+    with pytest.raises(ValueError, match="--text NAME"):
+        proposed("a.jsonl")
+    with pytest.raises(ValueError, match="classification needs text"):
+        proposed("a.jsonl", columns={"label": "tokens"})  # a flag goes before what is seen
+
+
+def test_guess_asks_which_text_is_written() -> None:
+    rows = [{"one": text, "other": f"it is {text}"} for text, _ in texts()]
+    Path("a.jsonl").write_text(objects(rows))
+    with pytest.raises(ValueError, match="--text NAME --target NAME"):
+        proposed("a.jsonl")
+    proposal = proposed("a.jsonl", columns={"text": "other", "target": "one"})
+    assert proposal.study.kind == "seq2seq" and "test rows are few" in proposal.text
