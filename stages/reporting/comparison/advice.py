@@ -16,7 +16,7 @@ from stages.evaluation.statistics import (
     SINGLE,
     Interval,
 )
-from stages.reporting.comparison import contamination, convergence, inputs, racing, screening
+from stages.reporting.comparison import contamination, convergence, inputs, screening
 from stages.reporting.comparison.cells import Cell, seeds
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.results import Results
@@ -185,7 +185,7 @@ def caveats(results: Results) -> list[str]:
             "Where all seeds agree in every test row, there is no interval, and their number "
             "supports no claim."
         )
-    found += [*screening.caveats(results), *racing.caveats(results)]
+    found += screening.caveats(results)
     found += _tested(results)
     found += contamination.caveats(results)
     found += inputs.caveats(results)
