@@ -28,21 +28,10 @@ from scipy.stats import t as student
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from stages.core import paths
+from benchmarks.pretraining_data import reference, start
 from stages.core.params import Params, Run, load
-from stages.core.seeding import torch_stream
-from stages.models._backbone import MODELS, draw_weights
-from stages.models._heads import ModelWithHead, initialise_head
-from stages.text.corpus import EncodedCorpus
-from stages.text.packing import Packing
 from stages.training.device import resolve
-from stages.training.loop import Diverged, mean_loss, train
-from stages.training.pretraining import (
-    PretrainingData,
-    begin_with_frequencies,
-    built,
-    validation_batches,
-)
+from stages.training.loop import Diverged, train
 
 USUAL, LOCAL = 0.0, 11.0  # values of model.locality
 CROSSED, OTHER_RATES = ("mlm", "causal"), (2e-3, 5e-3)
@@ -126,10 +115,6 @@ def trials(params: Params, objectives: list[str]) -> Iterator[Trial]:
         yield Trial(name, locality, other, 1)
 
 
-def reference(params: Params) -> Run:
-    return params.pretrain[params.budget.reference]
-
-
 def run_of(params: Params, trial: Trial) -> Run:
     kind = OBJECTIVES[trial.objective]
     entry = params.pretrain[kind.like]
@@ -144,37 +129,24 @@ def run_of(params: Params, trial: Trial) -> Run:
 def pretrained(params: Params, trial: Trial) -> dict[int, float]:
     """Validation losses by step; infinite from where the training diverges."""
     device = resolve(params.compute, threads=1)
-    run, seed = run_of(params, trial), trial.seed
-    training, num_steps = run.training, run.training.num_steps
-    kind = MODELS.find(run.model["name"], where="model")
-    tokenizer = kind.tokenizer_of(run.model, paths.TOKENIZERS / run.tokenizer)
-    backbone, objective = built(run, tokenizer, where="model")
-    draw_weights(backbone, seed=seed)
-    model = ModelWithHead(backbone, objective.head(backbone))
-    initialise_head(model.head, generator=torch_stream(seed, "head"))
-    model.to(device.torch)
-
-    def packing(split: str, seed: int) -> Packing:
-        corpus = EncodedCorpus.load(paths.ENCODED / run.corpus / run.tokenizer / split)
-        return Packing(corpus, training.max_tokens, seed=seed)
-
-    rows = {"batch_rows": training.batch_rows, "micro_batch_rows": training.micro_batch_rows}
-    data = PretrainingData(packing("train", seed), objective, **rows, seed=seed)
-    begin_with_frequencies(backbone, data, num_steps=num_steps)
-    compared = objective.for_validation()
-    validation = validation_batches(
-        packing("validation", 0), compared, batch_rows=training.micro_batch_rows
-    )
+    run = run_of(params, trial)
+    num_steps = run.training.num_steps
+    begun = start(run, device, num_steps=num_steps)
     due = [num_steps * i // NUM_VALIDATIONS for i in range(1, NUM_VALIDATIONS + 1)]
     began = time.perf_counter()
-    losses = {0: mean_loss(model, compared, validation, device)}
-    schedule = training.at(trial.lr)
+    losses = {0: begun.validation_loss()}
     try:
         for step in train(
-            model, objective, data, schedule, num_steps=num_steps, seed=seed, device=device
+            begun.model,
+            begun.objective,
+            begun.data,
+            run.training.at(trial.lr),
+            num_steps=num_steps,
+            seed=trial.seed,
+            device=device,
         ):
             if step.step in due:
-                losses[step.step] = mean_loss(model, compared, validation, device)
+                losses[step.step] = begun.validation_loss()
     except Diverged:
         losses |= {step: float("inf") for step in due if step not in losses}
     seconds = time.perf_counter() - began

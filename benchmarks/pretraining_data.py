@@ -1,18 +1,67 @@
-"""What a study's reference run would be pretrained on, with another objective and another model:
-for benchmarks, in the folder of a finished study."""
+"""Pretrainings for benchmarks, in the folder of a study whose corpus is encoded: the start of a
+run, and the reference run with another objective and another model."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from stages.core import paths
 from stages.core.params import Params, Run
-from stages.models._backbone import MODELS, Backbone
+from stages.core.seeding import torch_stream
+from stages.models._backbone import MODELS, Backbone, draw_weights
+from stages.models._heads import ModelWithHead, initialise_head
 from stages.objectives._objective import Objective
+from stages.text.batch import Batch
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
 from stages.text.tokenizer import TaskTokenizer
-from stages.training.pretraining import PretrainingData, built
+from stages.training.device import Device
+from stages.training.loop import mean_loss
+from stages.training.pretraining import (
+    PretrainingData,
+    begin_with_frequencies,
+    built,
+    validation_batches,
+)
 
 ARCHITECTURES = {"causal": "decoder", "mlm": "encoder", "span_corruption": "encoder_decoder"}
+
+
+@dataclass(frozen=True)
+class Start:
+    """A model before its first step, what it trains on and what it is validated by."""
+
+    model: ModelWithHead
+    objective: Objective
+    data: PretrainingData
+    device: Device
+    compared: Objective  # computes the validation loss
+    validation: list[Batch]
+
+    def validation_loss(self) -> float:
+        return mean_loss(self.model, self.compared, self.validation, self.device)
+
+
+def reference(params: Params) -> Run:
+    return params.pretrain[params.budget.reference]
+
+
+def start(run: Run, device: Device, *, num_steps: int, teacher: Backbone | None = None) -> Start:
+    """A run as the stage ``pretrain`` begins it, with random weights. ``teacher`` is for objectives
+    that have one."""
+    backbone, objective, _ = _outline(run)
+    draw_weights(backbone, seed=run.seed)
+    if teacher is not None:
+        objective.learn_from(teacher, backbone)
+    model = ModelWithHead(backbone, objective.head(backbone))
+    initialise_head(model.head, generator=torch_stream(run.seed, "head"))
+    model.to(device.torch)
+    data = _data(run, objective)
+    begin_with_frequencies(backbone, data, num_steps=num_steps)
+    compared = objective.for_validation()
+    validation = validation_batches(
+        _packing(run, "validation", seed=0), compared, batch_rows=run.training.micro_batch_rows
+    )
+    return Start(model, objective, data, device, compared, validation)
 
 
 def pretraining(
@@ -26,18 +75,37 @@ def pretraining(
 ) -> tuple[Backbone, Objective, TaskTokenizer, PretrainingData]:
     """For an objective of ARCHITECTURES with ``settings``: a model without weights, and steps of
     ``rows`` of ``length`` tokens of the reference run's corpus."""
-    reference = params.pretrain[params.budget.reference]
-    run: Run = reference.model_copy(
+    entry = reference(params)
+    steps = {"max_tokens": length, "batch_rows": rows, "micro_batch_rows": rows}
+    run = entry.model_copy(
         update={
             "model": {"name": ARCHITECTURES[name], **sizes},
             "objective": {"name": name, **(settings or {})},
-            "training": reference.training.model_copy(update={"max_tokens": length}),
+            "training": entry.training.model_copy(update=steps),
+            "seed": 1,
         }
     )
-    kind = MODELS.find(ARCHITECTURES[name], where="model")
+    backbone, objective, tokenizer = _outline(run)
+    return backbone, objective, tokenizer, _data(run, objective)
+
+
+def _outline(run: Run) -> tuple[Backbone, Objective, TaskTokenizer]:
+    """The model, whose weights are not drawn yet, the objective and the tokenizer of a run."""
+    kind = MODELS.find(run.model["name"], where="model")
     tokenizer = kind.tokenizer_of(run.model, paths.TOKENIZERS / run.tokenizer)
-    backbone, objective = built(run, tokenizer, where="benchmark")
-    corpus = EncodedCorpus.load(paths.ENCODED / run.corpus / run.tokenizer / "train")
-    packing = Packing(corpus, length, seed=1)
-    data = PretrainingData(packing, objective, batch_rows=rows, micro_batch_rows=rows, seed=1)
-    return backbone, objective, tokenizer, data
+    return *built(run, tokenizer, where="benchmark"), tokenizer
+
+
+def _data(run: Run, objective: Objective) -> PretrainingData:
+    return PretrainingData(
+        _packing(run, "train", seed=run.seed),
+        objective,
+        batch_rows=run.training.batch_rows,
+        micro_batch_rows=run.training.micro_batch_rows,
+        seed=run.seed,
+    )
+
+
+def _packing(run: Run, split: str, *, seed: int) -> Packing:
+    corpus = EncodedCorpus.load(paths.ENCODED / run.corpus / run.tokenizer / split)
+    return Packing(corpus, run.training.max_tokens, seed=seed)

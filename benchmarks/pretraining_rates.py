@@ -21,22 +21,11 @@ import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from stages.core import paths
-from stages.core.params import Params, Run, load
-from stages.core.seeding import torch_stream
-from stages.models._backbone import MODELS
-from stages.models._heads import ModelWithHead, initialise_head
-from stages.text.corpus import EncodedCorpus
-from stages.text.packing import Packing
+from benchmarks.pretraining_data import reference, start
+from stages.core.params import Params, load
 from stages.training.curve_end import last_quarter_share, slope_at_end
 from stages.training.device import resolve
-from stages.training.loop import Diverged, mean_loss, train
-from stages.training.pretraining import (
-    PretrainingData,
-    begin_with_frequencies,
-    built,
-    validation_batches,
-)
+from stages.training.loop import Diverged, train
 
 WIDTHS = (64, 128, 256)
 RATES = (5e-4, 1.2e-3, 3e-3, 7e-3, 1.6e-2)
@@ -94,10 +83,6 @@ def main() -> None:
     )
 
 
-def reference(params: Params) -> Run:
-    return params.pretrain[params.budget.reference]
-
-
 def pretrained(
     params: Params, width: int, rate: float, num_steps: int, seed: int, num_validations: int = 1
 ) -> Ended:
@@ -107,32 +92,15 @@ def pretrained(
     model = entry.model | sizes | {"num_heads": width // HEAD_DIM}
     rows = {"batch_rows": BATCH_ROWS, "micro_batch_rows": BATCH_ROWS}
     training = entry.training.model_copy(update=rows)
-    run = entry.model_copy(update={"model": model, "seed": seed})
-    kind = MODELS.find(run.model["name"], where="model")
-    tokenizer = kind.tokenizer_of(run.model, paths.TOKENIZERS / run.tokenizer)
-    backbone, objective = built(run, tokenizer, where="model")
-    backbone.initialise(generator=torch_stream(seed, "weights"))
-    whole = ModelWithHead(backbone, objective.head(backbone))
-    initialise_head(whole.head, generator=torch_stream(seed, "head"))
-    whole.to(device.torch)
-
-    def packing(split: str, seed: int) -> Packing:
-        corpus = EncodedCorpus.load(paths.ENCODED / run.corpus / run.tokenizer / split)
-        return Packing(corpus, training.max_tokens, seed=seed)
-
-    data = PretrainingData(packing("train", seed), objective, **rows, seed=seed)
-    begin_with_frequencies(backbone, data, num_steps=num_steps)
-    compared = objective.for_validation()
-    validation = validation_batches(
-        packing("validation", 0), compared, batch_rows=training.micro_batch_rows
-    )
+    run = entry.model_copy(update={"model": model, "seed": seed, "training": training})
+    begun = start(run, device, num_steps=num_steps)
     first, losses = 0.0, dict[int, float]()
     about = f"{width} wide, {rate:g}, seed {seed}"
     try:
         for step in train(
-            whole,
-            objective,
-            data,
+            begun.model,
+            begun.objective,
+            begun.data,
             training.at(rate),
             num_steps=num_steps,
             seed=seed,
@@ -144,7 +112,7 @@ def pretrained(
                 step.step * num_validations // num_steps
                 > (step.step - 1) * num_validations // num_steps
             ):
-                losses[step.step] = mean_loss(whole, compared, validation, device)
+                losses[step.step] = begun.validation_loss()
     except Diverged:
         losses = {}
     ended = Ended(first, losses)

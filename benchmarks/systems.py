@@ -17,25 +17,15 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.pretraining_data import start
 from stages.core.params import Run, load
-from stages.core.seeding import torch_stream
 from stages.matching.budget import trains
 from stages.models._backbone import Backbone
-from stages.models._heads import ModelWithHead, initialise_head
 from stages.text.batch import IGNORE_INDEX, Batch
-from stages.text.corpus import EncodedCorpus
-from stages.text.packing import Packing
-from stages.text.tokenizer import FILE, Tokenizer
 from stages.training.device import Device, resolve
-from stages.training.loop import mean_loss, train
-from stages.training.pretraining import (
-    PretrainingData,
-    begin_with_frequencies,
-    built,
-    validation_batches,
-)
+from stages.training.loop import train
 
-STUDY, DATA = Path("studies/systems.yaml"), Path("data")
+STUDY = Path("studies/systems.yaml")
 SIZES = {128: "2 x 128", 256: "4 x 256"}  # d_model, the study's setting: layers x d_model
 OWN_SIZE = 128  # what the rates of the study are for
 POINTS = 3  # of each curve
@@ -91,48 +81,34 @@ def measure(
     trained: dict[str, Trained],
 ) -> dict[str, Any]:
     """Train one system; the row of the table."""
-    corpus = DATA / "encoded" / run.corpus / run.tokenizer
     # Adam's best rate falls as the width grows (Yang et al. 2022, table 3).
     training = run.training
     schedule = training.at(training.rates[0] * OWN_SIZE / d_model)
-    tokenizer = Tokenizer(DATA / "tokenizers" / run.tokenizer / FILE)
     run = run.model_copy(update={"model": run.model | {"d_model": d_model}})
-    backbone, objective = built(run, tokenizer, where=key)
-    backbone.initialise(generator=torch_stream(run.seed, "weights"))
-    if objective.has_teacher:
-        objective.learn_from(trained[run.parent].backbone, backbone)
-    model = ModelWithHead(backbone, objective.head(backbone))
-    initialise_head(model.head, generator=torch_stream(run.seed, "head"))
-    data = PretrainingData(
-        Packing(EncodedCorpus.load(corpus / "train"), training.max_tokens, seed=run.seed),
-        objective,
-        batch_rows=training.batch_rows,
-        micro_batch_rows=training.micro_batch_rows,
-        seed=run.seed,
-    )
-    begin_with_frequencies(backbone, data, num_steps=num_steps)
-    compared = objective.for_validation()
-    validation = validation_batches(
-        Packing(EncodedCorpus.load(corpus / "validation"), training.max_tokens, seed=0),
-        compared,
-        batch_rows=training.micro_batch_rows,
-    )
+    teacher = trained[run.parent].backbone if run.parent in trained else None
+    begun = start(run, device, num_steps=num_steps, teacher=teacher)
     losses: dict[int, float] = {}
     flops = 0
     began = time.monotonic()
     for step in train(
-        model, objective, data, schedule, num_steps=num_steps, seed=run.seed, device=device
+        begun.model,
+        begun.objective,
+        begun.data,
+        schedule,
+        num_steps=num_steps,
+        seed=run.seed,
+        device=device,
     ):
         flops += step.flops
         if step.step * POINTS % num_steps < POINTS:
-            losses[step.step] = mean_loss(model, compared, validation, device)
+            losses[step.step] = begun.validation_loss()
     seconds = time.monotonic() - began
     step_tokens = training.batch_rows * training.max_tokens
-    backbone.requires_grad_(False).eval()
+    backbone = begun.model.backbone.requires_grad_(False).eval()
     parent = trained.get(run.parent, Trained(backbone, 0, 0))
     tokens = num_steps * step_tokens + parent.tokens
     trained[key] = Trained(backbone, tokens, flops + parent.flops)
-    entropy = entropy_of_targets(validation)
+    entropy = entropy_of_targets(begun.validation)
     return {
         "size": SIZES[d_model],
         "system": key,

@@ -1,7 +1,7 @@
 """Fine-tune every run on a task: each method, label budget and seed, and predict the test inputs.
 
 Trials that the store has are taken from there. With ``finetune.screen`` only some of the runs are
-fine-tuned, chosen by an estimate. With ``finetune.race`` some get more seeds.
+fine-tuned, chosen by an estimate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stages.core import paths
 from stages.core.artifacts import remove, replacing
-from stages.core.params import Params, Run, entry
+from stages.core.params import Params, entry
 from stages.core.process import run_stage
 from stages.evaluation import records
 from stages.evaluation.estimates import EstimateCostRecord, EstimateRecord
@@ -22,7 +22,6 @@ from stages.trials import store, workers
 from stages.trials.estimates import Estimated, estimated
 from stages.trials.groups import UNFINISHED, incompatibility_of, run_trials, trial_groups
 from stages.trials.inputs import input_records
-from stages.trials.more_seeds import with_more_seeds
 from stages.trials.outcome import Outcome
 from stages.trials.setup import TrialSetup
 from stages.trials.text_bits import text_bits
@@ -34,8 +33,7 @@ def main(params: Params, task: str) -> None:
     asked = [_Asked.of(params, run, task) for run in params.pretrain]
     # Without a screen they come last: in one process they would count in the memory of the trials.
     texts = _texts_of(params, asked) if params.finetune.screen else {}
-    planned = _planned(params)
-    left_out = _left_out(params, task, planned, texts)
+    left_out = _left_out(params, task, texts)
     groups = {
         each.run: trial_groups(params, each.run, () if each.run in left_out else each.methods)
         for each in asked
@@ -48,7 +46,6 @@ def main(params: Params, task: str) -> None:
         for folder in weights.values():
             folder.mkdir(parents=True)
         outcomes = run_trials(params, task, groups, weights)
-        outcomes = with_more_seeds(params, task, planned, outcomes, weights)
         remove(UNFINISHED / task)  # of interrupted trials that params.yaml no longer lists
         texts = texts or _texts_of(params, asked)
         for each in asked:
@@ -128,23 +125,21 @@ def _texts_of(params: Params, asked: Sequence[_Asked]) -> dict[str, _Texts]:
     return {each.run: found[each.run] for each in asked}
 
 
-def _planned(params: Params) -> Mapping[str, Run]:
-    """The runs as the report has them, if it matters which of them differ in their seeds alone."""
-    if not params.finetune.screen and not params.finetune.race:
-        return params.pretrain
-    return {key: params.pretrain[key].planned(asdict(plan)) for key, plan in plans(params).items()}
-
-
-def _left_out(
-    params: Params, task: str, planned: Mapping[str, Run], texts: Mapping[str, _Texts]
-) -> set[str]:
+def _left_out(params: Params, task: str, texts: Mapping[str, _Texts]) -> set[str]:
     """The runs that are screened out."""
-    estimates = [record for each in texts.values() for record in each.estimated.records]
-    found = screened_out(params.finetune.screen, planned, estimates)
-    for each in found:
-        names = ", ".join(each.runs)
-        print(f"{task}: screened out by {each.by} ({each.value:.3f}): {names}")
-    return {run for each in found for run in each.runs}
+    screen = params.finetune.screen
+    if screen is None:
+        return set()
+    # The runs as the report has them: a screen decides for all seeds of a run together.
+    planned = {
+        key: params.pretrain[key].planned(asdict(plan)) for key, plan in plans(params).items()
+    }
+    estimates = [record for run_texts in texts.values() for record in run_texts.estimated.records]
+    screened = screened_out(screen, planned, estimates)
+    for group in screened:
+        names = ", ".join(group.runs)
+        print(f"{task}: screened out by {group.by} ({group.value:.3f}): {names}")
+    return {run for group in screened for run in group.runs}
 
 
 def _write(

@@ -6,14 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from safetensors.torch import load_file
 
 from stages import finetune, pretrain
 from stages.core.artifacts import read_jsonl, remove, write_json, write_jsonl
-from stages.core.params import Method, Params, Race, Screen
-from stages.evaluation import racing, records
+from stages.core.params import Method, Params, Screen
+from stages.evaluation import records
 from stages.evaluation.estimates import EstimateCostRecord, EstimateRecord
 from stages.matching.budget import plans
 from stages.trials import kept, store
@@ -263,36 +262,3 @@ def test_a_screen_fine_tunes_the_best_by_the_estimate_and_nothing_twice(
     whole, new = trained(params)
     assert (len(whole[out]), new) == (2, 2)
     assert trained(screened) == (found, 0)
-
-
-def test_a_race_adds_seeds_where_a_run_may_be_the_best(tmp_path, monkeypatch) -> None:
-    """The seeds that it adds are those that the study would have, trial by trial, had it listed
-    them; and a probe, which is not raced, has no more."""
-    monkeypatch.chdir(tmp_path)
-    params = at(write_study(tmp_path, lr=1e-3), 1e-3)
-    for run in params.pretrain:
-        pretrain.main(params, run)
-
-    def trained(**settings: Any) -> dict[tuple[str, str, int], records.TrialRecord]:
-        study = params.model_copy(update={"finetune": params.finetune.model_copy(update=settings)})
-        finetune.main(study, "section")
-        return {
-            (trial.run, trial.method, trial.finetune_seed): trial
-            for run in params.pretrain
-            for trial in records.read(FOLDER.parent / run / "trials.csv", records.TrialRecord)
-        }
-
-    def out(merits: np.ndarray, **_: Any) -> np.ndarray:
-        """All but the first, or nobody."""
-        return np.arange(len(merits)) >= last
-
-    monkeypatch.setattr(racing, "beaten", out)
-    last = 1
-    assert not any(seed == 4 for *_, seed in trained(seeds=[1, 2, 3], race=Race(most=4)))
-    last = len(params.pretrain)
-    raced = trained(seeds=[1, 2, 3], race=Race(most=4))
-    listed = trained(seeds=[1, 2, 3, 4])
-    extra = {key for key in raced if key[2] == 4}
-    assert extra == {(run, "full", 4) for run in params.pretrain}  # nobody is out
-    assert {key for key in raced if key[2] < 4} == {key for key in listed if key[2] < 4}
-    assert all(listed[key] == trial for key, trial in raced.items())

@@ -8,8 +8,7 @@ from stages.checking.lengths import length_faults, target_lengths
 from stages.checking.methods import fit_faults
 from stages.checking.outlines import RunOutline, outline_runs
 from stages.checking.runs import run_faults
-from stages.core.params import Finetune, Params
-from stages.evaluation.racing import FEWEST
+from stages.core.params import Params
 from stages.evaluation.records import CLASSICAL
 from stages.matching.budget import matched_model, trains
 from stages.objectives._objective import OBJECTIVES
@@ -46,7 +45,6 @@ def find_faults(params: Params) -> Iterator[str]:
         values = getattr(params.finetune, name)
         if len(set(values)) < len(values):
             yield f"finetune.{name}: must not repeat a value, not {values}"
-    yield from _race_faults(params.finetune)
 
 
 def _device_faults(params: Params) -> Iterator[str]:
@@ -55,27 +53,6 @@ def _device_faults(params: Params) -> Iterator[str]:
     on_cpu = params.compute.device == "cpu" and any(map(trains, trained))
     if on_cpu and (reason := too_few_threads(params.compute, params.distributed)):
         yield f"distributed.devices: {reason}"
-
-
-def _race_faults(finetune: Finetune) -> Iterator[str]:
-    race, number = finetune.race, len(finetune.seeds)
-    if race is None:
-        return
-    if race.most <= number:
-        yield (
-            f"finetune.race.most: must be more than the {number} of finetune.seeds, which all runs "
-            f"get, not {race.most}"
-        )
-    if race.most <= FEWEST:
-        yield (
-            f"finetune.race.most: must be more than {FEWEST}, the fewest seeds by which a run can "
-            f"be out, not {race.most}"
-        )
-    if not any(method.training for method in finetune.methods.values()):
-        yield (
-            "finetune.race: no method of finetune.methods is trained in epochs, which leave the "
-            "validation scores that are raced"
-        )
 
 
 def _about_faults(params: Params) -> Iterator[str]:

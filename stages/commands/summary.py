@@ -20,7 +20,7 @@ from stages.evaluation.metrics import POINTS, merit, scale_of
 from stages.evaluation.records import CLASSICAL
 from stages.planning.last_report import reported_study
 from stages.reporting.comparison.verdicts import ONE_SEED, SIGNIFICANT
-from stages.reporting.number_format import price
+from stages.reporting.number_format import DASH, price
 from stages.reporting.score_format import cut, shown
 
 PIPED_WIDTH = 200
@@ -148,7 +148,7 @@ def scores(task: str, runs: Settings, metric: str) -> Table:
 
 def _score(cell: Mapping[str, float] | None, best: float | None, metric: str) -> Text:
     if cell is None:
-        return Text("–")
+        return Text(DASH)
     is_best = merit(metric, cell["mean"]) == best
     text = Text(shown(cell["mean"], metric), style="bold" if is_best else "")
     if "low" in cell:

@@ -260,13 +260,6 @@ class Screen(Strict):
     keep: Positive
 
 
-class Race(Strict):
-    """Beside those of ``seeds``, seeds are added one by one, up to ``most`` in all, where a run may
-    still be the best one."""
-
-    most: Positive
-
-
 class Finetune(Strict):
     methods: dict[Name, Method]
     label_budgets: list[NumberOrAll]
@@ -276,7 +269,6 @@ class Finetune(Strict):
     # Which initial weights each trial of a run from scratch tries.
     initial_weights: list[InitialWeights] = ["as_pretrained", "usual"]
     screen: Screen | None = None  # without one, every run is fine-tuned
-    race: Race | None = None  # without one, every run has ``seeds`` and no more
 
 
 class Evaluation(Strict):

@@ -134,7 +134,6 @@ def notes(estimate: Estimate) -> Iterator[str]:
     if number := sum(cost.num_stored for cost in estimate.finetune):
         yield f"The store of trials has {number} of those to run: they take no time."
     yield from _screen(estimate)
-    yield from _race(estimate)
     sources = Counter(c.speed_from for c in (*waiting, *estimate.others) if c.speed_from)
     if sources:
         listed = ", ".join(f"{source} ({n})" for source, n in sources.most_common())
@@ -170,24 +169,6 @@ def _screen(estimate: Estimate) -> Iterator[str]:
         f"finetune.screen: of the pretrained runs the {screen.keep} best by {screen.by} on each "
         f"task are fine-tuned: at most {shown[0]}, at least {shown[1]}, if the estimate is defined "
         "for each task. The tables count the most."
-    )
-
-
-def _race(estimate: Estimate) -> Iterator[str]:
-    """How many seeds a race may add."""
-    settings = estimate.params.finetune
-    raced = [
-        cost
-        for cost in estimate.finetune
-        if f"finetune@{cost.task}" in estimate.stages and settings.methods[cost.method].training
-    ]
-    if settings.race is None or not raced:
-        return
-    more = settings.race.most - len(settings.seeds)
-    number = more * len(settings.label_budgets) * len(raced)
-    yield (
-        f"finetune.race: {more} more seeds for runs that may be the best, at most {number} trials "
-        "more than the tables count; none of them are counted."
     )
 
 

@@ -1,7 +1,13 @@
 """Numbers as files, tables and sentences show them."""
 
 UNKNOWN = "unknown"
+DASH = "\N{EN DASH}"  # in a table, in the place of a value that is not known or does not exist
 MINUS = "\N{MINUS SIGN}"
+
+
+def formatted(value: float | None, form: str) -> str:
+    """``value`` in a format of Python such as ``+.3f``, with a minus sign; DASH if it is None."""
+    return DASH if value is None else format(value, form).replace("-", MINUS)
 
 
 def six_decimals(value: float | None) -> float | str:

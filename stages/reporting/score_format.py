@@ -62,6 +62,24 @@ def interval_of_difference(found: Interval, metric: str, *, turned: bool = False
     return f"{signed(low)} to {signed(high)}{_little(low, high, metric, difference=True)}"
 
 
+def with_unit(value: float, metric: str) -> str:
+    """A difference as ``+3.4 points``; of a metric without a unit the number alone."""
+    scale = scale_of(metric)
+    return f"{scale.signed(value)} {scale.unit}".strip()
+
+
+def difference_with_interval(effect: Interval, metric: str) -> str:
+    """``+3.4 (+0.7 to +6.1)``; the number alone if there is no interval."""
+    return scale_of(metric).signed(effect.value) + in_parentheses(
+        interval_of_difference(effect, metric)
+    )
+
+
+def in_parentheses(text: str) -> str:
+    """``text`` behind a blank; "" if it is empty."""
+    return f" ({text})" if text else ""
+
+
 def _little(low: float, high: float, metric: str, *, difference: bool) -> str:
     least, largest = _limits(metric, difference=difference)
     return f", {LITTLE}" if high - low > MOST * (largest - least) else ""

@@ -218,22 +218,6 @@ def test_wrong_lists_of_values_to_try_are_named(changes: dict[str, Any], path: s
     assert paths_of(smoke_with(changes)) == [path]
 
 
-@pytest.mark.parametrize(
-    ("race", "changes"),
-    [
-        ({"most": 2}, {}),  # finetune.seeds has as many
-        ({"most": 3}, {"finetune.seeds": [1]}),  # nobody is out by three
-        ({"most": 10}, {"finetune.methods": {"probe": {"method": {"name": "linear_probe"}}}}),
-        ({"most": 0}, {}),
-        ({"most": 10, "alpha": 0.1}, {}),
-    ],
-)
-def test_a_race_that_cannot_be_run_is_refused(
-    race: dict[str, Any], changes: dict[str, Any]
-) -> None:
-    found = paths_of(smoke_with(changes | {"finetune.race": race}))
-    assert found and all(path.startswith("finetune.race") for path in found)
-
-
-def test_a_race_of_more_seeds_is_valid() -> None:
-    assert faults_of(smoke_with({"finetune.race": {"most": 10}})) == []
+def test_finetune_race_is_refused_as_an_unknown_key() -> None:
+    (fault,) = faults_of(smoke_with({"finetune.race": {"most": 10}}))
+    assert fault.path == "finetune.race" and "unknown" in fault.message

@@ -97,12 +97,3 @@ def test_the_plan_says_the_most_and_the_least() -> None:
     assert found is not None
     said = noted(params, found.most, found.least)
     assert "finetune.screen" in said and f"at most {3 * 4 * 5} trials" in said
-
-
-def test_the_plan_says_how_many_trials_a_race_may_add() -> None:
-    raw = raw_params()
-    raw["finetune"] |= {"race": {"most": 9}, "label_budgets": [50, 200]}
-    params = Params(**raw)
-    said = noted(params, all_pending(params), None)
-    assert "finetune.race" in said and f"at most {4 * 2 * 3 * len(RUNS)} trials" in said
-    assert "finetune.race" not in noted(study(None), all_pending(study(None)), None)

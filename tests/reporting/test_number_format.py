@@ -1,14 +1,25 @@
 import pytest
 
 from stages.reporting.number_format import (
+    DASH,
     compact,
     energy,
+    formatted,
     grams,
     memory,
     metric_name,
     milliseconds,
     seconds,
 )
+
+
+def test_formatted_has_a_minus_sign_and_a_dash_for_none() -> None:
+    assert [formatted(v, "+.2f") for v in (0.5, -0.5, None)] == [
+        "+0.50",
+        "\N{MINUS SIGN}0.50",
+        DASH,
+    ]
+    assert formatted(-0.031, ".0%") == "\N{MINUS SIGN}3%"
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,12 @@ from stages.reporting.score_format import (
     LIMITS,
     LITTLE,
     cut,
+    difference_with_interval,
     ends,
     interval,
     interval_of_difference,
     shown,
+    with_unit,
 )
 
 ROWS = 50
@@ -99,3 +101,17 @@ def test_every_metric_of_a_kind_that_is_no_share_has_its_limits() -> None:
 def test_scores_have_a_minus_sign_and_0_has_none() -> None:
     assert shown(-0.123, "matthews") == f"{MINUS}12.3"
     assert shown(-0.0001, "matthews") == shown(0.0, "matthews") == "0.0"
+
+
+def test_with_unit_leaves_out_a_unit_that_a_metric_lacks() -> None:
+    assert with_unit(-0.034, "macro_f1") == f"{MINUS}3.4 points"
+    assert with_unit(1.5, "word_perplexity") == "+1.5"
+
+
+def test_difference_with_interval_is_the_number_alone_without_an_interval() -> None:
+    known = of(side(0.5, 0.52, 0.54), side(0.4, 0.41, 0.42))
+    unknown = of(side(0.5), side(0.4))
+    known_ends = interval_of_difference(known, "macro_f1")
+    assert known_ends
+    assert difference_with_interval(known, "macro_f1") == f"+11.0 ({known_ends})"
+    assert difference_with_interval(unknown, "macro_f1") == "+10.0"

@@ -16,13 +16,19 @@ from stages.evaluation.statistics import (
     SINGLE,
     Interval,
 )
-from stages.reporting.comparison import contamination, convergence, inputs, racing, screening
+from stages.reporting.comparison import contamination, convergence, inputs, screening
 from stages.reporting.comparison.cells import Cell, seeds
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, NOT_SIGNIFICANT, ONE_SEED
 from stages.reporting.number_format import compact, metric_name, percent
-from stages.reporting.score_format import interval, interval_of_difference, shown
+from stages.reporting.score_format import (
+    in_parentheses,
+    interval,
+    interval_of_difference,
+    shown,
+    with_unit,
+)
 
 
 @dataclass(frozen=True)
@@ -101,9 +107,8 @@ def sentence_of(contrast: Contrast, leader: Cell) -> str:
 
 def size_of(effect: Interval, metric: str, *, turned: bool = False) -> str:
     """``+3.4 points (+0.7 to +6.1)``; ``turned``, as seen from the other side."""
-    scale, value = scale_of(metric), -effect.value if turned else effect.value
-    ends = interval_of_difference(effect, metric, turned=turned)
-    return f"{scale.signed(value)} {scale.unit}".strip() + (f" ({ends})" if ends else "")
+    value = with_unit(-effect.value if turned else effect.value, metric)
+    return value + in_parentheses(interval_of_difference(effect, metric, turned=turned))
 
 
 def beside_baseline(results: Results, best: Cell) -> tuple[Cell, Interval] | None:
@@ -131,12 +136,11 @@ def _beside_baselines(results: Results, best: Cell) -> list[tuple[str, list[str]
     if found is None:
         return []
     strongest, effect = found
-    scale = scale_of(best.metric)
     ends = interval_of_difference(effect, best.metric)
     if not ends:
         beside = f"there is no interval of the difference ({effect.basis})"
     else:
-        size = f"{scale.signed(effect.value)} {scale.unit}".strip()
+        size = with_unit(effect.value, best.metric)
         beside = f"the best run against it: {size} ({ends}; {effect.basis})"
         beside += "" if effect.excludes_zero else f", {NOT_SIGNIFICANT}"
     beaten = "; no run here beats it" if strongest.merit > best.merit else ""
@@ -185,7 +189,7 @@ def caveats(results: Results) -> list[str]:
             "Where all seeds agree in every test row, there is no interval, and their number "
             "supports no claim."
         )
-    found += [*screening.caveats(results), *racing.caveats(results)]
+    found += screening.caveats(results)
     found += _tested(results)
     found += contamination.caveats(results)
     found += inputs.caveats(results)

@@ -15,14 +15,21 @@ from stages.reporting.comparison import optimism
 from stages.reporting.comparison.advice import sentence_of, size_of
 from stages.reporting.comparison.best_runs import BestRun, best_runs
 from stages.reporting.comparison.cells import Cell
-from stages.reporting.comparison.choice import cheapest, name_of, next_best, otherwise, takes
+from stages.reporting.comparison.choice import (
+    cheapest,
+    name_of,
+    next_best,
+    otherwise,
+    shown_mean,
+    takes,
+)
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.questions import Question
 from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.verdicts import BEFORE_CORRECTION
 from stages.reporting.comparison.what_mattered import Mattered, what_mattered
 from stages.reporting.number_format import metric_name, six_decimals
-from stages.reporting.score_format import interval, shown
+from stages.reporting.score_format import interval
 
 ANY = "any"  # the method of a choice: of each task the one with the best mean
 CLASSICAL = "the best classical baseline"  # a reference; the others are runs
@@ -216,7 +223,7 @@ def about(results: Results, task: str) -> str:
 
 
 def _use(results: Results, best: Cell) -> str:
-    score = f"{shown(best.mean.value, best.metric)} {metric_name(best.metric)}"
+    score = f"{shown_mean(best)} {metric_name(best.metric)}"
     if ends := interval(best.mean, best.metric):
         score += f" ({ends})"
     if scale_of(best.metric).lower_is_better:
@@ -256,7 +263,7 @@ def _against_baseline(found: BestRun) -> str:
     if strongest is None:
         return "No classical baseline was fitted to this task."
     size = size_of(found.effect, run.metric)
-    reached = f"{_shown(run)} against {_shown(strongest)}"
+    reached = f"{shown_mean(run)} against {shown_mean(strongest)}"
     if found.run_is_ahead:
         return f"Against `{strongest.group}`, the best classical baseline: {size}, {found.verdict}."
     return (
@@ -276,8 +283,8 @@ def _against_run(results: Results, run: Cell, name: str, beside: list[Contrast])
     if other is None:
         return f"`{name}` has no trials with `{run.method}` on this task."
     return (
-        f"`{run.group}` reaches {_shown(run)} and `{name}` {_shown(other)}; they differ in more "
-        "than one thing, so no contrast is made."
+        f"`{run.group}` reaches {shown_mean(run)} and `{name}` {shown_mean(other)}; they "
+        "differ in more than one thing, so no contrast is made."
     )
 
 
@@ -310,7 +317,3 @@ def _others(run: Cell, contrasts: Sequence[Contrast]) -> str:
 def better(contrast: Contrast) -> Cell:
     """The side with the better mean."""
     return max(contrast.a, contrast.b, key=lambda cell: cell.merit)
-
-
-def _shown(cell: Cell) -> str:
-    return shown(cell.mean.value, cell.metric)

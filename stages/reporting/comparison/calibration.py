@@ -1,12 +1,13 @@
 """How calibrated the probabilities of the predictions are: a table."""
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 from stages.evaluation.calibration import NUM_BINS
 from stages.evaluation.records import ScoredTrial
+from stages.reporting.comparison.appendix import Appendix
 from stages.reporting.comparison.results import Results
 
+CAPTION = "Accuracy, mean probability and expected calibration error"
 EXPLAINED = (
     "Means over trials, in percent. The probability is the one that a model gives its own "
     "prediction: where it is above the accuracy, the model is overconfident. The expected "
@@ -16,13 +17,7 @@ EXPLAINED = (
 )
 
 
-@dataclass(frozen=True)
-class Section:
-    rows: list[dict[str, str]]
-    note: str = EXPLAINED
-
-
-def section(results: Results) -> Section | None:
+def appendix(results: Results) -> Appendix | None:
     """None if no prediction has a probability."""
     name_of = {run: group.name for group in results.groups for run in group.runs}
     found: dict[tuple[str, str, str, str], list[ScoredTrial]] = defaultdict(list)
@@ -42,7 +37,7 @@ def section(results: Results) -> Section | None:
         }
         for (task, name, method, budget), trials in found.items()
     ]
-    return Section(rows) if rows else None
+    return Appendix("Calibration", {CAPTION: rows}, [EXPLAINED]) if rows else None
 
 
 def _mean(shares: list[float | None]) -> str:

@@ -72,10 +72,11 @@ def _others(results: Results, first: BestRun, methods: Sequence[str]) -> list[st
     found, best = [], first.best
     after = next_best(results, best, methods)
     if after and (first.run_is_ahead or after is not first.run):  # which is compared with it
-        found.append(f"Next best: {name_of(results, after)}, {_shown(after)}.")
+        found.append(f"Next best: {name_of(results, after)}, {shown_mean(after)}.")
     if less := smaller(results, best, methods):
         size = compact(less.amounts["num_params"])
-        found.append(f"Best with fewer weights: {name_of(results, less)} ({size}), {_shown(less)}.")
+        named = f"{name_of(results, less)} ({size})"
+        found.append(f"Best with fewer weights: {named}, {shown_mean(less)}.")
     if out := results.screened_out[best.task]:
         names = ", ".join(f"`{each.runs[0]}`" for each in out)
         found.append(f"Without a score, since an estimate screened them out: {names}.")
@@ -85,7 +86,7 @@ def _others(results: Results, first: BestRun, methods: Sequence[str]) -> list[st
     for budget in others:
         if found_there := elsewhere.get((best.task, budget)):
             there = found_there.best
-            found.append(f"With {budget} labels: {name_of(results, there)}, {_shown(there)}.")
+            found.append(f"With {budget} labels: {name_of(results, there)}, {shown_mean(there)}.")
     if not others:
         found.append(f"Other numbers of labels than {best.label_budget} were not tried.")
     return found
@@ -97,16 +98,16 @@ def cheapest(results: Results, found: BestRun, methods: Sequence[str]) -> str:
     FLOPs."""
     parts, baseline = [], found.strongest
     if baseline and (baseline is found.best or includes_zero(found.effect)):
-        parts.append(f"{name_of(results, baseline)}, {_shown(baseline)}: it trains no network.")
+        parts.append(f"{name_of(results, baseline)}, {shown_mean(baseline)}: it trains no network.")
     if not found.run_is_ahead and found.effect.excludes_zero:
         return f"{parts[0]} No model may be as good."
     run = cheapest_run(results, found.run, methods)
     flops = total_flops(run)
     cost = "FLOPs unknown" if flops is None else f"{compact(flops)} FLOPs"
     times = ", ".join(f"{what} {seconds(time)}" for what, time in _times(results, run))
-    best = "" if run is found.run else f" (the best model has {_shown(found.run)})"
+    best = "" if run is found.run else f" (the best model has {shown_mean(found.run)})"
     of_models = "Of the models: " if parts else ""
-    named = f"{of_models}{name_of(results, run)}, {_shown(run)}{best}: {cost}"
+    named = f"{of_models}{name_of(results, run)}, {shown_mean(run)}{best}: {cost}"
     return " ".join([*parts, f"{named}{f' ({times})' if times else ''}."])
 
 
@@ -157,5 +158,5 @@ def _costs(results: Results, cell: Cell) -> list[CostRecord]:
     return [results.finetuning_costs[key] for key in keys if key in results.finetuning_costs]
 
 
-def _shown(cell: Cell) -> str:
+def shown_mean(cell: Cell) -> str:
     return shown(cell.mean.value, cell.metric)

@@ -1,15 +1,16 @@
 """Overlap of test rows with the training text of pretraining: a table, notes and caveats."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from stages.evaluation.contamination import LONG, SHORT
 from stages.reporting.comparison.amounts import AMOUNT
+from stages.reporting.comparison.appendix import Appendix
 from stages.reporting.comparison.results import Results
 
 NOTEWORTHY = 0.03  # of a task's test rows
 UNEQUAL = 0.02  # a difference between two such shares
 
+CAPTION = "Test rows that overlap the training text of pretraining"
 COUNTED = (
     f"The share of each task's test rows that overlap the encoded training text: a text of the row "
     f"shares {LONG} consecutive words ({SHORT} if it has fewer than {LONG}) with a document. In "
@@ -25,17 +26,12 @@ FILTER = (
 Pair = tuple[str, str]  # a corpus and a tokenizer
 
 
-@dataclass(frozen=True)
-class Section:
-    rows: list[dict[str, str]]
-    notes: list[str]
-
-
-def section(results: Results) -> Section | None:
+def appendix(results: Results) -> Appendix | None:
     """None if no run was pretrained."""
     notes = [COUNTED, *(list(_removals(results)) or [FILTER])] if results.contamination else []
     notes += _unknown(results)
-    return Section(_rows(results) if results.contamination else [], notes) if notes else None
+    rows = _rows(results) if results.contamination else []
+    return Appendix("Contamination", {CAPTION: rows}, notes) if notes else None
 
 
 def _rows(results: Results) -> list[dict[str, str]]:

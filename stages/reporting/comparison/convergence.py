@@ -7,6 +7,7 @@ from statistics import fmean
 
 from stages.evaluation.records import ScoredTrial
 from stages.reporting.comparison.cells import Cell
+from stages.reporting.number_format import DASH, formatted
 
 MAJORITY = 0.5
 UNFITTED, MUCH = 0.1, 10.0  # a mean loss of training rows in nats, and how many times another's
@@ -106,7 +107,7 @@ def rows(all_cells: Sequence[Cell]) -> list[dict[str, str]]:
             "labels": budget,
             **_fitted([trial for cell in found for trial in cell.trials]),
             **_chosen([trial for cell in found for trial in cell.trials]),
-            "not converged": ", ".join(c.task for c in found if warnings(c)) or "\N{EN DASH}",
+            "not converged": ", ".join(c.task for c in found if warnings(c)) or DASH,
         }
         for (group, method, budget), found in by_key.items()
     ]
@@ -117,11 +118,9 @@ def _fitted(trials: Sequence[ScoredTrial]) -> dict[str, str]:
     trained = [trial for trial in trials if trial.num_epochs]
     best, last = ([getattr(t, key) for t in trained] for key in ("best_epoch", "num_epochs"))
     return {
-        "steps": f"{fmean(t.num_steps for t in trials):,.0f}"
-        if loss is not None
-        else "\N{EN DASH}",
-        "best epoch": f"{fmean(best):.1f} of {fmean(last):.1f}" if trained else "\N{EN DASH}",
-        "training loss": "\N{EN DASH}" if loss is None else f"{loss:.3f}",
+        "steps": f"{fmean(t.num_steps for t in trials):,.0f}" if loss is not None else DASH,
+        "best epoch": f"{fmean(best):.1f} of {fmean(last):.1f}" if trained else DASH,
+        "training loss": formatted(loss, ".3f"),
     }
 
 
@@ -129,5 +128,5 @@ def _chosen(trials: Sequence[ScoredTrial]) -> dict[str, str]:
     edges = [trial.at_edge for trial in trials if trial.at_edge is not None]
     return {
         "tried": str(max(trial.num_tries for trial in trials)),
-        "at an edge of those tried": f"{fmean(edges):.0%}" if edges else "\N{EN DASH}",
+        "at an edge of those tried": f"{fmean(edges):.0%}" if edges else DASH,
     }

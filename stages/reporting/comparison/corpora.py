@@ -3,23 +3,22 @@ each gained over from scratch.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import permutations, product
 
 import numpy as np
 from scipy.stats import rankdata, spearmanr
 
 from stages.core.artifacts import Json
-from stages.evaluation.metrics import merit, scale_of
+from stages.evaluation.metrics import merit
+from stages.reporting.comparison.appendix import Appendix
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.groups import Group
 from stages.reporting.comparison.results import Results
-from stages.reporting.number_format import MINUS, compact, six_decimals
-from stages.reporting.score_format import interval_of_difference
+from stages.reporting.number_format import DASH, compact, formatted, six_decimals
+from stages.reporting.score_format import difference_with_interval
 
 FEWEST = 4  # corpora for a rank correlation
 MOST_PERMUTED = 7  # corpora of which all orders are tried for the p-value
-UNKNOWN = "\N{EN DASH}"
 COLUMNS = [
     *("run", "corpus", "tokenizer", "task", "method", "label_budget"),
     *("corpus_documents", "corpus_words", "corpus_types", "corpus_bytes", "corpus_tokens"),
@@ -35,6 +34,9 @@ MEASURES = {
     "own_bits_per_byte": ("own bits per byte", -1),
     "tokens": ("tokens of text", 1),
 }
+AMOUNTS = "Amount of text"
+LIKENESS = "Likeness of the tasks' texts to the training text, and the gain over from scratch"
+CORRELATIONS = "Rank correlation of likeness and amount with the gain"
 MEASURED = (
     "The texts of a task are the inputs of its test rows, compared with the encoded training text. "
     "Word divergence: the Jensen-Shannon divergence of the distributions of words in bits (0: "
@@ -54,27 +56,23 @@ GAINS = (
 )
 
 
-@dataclass(frozen=True)
-class Section:
-    amounts: list[dict[str, str]]
-    likeness: list[dict[str, str]]
-    correlations: list[dict[str, str]]
-    notes: list[str]
-
-
-def section(results: Results) -> Section | None:
+def appendix(results: Results) -> Appendix | None:
     """None if no run was pretrained on a corpus of the study."""
     trained = [group for group in results.groups if group.corpus_tokens]
     if not trained:
         return None
     correlations = [*_correlation_rows(results, trained)]
     notes = [MEASURED, GAINS, _about_correlations(trained, bool(correlations))]
-    return Section(
-        [*_amount_rows(results, trained)],
-        [_likeness_row(results, t, group) for t, group in product(results.params.tasks, trained)],
-        correlations,
-        notes,
-    )
+    likeness = [
+        _likeness_row(results, task, group)
+        for task, group in product(results.params.tasks, trained)
+    ]
+    tables = {
+        AMOUNTS: [*_amount_rows(results, trained)],
+        LIKENESS: likeness,
+        CORRELATIONS: correlations,
+    }
+    return Appendix("Training sets", tables, notes)
 
 
 def rows(results: Results) -> Iterator[Json]:
@@ -146,11 +144,11 @@ def _likeness_row(results: Results, task: str, group: Group) -> dict[str, str]:
         "task": task,
         "run": group.name,
         "training set": group.corpus,
-        "word divergence": _shown(found["divergence"], ".3f"),
-        "unseen words": f"{_shown(found['unseen_words'], '.1%')} "
-        f"({_shown(found['unseen_types'], '.1%')})",
-        "n-gram bits per byte": _shown(found["bits_per_byte"], ".3f"),
-        "own bits per byte": _shown(found["own_bits_per_byte"], ".3f"),
+        "word divergence": formatted(found["divergence"], ".3f"),
+        "unseen words": f"{formatted(found['unseen_words'], '.1%')} "
+        f"({formatted(found['unseen_types'], '.1%')})",
+        "n-gram bits per byte": formatted(found["bits_per_byte"], ".3f"),
+        "own bits per byte": formatted(found["own_bits_per_byte"], ".3f"),
     } | {
         f"gain, {_place(results, method, budget)}": _shown_gain(
             _gain(results, group, task, method, budget)
@@ -164,15 +162,8 @@ def _place(results: Results, method: str, label_budget: str) -> str:
     return f"{method}, {label_budget}" if len(results.label_budgets) > 1 else method
 
 
-def _shown(value: float | None, how: str) -> str:
-    return UNKNOWN if value is None else format(value, how)
-
-
 def _shown_gain(gain: Contrast | None) -> str:
-    if gain is None:
-        return UNKNOWN
-    ends = interval_of_difference(gain.effect, gain.metric)
-    return scale_of(gain.metric).signed(gain.effect.value) + (f" ({ends})" if ends else "")
+    return DASH if gain is None else difference_with_interval(gain.effect, gain.metric)
 
 
 def _families(groups: Sequence[Group]) -> list[list[Group]]:
@@ -209,14 +200,14 @@ def _correlation(
     sign = MEASURES[measure][1]
     measured = [_measured(results, group, task)[measure] for group, _ in known]
     if None in measured:
-        return UNKNOWN
+        return DASH
     alike = [sign * value for value in measured]
     gains = [
         merit(gain.metric, gain.a.mean.value) - merit(gain.metric, gain.b.mean.value)
         for _, gain in known
     ]
     rho, p_value = spearman(alike, gains)
-    return UNKNOWN if rho is None else f"{rho:+.2f} (p = {p_value:.2g})".replace("-", MINUS)
+    return DASH if rho is None else f"{formatted(rho, '+.2f')} (p = {formatted(p_value, '.2g')})"
 
 
 def _measured(results: Results, group: Group, task: str) -> Json:

@@ -12,12 +12,13 @@ from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.evaluation.precision import doublings, sentence
 from stages.evaluation.records import CostRecord, ScoredTrial
-from stages.reporting.comparison.gains import NOT_APPLICABLE, gains
+from stages.reporting.comparison.gains import gains
 from stages.reporting.comparison.groups import Group
 from stages.reporting.comparison.pretraining_costs import estimated_energy, mean_if_known
 from stages.reporting.comparison.results import Results, trial_key
 from stages.reporting.comparison.tables import KEYS
 from stages.reporting.number_format import (
+    DASH,
     compact,
     energy,
     milliseconds,
@@ -115,7 +116,7 @@ def weights_rows(results: Results) -> list[dict[str, str]]:
 def weights(results: Results, group: Group, method: str) -> str:
     """The maximum over tasks, whose heads differ in size."""
     found = [t.weights_bytes for t in _trials(results, group, method) if t.weights_bytes]
-    return f"{max(found) / 1e6:.3g} MB" if found else NOT_APPLICABLE
+    return f"{max(found) / 1e6:.3g} MB" if found else DASH
 
 
 def notes(results: Results) -> list[str]:

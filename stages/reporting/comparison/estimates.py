@@ -9,8 +9,10 @@ from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateRecord
 from stages.evaluation.metrics import merit, scale_of
 from stages.evaluation.rank_agreement import FEWEST, agreement
 from stages.evaluation.records import ScoredTrial
+from stages.reporting.comparison import screening
+from stages.reporting.comparison.appendix import Appendix
 from stages.reporting.comparison.results import Results
-from stages.reporting.number_format import MINUS, percent, seconds, six_decimals
+from stages.reporting.number_format import DASH, formatted, percent, seconds, six_decimals
 
 NAMES = {
     "h_score": "H-score",
@@ -19,7 +21,6 @@ NAMES = {
     "knn": "nearest neighbours",
 }
 SHOWN = "last"  # the layer that heads read, so chosen before any result
-UNKNOWN = "\N{EN DASH}"
 COLUMNS = [
     *("task", "run", "estimate", "layers", "value", "layer", "num_rows", "num_states", "flops"),
     *("reason", "screened_out"),
@@ -75,13 +76,6 @@ class Agreement:
             "chosen": " ".join(self.chosen)
         }
         return {k: six_decimals(v) if isinstance(v, float | None) else v for k, v in found.items()}
-
-
-@dataclass(frozen=True)
-class Section:
-    agreements: list[dict[str, str]]
-    choices: list[dict[str, str]]
-    notes: list[str]
 
 
 def rows(results: Results) -> Iterator[Json]:
@@ -186,19 +180,19 @@ def agreement_rows(results: Results) -> Iterator[Json]:
     return (found.row() for found in agreements(results, LAYERS, results.label_budgets))
 
 
-def section(results: Results) -> Section | None:
+def appendix(results: Results) -> Appendix | None:
     """With the largest label budget; None if no estimate is defined for any task."""
     largest = results.label_budgets[-1]
     every = agreements(results, [SHOWN], [largest])
-    notes = [EXPLAINED.format(confidence=percent(results.confidence)), *_left_out(results)]
     if not every:
         return None
     places = [
         (place, {each.estimate: each for each in some})
         for place, some in groupby(every, key=lambda a: (a.task, a.method, a.runs))
     ]
-    return Section(
-        agreements=[
+    explained = EXPLAINED.format(confidence=percent(results.confidence))
+    tables = {
+        "Rank correlation of estimates from frozen states with test scores, over runs": [
             {
                 "task": task,
                 "method": method,
@@ -208,13 +202,14 @@ def section(results: Results) -> Section | None:
             }
             for (task, method, _), of in places
         ],
-        choices=[
+        "What the choice of an estimate would have lost and saved": [
             _choice(largest, of)
             for (_, _, runs), of in places
             if runs == "all" and _any(of).num_runs > 1
         ],
-        notes=[*notes, CHOICES],
-    )
+        "Runs that are screened out, and the mean of their estimates": screening.rows(results),
+    }
+    return Appendix("Estimates", tables, [explained, *_left_out(results), CHOICES])
 
 
 def _any(of: dict[str, Agreement]) -> Agreement:
@@ -229,11 +224,9 @@ def _runs(of: dict[str, Agreement]) -> str:
 
 def _tau(found: Agreement | None) -> str:
     if found is None or found.tau is None:
-        return UNKNOWN
-    shown = f"{found.tau:+.2f}"
-    if found.low is not None and found.high is not None:
-        shown += f" ({found.low:+.2f} to {found.high:+.2f})"
-    return shown.replace("-", MINUS)
+        return DASH
+    tau, low, high = (formatted(value, "+.2f") for value in (found.tau, found.low, found.high))
+    return tau if found.low is None else f"{tau} ({low} to {high})"
 
 
 def _choice(label_budget: str, of: dict[str, Agreement]) -> dict[str, str]:
@@ -241,7 +234,9 @@ def _choice(label_budget: str, of: dict[str, Agreement]) -> dict[str, str]:
     shown = scale_of(first.metric).shown
     shares = [each.saved_flops for each in of.values() if each.saved_flops is not None]
     saved = (
-        [*dict.fromkeys(f"{share:.0%}" for share in (min(shares), max(shares)))] if shares else []
+        [*dict.fromkeys(formatted(share, ".0%") for share in (min(shares), max(shares)))]
+        if shares
+        else []
     )
     return {
         "task": first.task,
@@ -251,11 +246,11 @@ def _choice(label_budget: str, of: dict[str, Agreement]) -> dict[str, str]:
         **{
             NAMES[key]: f"{shown(of[key].lost)} ({', '.join(of[key].chosen)})"
             if key in of
-            else UNKNOWN
+            else DASH
             for key in ESTIMATES
         },
         "at random": shown(first.lost_at_random),
-        "FLOPs saved": " to ".join(saved).replace("-", MINUS) or UNKNOWN,
+        "FLOPs saved": " to ".join(saved) or DASH,
     }
 
 

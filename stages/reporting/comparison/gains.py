@@ -7,9 +7,8 @@ from stages.evaluation.metrics import merit, scale_of
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.pretraining_costs import Pretraining, pretraining
 from stages.reporting.comparison.results import Results
-from stages.reporting.number_format import compact, energy, seconds, three_digits
-
-NOT_APPLICABLE = "\N{EN DASH}"
+from stages.reporting.number_format import DASH, compact, energy, seconds, three_digits
+from stages.reporting.score_format import with_unit
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,7 @@ def gain_rows(results: Results) -> list[dict[str, str]]:
     found = []
     for gain in gains(results):
         contrast, each, gained = gain.contrast, gain.per_gain, gain.gained
-        scale = scale_of(contrast.metric)
-        shown = f"{scale.signed(contrast.effect.value)} {scale.unit}".strip()
+        shown = with_unit(contrast.effect.value, contrast.metric)
         row = {
             "run": contrast.a.group,
             "on": f"{contrast.task}, {contrast.label_budget} labels",
@@ -82,6 +80,6 @@ def gain_rows(results: Results) -> list[dict[str, str]]:
             ("time per point", seconds(each.wall_time_s)),
             ("energy per point, estimate", energy(each.joules)),
         ):
-            row[key] = NOT_APPLICABLE if gained is None else value
+            row[key] = DASH if gained is None else value
         found.append(row)
     return found

@@ -1,15 +1,16 @@
 """What runs read of the tasks' rows: how much was cut, and where labels are read."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby
 
 from stages.evaluation.records import InputRecord
 from stages.kinds._kind import SPLITS
+from stages.reporting.comparison.appendix import Appendix
 from stages.reporting.comparison.results import Results
 
 NOTEWORTHY = 0.05  # of a split's rows
 
+CAPTION = "Where labels are read, and rows that were cut"
 COUNTED = (
     "Which states of a model a label is predicted from (of several, each trial chose on "
     "validation), and how many rows are longer than `finetune.max_tokens` and were cut; in "
@@ -19,16 +20,11 @@ COUNTED = (
 )
 
 
-@dataclass(frozen=True)
-class Section:
-    rows: list[dict[str, str]]
-    notes: list[str]
-
-
-def section(results: Results) -> Section | None:
+def appendix(results: Results) -> Appendix | None:
     """None if no run has a task that is encoded."""
     rows = [row for task in results.params.tasks for row in _rows(task, results.inputs[task])]
-    return Section(rows, [COUNTED, *caveats(results)]) if rows else None
+    notes = [COUNTED, *caveats(results)]
+    return Appendix("Inputs", {CAPTION: rows}, notes) if rows else None
 
 
 def _rows(task: str, records: list[InputRecord]) -> Iterator[dict[str, str]]:

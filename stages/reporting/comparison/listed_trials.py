@@ -1,14 +1,13 @@
 """The trials that params.yaml lists, and whether the study has exactly those."""
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from itertools import product
 
 from stages.core import paths
 from stages.core.params import Params
 from stages.evaluation.estimates import EstimateRecord
-from stages.evaluation.raced_seeds import Candidate, Merits, Place, raced_seeds, validation_merits
-from stages.evaluation.records import CLASSICAL, EpochRecord, ScoredTrial, SkippedMethod, read
+from stages.evaluation.records import CLASSICAL, ScoredTrial, SkippedMethod, read
 from stages.evaluation.screening import screened_out
 from stages.kinds._kind import distinct_draws
 
@@ -26,7 +25,7 @@ def complete(params: Params, task: str, num_train: int) -> list[ScoredTrial]:
     }
     fitted = {run for run, *_ in found}
     listed = [
-        *_of_runs(params, task, [*found.values()]),
+        *_of_runs(params, task),
         *_of_baselines(params, task, fitted, num_train),
     ]
     if missing := [key for key in listed if key not in found]:
@@ -45,37 +44,17 @@ def complete(params: Params, task: str, num_train: int) -> list[ScoredTrial]:
     return [found[key] for key in listed]
 
 
-def _of_runs(params: Params, task: str, found: Sequence[ScoredTrial]) -> Iterator[Key]:
+def _of_runs(params: Params, task: str) -> Iterator[Key]:
     skipped = read(paths.EVALUATED / task / "skipped.csv", SkippedMethod)
     incompatible = {(each.run, each.method) for each in skipped}
     tuning = params.finetune
     estimates = read(paths.EVALUATED / task / "estimates.csv", EstimateRecord)
     screened = screened_out(tuning.screen, params.pretrain, estimates)
     untrained = {run for each in screened for run in each.runs}
-    raced = _raced(params, task, found)
     for run, method in product(params.pretrain, tuning.methods):
         if run not in untrained and (run, method) not in incompatible:
-            for budget in map(str, tuning.label_budgets):
-                for seed in raced.get((run, method, budget), tuning.seeds):
-                    yield run, method, budget, params.pretrain[run].seed, seed
-
-
-def _raced(params: Params, task: str, found: Sequence[ScoredTrial]) -> dict[Place, list[int]]:
-    """The seeds that the race gives, decided anew."""
-    if params.finetune.race is None or not found:
-        return {}
-    where = paths.EVALUATED / task / "history.csv"
-    merits = validation_merits(found[0].metric, found, read(where, EpochRecord))
-
-    def known(candidates: Sequence[Candidate], seed: int) -> Merits:
-        for place in (place for candidate in candidates for place in candidate.places):
-            if (place, seed) not in merits:
-                raise ValueError(
-                    f"{where}: no trial of {words(task, *place, seed)}; run `dvc repro`"
-                )
-        return {}
-
-    return raced_seeds(params.finetune, params.pretrain, merits, known)
+            for budget, seed in product(tuning.label_budgets, tuning.seeds):
+                yield run, method, str(budget), params.pretrain[run].seed, seed
 
 
 def _of_baselines(

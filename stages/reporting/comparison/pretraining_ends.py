@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 from stages.reporting.comparison.pretraining_progress import final_losses, kept_rate
 from stages.reporting.comparison.results import Results
-from stages.reporting.number_format import MINUS
+from stages.reporting.number_format import formatted
 from stages.training.curve_end import last_quarter_share, slope_at_end
 
 FALLING = 0.05  # nats per doubling of the steps; less is called flat
-UNKNOWN = "\N{EN DASH}"
 EXPLANATION = (
     "The slope is that of the validation loss against log2(step) over the last half of a run's "
     "steps, by least squares, in nats per doubling of the steps. Where the learning rate decays, "
@@ -91,12 +90,12 @@ def ending_rows(results: Results) -> list[dict[str, str]]:
             "run": each.run,
             "steps": f"{each.num_steps:,}",
             "validation loss": f"{each.validation_loss:.3f}",
-            "slope per doubling": UNKNOWN if each.slope is None else _signed(each.slope),
-            "last quarter": UNKNOWN if each.last_quarter is None else f"{each.last_quarter:.0%}",
+            "slope per doubling": formatted(each.slope, "+.3f"),
+            "last quarter": formatted(each.last_quarter, ".0%"),
             "rates tried": ", ".join(_at(rate, loss) for rate, loss in each.rates.items()),
             "kept": f"{each.kept:g}",
             "place": each.place,
-            "next best": UNKNOWN if each.next_best is None else _signed(each.next_best),
+            "next best": formatted(each.next_best, "+.3f"),
         }
         for each in endings(results)
     ]
@@ -150,7 +149,3 @@ def _listed(names: Iterator[str] | Sequence[str]) -> str:
 
 def _at(rate: float, loss: float | None) -> str:
     return f"{rate:g}: {'diverged' if loss is None else f'{loss:.3f}'}"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.3f}".replace("-", MINUS)

@@ -17,7 +17,7 @@ from stages.evaluation.statistics import Interval, holm
 from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.questions import unit_of
 from stages.reporting.comparison.results import Results
-from stages.reporting.number_format import percent, six_decimals
+from stages.reporting.number_format import DASH, percent, six_decimals
 from stages.reporting.score_format import shown
 
 ALL_TASKS = "all tasks"
@@ -179,7 +179,7 @@ def _table(members: Sequence[Ranking]) -> list[dict[str, str]]:
     for name in names:
         row = {"run": name}
         if members[-1].scope == ALL_TASKS:
-            row["mean"] = shown(last[name].mean, last[name].metric) if name in last else "–"
-        row |= {scope: r[name].shown if name in r else "–" for scope, r in by_scope.items()}
+            row["mean"] = shown(last[name].mean, last[name].metric) if name in last else DASH
+        row |= {scope: r[name].shown if name in r else DASH for scope, r in by_scope.items()}
         table.append(row)
     return table

@@ -3,19 +3,15 @@
 from collections.abc import Iterator
 
 from stages.reporting.comparison.results import Results
-from stages.reporting.number_format import MINUS
+from stages.reporting.number_format import formatted
 
 
 def shown(results: Results, group: str, task: str) -> str | None:
     """In the place of a score; None if the group is not screened out on the task."""
     for each in results.screened_out[task]:
         if each.runs[0] == group:
-            return f"screened out by {each.by} ({_shown(each.value)})"
+            return f"screened out by {each.by} ({formatted(each.value, '.3f')})"
     return None
-
-
-def _shown(value: float) -> str:
-    return f"{value:.3f}".replace("-", MINUS)
 
 
 def rows(results: Results) -> list[dict[str, str]]:
@@ -25,7 +21,7 @@ def rows(results: Results) -> list[dict[str, str]]:
             "task": task,
             "run": ", ".join(each.runs),
             "estimate": each.by,
-            "mean": _shown(each.value),
+            "mean": formatted(each.value, ".3f"),
             "rank": str(each.rank),
         }
         for task, some in results.screened_out.items()

@@ -1,5 +1,6 @@
 """Tables: the rows of trials.csv and metrics.json, and of the tables on the pages."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
@@ -13,7 +14,7 @@ from stages.reporting.comparison.cells import AMOUNTS, Cell, seeds
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.groups import Group
 from stages.reporting.comparison.results import Results
-from stages.reporting.number_format import compact, six_decimals
+from stages.reporting.number_format import DASH, compact, six_decimals
 from stages.reporting.score_format import ends
 
 KEYS = [
@@ -184,6 +185,39 @@ def leaderboard(results: Results) -> list[Json]:
     ]
 
 
+def confound_rows(results: Results) -> list[dict[str, str]]:
+    """A row for each pair and axis, with the confounds of all its contrasts. One that only some of
+    them have says in how many."""
+    members: dict[tuple[str, str, str], list[list[str]]] = defaultdict(list)
+    for contrast in results.contrasts:
+        pair = _pair(contrast.a.group, contrast.b.group, contrast.level_a, contrast.level_b)
+        members[contrast.axis, *pair].append(contrast.confounds)
+    return [
+        {"axis": axis, "first": one, "second": other, "also differs": _also(lists)}
+        for (axis, one, other), lists in members.items()
+    ]
+
+
+def _pair(one: str, other: str, level: str, other_level: str) -> tuple[str, str]:
+    """The runs; of one run the two levels, alike for all runs."""
+    return (one, other) if one != other else (level, other_level)
+
+
+def _also(lists: list[list[str]]) -> str:
+    """Each confound once: with its amounts if they are the same everywhere, and else without."""
+    texts: dict[str, list[str]] = defaultdict(list)
+    for confounds in lists:
+        for text in confounds:
+            name, _, amounts = text.partition(": ")
+            texts[name].append(amounts)
+    found = []
+    for name, amounts in texts.items():
+        same = f": {amounts[0]}" if len(set(amounts)) == 1 and amounts[0] else ""
+        some = f" (in {len(amounts)} of {len(lists)})" if len(amounts) < len(lists) else ""
+        found.append(f"{name}{same}{some}")
+    return "; ".join(found) or "nothing that is counted"
+
+
 def run_rows(results: Results) -> list[dict[str, str]]:
     """The settings of each group, from params.yaml; nothing here depends on the machine."""
     return [
@@ -226,7 +260,7 @@ def task_rows(results: Results) -> list[dict[str, str]]:
             "task": key,
             "kind": task["kind"],
             **{split: f"{number:,}" for split, number in task["num_examples"].items()},
-            "classes": str(len(task["labels"])) if task["labels"] else "\N{EN DASH}",
+            "classes": str(len(task["labels"])) if task["labels"] else DASH,
             "duplicates removed": ", ".join(
                 f"{split} {number:,}" for split, number in task["duplicates_removed"].items()
             ),

@@ -11,7 +11,7 @@ from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.questions import Question
 from stages.reporting.number_format import are, compact, metric_name
-from stages.reporting.score_format import interval_of_difference
+from stages.reporting.score_format import in_parentheses, interval_of_difference
 
 FIRST: tuple[Axis, ...] = ("pretrained", "architecture", "size", "training set")
 NAMES: dict[Axis, str] = {"pretrained": "pretraining", "training set": "training text"}
@@ -72,8 +72,7 @@ def _answer(axis: Axis, question: Question, *, with_method: bool) -> str:
     else:
         over = f"on average over {question.num_tasks} tasks"
         size = f"{_signed(question, question.effect.value)} {over}"
-    ends = interval_of_difference(question.effect, question.metric)
-    inside = f" ({ends})" if ends else ""
+    inside = in_parentheses(interval_of_difference(question.effect, question.metric))
     where = ""
     if question.num_tasks > 1:
         largest = max(question.contrasts, key=lambda c: abs(c.effect.value))

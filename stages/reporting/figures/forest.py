@@ -24,7 +24,7 @@ from stages.reporting.figures.style import (
     styled,
 )
 from stages.reporting.number_format import metric_name
-from stages.reporting.score_format import ends, interval_of_difference
+from stages.reporting.score_format import difference_with_interval, ends
 
 YES, PART = "#00654b", "#9a5b00"
 NO_VERDICT = "no verdict"
@@ -95,17 +95,10 @@ def _row(number: int, contrast: Contrast) -> Row:
         "effect": value,
         "low": low,
         "high": high,
-        "shown": _shown(contrast),
+        "shown": difference_with_interval(contrast.effect, contrast.metric),
         "verdict": contrast.verdict,
         "kind": next((kind for kind in SHAPES if contrast.verdict.startswith(kind)), NO_VERDICT),
     }
-
-
-def _shown(contrast: Contrast) -> str:
-    found = interval_of_difference(contrast.effect, contrast.metric)
-    return scale_of(contrast.metric).signed(contrast.effect.value) + (
-        f" ({found})" if found else ""
-    )
 
 
 def first_choice(found: Sequence[Row]) -> dict[str, str]:

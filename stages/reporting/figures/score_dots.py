@@ -7,7 +7,6 @@ import altair as alt
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import CLASSICAL
 from stages.reporting.comparison.best_runs import BestRun
-from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.ties import BEST, TIED, UNTESTED, beside_best
 from stages.reporting.figures.style import (
@@ -25,7 +24,7 @@ from stages.reporting.figures.style import (
     styled,
 )
 from stages.reporting.number_format import percent
-from stages.reporting.score_format import ends, interval, shown
+from stages.reporting.score_format import ends, in_parentheses, interval, shown
 
 MANY = 600  # trials in one panel, beyond which ticks hide each other
 MOST_ROWS = 40  # runs and baselines in one panel
@@ -129,22 +128,19 @@ def _means(results: Results, task: str, label_budget: str, names: Sequence[str])
         methods = [CLASSICAL] if name in results.baselines else results.methods
         for i, method in enumerate(methods):
             if cell := results.cell(name, task, method, label_budget):
-                low, high = ends(cell.mean, cell.metric) or (cell.mean.value, cell.mean.value)
+                mean, metric = cell.mean, cell.metric
+                low, high = ends(mean, metric) or (mean.value, mean.value)
+                inside = in_parentheses(interval(mean, metric))
                 rows.append(
                     {
                         **mark(results, cell),
-                        "shown": f"{shown(cell.mean.value, cell.metric)}{_interval(cell)}",
+                        "shown": f"{shown(mean.value, metric)}{inside}",
                         "slot": _slot(i, len(methods)),
                         "low": factor * low,
                         "high": factor * high,
                     }
                 )
     return rows
-
-
-def _interval(cell: Cell) -> str:
-    found = interval(cell.mean, cell.metric)
-    return f" ({found})" if found else ""
 
 
 def _dots(

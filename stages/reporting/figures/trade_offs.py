@@ -30,7 +30,7 @@ from stages.reporting.figures.style import (
     metric_title,
     styled,
 )
-from stages.reporting.number_format import MINUS, percent
+from stages.reporting.number_format import MINUS, formatted, percent
 from stages.reporting.score_format import ends, shown
 
 HEIGHT, WIDTH = 240, 440  # pixels
@@ -224,15 +224,11 @@ def _key(cells: Placed, front: Sequence[int]) -> list[str]:
 def _formula(results: Results, group: Group, law: PowerLaw) -> str:
     b = law.exponent
     what = f"{group.architecture}, {group.objective} on {group.corpus}"
-    formula = f"error = {law.factor:.3g} N^{MINUS}b, b = {_signed(b.value)}"
+    formula = f"error = {law.factor:.3g} N^{MINUS}b, b = {formatted(b.value, '.3f')}"
     if b.low is None or b.high is None:
         return f"{what}: {formula}"
-    interval = f"{percent(results.confidence)} interval {_signed(b.low)} to {_signed(b.high)}"
-    return f"{what}: {formula} ({interval})"
-
-
-def _signed(value: float) -> str:
-    return f"{value:.3f}".replace("-", MINUS)
+    low, high = formatted(b.low, ".3f"), formatted(b.high, ".3f")
+    return f"{what}: {formula} ({percent(results.confidence)} interval {low} to {high})"
 
 
 def _panel(

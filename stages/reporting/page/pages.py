@@ -12,7 +12,6 @@ from stages.core.artifacts import Json
 from stages.evaluation.metrics import scale_of
 from stages.reporting.comparison import (
     advice,
-    confounds,
     confusions,
     costs,
     estimates,
@@ -70,7 +69,7 @@ def context(results: Results) -> Json:
         "advice": advice.advice(results),
         "caveats": advice.caveats(results),
         "scores": {task: tables.by_task(results, task) for task in results.params.tasks},
-        "confounds": confounds.confound_rows(results),
+        "confounds": tables.confound_rows(results),
         "ranks": ranking.tables(results),
         "rank_note": ranking.note(results),
         "appendix": appendix(results),

@@ -24,8 +24,6 @@ PACKAGES = (  # they affect numbers: training and its data, baselines and statis
 DIGITS = 16
 SHA256 = f"first {DIGITS} digits of SHA-256"
 
-Row = dict[str, str]  # of a table
-
 
 @dataclass(frozen=True)
 class Commit:
@@ -36,7 +34,7 @@ class Commit:
     origin: str  # where to clone it from
 
 
-def files() -> list[Row]:
+def files() -> list[dict[str, str]]:
     """FILES with the first digits of their ``sha256sum``."""
     return [{"file": str(path), SHA256: _hash(path)} for path in FILES]
 
@@ -47,7 +45,7 @@ def _hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:DIGITS]
 
 
-def packages() -> list[Row]:
+def packages() -> list[dict[str, str]]:
     """The installed versions of Python and PACKAGES."""
     found = {"Python": platform.python_version()} | {name: version(name) for name in PACKAGES}
     return [{"package": name, "version": number} for name, number in found.items()]
@@ -91,7 +89,7 @@ def _shareable(origin: str) -> str:
     return address if re.match(r"(?:https?|ssh|git)://|\w+@[\w.-]+:", address) else "REPOSITORY"
 
 
-def machine(compute: Compute) -> list[Row]:
+def machine(compute: Compute) -> list[dict[str, str]]:
     """This machine, and the device, precision and threads on it."""
     import torch  # takes seconds
 

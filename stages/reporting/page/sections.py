@@ -11,9 +11,9 @@ from stages.reporting.comparison import (
     estimates,
     inputs,
     pretraining_ends,
-    screening,
     tables,
 )
+from stages.reporting.comparison.appendix import Appendix
 from stages.reporting.comparison.axes import AXES, Axis
 from stages.reporting.comparison.contrasts import Contrast
 from stages.reporting.comparison.not_compared import not_compared_rows
@@ -61,13 +61,6 @@ INTERVALS = (
     "contrasts. Verdicts are corrected (Holm): first the means over tasks, then the single tasks "
     "of those that are significant. Intervals are cut off where the scale of the metric ends."
 )
-INPUTS = "Where labels are read, and rows that were cut"
-AGREEMENT = "Rank correlation of estimates from frozen states with test scores, over runs"
-CHOICES = "What the choice of an estimate would have lost and saved"
-SCREENED = "Runs that are screened out, and the mean of their estimates"
-CALIBRATION = "Accuracy, mean probability and expected calibration error"
-OVERLAP = "Test rows that overlap the training text of pretraining"
-LIKENESS = "Likeness of the tasks' texts to the training text, and the gain over from scratch"
 CONVERGENCE = "How long each run was fitted, and the values that validation chose from"
 EDGES = "A better value than the chosen one may lie beyond an edge of those tried."
 
@@ -131,64 +124,26 @@ def _baselines(results: Results, task: str, label_budget: str) -> list[tuple[str
     return [(name, cell.mean.value) for name, cell in found if cell]
 
 
-@dataclass(frozen=True)
-class Appendix:
-    """Tables with one heading, each with its caption, and notes on them."""
-
-    heading: str
-    tables: list[tuple[str, list[dict[str, str]]]]
-    notes: list[str]
-
-
 def appendix(results: Results) -> list[Appendix]:
     """What both pages have behind the comparison, where the study has it."""
-    read, calibrated = inputs.section(results), calibration.section(results)
-    guessed = estimates.section(results)
-    texts, overlap = corpora.section(results), contamination.section(results)
-    lasted = convergence.rows(results.cells)
     ends = pretraining_ends.ending_rows(results)
-    found = [
-        Appendix("Names", [("What the names mean", names(results))], []),
-        Appendix("Tasks", [("Tasks", tables.task_rows(results))], []),
-        Appendix("Comparisons not made", [("Reasons", not_compared_rows(results))], []),
-        Appendix("Inputs", [(INPUTS, read.rows)], read.notes) if read else None,
-        Appendix(
-            "Estimates",
-            [
-                (AGREEMENT, guessed.agreements),
-                (CHOICES, guessed.choices),
-                (SCREENED, screening.rows(results)),
-            ],
-            guessed.notes,
-        )
-        if guessed
-        else None,
-        Appendix("Calibration", [(CALIBRATION, calibrated.rows)], [calibrated.note])
-        if calibrated
-        else None,
-        Appendix("Contamination", [(OVERLAP, overlap.rows)], overlap.notes) if overlap else None,
-        Appendix(
-            "Training sets",
-            [
-                ("Amount of text", texts.amounts),
-                (LIKENESS, texts.likeness),
-                ("Rank correlation of likeness and amount with the gain", texts.correlations),
-            ],
-            texts.notes,
-        )
-        if texts
-        else None,
-        Appendix(
-            "Pretraining",
-            [("The end of each pretraining", ends)],
-            [pretraining_ends.EXPLANATION, *pretraining_ends.ending_notes(results)],
-        )
+    ending_notes = [pretraining_ends.EXPLANATION, *pretraining_ends.ending_notes(results)]
+    parts = [
+        Appendix("Names", {"What the names mean": names(results)}, []),
+        Appendix("Tasks", {"Tasks": tables.task_rows(results)}, []),
+        Appendix("Comparisons not made", {"Reasons": not_compared_rows(results)}, []),
+        inputs.appendix(results),
+        estimates.appendix(results),
+        calibration.appendix(results),
+        contamination.appendix(results),
+        corpora.appendix(results),
+        Appendix("Pretraining", {"The end of each pretraining": ends}, ending_notes)
         if ends
         else None,
-        Appendix("Convergence", [(CONVERGENCE, lasted)], [EDGES]),
-        Appendix("Runs", [("Runs", tables.run_rows(results))], []),
+        Appendix("Convergence", {CONVERGENCE: convergence.rows(results.cells)}, [EDGES]),
+        Appendix("Runs", {"Runs": tables.run_rows(results)}, []),
     ]
-    return [each for each in found if each and (each.notes or any(r for _, r in each.tables))]
+    return [part for part in parts if part and (part.notes or any(part.tables.values()))]
 
 
 def names(results: Results) -> list[dict[str, str]]:

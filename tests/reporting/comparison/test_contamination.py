@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stages.reporting.comparison import advice
-from stages.reporting.comparison.contamination import caveats, section
+from stages.reporting.comparison.contamination import CAPTION, appendix, caveats
 from stages.reporting.comparison.results import Results, load
 from stages.reporting.page import pages
 from tests.synthetic_study import METRICS, RUNS, further, public, raw_params, run, write_study
@@ -23,11 +23,11 @@ def with_counts(results: Results, *changes: tuple[tuple[str, str], str, int]) ->
 
 
 def test_a_row_for_each_task_and_a_column_for_each_corpus(results: Results) -> None:
-    found = section(with_counts(results, (SCIENTIFIC, "type", 123)))
+    found = appendix(with_counts(results, (SCIENTIFIC, "type", 123)))
     assert found is not None
-    assert [row["task"] for row in found.rows] == list(METRICS)
-    assert [*found.rows[0]] == ["task", "all", "scientific", "deep_learning"]
-    assert found.rows[1] == {
+    assert [row["task"] for row in found.tables[CAPTION]] == list(METRICS)
+    assert [*found.tables[CAPTION][0]] == ["task", "all", "scientific", "deep_learning"]
+    assert found.tables[CAPTION][1] == {
         "task": "type",
         "all": "1.5% (0.4%)",
         "scientific": "12.3% (0.4%)",
@@ -43,7 +43,7 @@ def test_what_was_removed_is_told_for_each_corpus(results: Results) -> None:
         "train": {"documents": 1, "sentences": 1200, "characters": 70_000},
         "validation": {"documents": 0, "sentences": 34, "characters": 1_000},
     }
-    found = section(replace(results, contamination=contamination))
+    found = appendix(replace(results, contamination=contamination))
     assert found is not None
     [note] = found.notes[1:]
     for part in ("`all`", "1,234 matching sentences", "71,000 characters", "1 whole documents"):
@@ -52,9 +52,14 @@ def test_what_was_removed_is_told_for_each_corpus(results: Results) -> None:
 
 def test_a_corpus_with_two_tokenizers_has_two_columns(results: Results) -> None:
     both = {**results.contamination, ("all", "bpe"): results.contamination[ALL]}
-    found = section(replace(results, contamination=both))
+    found = appendix(replace(results, contamination=both))
     assert found is not None
-    assert [*found.rows[0]][1:] == ["all, unigram", "scientific", "deep_learning", "all, bpe"]
+    assert [*found.tables[CAPTION][0]][1:] == [
+        "all, unigram",
+        "scientific",
+        "deep_learning",
+        "all, bpe",
+    ]
 
 
 def test_what_public_checkpoints_read_is_not_known(
@@ -65,8 +70,8 @@ def test_what_public_checkpoints_read_is_not_known(
     runs: dict[str, Any] = {"bert": public("a/bert"), "gpt2": public("a/gpt2", "1" * 40)}
     raw = raw_params(runs) | {"corpora": {}, "budget": {"matched": "none", "reference": "bert"}}
     results = load(write_study(tmp_path, raw))
-    found = section(results)
-    assert found is not None and found.rows == []
+    found = appendix(results)
+    assert found is not None and found.tables[CAPTION] == []
     [note] = found.notes
     assert "unknown: `bert`, `gpt2`" in note
     text = pages.markdown(results)
@@ -90,7 +95,7 @@ def test_where_nothing_was_pretrained_nothing_is_said(
     """Also where a run from scratch names a corpus, which it does not read."""
     monkeypatch.chdir(tmp_path)
     results = load(write_study(tmp_path, raw_params({"scratch": run("encoder", "none", "all")})))
-    assert results.contamination == {} and section(results) is None
+    assert results.contamination == {} and appendix(results) is None
     assert "Contamination" not in pages.markdown(results)
 
 

@@ -9,9 +9,18 @@ from pandas import Series
 from stages.core.artifacts import read_json, write_json
 from stages.core.seeding import stream
 from stages.evaluation.records import write_table
-from stages.reporting.comparison import corpora
-from stages.reporting.comparison.corpora import COLUMNS, MEASURES, rows, section, spearman
+from stages.reporting.comparison.corpora import (
+    AMOUNTS,
+    COLUMNS,
+    CORRELATIONS,
+    LIKENESS,
+    MEASURES,
+    appendix,
+    rows,
+    spearman,
+)
 from stages.reporting.comparison.results import Results, load
+from stages.reporting.number_format import DASH
 from stages.reporting.page import pages
 from tests.synthetic_study import METRICS, RUNS, public, raw_params, run, text_bits_of, write_study
 
@@ -59,9 +68,9 @@ def test_each_run_stands_beside_its_corpus_and_its_gain(four: Results) -> None:
 
 @pytest.mark.slow
 def test_ranks_are_correlated_over_four_training_sets(four: Results) -> None:
-    found = section(four)
-    assert found is not None and len(found.correlations) == 3 * 2
-    for row in found.correlations:
+    found = appendix(four)
+    assert found is not None and len(found.tables[CORRELATIONS]) == 3 * 2
+    for row in found.tables[CORRELATIONS]:
         assert row["training sets"] == f"4 ({', '.join(NAMES)})"
         assert row["n-gram bits per byte"] == "+1.00 (p = 0.083)"  # 2 of 24 orders
         assert row["own bits per byte"] == "+1.00 (p = 0.083)"
@@ -72,12 +81,16 @@ def test_ranks_are_correlated_over_four_training_sets(four: Results) -> None:
 
 
 def test_three_training_sets_are_too_few_for_a_correlation(results: Results) -> None:
-    found = section(results)
-    assert found is not None and found.correlations == []
+    found = appendix(results)
+    assert found is not None and found.tables[CORRELATIONS] == []
     assert any("at most 3" in note for note in found.notes)
-    assert [row["training set"] for row in found.amounts] == ["all", "scientific", "deep_learning"]
-    assert all(row["epochs"] == "4.1" for row in found.amounts)
-    assert len(found.likeness) == 3 * 5  # tasks and pretrained runs
+    assert [row["training set"] for row in found.tables[AMOUNTS]] == [
+        "all",
+        "scientific",
+        "deep_learning",
+    ]
+    assert all(row["epochs"] == "4.1" for row in found.tables[AMOUNTS])
+    assert len(found.tables[LIKENESS]) == 3 * 5  # tasks and pretrained runs
 
 
 def test_a_run_that_has_no_counterpart_from_scratch_has_no_gain(results: Results) -> None:
@@ -94,9 +107,9 @@ def test_runs_that_read_a_training_set_unequally_often_are_named(
     raw = raw_params({"long": run("encoder", "mlm"), "short": shorter})
     raw["budget"]["matched"] = "none"
     monkeypatch.chdir(tmp_path)
-    found = section(load(write_study(tmp_path, raw)))
+    found = appendix(load(write_study(tmp_path, raw)))
     assert found is not None
-    assert [row["epochs"] for row in found.amounts] == ["4.1 (long), 2.05 (short)"]
+    assert [row["epochs"] for row in found.tables[AMOUNTS]] == ["4.1 (long), 2.05 (short)"]
 
 
 def test_texts_without_words_have_no_likeness(
@@ -109,18 +122,18 @@ def test_texts_without_words_have_no_likeness(
     nothing = dict.fromkeys(("divergence", "unseen_words", "unseen_types", "bits_per_byte"))
     write_json(path, about | {"tasks": {task: nothing for task in params.tasks}})
     results = load(params)
-    found = section(results)
-    assert found is not None and found.likeness[0]["word divergence"] == corpora.UNKNOWN
+    found = appendix(results)
+    assert found is not None and found.tables[LIKENESS][0]["word divergence"] == DASH
     assert {row["divergence"] for row in rows(results)} == {""}
 
 
-def test_a_study_without_corpora_has_no_section(
+def test_a_study_without_corpora_has_no_appendix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     runs = {"bert": public("bert"), "scratch": run("encoder", "none", "none")}
     results = load(write_study(tmp_path, raw_params(runs)))
-    assert section(results) is None and [*rows(results)] == []
+    assert appendix(results) is None and [*rows(results)] == []
     assert "Training sets" not in pages.markdown(results)
 
 

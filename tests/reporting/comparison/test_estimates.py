@@ -87,9 +87,9 @@ def test_an_estimate_that_is_not_defined_is_left_out_with_its_reason(
     results: Results, found
 ) -> None:
     assert not any(key[0] == "section" and key[2] == "knn" for key in found)
-    section = estimates.section(results)
-    assert section is not None
-    assert any("`section`" in note and "a reason" in note for note in section.notes)
+    described = estimates.appendix(results)
+    assert described is not None
+    assert any("`section`" in note and "a reason" in note for note in described.notes)
     rows = [row for row in estimates.rows(results) if row["reason"]]
     assert {row["task"] for row in rows} == {"section"} and len(rows) == len(RUNS) * len(LAYERS)
     assert all(row["value"] == "" for row in rows)
@@ -110,13 +110,13 @@ def test_every_number_is_in_the_tables(results: Results) -> None:
     assert all(row.keys() == set(estimates.AGREEMENT) for row in rows)
 
 
-def test_a_study_without_an_estimate_has_no_section(results: Results) -> None:
+def test_a_study_without_an_estimate_has_no_appendix(results: Results) -> None:
     nothing = {
         task: [replace(record, value=None, reason="none") for record in records]
         for task, records in results.estimates.records.items()
     }
     without = replace(results.estimates, records=nothing)
-    assert estimates.section(replace(results, estimates=without)) is None
+    assert estimates.appendix(replace(results, estimates=without)) is None
 
 
 def test_what_estimates_took_stands_beside_what_the_trials_took(results: Results) -> None:

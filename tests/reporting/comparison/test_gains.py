@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from stages.reporting.comparison.costs import rows
-from stages.reporting.comparison.gains import NOT_APPLICABLE, gain_rows, gains
+from stages.reporting.comparison.gains import gain_rows, gains
 from stages.reporting.comparison.results import Results, load
+from stages.reporting.number_format import DASH
 from tests.synthetic_study import RUNS, raw_params, write_study
 
 
@@ -38,5 +39,5 @@ def test_what_is_not_significant_has_its_verdict_and_no_cost(
     for row in gain_rows(results):
         *_, gain, flops, time, energy = row.values()
         assert gain == "one trial: no interval"
-        assert {flops, time, energy} == {NOT_APPLICABLE}
+        assert {flops, time, energy} == {DASH}
     assert all(row["gained"] == "" for row in rows(results) if row["run"] == "encoder_mlm")

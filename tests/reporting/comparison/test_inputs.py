@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from stages.reporting.comparison.advice import caveats
-from stages.reporting.comparison.inputs import section
+from stages.reporting.comparison.inputs import CAPTION, appendix
 from stages.reporting.comparison.results import Results
 from stages.reporting.page import pages
 
@@ -19,15 +19,15 @@ def with_cut(results: Results, task: str, run: str, rows_cut: int) -> Results:
 
 
 def test_runs_that_read_a_task_alike_share_a_row(results: Results) -> None:
-    found = section(results)
+    found = appendix(results)
     assert found is not None
-    of_tag = [row for row in found.rows if row["task"] == "tag"]
+    of_tag = [row for row in found.tables[CAPTION] if row["task"] == "tag"]
     assert [row["labels read at"].split()[0] for row in of_tag] == ["first", "last"]
     assert of_tag[1]["runs"] == "decoder_causal, decoder_scratch"
-    assert {row["test cut"] for row in found.rows} == {"2.0% (0.5%)"}
-    other = section(with_cut(results, "tag", "decoder_scratch", 7))
-    assert other is not None and len(other.rows) == len(found.rows) + 1
-    assert {row["test cut"] for row in other.rows} == {"2.0% (0.5%)", "3.5% (0.5%)"}
+    assert {row["test cut"] for row in found.tables[CAPTION]} == {"2.0% (0.5%)"}
+    other = appendix(with_cut(results, "tag", "decoder_scratch", 7))
+    assert other is not None and len(other.tables[CAPTION]) == len(found.tables[CAPTION]) + 1
+    assert {row["test cut"] for row in other.tables[CAPTION]} == {"2.0% (0.5%)", "3.5% (0.5%)"}
 
 
 @pytest.mark.parametrize(("rows_cut", "warned"), [(10, False), (11, True)])

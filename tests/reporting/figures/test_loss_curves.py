@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from stages.reporting.comparison.results import Results, load
-from stages.reporting.comparison.validation_losses import Amount
 from stages.reporting.figures import loss_curves
-from stages.reporting.figures.loss_curves import losses
+from stages.reporting.figures.loss_curves import Amount, comparable, losses
 from tests.synthetic_study import RUNS, further, public, raw_params, run, write_study
 
 
@@ -68,3 +67,13 @@ def test_a_public_checkpoint_that_is_pretrained_further_begins_at_0(
     found = lines(load(write_study(tmp_path, raw_params(runs))), "tokens")
     assert found.keys() == {"adapted"}
     assert min(point["x"] for point in found["adapted"]) > 0
+
+
+def test_comparable_runs_share_objective_text_and_tokenizer(results: Results) -> None:
+    panels = [[group.name for group in groups] for groups in comparable(results).values()]
+    assert panels == [
+        ["encoder_mlm", "encoder_small"],
+        ["decoder_causal"],
+        ["encoder_scientific"],
+        ["encoder_deep_learning"],
+    ]

@@ -15,6 +15,7 @@ from stages.reporting.comparison.results import Results
 from stages.reporting.comparison.verdicts import ONE_SEED
 from stages.reporting.comparison.what_mattered import PART_OF_AXIS
 from stages.reporting.number_format import metric_name, percent
+from stages.reporting.score_format import with_unit
 
 SMALL = 2.0  # points; improvements that papers report are often smaller (Card et al. 2020)
 ATTRIBUTED = ("architecture", "size", "training set")  # whose contrasts are read as causes
@@ -173,8 +174,7 @@ def baselines(results: Results) -> Check:
             continue
         yes = each.run_is_ahead and each.significant
         beaten += yes
-        scale = scale_of(each.run.metric)
-        size = f"{scale.signed(each.effect.value)} {scale.unit}".strip()
+        size = with_unit(each.effect.value, each.run.metric)
         word = "yes" if yes else "no"
         details.append(f"{key}: {word}, {each.run.group} against {each.strongest.group} {size}")
     return Check(

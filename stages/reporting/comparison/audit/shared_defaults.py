@@ -16,6 +16,7 @@ from stages.reporting.comparison.shared_defaults import (
     largest_changes,
     not_varied,
 )
+from stages.reporting.score_format import with_unit
 
 
 def shared_defaults(results: Results) -> Check:
@@ -65,16 +66,15 @@ def _size(change: Change) -> str:
 
 
 def _largest(change: Change) -> str:
-    scale = scale_of(change.cell.metric)
-    size = f"{scale.signed(change.size)} {scale.unit}".strip()
+    size = with_unit(change.size, change.cell.metric)
     return f"{_name(change.forced)}: {size} for {place(change.cell)}"
 
 
 def _reversal(contrast: Contrast, effect: ForcedEffect) -> str:
     scale = scale_of(contrast.metric)
-    sizes = f"{scale.signed(effect.chosen)} becomes {scale.signed(effect.value)} {scale.unit}"
+    sizes = f"{scale.signed(effect.chosen)} becomes {with_unit(effect.value, contrast.metric)}"
     sides = " against ".join(map(_side, (contrast.a, contrast.b)))
-    return f"{_name(effect.forced)} reverses {sides} on {contrast.task}: {sizes.strip()}"
+    return f"{_name(effect.forced)} reverses {sides} on {contrast.task}: {sizes}"
 
 
 def _side(cell: Cell) -> str:

@@ -10,7 +10,7 @@ from stages.reporting.comparison.axes import Axis
 from stages.reporting.comparison.cells import Cell
 from stages.reporting.comparison.pretraining_ends import FALLING, Ending, endings
 from stages.reporting.comparison.results import Results
-from stages.reporting.number_format import MINUS
+from stages.reporting.number_format import formatted
 
 # The sides of these have different models or starts, whose best learning rates may differ.
 UNLIKE: tuple[Axis, ...] = ("architecture", "objective", "size", "pretrained", "checkpoint")
@@ -86,7 +86,7 @@ def end_of_pretraining(results: Results) -> Check:
     answer = f"{len(falling)} of {len(found)} were stopped while the validation loss fell"
     answer += f" by {FALLING:g} nats per doubling of the steps or more"
     if slopes:
-        answer += f"; the steepest slope is {_signed(min(slopes))}"
+        answer += f"; the steepest slope is {formatted(min(slopes), '+.3f')}"
     if unknown:
         answer += f"; {len(unknown)} have too few validations to tell"
     return Check(question, f"{answer}.", bool(falling or unknown), tuple(_slopes(found)))
@@ -97,11 +97,7 @@ def _slopes(found: list[Ending]) -> Iterator[str]:
         if each.slope is None:
             yield f"{each.run}: not known"
         elif each.falls:
-            yield f"{each.run}: {_signed(each.slope)}"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.3f}".replace("-", MINUS)
+            yield f"{each.run}: {formatted(each.slope, '+.3f')}"
 
 
 def finetuning_rates(results: Results) -> Check:
