@@ -1,7 +1,7 @@
 """Count the test rows of every task that occur in a corpus: data/contamination/CORPUS/.
 
-Searched is the part of the corpus that was encoded for training: ``max_tokens`` may limit it, and
-the limit depends on the tokenizer.
+The searched text is the part of the corpus that was encoded for training: ``max_tokens`` may limit
+it, and the limit depends on the tokenizer.
 """
 
 from dataclasses import asdict

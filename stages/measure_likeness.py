@@ -1,8 +1,8 @@
 """Measure how alike a corpus and the texts of every task are: data/likeness/CORPUS/.
 
-Compared is the part of the corpus that was encoded for training: ``max_tokens`` may limit it, and
-the limit depends on the tokenizer. The texts of a task are the inputs of its test rows, as models
-read them; its training rows may be in the corpus, if both have the same source.
+The compared text is the part of the corpus that was encoded for training: ``max_tokens`` may limit
+it, and the limit depends on the tokenizer. The texts of a task are the inputs of its test rows, as
+models read them; its training rows may be in the corpus, if both have the same source.
 """
 
 from collections.abc import Iterator

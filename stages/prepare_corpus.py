@@ -85,7 +85,7 @@ def write(
         if not extent["documents"]:
             left = " that no task tests on" if texts else ""
             raise ValueError(f"no text for {split}{left}; give it more documents")
-    digest.update(b"validation\n")  # after all of train, whose documents come in any order
+    digest.update(b"validation\n")  # after train, even where the source has validation first
     stored = StoredDocuments(folder / "validation.jsonl")
     for sentences in stored.sentences(range(len(stored))):
         digest.update(_lines(sentences))

@@ -68,7 +68,7 @@ class Files(Source):
         self.languages = (naming.name_of("text"), naming.name_of("target"))
         self._read = naming
         if not self.root.exists():
-            home = "; write ~ out, which a shell alone reads" if path.startswith("~") else ""
+            home = "; write ~ out, since only a shell expands it" if path.startswith("~") else ""
             raise ValueError(f"path: no such file or folder: {path}{home}")
         named: dict[Split, list[str]] = {
             "train": _list(train),
@@ -128,7 +128,7 @@ class Files(Source):
         for name in names:
             file = self.root / name
             if file in self.files:
-                raise ValueError(f"{split}: {name} is of {self.files[file]} already")
+                raise ValueError(f"{split}: {name} already belongs to {self.files[file]}")
             if self.format == PARALLEL:
                 try:
                     sides(file, list(self.languages))

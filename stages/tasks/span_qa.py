@@ -29,9 +29,9 @@ class SpanQA(Task):
 
     A context that is too long is read in windows, and neighbouring windows share ``stride`` tokens.
     A window without the whole answer is trained to have no answer. If there are several right
-    answers, the first one is trained, unless it has more than ``max_answer_tokens``. ``head:
-    start_end`` scores the two ends independently, ``head: span`` scores each span by a hidden layer
-    of ``d_span``.
+    answers, the first with at most ``max_answer_tokens`` tokens is trained. ``head: start_end``
+    scores the two ends independently, ``head: span`` scores each span by a hidden layer of
+    ``d_span``.
 
     In a causal model the state of a span's last token has read the question and the span, and the
     state of its first token has not read what follows. Only their sum has read the whole span.

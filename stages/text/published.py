@@ -207,8 +207,8 @@ def _load_tokenizer(folder: Path, **settings: Any) -> Any:
         raise ValueError(f"path: {folder} has no tokenizer")
     if not tokenizer.is_fast:
         raise ValueError(
-            f"path: the tokenizer of {folder} has no fast form (tokenizer.json), which alone "
-            "tells where words begin"
+            f"path: the tokenizer of {folder} has no fast form (tokenizer.json), which "
+            "is needed to find where words begin"
         )
     return tokenizer
 
