@@ -1,4 +1,4 @@
-"""Validate the whole of params.yaml before anything runs, and say what each stage depends on."""
+"""Validate the whole of params.yaml before anything runs, and write what each stage depends on."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +12,7 @@ from stages.core.process import run_stage
 from stages.evaluation.records import discard_unlisted
 from stages.matching.budget import plans
 
-# An input of the stages that read installed packages.
+# Input of the stages that read installed packages.
 ENVIRONMENT = paths.DATA / "environment.json"
 
 
@@ -22,8 +22,8 @@ def main(params: Params) -> None:
     faults = list(find_faults(params))
     if faults:
         raise ValueError("\n".join(faults))
-    # What a run without a parent, a corpus or a tokenizer depends on, and a tokenizer without a
-    # corpus: there, and always the same.
+    # Inputs of a run without a parent, a corpus or a tokenizer, and of a tokenizer without a
+    # corpus: files that always exist and never change.
     _write(paths.CORPORA / NONE / "train.jsonl", "nothing\n")
     _write(paths.PRETRAINED / NONE, "nothing\n")
     _write(paths.TOKENIZERS / NONE, "nothing\n")
@@ -31,31 +31,31 @@ def main(params: Params) -> None:
         folder.mkdir()
         for key in (*params.tokenizers, NONE):
             (folder / key).write_text("nothing\n")
-    # And a corpus that nothing is removed from, and the report of a study without corpora.
+    # Inputs of a corpus that nothing is removed from, and of the report of a study without corpora.
     _write(paths.DATA / NONE, "nothing\n")
     _write(paths.CONTAMINATION / NONE, "nothing\n")
     _write(paths.LIKENESS / NONE, "nothing\n")
-    # Some stages depend on all that lies there: what is listed no more goes, so that they do not
-    # run again where that never was.
+    # Some stages depend on whole folders. Entries that are no longer in params.yaml are removed, so
+    # that those stages do not run again.
     discard_unlisted(paths.TASKS, params.tasks)
     discard_unlisted(paths.PRETRAINED, [*params.pretrain, NONE])
     for folder in (paths.CONTAMINATION, paths.LIKENESS):
         discard_unlisted(folder, [*params.corpora, NONE])
         for key in params.corpora:
             discard_unlisted(folder / key, [f"{name}.json" for name in params.tokenizers])
-    # A run depends on its own plan, so that it runs anew when the reference changes what it means.
+    # A run depends on its own plan, so that it runs again when the reference run changes the plan.
     with replacing(paths.PLANS) as folder:
         folder.mkdir()
         for key, plan in plans(params).items():
             write_json(folder / f"{key}.json", asdict(plan))
-    # A baseline on the seeds of the runs, which decide with the fine-tuning seeds which rows are
-    # labelled, and on nothing else of them.
+    # A baseline depends on the runs' seeds alone, which decide together with the fine-tuning seeds
+    # which rows are labelled.
     with replacing(paths.SEEDS) as file:
         write_json(file, {"pretrain_seeds": params.pretrain_seeds})
-    # The report on what the study calls things, which need not stand in params.yaml.
+    # The report depends on this file, since ``about:`` is optional in params.yaml.
     with replacing(paths.DATA / "about.json") as file:
         write_json(file, params.about.model_dump())
-    # And each stage on the code that it runs.
+    # Each stage depends on the code that it runs.
     with replacing(paths.CODE) as folder:
         for stage, modules in code_by_stage(params).items():
             file = folder / f"{stage}.json"

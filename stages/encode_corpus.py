@@ -44,7 +44,7 @@ def _tokenizer(params: Params, key: str) -> TaskTokenizer:
     folder = paths.TOKENIZERS / key
     if params.tokenizers[key].algorithm != HUB:
         return Tokenizer(folder / FILE)
-    from stages.text.published import PublishedTokenizer  # which takes seconds
+    from stages.text.published import PublishedTokenizer  # the import takes seconds
 
     return PublishedTokenizer(folder)
 

@@ -1,7 +1,7 @@
-"""Count the test rows of every task that stand in a corpus: data/contamination/CORPUS/.
+"""Count the test rows of every task that occur in a corpus: data/contamination/CORPUS/.
 
-The corpus is what was encoded of it for training: ``max_tokens`` may keep a part, and which one
-depends on the tokenizer.
+The searched text is the part of the corpus that was encoded for training: ``max_tokens`` may limit
+it, and the limit depends on the tokenizer.
 """
 
 from dataclasses import asdict
@@ -20,18 +20,18 @@ from stages.text.stored import StoredDocuments
 
 
 def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
-    """Also writes how many documents were searched (of the last one a part may be encoded) and,
-    where ``decontaminate_against`` was on, what it removed before."""
+    """Writes the overlap with each task, the number of documents that were searched (the last one
+    may be encoded in part) and what ``decontaminate_against`` removed before."""
     entry(params.corpora, corpus_key, where="corpora")
     folder, split = paths.CORPORA / corpus_key, "train"
     documents = StoredDocuments(folder / f"{split}.jsonl")
     encoded = read_json(paths.ENCODED / corpus_key / tokenizer_key / "encoded.json")
-    kept = document_order(len(documents), split)[: encoded[f"{split}_documents"]]
+    searched = document_order(len(documents), split)[: encoded[f"{split}_documents"]]
     texts = TaskTexts(searched_texts(params.tasks))
-    parts = documents.parts(np.sort(kept))
+    parts = documents.parts(np.sort(searched))
     overlap = texts.overlap_of(in_order(partial(_matches, documents, texts), parts, documents.size))
     about = {
-        "documents": len(kept),
+        "documents": len(searched),
         "tasks": {task: asdict(of_task) for task, of_task in overlap.items()},
         "removed": read_json(folder / "corpus.json").get("removed", {}),
     }

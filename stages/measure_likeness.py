@@ -1,8 +1,8 @@
 """Measure how alike a corpus and the texts of every task are: data/likeness/CORPUS/.
 
-The corpus is what was encoded of it for training: ``max_tokens`` may keep a part, and which one
-depends on the tokenizer. The texts of a task are the inputs of its test rows, as models read them:
-those of its training rows may stand in the corpus, where both have one source.
+The compared text is the part of the corpus that was encoded for training: ``max_tokens`` may limit
+it, and the limit depends on the tokenizer. The texts of a task are the inputs of its test rows, as
+models read them; its training rows may be in the corpus, if both have the same source.
 """
 
 from collections.abc import Iterator
@@ -25,16 +25,16 @@ from stages.text.stored import StoredDocuments
 
 
 def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
-    """Also writes how many tokens were encoded and the hash of the corpus before any part of it was
-    kept: corpora that share it differ in ``max_tokens`` alone."""
+    """Writes the likeness to each task, the number of encoded tokens and the hash of the whole
+    corpus. Corpora with equal hashes differ in ``max_tokens`` alone."""
     entry(params.corpora, corpus_key, where="corpora")
     encoded = read_json(paths.ENCODED / corpus_key / tokenizer_key / "encoded.json")
     documents = StoredDocuments(paths.CORPORA / corpus_key / "train.jsonl")
-    kept = document_order(len(documents), "train")[: encoded["train_documents"]]
+    encoded_documents = document_order(len(documents), "train")[: encoded["train_documents"]]
     comparison = Comparison({task: list(_texts(task)) for task in params.tasks})
     with scratch(f"words-{corpus_key}-{tokenizer_key}") as folder:
         read = partial(_read, documents, comparison)
-        readings = in_order(read, documents.parts(np.sort(kept)), documents.size)
+        readings = in_order(read, documents.parts(np.sort(encoded_documents)), documents.size)
         measured = comparison.measured(readings, folder)
     about = {
         "tokens": encoded["train_tokens"],
@@ -51,7 +51,8 @@ def _read(documents: StoredDocuments, comparison: Comparison, numbers: np.ndarra
 
 @contextmanager
 def scratch(name: str) -> Iterator[Path]:
-    """A folder for this stage's own use, which is not there before nor after."""
+    """Yields the path of a folder for this stage's own use, which exists neither before nor
+    after."""
     folder = paths.SCRATCH / name
     remove(folder)
     try:

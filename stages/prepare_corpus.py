@@ -25,12 +25,12 @@ _COUNTED = ("documents", "sentences", "characters")
 
 
 def main(params: Params, key: str) -> None:
-    """Writes ``{train,validation}.jsonl`` and what they hold to ``corpus.json``.
+    """Writes ``{train,validation}.jsonl`` and a summary to ``corpus.json``.
 
-    Documents of the test split are in no corpus: the texts of tasks are tested on them. With
-    ``decontaminate_against: tasks``, nor are sentences of others that hold such a text or an n-gram
-    of it, nor documents that are left without a sentence; how many there were is written, too.
-    Raises ValueError if there is nothing to train or to validate on.
+    Documents of the test split are in no corpus, because the texts of tasks are tested on them.
+    With ``decontaminate_against: tasks``, sentences that hold a test text of a task or an n-gram of
+    it are removed, and so are documents that are left without a sentence; the numbers removed are
+    written, too. Raises ValueError if no document is left for training or validation.
     """
     where = f"corpora.{key}.source"
     corpus = entry(params.corpora, key, where="corpora")
@@ -45,7 +45,7 @@ def main(params: Params, key: str) -> None:
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
         about |= {
-            "max_tokens": corpus.max_tokens,  # which the encoded corpus will keep to
+            "max_tokens": corpus.max_tokens,  # limit of the encoded corpus
             "versions": source.versions(),
             "sha256": about.pop("sha256"),
         }
@@ -55,27 +55,27 @@ def main(params: Params, key: str) -> None:
 def write(
     source: Source, texts: TaskTexts | None, folder: Path, *, processes: int | None = None
 ) -> dict[str, Any]:
-    """Write the documents of a source as they come, without what ``texts`` match.
+    """Writes the documents of a source as they come, without sentences that ``texts`` match.
 
-    Says how much there is, how much was removed and the hash of the text. Raises ValueError if a
-    split has none.
+    Returns how much text there is, how much was removed and the hash of the text. Raises ValueError
+    if a split is empty.
     """
     if texts is None and not source.is_read_in_parts:
-        processes = 1  # to send sentences would take longer than to write them
+        processes = 1  # sending sentences would take longer than writing them
     groups = grouped(source.parts(), lambda part: part.num_bytes)
     work = partial(_prepared, texts)
     counts: Counter[tuple[str, ...]] = Counter()
     digest = hashlib.sha256(b"train\n")
     with ExitStack() as stack:
-        found = in_order(work, groups, _num_bytes, processes=processes)
-        stack.enter_context(closing(found))
+        batches = in_order(work, groups, _num_bytes, processes=processes)
+        stack.enter_context(closing(batches))
         files = {
             split: stack.enter_context((folder / f"{split}.jsonl").open("wb")) for split in SPLITS
         }
-        for some in found:
-            counts.update(some.counts)
-            digest.update(some.train_text)
-            for split, rows in some.rows.items():
+        for batch in batches:
+            counts.update(batch.counts)
+            digest.update(batch.train_text)
+            for split, rows in batch.rows.items():
                 files[split].write(rows)
     extents = {split: {name: counts[split, name] for name in _COUNTED} for split in SPLITS}
     removed = {
@@ -85,7 +85,7 @@ def write(
         if not extent["documents"]:
             left = " that no task tests on" if texts else ""
             raise ValueError(f"no text for {split}{left}; give it more documents")
-    digest.update(b"validation\n")  # after all of train, which has its place anywhere
+    digest.update(b"validation\n")  # after train, even where the source has validation first
     stored = StoredDocuments(folder / "validation.jsonl")
     for sentences in stored.sentences(range(len(stored))):
         digest.update(_lines(sentences))
@@ -98,9 +98,9 @@ def write(
 
 
 class _Prepared(NamedTuple):
-    """Documents as they are written."""
+    """Documents in the form in which they are written."""
 
-    rows: dict[str, bytes]  # of each split
+    rows: dict[str, bytes]  # lines of JSON of each split
     train_text: bytes
     counts: Counter[tuple[str, ...]]  # (split, what is counted), (removed, split, what)
 
@@ -125,18 +125,18 @@ def _prepared(texts: TaskTexts | None, parts: list[Part]) -> _Prepared:
             continue
         is_short = left["characters"] <= parallel.PART_BYTES
         pieces = [sentences] if is_short else list(grouped(sentences, len))
-        for some in _row(document.id, pieces):
-            rows[split].write(some.encode())
+        for piece in _row(document.id, pieces):
+            rows[split].write(piece.encode())
         if split == "train":
-            for some in pieces:
-                train_text.write(_lines(some))
+            for piece in pieces:
+                train_text.write(_lines(piece))
     return _Prepared(
         {split: file.getvalue() for split, file in rows.items()}, train_text.getvalue(), counts
     )
 
 
 def _left(documents: list[Document], texts: TaskTexts | None) -> Iterable[list[str]]:
-    """The sentences of each document that are left; those of test are left as they are."""
+    """Returns the sentences of each document that are left; documents of test lose none."""
     if texts is None:
         return (document.sentences for document in documents)
     searched = (document.sentences for document in documents if document.split != "test")
@@ -149,7 +149,7 @@ def _num_bytes(parts: list[Part]) -> int:
 
 
 def _extent(sentences: list[str]) -> dict[str, int]:
-    """Of a document."""
+    """Returns the numbers of documents, sentences and characters of one document."""
     return {
         "documents": 1,
         "sentences": len(sentences),
@@ -158,16 +158,16 @@ def _extent(sentences: list[str]) -> dict[str, int]:
 
 
 def _row(id: str, pieces: list[list[str]]) -> Iterator[str]:
-    """The line of a document, as ``json.dumps`` writes it, from pieces of its sentences."""
+    """Yields the line of a document, as ``json.dumps`` writes it, from pieces of its sentences."""
     begin = f'{{"id": {_TO_JSON(id)}, "sentences": ['
-    for some in pieces:
-        yield begin + _TO_JSON(some)[1:-1]
+    for piece in pieces:
+        yield begin + _TO_JSON(piece)[1:-1]
         begin = ", "
     yield "]}\n"
 
 
 def _lines(sentences: list[str]) -> bytes:
-    """What of them the hash is of."""
+    """Returns the form of sentences that the hash covers."""
     return "".join(f"{sentence}\n" for sentence in sentences).encode()
 
 

@@ -15,13 +15,15 @@ from stages.sources._source import SOURCES, Labelled, Source
 
 
 def main(params: Params, key: str) -> None:
-    """Writes ``examples/{train,validation,test}.jsonl``, of which test has no labels,
-    ``examples/task.json``, ``test_labels.jsonl``, and ``test_originals.jsonl``: the inputs of test
-    rows that the source changed, which are searched for in corpora.
+    """Writes ``examples/{train,validation,test}.jsonl``, ``examples/task.json``,
+    ``test_labels.jsonl`` and ``test_originals.jsonl``.
+
+    The rows of test in ``examples`` have no labels. The originals are the inputs of test rows that
+    the source changed; corpora are searched for them.
 
     Train is a sample of ``num_train`` rows in random order; each trial draws its labelled rows from
-    all of them (``labelled_rows``). Raises ValueError where examples do not fit the task, are fewer
-    than asked for, or have a label in validation or test that train lacks.
+    all of them (``labelled_rows``). Raises ValueError if examples do not fit the task, are fewer
+    than requested, or have a label in validation or test that train lacks.
     """
     task = entry(params.tasks, key, where="tasks")
     where = f"tasks.{key}"
@@ -29,14 +31,14 @@ def main(params: Params, key: str) -> None:
     kind = kind_of(name, where=f"{where}.task")
     source: Source = SOURCES.build(task.source, where=f"{where}.source")
     try:
-        found = list(source.examples(kind))
+        labelled = list(source.examples(kind))
     except ValueError as error:
         raise ValueError(f"{where}.source: {error}") from None
-    check_kind(found, kind, where=where)
+    check_kind(labelled, kind, where=where)
     with below(f"{where}.task"):
-        kind.check_rows(((e.id, e.row) for e in found), settings)
-    found = [e._replace(row=kind.prepared(e.row)) for e in found]
-    examples, removed = without_duplicates(found, kind)
+        kind.check_rows(((e.id, e.row) for e in labelled), settings)
+    labelled = [e._replace(row=kind.prepared(e.row)) for e in labelled]
+    examples, removed = without_duplicates(labelled, kind)
     repeated = len(examples["train"]) - len({kind.same_input(e.row) for e in examples["train"]})
     examples = sampled(examples, task, kind, where=where)
     if kind.has_classes:
@@ -57,7 +59,8 @@ def main(params: Params, key: str) -> None:
         "other_metric": other_metric,
         "code": code_hash(f"tasks/{name}"),
         "num_examples": {split: len(examples[split]) for split in SPLITS},
-        # Not of test: trials depend on this file, and their predictions on no test label.
+        # Test is left out: trials depend on this file, and their predictions must depend on no test
+        # label.
         "num_labels": {
             split: count_labels(examples[split], kind) for split in SPLITS if split != "test"
         },
@@ -82,14 +85,14 @@ def main(params: Params, key: str) -> None:
             write_jsonl(folder / f"{split}.jsonl", rows)
         write_json(folder / "task.json", about)
         write_jsonl(test_labels, ({"id": e.id, target: e.row[target]} for e in examples["test"]))
-        found = ((e.id, e.row, e.original or {}) for e in examples["test"])
-        changed = ({"id": id, **was} for id, row, was in found if {**row, **was} != row)
+        originals_of = ((e.id, e.row, e.original or {}) for e in examples["test"])
+        changed = ({"id": id, **was} for id, row, was in originals_of if {**row, **was} != row)
         write_jsonl(originals, changed)
 
 
 def kind_of(task: str, *, where: str) -> Kind:
-    """The kind of a task's rows: the one of the same name, else the one that its class names, for
-    which torch is imported.
+    """Returns the kind of a task's rows: the kind of the same name, or else the one that the task's
+    class names, which imports torch.
 
     Raises ValueError for an unknown task.
     """
@@ -105,8 +108,8 @@ def count_labels(examples: Iterable[Labelled], kind: Kind) -> dict[str, int]:
 
 
 def check_kind(examples: list[Labelled], kind: Kind, *, where: str) -> None:
-    """Raises ValueError unless the source's examples have the columns of the task's kind, and an id
-    of their own."""
+    """Raises ValueError unless the source's examples have unique ids and the columns of the task's
+    kind."""
     if not examples:
         raise ValueError(f"{where}.source: no labelled example was found")
     seen: set[str] = set()
@@ -124,64 +127,72 @@ def check_kind(examples: list[Labelled], kind: Kind, *, where: str) -> None:
 def without_duplicates(
     examples: Iterable[Labelled], kind: Kind
 ) -> tuple[dict[Split, list[Labelled]], dict[str, int]]:
-    """Examples by split; train without the inputs of validation or test, validation without those
-    of test, and how many were removed for that. ``Kind.split_key`` says which inputs are the
-    same."""
+    """Returns the examples by split, and the number of rows that were removed.
+
+    Train loses the inputs of validation and test, and validation loses those of test. Inputs with
+    equal ``Kind.split_key`` are the same.
+    """
     by_split: dict[Split, list[Labelled]] = {split: [] for split in SPLITS}
     for example in examples:
         by_split[example.split].append(example)
     held_out: set[str] = set()
     removed = {}
     for split in reversed(SPLITS):  # test, validation, train
-        kept = [e for e in by_split[split] if kind.split_key(e.row) not in held_out]
-        held_out.update(kind.split_key(e.row) for e in kept)
-        removed[split] = len(by_split[split]) - len(kept)
-        by_split[split] = kept
+        remaining = [e for e in by_split[split] if kind.split_key(e.row) not in held_out]
+        held_out.update(kind.split_key(e.row) for e in remaining)
+        removed[split] = len(by_split[split]) - len(remaining)
+        by_split[split] = remaining
     return by_split, {split: removed[split] for split in SPLITS if split != "test"}
 
 
 def sharing(examples: dict[Split, list[Labelled]], kind: Kind) -> dict[str, int]:
-    """How many rows of train and of validation have a text in common with one of a later split
-    (``Kind.group_key``), another input beside it: where the source has splits, they are kept."""
+    """Returns how many rows of train and of validation share a text with a different input in a
+    later split (``Kind.group_key``). They are not removed, since the splits are the source's
+    own."""
     later: set[str] = set()
-    found = {}
+    num_sharing = {}
     for split in reversed(SPLITS):  # test, validation, train
         keys = [kind.group_key(e.row) for e in examples[split]]
-        found[split] = sum(key in later for key in keys)
+        num_sharing[split] = sum(key in later for key in keys)
         later.update(keys)
-    return {split: found[split] for split in SPLITS if split != "test"}
+    return {split: num_sharing[split] for split in SPLITS if split != "test"}
 
 
 def sampled(
     examples: dict[Split, list[Labelled]], task: Task, kind: Kind, *, where: str
 ) -> dict[Split, list[Labelled]]:
-    """As many examples of each split as the task asks for."""
+    """Returns as many examples of each split as the task requests."""
     numbers = {"train": task.num_train, "validation": task.num_validation, "test": task.num_test}
     chosen: dict[Split, list[Labelled]] = {}
     for split in SPLITS:
-        there, asked = examples[split], numbers[split]
-        if not there or (asked != "all" and int(asked) > len(there)):
+        available, number = examples[split], numbers[split]
+        if not available or (number != "all" and int(number) > len(available)):
             raise ValueError(
-                f"{where}.num_{split}: {asked} asked for, but {split} has {len(there)} examples"
+                f"{where}.num_{split}: {number} requested, but {split} has "
+                f"{len(available)} examples"
             )
         rng = stream(task.seed, "sample", split)
         if split == "train" and kind.stratified:
-            order = stratified_order([kind.labels_of(e.row)[0] for e in there], rng)
+            order = stratified_order([kind.labels_of(e.row)[0] for e in available], rng)
         else:
-            order = rng.permutation(len(there)).tolist()
-        chosen[split] = [there[i] for i in order[: len(there) if asked == "all" else int(asked)]]
+            order = rng.permutation(len(available)).tolist()
+        chosen[split] = [
+            available[i] for i in order[: len(available) if number == "all" else int(number)]
+        ]
     return chosen
 
 
 def check_labels(examples: dict[Split, list[Labelled]], kind: Kind, *, where: str) -> None:
     """Raises ValueError for a label in validation or test that no example of train has."""
-    known = {label for e in examples["train"] for label in kind.labels_of(e.row)}
-    if kind.stratified and len(known) < 2:
-        raise ValueError(f"{where}.source: all examples of train have the label {min(known)!r}")
+    train_labels = {label for e in examples["train"] for label in kind.labels_of(e.row)}
+    if kind.stratified and len(train_labels) < 2:
+        raise ValueError(
+            f"{where}.source: all examples of train have the label {min(train_labels)!r}"
+        )
     for split in SPLITS[1:]:
         for example in examples[split]:
             for label in kind.labels_of(example.row):
-                if label not in known:
+                if label not in train_labels:
                     raise ValueError(
                         f"{where}.source: no example of train has the label {label!r}"
                         f" of {split} row {example.id}"

@@ -1,4 +1,4 @@
-"""Train a tokenizer on the sentences of a corpus, or fetch that of a public checkpoint."""
+"""Train a tokenizer on the sentences of a corpus, or fetch the tokenizer of a public checkpoint."""
 
 import shutil
 from functools import partial
@@ -16,7 +16,7 @@ from stages.core.seeding import stream
 from stages.text import tokenizer
 from stages.text.stored import StoredDocuments
 
-SEED = 0  # of the sample of sentences; a corpus no longer than max_sentences is used whole
+SEED = 0  # seed of the sample of sentences; a corpus no longer than max_sentences is used whole
 THREADS = 2  # fixed, since sentencepiece's pieces may depend on their number
 
 
@@ -29,7 +29,7 @@ def main(params: Params, key: str) -> None:
 
 
 def _fetch(settings: PublishedTokenizer, key: str) -> None:
-    from stages.text import published  # which takes seconds
+    from stages.text import published  # the import takes seconds
 
     try:
         origin = published.folder_of(settings.path, settings.revision, published.VOCABULARY)
@@ -64,10 +64,11 @@ def _train(settings: Tokenizer, key: str) -> None:
 def sample(
     documents: StoredDocuments, max_sentences: int, *, processes: int | None = None
 ) -> list[str]:
-    """So many sentences, in a random order. The corpus is read twice, and no more of it is held.
+    """Returns up to ``max_sentences`` sentences in a random order. The corpus is read twice, and
+    only the sample is held in memory.
 
-    (sentencepiece's ``input_sentence_size`` draws from a generator that cannot be seeded apart from
-    the training.)
+    (sentencepiece's ``input_sentence_size`` draws from a generator that cannot be seeded separately
+    from the training.)
     """
     parts = list(documents.parts(np.arange(len(documents))))
     work = partial(_num_sentences, documents)
@@ -77,26 +78,27 @@ def sample(
     chosen = chosen[places]
     ends = np.cumsum(numbers)
     bounds = np.searchsorted(chosen, [0, *ends]).tolist()
-    wanted = [
+    requests = [
         (part, chosen[begin:end].astype(np.int64) - (after - number))
         for part, begin, end, after, number in zip(
             parts, bounds, bounds[1:], ends, numbers, strict=False
         )
     ]
-    found = in_order(
+    sentences = in_order(
         partial(_sentences, documents),
-        wanted,
-        lambda each: documents.size(each[0]),
+        requests,
+        lambda request: documents.size(request[0]),
         processes=processes,
     )
     sampled = [""] * len(places)
-    for place, sentence in zip(places, chain.from_iterable(found), strict=True):
+    for place, sentence in zip(places, chain.from_iterable(sentences), strict=True):
         sampled[place] = sentence
     return sampled
 
 
 def order(number: int) -> np.ndarray:
-    """Of so many sentences; that of ``permutation`` in half its memory."""
+    """Returns a random order of ``number`` sentences, equal to that of ``permutation`` in half its
+    memory."""
     numbers = np.arange(number, dtype=np.uint32 if number < 2**32 else np.int64)
     stream(SEED, "tokenizer").shuffle(numbers)
     return numbers
@@ -106,9 +108,9 @@ def _num_sentences(documents: StoredDocuments, numbers: np.ndarray) -> int:
     return sum(map(len, documents.sentences(numbers)))
 
 
-def _sentences(documents: StoredDocuments, wanted: tuple[np.ndarray, np.ndarray]) -> list[str]:
-    """Of some documents, by their places among the sentences of all of these."""
-    numbers, places = wanted
+def _sentences(documents: StoredDocuments, request: tuple[np.ndarray, np.ndarray]) -> list[str]:
+    """Returns the sentences at some places, counted over all sentences of these documents."""
+    numbers, places = request
     sentences = list(chain.from_iterable(documents.sentences(numbers)))
     return [sentences[place] for place in places]
 

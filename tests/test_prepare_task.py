@@ -286,10 +286,10 @@ def test_translations() -> None:
 @pytest.mark.parametrize(
     ("task", "settings", "message"),
     [
-        ("classification", {"num_validation": 999}, "tasks.own.num_validation: 999 asked for, but"),
+        ("classification", {"num_validation": 999}, "tasks.own.num_validation: 999 requested, but"),
         ("clasification", {}, "tasks.own.task.name: unknown 'clasification'; did you mean 'classi"),
         ("tagging", {}, "tasks.own.source: reviews.csv line 2: no column 'words'; there are: text"),
-        ("classification", {"num_train": 9999}, "tasks.own.num_train: 9999 asked for, but train"),
+        ("classification", {"num_train": 9999}, "tasks.own.num_train: 9999 requested, but train"),
         (
             "classification",
             {"source": {"label": "gold"}},
@@ -341,7 +341,7 @@ def test_a_label_that_train_lacks_is_named_with_its_row() -> None:
             "a.json",
             b'{"data": [{"paragraphs": [{"context": "Ada.", "qas": [{"id": 7, "question": "Who?", '
             b'"answers": [{"text": "Bob", "answer_start": 0}]}]}]}]}',
-            "a.json question 7: answers: 'Bob' is not in the context at character 0; there stands",
+            "a.json question 7: answers: 'Bob' is not in the context at character 0; the context",
         ),
         (
             "span_qa",

@@ -1,1 +1,1 @@
-"""What can be wrong in params.yaml: one line for each fault, with its path there."""
+"""Checks of params.yaml: one line for each fault, with its path."""

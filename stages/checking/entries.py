@@ -1,4 +1,4 @@
-"""An entry of params.yaml that names a component, and what is said of it."""
+"""Entries of params.yaml that name a component, and faults of entries."""
 
 from collections.abc import Callable, Iterable, Iterator
 

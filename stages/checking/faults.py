@@ -16,7 +16,7 @@ from stages.training.ranks import too_few_threads
 
 
 def find_faults(params: Params) -> Iterator[str]:
-    """One line for each fault, beginning with its path in params.yaml."""
+    """Yields one line for each fault, which begins with its path in params.yaml."""
     for key, corpus in params.corpora.items():
         yield from corpus_faults(params, corpus, f"corpora.{key}")
     for key, tokenizer in params.tokenizers.items():
@@ -48,7 +48,7 @@ def find_faults(params: Params) -> Iterator[str]:
 
 
 def _device_faults(params: Params) -> Iterator[str]:
-    """As far as params.yaml alone tells: GPUs are counted where pretraining runs."""
+    """Yields the faults that params.yaml alone shows; GPUs are counted where pretraining runs."""
     trained = (r for r in params.pretrain.values() if name_of(r.objective) in OBJECTIVES.names())
     on_cpu = params.compute.device == "cpu" and any(map(trains, trained))
     if on_cpu and (reason := too_few_threads(params.compute, params.distributed)):
@@ -56,7 +56,7 @@ def _device_faults(params: Params) -> Iterator[str]:
 
 
 def _about_faults(params: Params) -> Iterator[str]:
-    """Descriptions of what the study does not have."""
+    """Yields the names in ``about:`` that the study does not have."""
     listed = {
         "tasks": params.tasks,
         "corpora": params.corpora,

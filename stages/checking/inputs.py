@@ -1,4 +1,4 @@
-"""The entries of ``corpora:``, ``tokenizers:``, ``tasks:`` and ``baselines:``."""
+"""Faults of the entries of ``corpora:``, ``tokenizers:``, ``tasks:`` and ``baselines:``."""
 
 import inspect
 from collections.abc import Iterator
@@ -63,16 +63,16 @@ def baseline_faults(params: Params, baseline: Settings, where: str) -> Iterator[
 
 
 def _kind(task: Task) -> Kind | None:
-    """The kind of a task's rows; None for a task that is not known, which is another fault."""
+    """Returns the kind of a task's rows, or None for an unknown task, which is another fault."""
     with suppress(ValueError):
         return getattr(TASKS.find(name_of(task.task), where=""), "kind", None)
     return None
 
 
 def _source(entry: Settings, where: str, kind: Kind | None) -> Source:
-    """The source, where its settings and the beginnings of its files are valid.
+    """Builds the source of ``entry`` and checks its settings and the beginnings of its files.
 
-    Raises ValueError if they are not.
+    Raises ValueError if they are invalid.
     """
     if "path" not in inspect.signature(SOURCES.find(name_of(entry), where=where)).parameters:
         raise ValueError(
@@ -88,8 +88,8 @@ def _source(entry: Settings, where: str, kind: Kind | None) -> Source:
 
 
 def _check_task(params: Params, entry: Settings, where: str) -> None:
-    """Raises ValueError for wrong settings, and for a task class that names no kind, or another one
-    than that of its own name."""
+    """Raises ValueError for invalid settings, and for a task class that names no kind, or one other
+    than the kind with the task's own name."""
     settings, values = TASKS.settings(entry, where=where), TASKS.tried(entry, where=where)
     task = TASKS.find(name_of(entry), where=where)
     named: Kind | None = getattr(task, "kind", None)

@@ -1,4 +1,4 @@
-"""Texts that are longer than a model has positions."""
+"""Faults of texts that are longer than a model has positions."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,8 +9,8 @@ from stages.tasks._task import TASKS
 
 
 def target_lengths(tasks: Mapping[str, Task]) -> dict[str, int]:
-    """``max_target_tokens`` of the valid tasks that write text, by their paths."""
-    found = {}
+    """Returns ``max_target_tokens`` of the valid tasks that write text, by their paths."""
+    lengths = {}
     for key, task in tasks.items():
         where = f"tasks.{key}.task"
         try:
@@ -19,14 +19,15 @@ def target_lengths(tasks: Mapping[str, Task]) -> dict[str, int]:
         except ValueError:  # reported by task_faults
             continue
         if kind.generates:
-            found[where] = settings["max_target_tokens"]
-    return found
+            lengths[where] = settings["max_target_tokens"]
+    return lengths
 
 
 def length_faults(
     backbone: Backbone, max_tokens: int, targets: Mapping[str, int], where: str
 ) -> Iterator[str]:
-    """Of inputs of ``finetune.max_tokens``, and of these with the text to write."""
+    """Yields a fault if inputs of ``finetune.max_tokens`` are too long, or inputs with the text to
+    write."""
     if reason := backbone.too_long(max_tokens):
         yield f"finetune.max_tokens: {reason} ({where})"
         return

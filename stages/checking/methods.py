@@ -1,5 +1,5 @@
-"""Methods with runs and tasks. Combinations that are incompatible are left out of a study; a run, a
-task or a method that is compatible with nothing is a fault."""
+"""Compatibility of methods with runs and tasks. A study leaves out incompatible combinations; a
+run, a task or a method that is compatible with nothing is a fault."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -25,7 +25,8 @@ def fit_faults(
     runs: Mapping[str, Run],
     backbones: Mapping[str, Backbone],
 ) -> Iterator[str]:
-    """``backbones`` are those of the ``runs`` that are valid and known."""
+    """Yields the faults of combinations; ``backbones`` are those of the valid and known
+    ``runs``."""
     kinds = dict(_kinds(tasks))
     methods: dict[str, Method] = {}
     for key, entry in finetune.methods.items():
@@ -73,8 +74,8 @@ def _unused_faults(
     runs: Mapping[str, Run],
     backbones: Mapping[str, Backbone],
 ) -> Iterator[str]:
-    """Of runs, tasks and methods without a single trial."""
-    if set(backbones) == set(runs):  # else a run that is not known may be compatible
+    """Yields runs, tasks and methods without a single trial."""
+    if set(backbones) == set(runs):  # else an unknown run may be compatible
         for key, entry in methods.items():
             if why := _why_unused(reasons, key, place=2):
                 name = name_of(entry.method)
@@ -90,7 +91,8 @@ def _unused_faults(
 def _read_faults(
     entry: Run, backbone: Backbone, task_entry: TaskEntry, *, run: str, task: str
 ) -> Iterator[str]:
-    """Of a task all of whose values read states that have not read what is labelled."""
+    """Yields a fault for a task all of whose values read states that have not read what is
+    labelled."""
     where = f"tasks.{task}.task"
     try:
         TASKS.settings(task_entry.task, where=where)
@@ -105,12 +107,13 @@ def _read_faults(
 
 
 def _why_unused(reasons: Reasons, key: str, *, place: int) -> str:
-    """All reasons of a run, task or method (its place in ``reasons``); empty if it has a trial."""
+    """Returns all reasons of a run, task or method (``place`` is its position in a key of
+    ``reasons``), or an empty text if it has a trial."""
     own = {names: reason for names, reason in reasons.items() if names[place] == key}
     if not own or not all(own.values()):
         return ""
-    said = (reason if place == 2 else f"{names[2]}: {reason}" for names, reason in own.items())
-    return "; ".join(dict.fromkeys(str(each) for each in said))
+    shown = (reason if place == 2 else f"{names[2]}: {reason}" for names, reason in own.items())
+    return "; ".join(dict.fromkeys(str(each) for each in shown))
 
 
 def _training_faults(
@@ -134,8 +137,8 @@ def _training_faults(
 def _added_tokens_faults(
     method: Method, key: str, backbone: Backbone, run: str, max_tokens: int
 ) -> Iterator[str]:
-    """Of inputs that fit, but not with the tokens that a method adds; ``length_faults`` reports
-    those that do not fit."""
+    """Yields a fault for inputs that fit alone, but not with the tokens that a method adds;
+    ``length_faults`` reports inputs that do not fit alone."""
     added = method.num_added_tokens
     if not added or backbone.too_long(max_tokens):
         return
@@ -144,7 +147,7 @@ def _added_tokens_faults(
 
 
 def _kinds(tasks: Mapping[str, TaskEntry]) -> Iterator[tuple[str, type[Task]]]:
-    """The classes of the tasks whose names are valid."""
+    """Yields the classes of the tasks whose names are valid."""
     for key, task in tasks.items():
         if name_of(task.task) in TASKS.names():
             yield key, TASKS.find(name_of(task.task), where="")

@@ -16,8 +16,8 @@ Tokenizers = Mapping[str, Tokenizer | PublishedTokenizer]
 
 @dataclass
 class RunOutline:
-    """A run's model and objective; None where they are invalid (``faults`` say why) or of a public
-    checkpoint that is not downloaded."""
+    """A run's model and objective. They are None if they are invalid (``faults`` has the reasons)
+    or belong to a public checkpoint that is not downloaded."""
 
     key: str
     run: Run
@@ -36,37 +36,39 @@ def outline_runs(runs: Mapping[str, Run], tokenizers: Tokenizers) -> dict[str, R
 
 
 def _outlined(key: str, run: Run, tokenizers: Tokenizers) -> RunOutline:
-    found = RunOutline(key, run)
-    where, entry = f"{found.where}.objective", tokenizers.get(run.tokenizer)
+    outlined = RunOutline(key, run)
+    where, entry = f"{outlined.where}.objective", tokenizers.get(run.tokenizer)
     try:
         if run.is_public:
-            found.backbone = public_outline(run, where=f"{found.where}.model")
-            if entry is not None and found.backbone is not None and belongs_to(entry, run):
-                found.vocabulary = vocabulary_for(run, entry)
+            outlined.backbone = public_outline(run, where=f"{outlined.where}.model")
+            if entry is not None and outlined.backbone is not None and belongs_to(entry, run):
+                outlined.vocabulary = vocabulary_for(run, entry)
         elif isinstance(entry, Tokenizer):
-            found.vocabulary = vocabulary_for(run, entry)
+            outlined.vocabulary = vocabulary_for(run, entry)
             size = entry.vocab_size
-            found.backbone = outline(run.model, size, where=f"{found.where}.model")
-        else:  # which tokenizer the model reads is not known
-            MODELS.settings(run.model, where=f"{found.where}.model")
+            outlined.backbone = outline(run.model, size, where=f"{outlined.where}.model")
+        else:  # the tokenizer of the model is unknown
+            MODELS.settings(run.model, where=f"{outlined.where}.model")
     except ValueError as error:
-        found.faults.append(str(error))
+        outlined.faults.append(str(error))
     except (OverflowError, RuntimeError, TypeError) as error:  # torch: a shape of too many numbers
         reason = " ".join(str(error).split())
-        found.faults.append(f"{found.where}.model: weights of this size do not exist: {reason}")
-    vocabulary, backbone = found.vocabulary, found.backbone
+        outlined.faults.append(
+            f"{outlined.where}.model: weights of this size do not exist: {reason}"
+        )
+    vocabulary, backbone = outlined.vocabulary, outlined.backbone
     if vocabulary is not None and backbone is not None:
         try:
-            found.objective = objective_for(run, vocabulary, backbone, where=found.where)
+            outlined.objective = objective_for(run, vocabulary, backbone, where=outlined.where)
         except ValueError as error:
-            found.faults.append(str(error))
+            outlined.faults.append(str(error))
     else:
-        found.faults += fault_of(lambda: OBJECTIVES.settings(run.objective, where=where))
-    return found
+        outlined.faults += fault_of(lambda: OBJECTIVES.settings(run.objective, where=where))
+    return outlined
 
 
 def belongs_to(tokenizer: Tokenizer | PublishedTokenizer, run: Run) -> bool:
-    """Whether a tokenizer is that of the run's public checkpoint."""
+    """Returns whether a tokenizer is that of the run's public checkpoint."""
     pinned = [run.model.get(key) for key in ("path", "revision")]
     return isinstance(tokenizer, PublishedTokenizer) and pinned == [
         tokenizer.path,

@@ -1,4 +1,4 @@
-"""A run beside its parent: whose weights it starts from, or which is its teacher."""
+"""Compatibility of a run with its parent, which is the start of its weights or its teacher."""
 
 from collections.abc import Iterator, Mapping
 
@@ -19,7 +19,8 @@ def cycle_faults(runs: Mapping[str, Run], key: str) -> Iterator[str]:
 
 
 def parent_faults(child: RunOutline, parent: RunOutline | None) -> Iterator[str]:
-    """``parent`` is None where there is none, or none of that name."""
+    """Yields the faults of ``child.parent``; ``parent`` is None if there is none or none of that
+    name."""
     run, objective, here = child.run, child.objective, f"{child.where}.parent"
     if objective is None:
         return
@@ -47,7 +48,7 @@ def parent_faults(child: RunOutline, parent: RunOutline | None) -> Iterator[str]
 
 
 def _differences(parent: RunOutline, child: RunOutline) -> dict[str, tuple[object, object]]:
-    """The settings of two models that differ, defaults filled in."""
+    """Returns the settings, with defaults, in which two models differ."""
     names = name_of(parent.run.model), name_of(child.run.model)
     if names[0] != names[1]:
         return {"name": names}

@@ -1,4 +1,4 @@
-"""Runs of public checkpoints, as published or pretrained further.
+"""Faults of runs of public checkpoints, as published or pretrained further.
 
 What only the hub knows is checked after the download.
 """
@@ -37,14 +37,14 @@ def public_faults(params: Params, outlined: RunOutline) -> Iterator[str]:
 
 
 def _further_faults(params: Params, outlined: RunOutline) -> Iterator[str]:
-    """Of a public checkpoint that is pretrained further."""
+    """Yields the faults of a public checkpoint that is pretrained further."""
     run, where = outlined.run, outlined.where
     yield from unlisted(run.corpus, params.corpora, f"{where}.corpus")
     own = [key for key, entry in params.tokenizers.items() if belongs_to(entry, run)]
     if run.tokenizer not in own:
         solution = f"use {own[0]}" if own else "add it"
         yield (
-            f"{where}.tokenizer: must be that of the checkpoint, an entry of tokenizers with "
+            f"{where}.tokenizer: must be the checkpoint's own, an entry of tokenizers with "
             f"algorithm {HUB} and the path and revision of {where}.model, not {run.tokenizer}; "
             f"{solution}"
         )
@@ -65,8 +65,8 @@ def _further_faults(params: Params, outlined: RunOutline) -> Iterator[str]:
 
 
 def _prepare(run: Run, vocabulary: Vocabulary, where: str) -> None:
-    """As ``pretrain`` does, without storage for weights: with the checkpoint's own output layers,
-    which only pretraining needs.
+    """Builds the model as ``pretrain`` does, without storage for weights, and with the checkpoint's
+    own output layers, which only pretraining needs.
 
     Raises ValueError for what is incompatible.
     """
@@ -77,7 +77,7 @@ def _prepare(run: Run, vocabulary: Vocabulary, where: str) -> None:
 
 
 def checkpoint_faults(path: str, revision: str, where: str) -> Iterator[str]:
-    hub: Any = MODELS.find(HUB, where=where)  # `check` is its own, no other model has one
+    hub: Any = MODELS.find(HUB, where=where)  # only this model has `check`
     try:
         hub.check(path=path, revision=revision)
     except ValueError as error:

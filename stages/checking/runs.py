@@ -1,4 +1,4 @@
-"""The entries of ``pretrain:``, one by one."""
+"""Faults of the entries of ``pretrain:``, one by one."""
 
 from collections.abc import Iterator, Mapping
 
@@ -52,7 +52,8 @@ def _sharing_faults(params: Params, run: Run, where: str) -> Iterator[str]:
     training = run.training
     if name_of(run.objective) not in OBJECTIVES.names() or not trains(run):
         return
-    divides = training.batch_rows % training.micro_batch_rows == 0  # else that is said already
+    # Otherwise _training_faults reports it.
+    divides = training.batch_rows % training.micro_batch_rows == 0
     if divides and (reason := uneven(training, params.distributed)):
         yield f"{where}.micro_batch_rows: {reason}"
 

@@ -1,3 +1,2 @@
-"""What every stage shares: params.yaml's schema, components found by name, artifacts, seeds, and
-which code a result comes from.
-"""
+"""The base of every stage: the schema of params.yaml, components found by name, artifacts, seeds,
+and the code that a result comes from."""

@@ -14,9 +14,9 @@ Json = dict[str, Any]  # an object of a JSON file
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path for a file or a folder, renamed to ``path`` on success. At every moment an
-    earlier file or the new one is there; a folder is gone for a moment.
+    """Yields a temporary path for a file or a folder, which is renamed to ``path`` on success.
 
+    An earlier file stays until the new one replaces it; an earlier folder is missing for a moment.
     Leftovers of an interrupted writer are removed first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -27,13 +27,13 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException:
         remove(temporary)
         raise
-    if temporary.is_dir() or path.is_dir():  # which no rename replaces
+    if temporary.is_dir() or path.is_dir():  # os.replace replaces no folder
         remove(path)
     os.replace(temporary, path)
 
 
 def remove(path: Path) -> None:
-    """Delete a file or a folder, if it is there."""
+    """Deletes a file or a folder, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -60,7 +60,7 @@ def read_jsonl(path: Path) -> list[Json]:
 
 
 def sha256(*paths: Path) -> str:
-    """One hash of the contents of files, in the order given."""
+    """Returns one hash of the contents of files, in the order given."""
     digest = hashlib.sha256()
     for path in paths:
         digest.update(hashlib.sha256(path.read_bytes()).digest())

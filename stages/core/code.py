@@ -1,4 +1,4 @@
-"""Which code a result comes from: a stage's module, the modules it imports, and what they import.
+"""The code that a result comes from: a stage's module, the modules it imports, and their imports.
 
 ``check_params`` writes the hashes of each stage's modules into ``data/code/``, and DVC reruns a
 stage when its own record changes. Imports are read off the source, so no stage declares its code,
@@ -26,11 +26,11 @@ from stages.core.artifacts import read_json, replacing, sha256, write_json
 from stages.core.components import STAGES
 from stages.core.params import Params
 
-# What was read of sources, by their content: to parse all of them takes two seconds, and each stage
-# and each trial asks for some.
+# Hashes and imports of modules, stored by the content of their source. Parsing all sources takes
+# two seconds, and every stage and every trial needs some.
 PARSED = STAGES.parent / paths.SCRATCH / "parsed"
 
-# Modules that are part of no stage's code, and why an edit of them changes no result.
+# Modules that belong to no stage's code, and why editing them changes no result.
 EXEMPT = {
     "check_params": "rejects invalid params and computes no result",
     "core/code": "computes these hashes",
@@ -50,46 +50,48 @@ EXEMPT = {
 
 
 def code_of(*modules: str) -> list[Path]:
-    """The files below ``stages/`` that ``modules`` (``pretrain``, ``models/encoder``) run.
+    """Returns the files below ``stages/`` that ``modules`` (``pretrain``, ``models/encoder``) run.
 
-    Components are looked up by name and not imported, so the caller names them. The templates of a
+    Components are looked up by name and not imported, so the caller lists them. The templates of a
     folder belong to each of its modules.
     """
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = set(modules)
     while waiting:
-        found |= waiting
-        waiting = {name for module in waiting for name in _imports(module)} - found - EXEMPT.keys()
-    files = {_file(module) for module in found}
+        reached |= waiting
+        waiting = (
+            {name for module in waiting for name in _imports(module)} - reached - EXEMPT.keys()
+        )
+    files = {_file(module) for module in reached}
     templates = {path for file in files for path in file.parent.glob("*.jinja")}
     return sorted(files | templates)
 
 
 def hashes(*modules: str) -> dict[str, str]:
-    """The hash of each file of ``code_of``, by its path below ``stages/``."""
+    """Returns the hash of each file of ``code_of``, by its path below ``stages/``."""
     return {file.relative_to(STAGES).as_posix(): _hash(file) for file in code_of(*modules)}
 
 
 def code_hash(*modules: str) -> str:
-    """One hash of all files of ``code_of``."""
+    """Returns one hash of all files of ``code_of``."""
     return hashlib.sha256(json.dumps(hashes(*modules)).encode()).hexdigest()
 
 
 def syntax_hash(source: str | bytes) -> str:
-    """The hash of what Python source computes.
+    """Returns the hash of what Python source computes.
 
     Raises SyntaxError for source that does not parse.
     """
     digest = hashlib.sha256()
-    # Not ast.dump, whose text differs between versions of Python. A version may add fields; they
-    # are empty for source that earlier versions accept, and empty fields are left out.
+    # ast.dump would differ between versions of Python. A version may add fields; they are empty for
+    # source that earlier versions accept, and empty fields are left out.
     for node in ast.walk(_Effective().visit(ast.parse(source))):
         digest.update(type(node).__name__.encode())
         for name, value in ast.iter_fields(node):
             if name == "kind" or (value is None and not isinstance(node, ast.Constant)):
                 continue
-            # Nodes below this one follow in the order of ast.walk. ascii and not repr: what repr
-            # escapes depends on the version's Unicode tables.
+            # Child nodes follow in the order of ast.walk. ascii and not repr, whose escapes depend
+            # on the version's Unicode tables.
             items = [
                 "node" if isinstance(item, ast.AST) else (type(item).__name__, ascii(item))
                 for item in (value if isinstance(value, list) else [value])
@@ -110,7 +112,7 @@ class _Effective(ast.NodeTransformer):
         return None
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        """Versions of Python split the text between an f-string's values differently."""
+        """Joins the constant parts of an f-string, which versions of Python split differently."""
         values: list[ast.expr] = []
         for text, parts in groupby(node.values, key=lambda value: isinstance(value, ast.Constant)):
             if not text:
@@ -122,28 +124,35 @@ class _Effective(ast.NodeTransformer):
 
 
 def code_by_stage(params: Params) -> dict[str, list[str]]:
-    """The components that each stage of dvc.yaml (``stage`` or ``stage/key``) looks up by name.
+    """Returns the components that each stage of dvc.yaml (``stage`` or ``stage/key``) looks up by
+    name.
 
-    Fine-tuning need not name the model and the task: the checkpoint and the prepared task, which it
-    depends on, hold the hashes of their code.
+    Fine-tuning does not list the model and the task, because its inputs, the checkpoint and the
+    prepared task, hold the hashes of their code.
     """
     sources = [f"sources/{corpus.source['name']}" for corpus in params.corpora.values()]
-    found = {
+    modules_by_stage = {
         f"prepare_corpus/{key}": [source]
         for key, source in zip(params.corpora, sources, strict=True)
     }
     for key, task in params.tasks.items():
         components = [f"sources/{task.source['name']}", f"tasks/{task.task['name']}"]
-        found[f"prepare_task/{key}"] = components
+        modules_by_stage[f"prepare_task/{key}"] = components
     for key, run in params.pretrain.items():
         components = [f"models/{run.model['name']}", f"objectives/{run.objective['name']}"]
-        found[f"pretrain/{key}"] = components
+        modules_by_stage[f"pretrain/{key}"] = components
     baselines = {f"baselines/{baseline['name']}" for baseline in params.baselines.values()}
     methods = {f"methods/{entry.method['name']}" for entry in params.finetune.methods.values()}
-    alone = ("train_tokenizer", "measure_contamination", "measure_likeness", "evaluate", "report")
+    without_components = (
+        "train_tokenizer",
+        "measure_contamination",
+        "measure_likeness",
+        "evaluate",
+        "report",
+    )
     return (
-        found
-        | dict.fromkeys(alone, [])
+        modules_by_stage
+        | dict.fromkeys(without_components, [])
         | {
             "encode_corpus": sorted({*sources}),
             "fit_baseline": sorted(baselines),
@@ -154,28 +163,29 @@ def code_by_stage(params: Params) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class _Source:
-    """What is read of a module."""
+    """The hash and the imports of a module."""
 
     hash: str
-    names: list[str]  # what it imports of this project, and what of that may be a module
+    names: list[str]  # imported names of this project that may be modules
 
 
 @cache
 def _source(file: Path) -> _Source:
     source = file.read_bytes()
-    kept = PARSED / f"{hashlib.sha256(_reader() + source).hexdigest()}.json"
-    with suppress(OSError, ValueError, TypeError):  # there is none, or it is damaged
-        return _Source(**read_json(kept))
+    stored = PARSED / f"{hashlib.sha256(_reader() + source).hexdigest()}.json"
+    with suppress(OSError, ValueError, TypeError):  # the file is missing or damaged
+        return _Source(**read_json(stored))
     names = {name for name in _names(ast.parse(source)) if name.startswith("stages.")}
-    found = _Source(syntax_hash(source), sorted(names))
-    with suppress(OSError), replacing(kept) as new:  # without it all is as it was, and slower
-        write_json(new, asdict(found))
-    return found
+    parsed = _Source(syntax_hash(source), sorted(names))
+    with suppress(OSError), replacing(stored) as new:  # without the file, only slower
+        write_json(new, asdict(parsed))
+    return parsed
 
 
 @cache
 def _reader() -> bytes:
-    """What reads sources: this module, by this Python."""
+    """Returns what the content of a stored file depends on besides the source: the version of
+    Python and this module."""
     return sys.version.encode() + Path(__file__).read_bytes()
 
 
@@ -190,7 +200,8 @@ def _file(module: str) -> Path:
 
 @cache
 def _imports(module: str) -> frozenset[str]:
-    """The modules below ``stages/`` that a module imports, at its top or inside functions."""
+    """Returns the modules below ``stages/`` that a module imports, at its top or inside
+    functions."""
     named = {
         name.removeprefix("stages.").replace(".", "/") for name in _source(_file(module)).names
     }
@@ -198,8 +209,8 @@ def _imports(module: str) -> frozenset[str]:
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    """All names that may be modules: ``from stages.text import batch`` may import either a module
-    or a name from one."""
+    """Yields all names that may be modules: ``from stages.text import batch`` may import either a
+    module or a name from one."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -2,12 +2,13 @@
 
 ``{name: mlm, mask_prob: 0.15}`` under ``objective:`` is the one public class of
 ``stages/objectives/mlm.py``. The constructor is the schema: its positional parameters come from
-code, its keyword-only parameters (those after ``*``) come from params.yaml. Those that
-components have in common are the fields of a dataclass, ``schema = Dimensions``, which comes last
-of the positional ones, and the parameters of its ``from_settings``, if that is what makes it.
+code, its keyword-only parameters (after ``*``) come from params.yaml. Settings that several
+components share are the fields of a dataclass, ``schema = Dimensions``, which is the last
+positional parameter. If the dataclass is made by its ``from_settings``, the parameters of
+``from_settings`` are settings, too.
 
-A class may name in ``tried`` the settings whose entry may be a list of values: each trial tries all
-of them and keeps the one that is best on validation.
+A class may list in ``tried`` the settings that may be lists of values in params.yaml: each trial
+tries all of them and keeps the one that is best on validation.
 """
 
 import difflib
@@ -34,12 +35,12 @@ class Components(Generic[C]):
         self.folder = folder
 
     def names(self) -> list[str]:
-        """The folder's modules, except those that begin with ``_``."""
+        """Returns the folder's modules, except those that begin with ``_``."""
         files = (STAGES / self.folder).glob("*.py")
         return sorted(path.stem for path in files if not path.stem.startswith("_"))
 
     def find(self, name: str, *, where: str) -> type[C]:
-        """The component ``stages/{folder}/{name}.py``.
+        """Returns the component ``stages/{folder}/{name}.py``.
 
         Raises ValueError with the path in params.yaml (``where``) if there is no such file.
         """
@@ -48,8 +49,8 @@ class Components(Generic[C]):
         return _public_class(self.folder, name)
 
     def settings(self, entry: Settings, *, where: str) -> dict[str, Any]:
-        """The settings of the component that ``entry`` names, defaults filled in, checked against
-        its constructor. A setting that the component can try stays a list where it is one.
+        """Returns the settings of the component that ``entry`` names, with defaults, checked
+        against its constructor. A list of values for a setting in ``tried`` stays a list.
 
         Raises ValueError with the path in params.yaml for an unknown name, a misspelt or missing
         key, a wrong type, or a list that is empty or repeats a value.
@@ -79,10 +80,10 @@ class Components(Generic[C]):
         return combinations[0] | lists
 
     def tried(self, entry: Settings, *, where: str) -> dict[str, list[Any]]:
-        """The values of each setting that the component can try, in the order of its ``tried``; a
-        list of one where ``entry`` has a single value, or the default.
+        """Returns the values of each setting in the component's ``tried``, in that order. A single
+        value, or the default, becomes a list of one.
 
-        Raises ValueError as ``settings`` does.
+        Raises the errors of ``settings``.
         """
         settings = self.settings(entry, where=where)
         tried = _tried(self.find(str(entry.get("name", "")), where=where))
@@ -92,10 +93,10 @@ class Components(Generic[C]):
         }
 
     def build(self, entry: Settings, *from_code: Any, where: str) -> C:
-        """Construct the component that ``entry`` names, with ``from_code`` before its settings. Of
-        several values that it lists for a setting to try, it is constructed with the first.
+        """Constructs the component that ``entry`` names, with ``from_code`` before its settings. If
+        ``entry`` lists several values to try, the first one is used.
 
-        Raises ValueError as ``settings`` does, and for whatever value the constructor refuses.
+        Raises the errors of ``settings``, and ValueError for values that the constructor refuses.
         """
         cls: Any = self.find(str(entry.get("name", "")), where=where)
         values = self.settings(entry, where=where)
@@ -122,26 +123,26 @@ def _public_class(folder: str, name: str) -> type[Any]:
 
 
 def _tried(cls: type) -> tuple[str, ...]:
-    """The settings of a component's entry that may be lists of values."""
+    """Returns the settings of a component that may be lists of values."""
     return getattr(cls, "tried", ())
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:
-    """Each value once, in the order of their first."""
-    found = list[Any]()
+    """Returns each value once, in the order of first occurrence."""
+    distinct = list[Any]()
     for value in values:
-        if value not in found:
-            found.append(value)
-    return found
+        if value not in distinct:
+            distinct.append(value)
+    return distinct
 
 
 def check(cls: type, values: Settings, *, where: str) -> dict[str, Any]:
-    """``values`` checked against the schema of ``cls``, defaults filled in."""
+    """Returns ``values`` with defaults, checked against the schema of ``cls``."""
     try:
         return dict(_schema(cls)(**values))
     except ValidationError as error:
-        known = list(_schema(cls).model_fields)
-        raise ValueError(describe(error, where, known=lambda _: known)) from None
+        valid_keys = list(_schema(cls).model_fields)
+        raise ValueError(describe(error, where, known=lambda _: valid_keys)) from None
 
 
 @cache
@@ -159,7 +160,7 @@ def _schema(cls: type) -> Any:
 
 @contextmanager
 def below(where: str) -> Iterator[None]:
-    """Prefix the ValueErrors raised inside with the path ``where``."""
+    """Prefixes the ValueErrors raised inside with the path ``where``."""
     try:
         yield
     except ValueError as error:
@@ -167,7 +168,7 @@ def below(where: str) -> Iterator[None]:
 
 
 def _keywords(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The parameters after ``*``."""
+    """Returns the parameters after ``*``."""
     parameters = inspect.signature(function).parameters
     return {k: p for k, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
@@ -175,9 +176,9 @@ def _keywords(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 def describe(
     error: ValidationError, where: str, *, known: Callable[[tuple[int | str, ...]], list[str]]
 ) -> str:
-    """One line per fault, each with its path in params.yaml and what would be valid.
+    """Returns one line per fault, with its path in params.yaml and what would be valid.
 
-    ``known`` gives the valid keys of the mapping at a place.
+    ``known`` returns the valid keys of the mapping at a location.
     """
     lines = []
     for fault in error.errors():
@@ -193,7 +194,7 @@ def describe(
 
 
 def unknown(name: str, valid: Iterable[str]) -> str:
-    """``unknown 'mlmm'; did you mean 'mlm'? Valid: causal, mlm, none``."""
+    """Returns ``unknown 'mlmm'; did you mean 'mlm'? Valid: causal, mlm, none``."""
     valid = list(valid)
     near = difflib.get_close_matches(name, valid, n=1)
     guess = f"did you mean {near[0]!r}? " if near else ""

@@ -1,4 +1,4 @@
-"""How the Hugging Face hub names a model, a data set and their commits."""
+"""Patterns of names on the Hugging Face hub: models, data sets and their commits."""
 
 import re
 

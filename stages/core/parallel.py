@@ -1,4 +1,4 @@
-"""Work on the parts of something large by processes side by side, in the order of the parts."""
+"""Parallel work on the parts of something large, with results in the order of the parts."""
 
 import gc
 import os
@@ -16,24 +16,25 @@ from typing import Any, TypeVar
 
 from stages.core.process import die_with_parent
 
-PART_BYTES = 2**20  # of a part: some tenths of a second of work
-HERE_BYTES = 2**23  # some seconds of work; less is done sooner than processes start
-LARGE_BYTES = 2**26  # of a part that is not sent to another process, which would double its memory
-WAITING_BYTES = 2**21  # for each process: parts that it works on or that wait, and their results
-MOST_PROCESSES = 16  # more would wait for the one that reads and writes for them
+PART_BYTES = 2**20  # size of a part: some tenths of a second of work
+HERE_BYTES = 2**23  # some seconds of work; processes pay off for more
+LARGE_BYTES = 2**26  # a larger part is not sent to a process, which would double its memory
+WAITING_BYTES = 2**21  # for each process: parts in work or waiting, and their results
+MOST_PROCESSES = 16  # more would wait for the process that reads and writes
 P = TypeVar("P")
 R = TypeVar("R")
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Returns the number of cores that this process may use."""
     if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))  # which a scheduler may have cut
+        return len(os.sched_getaffinity(0))  # a scheduler may allow only some
     return os.cpu_count() or 1
 
 
 def visible_gpus() -> list[str]:
-    """Of this machine; without importing torch, which would keep memory on each of them."""
+    """Returns the GPUs of this machine, without importing torch, which would keep memory on
+    each."""
     if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name for name in visible.split(",") if name]
     if not shutil.which("nvidia-smi"):
@@ -50,13 +51,13 @@ def in_order(
     *,
     processes: int | None = None,
 ) -> Generator[R, None, None]:
-    """``work(part)`` for each part, in the order of the parts whatever the number of processes.
+    """Yields ``work(part)`` for each part, in the order of the parts for any number of processes.
 
-    ``size`` is the bytes of a part. The first ``HERE_BYTES`` are worked on here; if there are more,
-    processes are started, one for each core, and as many parts are read ahead as keep them busy.
-    (``Executor.map`` and ``multiprocessing.Pool.imap`` read all of them.)
+    ``size`` returns the bytes of a part. The first ``HERE_BYTES`` are processed here. For more, one
+    process per core is started, and enough parts are read ahead to keep the processes busy.
+    (``Executor.map`` and ``multiprocessing.Pool.imap`` read all parts at once.)
 
-    Raises what ``work`` raises at the first part where it does, and ValueError if a process was
+    Raises the error of ``work`` at the first part that fails, and ValueError if a process was
     killed.
     """
     processes = min(cores(), MOST_PROCESSES) if processes is None else processes
@@ -72,22 +73,22 @@ def in_order(
             break
     else:
         return
-    # A forked child starts at once and shares what was loaded; it runs none of the threads that
-    # may be here.
+    # A forked child starts at once and shares loaded modules. It runs none of the threads of this
+    # process.
     context = get_context("fork" if sys.platform == "linux" else "spawn")
     pool = ProcessPoolExecutor(processes, context, initializer=_start, initargs=(work,))
     try:
         yield from _ordered(pool, work, parts, size, WAITING_BYTES * processes)
     except BrokenProcessPool:
         raise ValueError(
-            "a process of this stage was killed, perhaps for want of memory; run `dvc repro` again"
+            "a process of this stage was killed, perhaps for lack of memory; run `dvc repro` again"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def grouped(items: Iterable[P], size: Callable[[P], int]) -> Iterator[list[P]]:
-    """Items side by side, so many that each group has ``PART_BYTES``."""
+    """Groups consecutive items until each group has ``PART_BYTES``."""
     group: list[P] = []
     total = 0
     for item in items:
@@ -126,15 +127,15 @@ def _ordered(
         else:
             waiting.append((number, pool.submit(_do, part)))
             total += number
-        del part  # while the next one is read
+        del part  # frees its memory while the next part is read
     while waiting:
         yield next_result()
 
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Work on text makes many objects, hardly one in a cycle; to look for cycles takes a third of
-    the time of encoding."""
+    """Switches garbage collection off. Work on text makes many objects, hardly any of them in
+    cycles, and looking for cycles takes a third of the time of encoding."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -144,14 +145,14 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-_work: Callable[[Any], Any]  # of a process of the pool
+_work: Callable[[Any], Any]  # set in each process of the pool
 
 
 def _start(work: Callable[[Any], Any]) -> None:
     global _work
     _work = work
     die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends at once and says nothing
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends at once, without a traceback
     gc.disable()
 
 

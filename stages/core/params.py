@@ -1,7 +1,8 @@
-"""The typed top level of params.yaml. It holds no defaults: what a study does stands in the file.
+"""The typed top level of params.yaml. Nearly every field is required, so that the file shows what a
+study does.
 
 Components (``{name: ..., ...}``) are plain mappings here; ``stages.core.components.build`` checks
-them against the constructor they name.
+them against the constructor that they name.
 """
 
 import math
@@ -26,12 +27,13 @@ from stages.core.components import Settings, describe, unknown
 PATH = Path("params.yaml")
 T = TypeVar("T")
 NONE = "none"  # the corpus, tokenizer or parent of a run that has none
-MAX_VOCAB_SIZE = 10_000_000  # more is a mistake, and takes gigabytes to check
-HUB = "hub"  # the model of a run that is a public checkpoint, and how its tokenizer came about
+MAX_VOCAB_SIZE = 10_000_000  # a larger one is a mistake, and takes gigabytes to check
+HUB = "hub"  # the model of a public checkpoint, and the algorithm of its tokenizer
 
 NAME = r"[a-z][a-z0-9_]*"
-# Where a run from scratch starts: ``as_pretrained`` draws the weights that its pretraining would
-# start from, with the model's ``locality``; ``usual`` draws the same without it, as BERT and GPT-2.
+# The initial weights of a run from scratch: ``as_pretrained`` draws the weights that its
+# pretraining would start from, with the model's ``locality``; ``usual`` draws them without it, as
+# BERT and GPT-2.
 InitialWeights = Literal["as_pretrained", "usual"]
 Name = Annotated[str, StringConstraints(pattern=rf"^{NAME}$")]
 Sentence = Annotated[str, StringConstraints(min_length=1, max_length=160, pattern=r"^\S[^\n]*$")]
@@ -57,34 +59,47 @@ def _rates(value: Any) -> Any:
         raise ValueError("must be a number greater than 0, or a list of such numbers")
     if len(set(rates)) < len(rates):
         raise ValueError("must not repeat a rate")
-    found = [*map(float, rates)]
-    return found if len(found) > 1 else found[0]
+    floats = [*map(float, rates)]
+    return floats if len(floats) > 1 else floats[0]
 
 
 class Strict(BaseModel):
     model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=()
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        allow_inf_nan=False,
+        protected_namespaces=(),
+        use_attribute_docstrings=True,
     )
 
 
 class Compute(Strict):
-    """How numbers are computed. All of it may change weights in the last bit, so all of it is
-    part of every trained artifact."""
+    """The arithmetic of training. Every field can change the last bits of weights, so all of them
+    are part of every trained artifact."""
 
     device: Literal["auto", "cpu", "cuda"]
+    """Device of pretraining and fine-tuning; ``auto`` is CUDA if available."""
     precision: Literal["auto", "float32", "bfloat16"]
+    """Precision of training; ``auto`` is bfloat16 if the hardware computes in it."""
     compile: bool
-    threads: Positive  # of pretraining
-    trial_threads: Positive  # of one fine-tuning trial; threads // trial_threads run side by side
+    """Whether models are compiled by ``torch.compile``."""
+    threads: Positive
+    """Threads of one pretraining."""
+    trial_threads: Positive
+    """Threads of one fine-tuning trial; ``threads // trial_threads`` trials run in parallel."""
 
 
 class Distributed(Strict):
-    """The processes of one pretraining, one for each device. Weights differ in the last bits from
-    those of another number."""
+    """The processes of one pretraining, one for each device. Another number of processes changes
+    the last bits of weights."""
 
-    devices: Positive  # of each node; on a CPU processes, which share its compute.threads
+    devices: Positive
+    """Devices of each node; on a CPU, processes that share ``compute.threads``."""
     num_nodes: Positive
-    strategy: Literal["ddp", "fsdp"]  # weights on each device, or sharded over all
+    """Nodes of one pretraining."""
+    strategy: Literal["ddp", "fsdp"]
+    """Whether the weights are on every device (``ddp``) or sharded over all (``fsdp``)."""
 
     @property
     def num_ranks(self) -> int:
@@ -92,29 +107,46 @@ class Distributed(Strict):
 
 
 class Corpus(Strict):
+    """One entry of ``corpora:``."""
+
     source: Component
-    max_tokens: NumberOrAll  # kept for training
-    decontaminate_against: Literal["none", "tasks"]  # whose test texts are removed from it
+    """Component of ``stages/sources`` that the documents come from."""
+    max_tokens: NumberOrAll
+    """Number of tokens to keep for training, or ``all``."""
+    decontaminate_against: Literal["none", "tasks"]
+    """Whether the test texts of the study's tasks are removed from the corpus."""
 
 
 class Tokenizer(Strict):
+    """One entry of ``tokenizers:``, trained on a corpus."""
+
     corpus: Name
+    """Corpus that the tokenizer is trained on."""
     algorithm: Literal["unigram", "bpe", "char"]
+    """Algorithm of sentencepiece."""
     vocab_size: Annotated[int, Field(gt=0, le=MAX_VOCAB_SIZE)]
-    max_sentences: Positive  # sampled to train on
+    """Number of token ids, special tokens and sentinels included."""
+    max_sentences: Positive
+    """Number of sentences to sample for training the tokenizer."""
 
 
 class PublishedTokenizer(Strict):
-    """That of a public checkpoint, for runs that pretrain it further."""
+    """One entry of ``tokenizers:`` with a public checkpoint's tokenizer, for runs that pretrain the
+    checkpoint further."""
 
     corpus: Literal["none"]
+    """No corpus, since the tokenizer is trained already."""
     algorithm: Literal["hub"]
+    """``hub`` for a tokenizer of a public checkpoint."""
     path: str
+    """Name of the checkpoint on the hub, or a local folder."""
     revision: str
+    """Hash of the commit on the hub, or of the folder's content."""
 
 
 def _of_its_kind(entry: Any) -> Any:
-    """An entry ``tokenizers:``, typed, so that its faults are those of its own kind alone."""
+    """Types an entry of ``tokenizers:`` by its algorithm, so that faults are those of the one
+    type."""
     if isinstance(entry, BaseModel):
         return entry
     is_published = isinstance(entry, Mapping) and entry.get("algorithm") == HUB
@@ -125,24 +157,31 @@ AnyTokenizer = Annotated[Tokenizer | PublishedTokenizer, BeforeValidator(_of_its
 
 
 class Schedule(Strict):
-    """AdamW, linear warm-up, then the decay."""
+    """AdamW with linear warm-up, then the decay."""
 
     warmup_fraction: Fraction
+    """Fraction of the steps that the warm-up takes."""
     decay: Literal["linear", "cosine", "constant"]
+    """Shape of the learning rate after the warm-up."""
     weight_decay: Annotated[Real, Field(ge=0)]
+    """Decoupled weight decay of AdamW."""
     max_grad_norm: Annotated[Real, Field(gt=0)]
+    """Norm to which larger gradients are clipped."""
 
 
 class Optimisation(Schedule):
-    """At one learning rate."""
+    """A schedule at one learning rate."""
 
     lr: Annotated[Real, Field(gt=0)]
+    """Highest learning rate, reached at the end of the warm-up."""
 
 
 class Tuned(Schedule):
-    """At one learning rate, or once at each of several: validation chooses."""
+    """A schedule at one learning rate, or once at each of several, from which validation
+    chooses."""
 
     lr: Annotated[float | list[float], BeforeValidator(_rates)]
+    """Highest learning rate, or a list of rates to try."""
 
     @property
     def rates(self) -> list[float]:
@@ -154,158 +193,222 @@ class Tuned(Schedule):
 
 
 class Training(Tuned):
-    """Of a run, on unlabelled rows.
+    """The pretraining of a run, on unlabelled rows.
 
     With several learning rates the run is trained once at each, from the same start and for the
-    same number of steps, and keeps the one whose validation loss is lowest at the end; ties go to
+    same number of steps, and keeps the rate with the lowest validation loss at the end; ties go to
     the first in the list.
     """
 
     num_steps: Positive
-    batch_rows: Positive  # rows of max_tokens tokens in a step
-    micro_batch_rows: Positive  # rows in memory at once; without dropout no weight depends on it
+    """Optimizer steps of the run."""
+    batch_rows: Positive
+    """Rows of ``max_tokens`` tokens in one step."""
+    micro_batch_rows: Positive
+    """Rows in memory at once; without dropout no weight depends on it."""
     max_tokens: Positive
-    num_validations: Positive  # evenly spaced over the steps, the last one at the end
+    """Tokens of one row."""
+    num_validations: Positive
+    """Number of validations, evenly spaced over the steps, the last one at the end."""
 
 
 class Run(Strict):
     """One entry of ``pretrain:``."""
 
     corpus: Name
+    """Corpus to pretrain on, or ``none``."""
     tokenizer: Name
+    """Tokenizer of the model, or ``none`` for a public checkpoint as published."""
     parent: Name
+    """Run whose weights this run continues from or whose model teaches it, or ``none``."""
     model: Component
+    """Component of ``stages/models`` with its dimensions."""
     objective: Component
+    """Component of ``stages/objectives``; ``none`` keeps the weights as they are."""
     training: Training
+    """Pretraining schedule and batches."""
     seed: int
+    """Pretraining seed of initial weights, order of rows, masks and dropout."""
 
     @property
     def is_public(self) -> bool:
-        """Whether it is a public checkpoint: pretrained by others, who knows on what, and perhaps
-        further by its own objective."""
+        """Whether the run is a public checkpoint, pretrained by others and perhaps further by its
+        own objective."""
         return self.model.get("name") == HUB
 
     @property
     def as_published(self) -> bool:
-        """Whether it is a public checkpoint that is not pretrained further."""
+        """Whether the run is a public checkpoint that is not pretrained further."""
         return self.is_public and self.objective.get("name") == NONE
 
     @property
     def from_scratch(self) -> bool:
-        """Whether its weights are random: each of its trials draws weights of its own."""
+        """Whether the weights are random: each trial of the run draws its own."""
         return self.objective.get("name") == self.parent == NONE and not self.is_public
 
     @property
     def learnt(self) -> tuple[str, str]:
-        """By which objective and on which corpus, as tables say it; the last ones of several."""
+        """The objective and the corpus that the run learnt from last, as tables show them."""
         if self.as_published:
             return HUB, str(self.model["path"])
         return self.objective["name"], self.corpus
 
     def planned(self, plan: Settings) -> "Run":
-        """The run as the matched budget has it: what ``data/plans/`` holds in place of its own."""
+        """Returns the run with the settings of its matched budget, which are in ``data/plans/``."""
         training = self.training.model_copy(update={"num_steps": plan["num_steps"]})
         return self.model_copy(update={"model": plan["model"], "training": training})
 
 
 class Budget(Strict):
-    """What every run that trains has in common with the reference: its number of steps is set for
-    that (tokens, flops), or the layers of an encoder-decoder, the cells of a biLSTM and the number
-    of steps (parameters). With none each run keeps what its entry says."""
+    """The budget that all runs that train share with the reference run.
+
+    ``tokens`` and ``flops`` set the number of steps. ``parameters`` sets the layers of an
+    encoder-decoder, the cells of a biLSTM and the number of steps. With ``none`` each run keeps its
+    own settings.
+    """
 
     matched: Literal["none", "tokens", "flops", "parameters"]
-    reference: Name  # a run
+    """What is equal between runs."""
+    reference: Name
+    """Run whose budget the others match."""
 
 
 class Task(Strict):
     """One entry of ``tasks:``."""
 
     task: Component
+    """Component of ``stages/tasks``."""
     source: Component
+    """Component of ``stages/sources`` that the labelled rows come from."""
     num_train: NumberOrAll
+    """Training rows to sample, or ``all``."""
     num_validation: NumberOrAll
+    """Validation rows to sample, or ``all``."""
     num_test: NumberOrAll
-    seed: int  # of the samples
+    """Test rows to sample, or ``all``."""
+    seed: int
+    """Seed of the samples."""
 
 
 class Adaptation(Tuned):
     """The training of a trial, on labelled examples.
 
-    It takes at least ``num_epochs`` epochs and at least ``min_steps`` steps, which few labels need
-    (Mosbach et al. 2021; Zhang et al. 2021), and decays over all of them; the last epoch is kept.
-    With ``patience`` it stops early, but not in the warm-up, after so many epochs without a better
-    metric or a lower loss on validation, and the epoch that is best on validation is kept.
+    A trial takes at least ``num_epochs`` epochs and at least ``min_steps`` steps, which few labels
+    need (Mosbach et al. 2021; Zhang et al. 2021). The learning rate decays over all of them, and
+    the last epoch is kept. With ``patience`` the trial stops after the warm-up as soon as that many
+    epochs bring neither a better metric nor a lower loss on validation, and the epoch that is best
+    on validation is kept.
 
     With several learning rates each trial is trained once at each, and keeps the rate whose kept
     epoch is best on validation; ties go to the first in the list.
     """
 
     num_epochs: Positive
+    """Fewest epochs."""
     min_steps: Annotated[int, Field(ge=0)]
+    """Fewest optimizer steps."""
     patience: Positive | Literal["none"]
+    """Epochs without improvement on validation before a trial stops, or ``none``."""
     batch_examples: Positive
+    """Labelled examples in one step."""
 
 
 class Method(Strict):
+    """One entry of ``finetune.methods:``."""
+
     method: Component
-    text_to_text: bool = False  # the task as one of writing: no head, the answers are texts
-    training: Adaptation | None = None  # of a method that trains nothing, and of no other
+    """Component of ``stages/methods``."""
+    text_to_text: bool = False
+    """Whether the task is one of writing: no head, and the answers are texts."""
+    training: Adaptation | None = None
+    """Training of a trial; required for methods that train, and refused for others."""
 
 
 class Screen(Strict):
-    """On each task only the ``keep`` pretrained runs with the highest estimates are fine-tuned,
-    beside those from scratch. Runs that differ in their seeds alone count as one."""
+    """Limits fine-tuning on each task to the ``keep`` pretrained runs with the highest estimates,
+    in addition to the runs from scratch. Runs that differ in their seeds alone count as one."""
 
     by: Literal["h_score", "h_score_above_chance", "logme", "knn"]
+    """Estimate that ranks the runs."""
     keep: Positive
+    """Number of pretrained runs to fine-tune."""
 
 
 class Finetune(Strict):
+    """The section ``finetune:``."""
+
     methods: dict[Name, Method]
+    """Ways to adapt a run to a task."""
     label_budgets: list[NumberOrAll]
+    """Numbers of labelled examples to train on, or ``all``."""
     seeds: list[int]
-    max_tokens: Positive  # longer inputs are cut
+    """Fine-tuning seeds of every trial."""
+    max_tokens: Positive
+    """Longest input in tokens; longer inputs are cut."""
     keep_weights: Literal["none", "first_seed", "all"]
-    # Which initial weights each trial of a run from scratch tries.
+    """Trials whose weights are stored."""
     initial_weights: list[InitialWeights] = ["as_pretrained", "usual"]
-    screen: Screen | None = None  # without one, every run is fine-tuned
+    """Initial weights that each trial of a run from scratch tries."""
+    screen: Screen | None = None
+    """Selection of runs by estimates; without it, every run is fine-tuned."""
 
 
 class Evaluation(Strict):
+    """The section ``evaluation:``."""
+
     confidence: Annotated[float, Field(gt=0, lt=1)]
+    """Confidence level of intervals."""
 
 
 class About(Strict):
-    """What the report calls things, in words that a reader knows. No result depends on it."""
+    """Names of things in the report, in words that a reader knows. No result depends on them."""
 
-    title: Sentence | None = None  # the question of the study
+    title: Sentence | None = None
+    """Question of the study."""
     tasks: dict[Name, Sentence] = {}
+    """Description of each task."""
     corpora: dict[Name, Sentence] = {}
+    """Description of each corpus."""
     methods: dict[Name, Sentence] = {}
+    """Description of each method."""
 
 
 class Params(Strict):
+    """The whole of params.yaml."""
+
     study: Name
+    """Name of the study."""
     about: About = About()
+    """Names of things in the report."""
     compute: Compute
+    """Device, precision and threads."""
     distributed: Distributed
+    """Processes of one pretraining."""
     corpora: dict[Name, Corpus]
+    """Unlabelled texts, by name."""
     tokenizers: dict[Name, AnyTokenizer]
+    """Tokenizers, by name."""
     tasks: dict[Name, Task]
+    """Labelled data, by name."""
     pretrain: dict[Name, Run]
+    """Pretraining runs, by name."""
     budget: Budget
+    """Budget that runs have in common."""
     baselines: dict[Name, Component]
+    """Classical models without pretraining, by name."""
     finetune: Finetune
+    """Methods, label budgets and seeds of fine-tuning."""
     evaluation: Evaluation
+    """Statistics of the report."""
 
     @property
     def pretrain_seeds(self) -> list[int]:
-        """The seeds that runs have, each once."""
+        """The seeds of the runs, each once."""
         return sorted({run.seed for run in self.pretrain.values()})
 
 
 def load(path: Path = PATH) -> Params:
-    """params.yaml, typed.
+    """Reads and types params.yaml.
 
     Raises ValueError with one line per fault, each beginning with its path.
     """
@@ -313,7 +416,7 @@ def load(path: Path = PATH) -> Params:
 
 
 def typed(raw: Settings) -> Params:
-    """The parsed params.yaml, typed; raises ValueError as ``load`` does."""
+    """Returns the parsed params.yaml as ``Params``; raises the errors of ``load``."""
     if faults := [*_key_faults(raw)]:
         raise ValueError("\n".join(faults))
     try:
@@ -323,9 +426,9 @@ def typed(raw: Settings) -> Params:
 
 
 def read_yaml(path: Path) -> Json:
-    """A YAML file as DVC reads it (YAML 1.2: ``1e-3`` is a number).
+    """Reads a YAML file as DVC does (YAML 1.2: ``1e-3`` is a number).
 
-    Raises ValueError if there is no such file or it is no mapping.
+    Raises ValueError if the file does not exist or is no mapping.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
@@ -349,7 +452,7 @@ def read_yaml(path: Path) -> Json:
 
 
 def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> Iterator[str]:
-    """Of keys and values anywhere below a node that DVC does not handle."""
+    """Yields the faults of keys and values anywhere below a node that DVC cannot handle."""
     is_mapping = isinstance(node, Mapping)
     for key, value in node.items() if is_mapping else enumerate(node):
         path = f"{where}.{key}".lstrip(".")
@@ -359,7 +462,7 @@ def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> 
             # DVC's run cache ignores these keys and would restore a stale result.
             yield f"{path}: DVC ignores the key {key!r}; choose another name"
         elif value is None or value == []:
-            # DVC leaves both out of a stage's command, so editing them would rerun nothing.
+            # DVC omits both from a stage's command, so editing them would rerun nothing.
             yield f"{path}: must not be empty; leave the key out or write {NONE!r}"
         elif any(value is outer for outer in (*inside, node)):
             yield f"{path}: must not contain itself (an alias inside its own anchor)"
@@ -368,7 +471,7 @@ def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> 
 
 
 def _fields(loc: tuple[str | int, ...]) -> list[str]:
-    """The valid keys at a place in params.yaml, for the message about an unknown one."""
+    """Returns the valid keys at a location in params.yaml, for the message about an unknown key."""
     kind: Any = Params
     for part in loc:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -380,7 +483,7 @@ def _fields(loc: tuple[str | int, ...]) -> list[str]:
 
 
 def entry(section: Mapping[str, T], key: str, *, where: str) -> T:
-    """``section[key]``; raises ValueError that lists the valid keys."""
+    """Returns ``section[key]``; raises ValueError that lists the valid keys."""
     if key not in section:
         raise ValueError(f"{where}: {unknown(key, section)}")
     return section[key]

@@ -1,11 +1,12 @@
-"""Where the stages of dvc.yaml write what others read, from the root of the repository."""
+"""The paths that stages write and read, relative to the root of the repository."""
 
 from pathlib import Path
 
 DATA = Path("data")
-CODE = DATA / "code"  # of check_params: which code each stage runs
-SEEDS = DATA / "seeds.json"  # of check_params: the seeds of the runs, for baselines
-PLANS = DATA / "plans"  # of check_params: steps and sizes that the matched budget gives each run
+CODE = DATA / "code"  # written by check_params: the code that each stage runs
+SEEDS = DATA / "seeds.json"  # written by check_params: the seeds of the runs, for baselines
+# Written by check_params: steps and sizes of each run under the matched budget.
+PLANS = DATA / "plans"
 CORPORA = DATA / "corpora"
 TOKENIZERS = DATA / "tokenizers"
 ENCODED = DATA / "encoded"
@@ -13,17 +14,17 @@ CONTAMINATION = DATA / "contamination"
 LIKENESS = DATA / "likeness"
 TASKS = DATA / "tasks"
 PRETRAINED = DATA / "pretrained"
-PROGRESS = DATA / "progress"  # of pretraining: what only the report reads
+PROGRESS = DATA / "progress"  # written by pretraining, read by the report alone
 BASELINES = DATA / "baselines"
 FINETUNED = DATA / "finetuned"
 EVALUATED = DATA / "evaluated"
-TIMINGS = DATA / "timings"  # of pretraining and of fine-tuning: what was measured of the machine
+TIMINGS = DATA / "timings"  # measured by pretraining and fine-tuning; depends on the machine
 REPORTS = Path("reports")
 SCRATCH = Path(".scratch")  # outside DVC: locks, states of interrupted processes, caches
 
 
 def examples(task: str) -> Path:
-    """The folder with the rows of a task and task.json, without the labels of the test."""
+    """The folder with a task's rows, without the labels of test, and its task.json."""
     return TASKS / task / "examples"
 
 
@@ -32,5 +33,5 @@ def test_labels(task: str) -> Path:
 
 
 def test_originals(task: str) -> Path:
-    """The texts of test rows as they stand in the source, where a task changed them."""
+    """The original texts of test rows, where a task changed them."""
     return TASKS / task / "test_originals.jsonl"

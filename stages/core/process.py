@@ -1,4 +1,4 @@
-"""A stage's process: its command line, its exit status, its lock and its end."""
+"""The process of a stage: its command line, its exit status, its lock and its end."""
 
 import argparse
 import ctypes
@@ -18,11 +18,12 @@ from stages.core.components import Settings
 from stages.core.params import PATH, load, read_yaml
 
 LOCKS = paths.SCRATCH / "locks"
-TIMES = paths.SCRATCH / "times"  # of each stage's last run here, by its name in DVC
-WAIT_S = 30.0  # for a process that runs the same stage; it dies soon if its parent was killed
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # the disk, one's share of it, a file
-PR_SET_PDEATHSIG = 1  # of Linux' prctl
-# Looked up here: after a fork of a process with threads, nothing may be loaded.
+TIMES = paths.SCRATCH / "times"  # duration of each stage's last run here, by its name in DVC
+WAIT_S = 30.0  # wait for a process that runs the same stage; it dies soon if its parent was killed
+# A full disk, an exhausted quota, a file that is too large.
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+PR_SET_PDEATHSIG = 1  # an option of Linux' prctl
+# Looked up on import, since nothing may be loaded after a fork of a process with threads.
 _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
@@ -32,30 +33,30 @@ def run_stage(
     repeats: Callable[..., list[Mapping[str, Any]]] = lambda raw, *keys: [],
     rank: Callable[..., int | None] = lambda params, *keys: 0,
 ) -> None:
-    """Run a stage file: parse its positional ``names``, exit with 2 on a user's mistake.
+    """Runs a stage file: parses its positional ``names`` and exits with 2 on a user's mistake.
 
-    dvc.yaml repeats the values a stage uses behind the names, since DVC reruns a stage when its
-    command changes (and reads params.yaml anew for each stage that lists ``params:``, which takes
-    longer than all else it does). ``repeats(raw, *keys)`` says which values those are; if they
-    differ from params.yaml, the file was edited while DVC ran, and DVC would record a result
-    under the wrong settings: refused.
+    In dvc.yaml the names are followed by the values that the stage uses, because DVC reruns a stage
+    when its command changes. (With ``params:`` entries DVC would read params.yaml again for each
+    stage, which takes longer than everything else it does.) ``repeats(raw, *keys)`` returns these
+    values. If they differ from params.yaml, the file was edited while DVC ran, and DVC would record
+    a result under the wrong settings: the stage refuses to run.
 
-    ``rank(params, *keys)`` says which of several processes of the stage this one is; None if others
-    have done its work. The first takes the lock for all.
+    ``rank(params, *keys)`` returns the rank of this process among the processes of the stage, or
+    None if others have done its work. The first process takes the lock for all.
     """
     module = sys.modules[main.__module__]
     stage = module.__spec__.name if module.__spec__ else module.__name__
     parser = argparse.ArgumentParser(
         prog=f"python -m {stage}",
         description=(module.__doc__ or "").strip(),
-        epilog="Flags behind the names repeat params.yaml for DVC; by hand, leave them out.",
+        epilog="The flags after the names repeat params.yaml for DVC; omit them in a call by hand.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     for name in names:
         parser.add_argument(name, help=f"the {name}, by its name in params.yaml")
-    known, rest = parser.parse_known_args()
-    keys = [getattr(known, name) for name in names]
+    arguments, rest = parser.parse_known_args()
+    keys = [getattr(arguments, name) for name in names]
 
     def checked() -> None:
         params = load()
@@ -80,22 +81,23 @@ def run_stage(
 
     die_with_parent()
     exit_on_mistake(checked)
-    # Without Python's own teardown, which takes half a second once torch is loaded.
+    # Skips Python's teardown, which takes half a second once torch is loaded.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 def _write_time(stage: str, keys: list[str], seconds: float) -> None:
-    """For `make plan`; no result, so it is no output of the stage."""
+    """Writes the stage's duration for `make plan`. It is no result, so it is no output of the
+    stage."""
     name = "@".join([stage.rpartition(".")[2], *(["-".join(keys)] if keys else [])])
     with replacing(TIMES / f"{name}.json") as path:
         write_json(path, {"wall_time_s": round(seconds, 3)})
 
 
 def exit_on_mistake(main: Callable[[], None]) -> None:
-    """Run ``main``; a ValueError (a user's mistake) is printed as it is, exit status 2. So is what
-    the system says of a disk that is full."""
+    """Runs ``main`` and turns a ValueError (a user's mistake) and a full disk into a message and
+    exit status 2."""
     try:
         main()
     except ValueError as error:
@@ -109,7 +111,7 @@ def exit_on_mistake(main: Callable[[], None]) -> None:
 
 
 def die_with_parent() -> None:
-    """Kill this process when its parent dies (on Linux).
+    """Makes the kernel kill this process when its parent dies (on Linux).
 
     Otherwise a stage would outlive a killed DVC and write at the same time as the next one.
     """
@@ -118,7 +120,8 @@ def die_with_parent() -> None:
 
 
 def flags(*values: Settings) -> list[str]:
-    """The command-line flags that DVC generates for these values in ``cmd`` (``${...}``)."""
+    """Returns the command-line flags that DVC generates for these values in ``cmd``
+    (``${...}``)."""
     return [flag for value in values for flag in _flags(value, "")]
 
 

@@ -1,4 +1,4 @@
-"""Which of several processes of one training this one is."""
+"""The rank of this process among the processes of one training."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rank:
-    """The place of a process among those of one training, in the words of ``torch.distributed``."""
+    """The rank of a process among those of one training, in the terms of ``torch.distributed``."""
 
     rank: int
     num_ranks: int
@@ -15,13 +15,13 @@ class Rank:
 
 
 def rank_of_process() -> Rank | None:
-    """From the variables that torchrun or SLURM's srun sets; None if neither has started it.
+    """Returns the rank from the variables that torchrun or SLURM's srun sets, None without either.
 
-    Under srun it also sets those that torch reads and that srun does not know: the address of the
-    first node and a port that follows from the number of the job, unless they are set.
+    Under srun this also sets the variables that torch reads and srun does not set, unless they are
+    set already: the address of the first node, and a port derived from the number of the job.
 
-    A process of a SLURM job that srun has not started is no rank: a job's own script, or a worker
-    of a scheduler.
+    A process of a SLURM job that srun has not started (the job's own script, or a worker of a
+    scheduler) has no rank.
     """
     variables = os.environ
     if "RANK" in variables and "WORLD_SIZE" in variables:
@@ -38,7 +38,7 @@ def rank_of_process() -> Rank | None:
 
 
 def first_node(nodes: str) -> str:
-    """Of a list as SLURM writes it: ``gpu[003-007,12],login1`` begins with ``gpu003``; this machine
-    if the list is empty."""
-    found = re.match(r"([^,\[]*)(?:\[([^],-]*)[^]]*\]([^,\[]*))?", nodes)
-    return "".join(part or "" for part in found.groups()) if found and nodes else "localhost"
+    """Returns the first node of a list in SLURM's form: ``gpu003`` for ``gpu[003-007,12],login1``;
+    this machine if the list is empty."""
+    match = re.match(r"([^,\[]*)(?:\[([^],-]*)[^]]*\]([^,\[]*))?", nodes)
+    return "".join(part or "" for part in match.groups()) if match and nodes else "localhost"

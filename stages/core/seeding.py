@@ -1,8 +1,8 @@
 """Named, counter-based random streams: every draw is a pure function of its key.
 
-``stream(seed, "mask", step, row)`` gives the same numbers on every machine, in every process and
-in any order of calls, so there is no state of a generator to save and none to share. Streams with
-different keys are independent.
+``stream(seed, "mask", step, row)`` gives the same numbers on every machine, in every process and in
+any order of calls, so no generator has a state to save or to share. Streams with different keys are
+independent.
 """
 
 import hashlib
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 def derive(seed: int, *key: str | int) -> int:
-    """A 63-bit seed that is a hash of ``seed`` and ``key``."""
+    """Returns a 63-bit seed that is a hash of ``seed`` and ``key``."""
     digest = hashlib.blake2b(repr((seed, *key)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
 def stream(seed: int, *key: str | int) -> np.random.Generator:
-    """A Philox generator keyed by (seed, name, counters ...)."""
+    """Returns a Philox generator keyed by (seed, name, counters ...)."""
     return np.random.Generator(np.random.Philox(key=derive(seed, *key)))
 
 
 def torch_stream(seed: int, *key: str | int) -> "torch.Generator":
-    """The same for torch: initial weights of a module, say."""
+    """Returns a generator of torch with the same key, for the initial weights of a module, say."""
     import torch  # here, since stages that only read text start without it
 
     return torch.Generator().manual_seed(derive(seed, *key))

@@ -8,8 +8,8 @@ PIPELINE = Path("dvc.yaml")
 
 
 def training_environment() -> dict[str, str]:
-    """How memory is allocated and how threads wait, by variables that a process reads when it
-    begins. None where there is no dvc.yaml."""
+    """Returns the variables that determine how memory is allocated and how threads wait. A process
+    reads them when it starts. Empty without a dvc.yaml."""
     if not PIPELINE.is_file():
         return {}
     [command] = [var["torch"] for var in read_yaml(PIPELINE)["vars"] if "torch" in var]

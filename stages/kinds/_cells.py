@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
-Row = Mapping[str, Any]  # of a task: its kind says what each column holds
+Row = Mapping[str, Any]  # a row of a task; its kind defines the columns
 
 
 class EmptyCellError(ValueError):
-    """A cell that must hold something holds nothing."""
+    """A cell that must not be empty is empty."""
 
 
 def text_of(value: Any, place: str) -> str:
-    """A text, a number or a truth value as text.
+    """Returns a text, a number or a truth value as text.
 
-    Raises EmptyCellError for an empty cell and ValueError for any other type, which begin with
-    ``place``.
+    Raises EmptyCellError for an empty cell and ValueError for any other type; the message begins
+    with ``place``.
     """
     if value is None or value != value or (isinstance(value, str) and not value.strip()):
         raise EmptyCellError(f"{place} is empty")
@@ -24,7 +24,7 @@ def text_of(value: Any, place: str) -> str:
 
 
 def list_of(value: Any, place: str) -> list[str]:
-    """A list of texts, none of them empty; raises what ``text_of`` does."""
+    """Returns a list of texts, none of them empty; raises the errors of ``text_of``."""
     if not isinstance(value, list):
         raise ValueError(f"{place} must be a list of texts, not {short(value)}")
     if not value:

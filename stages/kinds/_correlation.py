@@ -1,4 +1,4 @@
-"""Correlations of predicted numbers with the right ones."""
+"""Correlations between predicted and right numbers."""
 
 from collections.abc import Sequence
 
@@ -7,17 +7,17 @@ from jaxtyping import Float
 
 from stages.kinds._metric import Sums
 
-SMALLEST_SHARE = 1e-12  # of the values' scale: what rounding leaves of a constant's deviation
+SMALLEST_SHARE = 1e-12  # rounding error of a constant's deviation, relative to the values
 
 
 def pearson(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Pearson's correlation over all rows. A constant has none (NaN in SciPy): it counts as 0,
-    since it says nothing about the rows."""
+    """Returns Pearson's correlation over all rows. Constant values, for which SciPy returns NaN,
+    count as 0, since they say nothing about the rows."""
     return correlation(_numbers(gold), _numbers(predicted))
 
 
 def _moments(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n 6"]:
-    """1 and the powers of the deviations from the means of all rows: x, y, xx, yy, xy."""
+    """Returns 1 and the products of the deviations from the means of all rows: x, y, xx, yy, xy."""
     x, y = (values - values.mean() for values in (_numbers(gold), _numbers(predicted)))
     return np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=-1)
 
@@ -31,13 +31,13 @@ def _of_moments(sums: Float[np.ndarray, "*sets 6"]) -> Float[np.ndarray, "*sets"
 
 
 def spearman(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Pearson's correlation of the ranks, which equal values share; 0 for a constant."""
+    """Returns Pearson's correlation of the ranks, which equal values share; 0 for a constant."""
     return correlation(ranks(_numbers(gold)), ranks(_numbers(predicted)))
 
 
 def correlation(x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]) -> float:
-    """Pearson's; 0 if one of the two is constant."""
-    # Squares of very small or large values are no floats.
+    """Returns Pearson's correlation, 0 if one of the two is constant."""
+    # Squares of very small or very large values would underflow or overflow.
     x, y = (values / (np.abs(values).max() or 1.0) for values in (x, y))
     deviations = [values - values.mean() for values in (x, y)]
     norms = [float(np.linalg.norm(each)) for each in deviations]
@@ -48,7 +48,7 @@ def correlation(x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]) -> float
 
 
 def ranks(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Ranks from 1; equal values share the mean of theirs."""
+    """Returns ranks from 1; equal values share the mean of their ranks."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[place]
 
@@ -58,7 +58,8 @@ def _numbers(texts: Sequence[str]) -> Float[np.ndarray, " n"]:
 
 
 def _linearised(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n 2"]:
-    """Each row's influence on Spearman's correlation, and 1: its mean over rows is the change.
+    """Returns for each row Spearman's correlation plus the row's influence on it, and 1. The mean
+    over some rows approximates their correlation.
 
     A row counts as a point, and moves the ranks of all rows above it (Croux and Dehon 2010).
     """
@@ -76,7 +77,7 @@ def _linearised(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarr
 def _covariance(
     x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]
 ) -> tuple[float, Float[np.ndarray, " n"]]:
-    """Of ranks divided by their number, and each row's influence on it."""
+    """Returns the covariance of ranks divided by their number, and each row's influence on it."""
     a, b = ((values - values.mean()) / len(values) for values in (x, y))
     moved = _above(x, b) + _above(y, a)
     value = float((a * b).mean())
@@ -86,8 +87,8 @@ def _covariance(
 def _above(
     values: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"]
 ) -> Float[np.ndarray, " n"]:
-    """For each row the sum of the weights of the rows with larger values and half of those with
-    its own, divided by the number of rows."""
+    """Returns for each row the sum of the weights of rows with larger values and half of those with
+    an equal value, divided by the number of rows."""
     _, place = np.unique(values, return_inverse=True)
     of_value = np.bincount(place, weights)
     return (of_value[::-1].cumsum()[::-1] - of_value / 2)[place] / len(values)

@@ -1,4 +1,4 @@
-"""The inputs of new rows: which columns they must have, and what a cell holds."""
+"""The inputs of new rows: which columns are required, and what a cell may hold."""
 
 import json
 from dataclasses import dataclass
@@ -9,21 +9,21 @@ from stages.core.artifacts import read_json
 from stages.kinds._cells import list_of
 from stages.kinds._kind import KINDS, Kind
 
-WORDS = "words"  # an input that may be one text, whose words are separated by blanks
+WORDS = "words"  # an input that may be one text with blanks between words
 
 
 @dataclass(frozen=True)
 class Columns:
     """The columns that a task reads."""
 
-    kind: str  # of its rows
-    inputs: tuple[str, ...]  # which every row must have
+    kind: str  # name of the rows' kind
+    inputs: tuple[str, ...]  # required in every row
     optional: tuple[str, ...]
 
     @classmethod
     def of(cls, examples: Path) -> "Columns":
-        """Of the task that ``prepare_task`` wrote there. Optional inputs that its models are
-        trained with (the second text of a pair) are inputs that every row must have."""
+        """Returns the columns of the task that ``prepare_task`` wrote to ``examples``. An optional
+        input that its models are trained with (the second text of a pair) is required."""
         name = read_json(examples / "task.json")["kind"]
         inputs, optional = KINDS[name].inputs, KINDS[name].optional
         with (examples / "train.jsonl").open(encoding="utf-8") as file:
@@ -34,26 +34,26 @@ class Columns:
 
 
 def input_of(value: Any, place: str, kind: Kind, key: str) -> Any:
-    """The text, the words or the list of texts that a cell holds for the input ``key``.
+    """Returns the text, the words or the list of texts in a cell of the input ``key``.
 
-    Raises ValueError, which begins with ``place``, for what cannot be one.
+    Raises ValueError, which begins with ``place``, for an invalid cell.
     """
     if key == WORDS:
-        found = value.split() if isinstance(value, str) else value
-        if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
+        content = value.split() if isinstance(value, str) else value
+        if not isinstance(content, list) or not all(isinstance(word, str) for word in content):
             raise ValueError(f"{place} must be words, not {value!r}")
-        text = " ".join(found)
+        text = " ".join(content)
     elif key in kind.lists:
-        found = list_of(value, place)
-        text = " ".join(found)
+        content = list_of(value, place)
+        text = " ".join(content)
     else:
         if not isinstance(value, str | int | float):
             raise ValueError(f"{place} must be text, not {value!r}")
-        found = text = str(value)
+        content = text = str(value)
     if not text.strip():
         raise ValueError(f"{place} is empty")
     try:
         text.encode()
     except UnicodeEncodeError:
         raise ValueError(f"{place} is not valid Unicode: half a surrogate pair") from None
-    return found
+    return content

@@ -1,8 +1,8 @@
-"""What a kind of labelled rows says about itself.
+"""The interface of a kind of labelled rows.
 
 A kind is one public class in ``stages/kinds/NAME.py``. A task of that kind is one class in
-``stages/tasks/`` with ``kind = ThatClass()``; several tasks may share a kind. Nothing here needs
-torch: preparing, scoring and the classical baselines do without.
+``stages/tasks/`` with ``kind = ThatClass()``; several tasks may share a kind. Nothing here imports
+torch, because preparing, scoring and the classical baselines run without it.
 """
 
 import inspect
@@ -34,39 +34,39 @@ class Kind:
     of the inputs (language modelling).
 
     The defaults describe rows of texts whose answer is a text. The keyword-only parameters of the
-    constructor, each with a default, say how cells are read; they are settings of every source
-    that reads tables (``tag_scheme``).
+    constructor, each with a default, determine how cells are read; they are settings of every
+    source that reads tables (``tag_scheme``).
     """
 
     inputs: ClassVar[tuple[str, ...]]
     optional: ClassVar[tuple[str, ...]] = ()  # further inputs
     target: ClassVar[str]
     lists: ClassVar[tuple[str, ...]] = ()  # columns that hold a list of texts, not one text
-    gathered: ClassVar[tuple[str, ...]] = ()  # those of them that data may have as several columns
+    gathered: ClassVar[tuple[str, ...]] = ()  # columns of ``lists`` that data may split
 
-    # Names of evaluation/metrics.py, or metrics of this kind alone. The first is the default, the
-    # next is shown beside it.
+    # Names from evaluation/metrics.py, or metrics of this kind alone. The first is the default; the
+    # report shows the second, too.
     metrics: ClassVar[tuple[str | Metric, ...]]
-    right_if: ClassVar[str | None] = None  # the metric that is 1 where one answer is right, if any
+    right_if: ClassVar[str | None] = None  # metric that is 1 if and only if one answer is right
 
-    has_classes: ClassVar[bool] = False  # answers consist of labels that train has, not free text
+    has_classes: ClassVar[bool] = False  # answers consist of labels of train, not free text
     stratified: ClassVar[bool] = False  # a row has one label, and train is sampled by it
 
-    form: ClassVar[type[TextForm] | None] = None  # as text to text, if the kind has such a form
+    form: ClassVar[type[TextForm] | None] = None  # the kind as text to text, if that is possible
 
     @property
     def name(self) -> str:
-        """That of its file."""
+        """The name of the kind's file."""
         return type(self).__module__.rpartition(".")[2]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those that a row must have."""
+        """The columns that a row must have."""
         return (*self.inputs, *(() if self.is_own_answer else (self.target,)))
 
     @property
     def is_own_answer(self) -> bool:
-        """The text itself is predicted: a prediction is a number."""
+        """Whether the text itself is predicted; a prediction is then a number."""
         return self.target in self.inputs
 
     @property
@@ -74,7 +74,8 @@ class Kind:
         return tuple(each if isinstance(each, str) else each.name for each in self.metrics)
 
     def compared_by(self, settings: Settings) -> tuple[str, str]:
-        """The metric of a task with these ``settings``, and the one that is shown beside it."""
+        """Returns the metric of a task with these ``settings``, and the second metric that is
+        shown."""
         first, *others = self.metric_names
         second = others[0] if others else first
         chosen = settings.get("metric", first)
@@ -83,101 +84,104 @@ class Kind:
     # What sources read --------------------------------------------------------------------------
 
     def read(self, column: str, value: Any, row: Row, place: str) -> Any:
-        """A cell as ``column`` of the row; ``row`` holds the columns before it.
+        """Returns a cell as ``column`` of the row; ``row`` holds the columns before it.
 
-        Raises ValueError, which begins with ``place``, for what cannot be one.
+        Raises ValueError, which begins with ``place``, for an invalid cell.
         """
         return list_of(value, place) if column in self.lists else text_of(value, place)
 
     def checked(self, row: Json, place: str) -> Json | None:
-        """The whole row as it is kept; None if it is left out.
+        """Returns the whole row as it is stored, or None to leave it out.
 
         Raises ValueError, which begins with ``place``, for columns that do not fit each other.
         """
         return row
 
-    # What prepare_task asks ---------------------------------------------------------------------
+    # What prepare_task calls --------------------------------------------------------------------
 
     def check_rows(self, rows: Iterable[tuple[str, Row]], settings: Settings) -> None:
-        """Raises ValueError for (id, row) pairs that do not go with the task's ``settings``; it
-        begins with the setting's name."""
+        """Raises ValueError for (id, row) pairs that do not fit the task's ``settings``; the
+        message begins with the setting's name."""
 
     def check_labels(self, labels: list[str], settings: Settings) -> None:
-        """The same for the labels that train has."""
+        """Raises ValueError, as ``check_rows`` does, for labels of train that do not fit."""
 
     def prepared(self, row: Json) -> Json:
-        """The row as it is written."""
+        """Returns the row as it is written."""
         return row
 
     def facts(self, rows: Sequence[Row]) -> Json:
-        """What a task needs to know of the train ``rows`` besides their labels; ``prepare_task``
-        writes it to ``task.json``, ``Task.take_facts`` gets it."""
+        """Returns what a task needs to know about the train ``rows`` besides their labels.
+
+        ``prepare_task`` writes the facts to ``task.json``, and ``Task.take_facts`` reads them.
+        """
         return {}
 
     def labels_of(self, row: Row) -> list[str]:
-        """The classes that a row is an example of; none if its answer is free text."""
+        """Returns the classes of a row; none if its answer is free text."""
         return []
 
     def same_input(self, row: Row) -> str:
-        """Equal for rows with the same input up to case and white space; labels play no part."""
+        """Returns a key that is equal for rows with the same input up to case and white space.
+        Labels do not count."""
         values = self.inputs_of(row).values()
         parts = (part for v in values for part in ([v] if isinstance(v, str) else v))
         return "\0".join(map(folded, parts))
 
     def split_key(self, row: Row) -> str:
-        """Equal for rows that must be in the same split."""
+        """Returns a key that is equal for rows that must be in the same split."""
         return self.same_input(row)
 
     def group_key(self, row: Row) -> str:
-        """Equal for rows that are drawn into the same split, where a source has no splits: they
-        have a text in common, by which one tells the answer of the other."""
+        """Returns a key that is equal for rows to be drawn into the same split, if a source has no
+        splits. Such rows share a text, so that the answer of one gives away that of another."""
         return self.split_key(row)
 
     # What a prediction is made from and compared with -------------------------------------------
 
     def inputs_of(self, row: Row) -> Json:
-        """The columns that a prediction is made from."""
+        """Returns the columns that a prediction is made from."""
         return {column: row[column] for column in (*self.inputs, *self.optional) if column in row}
 
     def texts(self, row: Row) -> list[str]:
-        """The inputs as texts, lists joined by blanks."""
+        """Returns the inputs as texts, lists joined by blanks."""
         return [v if isinstance(v, str) else " ".join(v) for v in self.inputs_of(row).values()]
 
     def answer(self, row: Row) -> str:
-        """The right answer, written as a prediction is: what metrics compare."""
+        """Returns the right answer in the form of a prediction, for metrics to compare."""
         return row[self.target]
 
     def answer_parts(self, row: Row) -> list[str]:
-        """The smallest answers that the right one consists of (the tags of words)."""
+        """Returns the smallest parts of the right answer (the tags of words)."""
         return [self.answer(row)]
 
     def repeated(self, part: str, row: Row) -> str:
-        """The prediction for ``row`` that consists of nothing but ``part``."""
+        """Returns the prediction for ``row`` that consists of ``part`` alone."""
         return part
 
     # What the report shows ----------------------------------------------------------------------
 
     def right_answers(self, answer: str) -> list[str]:
-        """The predictions that are right; the first is shown."""
+        """Returns the right predictions; the report shows the first."""
         return [answer]
 
     def shown(self, row: Row, prediction: str) -> str:
-        """A prediction as people read it."""
+        """Returns a prediction in readable form."""
         return prediction
 
     # As text ------------------------------------------------------------------------------------
 
     def as_text(self, key: str, record: Settings) -> TextForm:
-        """The text form of the task ``key``, from what ``prepare_task`` wrote (``task.json``)."""
+        """Returns the text form of the task ``key``; ``record`` is the task's ``task.json``."""
         assert self.form is not None, f"{self.name} has no text form"
         return self.form((*self.inputs, *self.optional), key, record)
 
 
 class Kinds(Components[Kind]):
-    """The kinds by name, as a mapping is: ``KINDS["tagging"]``."""
+    """The kinds, a mapping from their names: ``KINDS["tagging"]``."""
 
     def __getitem__(self, name: str) -> Kind:
-        """The kind with its default settings; raises ValueError for an unknown name."""
+        """Returns the kind with its default settings; raises ValueError for an unknown name."""
         return _built(self.find(name, where="kind"))
 
     def __iter__(self) -> Iterator[str]:
@@ -200,7 +204,8 @@ def _built(cls: type[Kind]) -> Kind:
 
 @cache
 def settings_of(cls: type[Kind]) -> dict[str, inspect.Parameter]:
-    """How cells are read: the keyword-only parameters of a kind's constructor."""
+    """Returns the settings for reading cells: the keyword-only parameters of a kind's
+    constructor."""
     parameters = inspect.signature(cls, eval_str=True).parameters
     return {k: p for k, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
@@ -209,7 +214,8 @@ def settings_of(cls: type[Kind]) -> dict[str, inspect.Parameter]:
 
 
 def rows_in_budget(budget: int | str, rows: int, *, task: str) -> int:
-    """How many of train's ``rows`` a label budget is; raises ValueError if there are fewer."""
+    """Returns the number of rows in a label budget; raises ValueError if train has fewer
+    ``rows``."""
     number = rows if budget == "all" else int(budget)
     if number > rows:
         raise ValueError(f"finetune.label_budgets: {number} labels, but tasks.{task} has {rows}")
@@ -217,8 +223,8 @@ def rows_in_budget(budget: int | str, rows: int, *, task: str) -> int:
 
 
 def most_rows(budgets: Iterable[int | str], rows: int, *, task: str) -> int:
-    """How many of train's ``rows`` the largest of some label budgets is; raises ValueError if one
-    has more."""
+    """Returns the number of rows in the largest label budget; raises ValueError if train has fewer
+    ``rows``."""
     return max(rows_in_budget(budget, rows, task=task) for budget in budgets)
 
 
@@ -231,14 +237,14 @@ def labelled_rows(
     finetune_seed: int,
     task: str,
 ) -> list[Row]:
-    """The ``rows`` of train that a trial learns from, in the order of ``rows``.
+    """Returns the ``rows`` of train that a trial learns from, in the order of ``rows``.
 
-    A fresh sample for each pair of seeds (Bouthillier et al. 2021: the draw of the data varies
-    results as much as initial weights do), stratified where the kind is. The pair decides alone:
-    all runs of one seed and all baselines have the same rows, and those of a smaller budget are
-    among those of a larger one. ``all`` is every row, for every pair.
+    Each pair of seeds draws a fresh sample (Bouthillier et al. 2021: the draw of the data varies
+    results as much as initial weights do), stratified if the kind is. The sample depends on the
+    pair alone: all runs of one seed and all baselines have the same rows, and the rows of a smaller
+    budget are a subset of those of a larger one. The budget ``all`` is every row, for every pair.
 
-    Raises ValueError if the budget is more than the rows.
+    Raises ValueError if there are fewer rows than the budget.
     """
     number = rows_in_budget(budget, len(rows), task=task)
     rng = stream(pretrain_seed, "labelled rows", finetune_seed)
@@ -250,10 +256,10 @@ def labelled_rows(
 
 
 def stratified_order(labels: list[str], rng: np.random.Generator) -> list[int]:
-    """A random order in which each class's share of every prefix is its share of the whole, to
-    within one example, and the first rows are one of each class.
+    """Returns a random order in which every prefix has the class shares of the whole, to within one
+    example, and the first rows are one of each class.
 
-    The i-th of the n examples of a class stands at the position i / n; ties are broken at random.
+    The i-th of the n examples of a class has the position i / n; ties are broken at random.
     """
     seen: dict[str, int] = defaultdict(int)
     totals = Counter(labels)
@@ -273,10 +279,10 @@ def distinct_draws(
     finetune_seeds: Sequence[int],
     task: str,
 ) -> list[tuple[int, int]]:
-    """The pairs (pretraining seed, fine-tuning seed) whose ``labelled_rows`` differ: all pairs, or
-    the first where the budget is every row of train.
+    """Returns the pairs (pretraining seed, fine-tuning seed) whose ``labelled_rows`` differ: all
+    pairs, or only the first if the budget is every row of train.
 
-    Raises ValueError as ``labelled_rows`` does.
+    Raises the errors of ``labelled_rows``.
     """
     pairs = list(product(pretrain_seeds, finetune_seeds))
     return pairs if rows_in_budget(budget, rows, task=task) < rows else pairs[:1]

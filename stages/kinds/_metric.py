@@ -12,7 +12,7 @@ class Scale:
     """How the values of a metric are compared and shown."""
 
     unit: str
-    factor: int  # what is shown is this times the value
+    factor: int  # the value is shown multiplied by it
     decimals: int
     lower_is_better: bool = False
 
@@ -20,22 +20,22 @@ class Scale:
         return f"{self.factor * value:.{self.decimals}f}"
 
     def signed(self, value: float) -> str:
-        """Of a difference; 0 has no sign."""
+        """Returns a difference with its sign; 0 has none."""
         text = f"{self.factor * value:+.{self.decimals}f}"
         return text.replace("-", "\N{MINUS SIGN}") if float(text) else text[1:]
 
 
-F1_OF = "f1_of_"  # and a label: the metric that is its F1
-POINTS = Scale("points", factor=100, decimals=1)  # of a share, in 0..1
+F1_OF = "f1_of_"  # prefix of a label: the metric is the F1 of that label
+POINTS = Scale("points", factor=100, decimals=1)  # for values in 0..1
 
 
 @dataclass(frozen=True)
 class Sums:
     """A metric as a function of sums over rows.
 
-    ``counts`` takes the right answers and the predictions and gives K numbers for each row.
-    ``value`` takes their sums over any set of rows, for many sets at once. Its value of all rows is
-    that of the metric; of no rows it is anything, NaN included.
+    ``counts`` maps the right answers and the predictions to K numbers for each row. ``value`` maps
+    sums of these numbers over a set of rows to a value, for many sets at once. The value of all
+    rows is the metric; the value of no rows is undefined and may be NaN.
     """
 
     counts: Callable[[Sequence[str], Sequence[str]], Float[np.ndarray, "n K"]]
@@ -44,12 +44,12 @@ class Sums:
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric that one kind of rows brings along; ``evaluation/metrics.py`` has the shared ones.
+    """A metric of one kind of rows; ``evaluation/metrics.py`` has the shared ones.
 
-    ``value`` takes the right answers and the predictions of the whole test set, each as
-    ``Kind.answer`` writes them. ``sums`` is the same as a function of sums over rows, from which
-    ``evaluation/row_scores.py`` gets what each row contributes. Without it the metric is computed
-    again without some of the rows, 50 times.
+    ``value`` maps the right answers and the predictions of the whole test set, in the form of
+    ``Kind.answer``, to the metric. ``sums`` is the same metric as a function of sums over rows,
+    from which ``evaluation/row_scores.py`` computes the contribution of each row. Without ``sums``
+    the metric is computed 50 times, each time without some of the rows.
     """
 
     name: str

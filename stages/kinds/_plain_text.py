@@ -1,14 +1,14 @@
-"""Texts that count as the same."""
+"""Normal forms of texts, in which equal texts are the same."""
 
 import unicodedata
 
 
 def folded(text: str) -> str:
-    """Without differences of case and white space."""
+    """Returns the text without differences of case and white space."""
     return " ".join(text.split()).casefold()
 
 
 def plain_text(text: str) -> str:
-    """The text in NFKC with one blank for each run of white space: what every tokenizer keeps, so
-    that bits per byte of all tokenizers are comparable."""
+    """Returns the text in NFKC with single blanks. Every tokenizer keeps this form, so that bits
+    per byte are comparable between tokenizers."""
     return " ".join(unicodedata.normalize("NFKC", text).split())

@@ -1,4 +1,4 @@
-"""Tags of spans, from the schemes they are published in to BIO."""
+"""Converts tags of spans from published schemes to BIO."""
 
 from itertools import pairwise
 from typing import Literal
@@ -8,11 +8,13 @@ OUTSIDE = "O"  # the tag of a word outside all spans
 
 
 def to_bio(tags: list[str], scheme: Scheme) -> list[str]:
-    """Tags in which a span of type X is B-X and then I-X; ``bio`` leaves them as they are.
+    """Returns tags in BIO, where a span of type X is B-X and then I-X.
 
-    ``iob1`` (Ramshaw and Marcus 1995; CoNLL-2003): a span is I-X throughout, and B-X where it
-    follows a span of its own type. ``bioes``: E-X ends a span, and S-X is a whole one.
-    Raises ValueError for a tag that the scheme has not, or not at that place.
+    ``iob1`` (Ramshaw and Marcus 1995; CoNLL-2003): every word of a span is I-X, except that B-X
+    begins a span that directly follows one of the same type. ``bioes``: E-X ends a span, and S-X is
+    a span of one word.
+
+    Raises ValueError for a tag that the scheme does not have, or not at its position.
     """
     match scheme:
         case "bio":
@@ -24,7 +26,7 @@ def to_bio(tags: list[str], scheme: Scheme) -> list[str]:
 
 
 def _parts(tags: list[str], letters: str, scheme: str) -> list[tuple[str, str]]:
-    """(letter, type) of each tag; the type outside of spans is empty."""
+    """Returns (letter, type) of each tag; the type is empty outside of spans."""
     parts = []
     for tag in tags:
         letter, _, type = tag.partition("-")
@@ -36,11 +38,11 @@ def _parts(tags: list[str], letters: str, scheme: str) -> list[tuple[str, str]]:
 
 
 def _from_iob1(parts: list[tuple[str, str]]) -> list[str]:
-    found = []
+    tags = []
     for (_, before), (letter, type) in pairwise([("O", ""), *parts]):
         begins = letter == "B" or type != before
-        found.append(_tag("B" if begins else "I", type))
-    return found
+        tags.append(_tag("B" if begins else "I", type))
+    return tags
 
 
 def _from_bioes(parts: list[tuple[str, str]]) -> list[str]:

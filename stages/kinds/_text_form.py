@@ -19,24 +19,24 @@ from stages.core.components import Settings
 from stages.kinds._cells import Row
 from stages.kinds._plain_text import plain_text
 
-NO_LABEL = "<no label>"  # the prediction where no label, or more than one, is found: it is wrong
+NO_LABEL = "<no label>"  # prediction for a text that is not exactly one label; always wrong
 
 
 def verbalised(pairs: Iterable[str]) -> dict[str, str]:
-    """``label=words`` as {label: words}; raises ValueError for what is not of that form."""
-    found: dict[str, str] = {}
+    """Parses ``label=words`` pairs into {label: words}; raises ValueError for any other form."""
+    words_by_label: dict[str, str] = {}
     for pair in pairs:
         label, _, words = pair.partition("=")
         if not label or not words.strip():
             raise ValueError(f"verbalisers: {pair!r} is not of the form label=words")
-        if label in found:
+        if label in words_by_label:
             raise ValueError(f"verbalisers: the label {label!r} has two")
-        found[label] = words.strip()
-    return found
+        words_by_label[label] = words.strip()
+    return words_by_label
 
 
 def label_words(labels: Sequence[str], verbalisers: Iterable[str]) -> dict[str, str]:
-    """The text of each label: its verbaliser, else the label itself, underscores as blanks.
+    """Returns the text of each label: its verbaliser, or the label with blanks for underscores.
 
     Raises ValueError for the verbaliser of an unknown label, and for labels with the same text.
     """
@@ -55,23 +55,23 @@ def label_words(labels: Sequence[str], verbalisers: Iterable[str]) -> dict[str, 
 
 
 class TextForm(ABC):
-    """The rows of a task as text, from what ``prepare_task`` wrote about it (``task.json``)."""
+    """The rows of a task as text; ``record`` is the task's ``task.json``."""
 
     def __init__(self, columns: Sequence[str], key: str, record: Settings) -> None:
-        """``columns`` are those of the input, in order; ``key`` is the task's in params.yaml."""
+        """``columns`` are the input columns in order; ``key`` is the task's key in params.yaml."""
         self.columns, self.key, self.settings = columns, key, record["task"]
         self.words = self.words_of(record["labels"])
 
     def words_of(self, labels: Sequence[str]) -> dict[str, str]:
-        """The text of each class; none if answers are free text."""
+        """Returns the text of each class; none if answers are free text."""
         return {}
 
     def input(self, row: Row) -> str:
-        """What is read."""
+        """Returns the text that a model reads."""
         return " ".join(chain.from_iterable(self.parts(row)))
 
     def parts(self, row: Row) -> list[tuple[str, str]]:
-        """The texts of what is read, each with what stands before it."""
+        """Returns the texts that a model reads, each with the words before it."""
         columns = [column for column in self.columns if column in row]
         texts = [row[c] if isinstance(row[c], str) else " ".join(row[c]) for c in columns]
         names = [f"{column}:" for column in columns]
@@ -79,8 +79,8 @@ class TextForm(ABC):
 
     @abstractmethod
     def answer(self, row: Row) -> str | None:
-        """What is to be written; None where the answer is not known."""
+        """Returns the text to write, or None if the answer is unknown."""
 
     def prediction(self, row: Row, text: str) -> str:
-        """The prediction that a written text stands for, as ``Kind.answer`` writes it."""
+        """Returns the prediction that a written text means, in the form of ``Kind.answer``."""
         return text

@@ -13,7 +13,7 @@ POSITIVE_F1 = "positive_f1"
 
 
 class _AsText(TextForm):
-    """The label's words; any other text is ``NO_LABEL``."""
+    """The words of the label; any other text is ``NO_LABEL``."""
 
     def words_of(self, labels: Sequence[str]) -> dict[str, str]:
         return label_words(labels, self.settings.get("verbalisers", ()))
@@ -37,11 +37,11 @@ class LabelledText(Kind):
     form = _AsText
 
     def read(self, column: str, value: Any, row: Row, place: str) -> Any:
-        found = super().read(column, value, row, place)
-        return found.strip() if column == "label" else found  # "a " is the same class as "a"
+        text = super().read(column, value, row, place)
+        return text.strip() if column == "label" else text  # "a " is the same class as "a"
 
     def compared_by(self, settings: Settings) -> tuple[str, str]:
-        """``positive_f1`` is the F1 of the label that ``positive`` names."""
+        """Replaces ``positive_f1`` by the F1 of the label that ``positive`` names."""
         chosen, other = super().compared_by(settings)
         return (F1_OF + settings["positive"], other) if chosen == POSITIVE_F1 else (chosen, other)
 
@@ -53,7 +53,7 @@ class LabelledText(Kind):
             label_words(labels, verbalisers)
 
     def group_key(self, row: Row) -> str:
-        """Pairs with the same first text (the hypotheses about one premise)."""
+        """Groups pairs with the same first text (the hypotheses about one premise)."""
         return folded(row["text"]) if "text_pair" in row else self.split_key(row)
 
     def labels_of(self, row: Row) -> list[str]:

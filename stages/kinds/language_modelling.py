@@ -16,5 +16,5 @@ class PlainText(Kind):
         return {"text": plain_text(row["text"])}
 
     def answer(self, row: Row) -> str:
-        """How many bytes and words the bits of the text are divided by."""
+        """Returns the numbers of bytes and words that the bits of the text are divided by."""
         return f"{len(row['text'].encode())} {len(row['text'].split())}"

@@ -15,17 +15,17 @@ from stages.kinds._metric import Metric, Sums
 from stages.kinds._plain_text import plain_text
 from stages.kinds._text_form import TextForm, label_words
 
-NOTHING = "none"  # the text that stands for no label
+NOTHING = "none"  # the text for no label
 
 
 def written(labels: Sequence[str]) -> str:
-    """A set of labels as text, always the same."""
+    """Returns a set of labels as text, always in the same order."""
     return json.dumps(sorted({*labels}), ensure_ascii=False)
 
 
 class _AsText(TextForm):
-    """The words of the labels in their order, between commas; ``NOTHING`` where there are none.
-    What is no label is left out."""
+    """The words of the labels in their order, separated by commas, or ``NOTHING``. Written parts
+    that are no label are ignored."""
 
     def words_of(self, labels: Sequence[str]) -> dict[str, str]:
         words = label_words(labels, self.settings.get("verbalisers", ()))
@@ -45,19 +45,19 @@ class _AsText(TextForm):
 
     def prediction(self, row: Row, text: str) -> str:
         label_of = {plain_text(words): label for label, words in self.words.items()}
-        found = map(plain_text, text.split(","))
-        return written([label_of[part] for part in found if part in label_of])
+        parts = map(plain_text, text.split(","))
+        return written([label_of[part] for part in parts if part in label_of])
 
 
 def _counts(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n L 3"]:
-    """Of each row and each label that occurs in ``gold`` or ``predicted``: 1 where it is an answer,
-    is predicted, is both. Those of ``gold`` come first."""
-    answers, found = ([json.loads(text) for text in texts] for texts in (gold, predicted))
+    """Returns whether a label is an answer, is predicted, and is both (1 or 0), for each row and
+    each label in ``gold`` or ``predicted``. Labels of ``gold`` come first."""
+    answers, predictions = ([json.loads(text) for text in texts] for texts in (gold, predicted))
     labels = sorted({label for row in answers for label in row})
-    labels += sorted({label for row in found for label in row}.difference(labels))
+    labels += sorted({label for row in predictions for label in row}.difference(labels))
     index = {label: i for i, label in enumerate(labels)}
     counts = np.zeros((len(gold), len(labels), 3))
-    for column, rows in enumerate((answers, found)):
+    for column, rows in enumerate((answers, predictions)):
         for i, row in enumerate(rows):
             counts[i, [index[label] for label in row], column] = 1
     counts[..., 2] = counts[..., 0] * counts[..., 1]
@@ -65,7 +65,8 @@ def _counts(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, 
 
 
 def _f1(counts: Float[np.ndarray, "*sets 3"]) -> Float[np.ndarray, "*sets"]:
-    """From the numbers of answers, of predictions and of those that are both; 0 without any."""
+    """Returns F1 from the numbers of answers, of predictions and of right predictions; 0 without
+    any."""
     total = counts[..., 0] + counts[..., 1]
     return np.divide(2 * counts[..., 2], total, out=np.zeros(total.shape), where=total > 0)
 
@@ -75,7 +76,8 @@ def _micro_counts(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.nda
 
 
 def _macro_counts(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, "n K"]:
-    """Of the labels that are an answer somewhere: every run has the same denominator."""
+    """Returns the counts of labels that are an answer in some row, so that every run has the same
+    denominator."""
     counts = _counts(gold, predicted)
     return counts[:, counts[..., 0].any(axis=0)].reshape(len(gold), -1)
 
@@ -86,20 +88,20 @@ def _macro_of_sums(sums: Float[np.ndarray, "sets K"]) -> Float[np.ndarray, " set
 
 
 def _value(sums: Sums, gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Of the whole set; 0 where no row has a label, as scikit-learn has it."""
+    """Returns the metric of the whole set, 0 if no row has a label (as scikit-learn)."""
     total = sums.counts(gold, predicted).sum(axis=0, keepdims=True)
     return float(sums.value(total)[0]) if total[..., ::3].any() else 0.0
 
 
-# As scikit-learn's f1_score with average="micro" and "macro"; the latter over the labels that occur
-# in the answers. No "macro_f1", which is that of one label each.
+# F1 as in scikit-learn's f1_score with average="micro" and "macro", the latter over labels that
+# occur in the answers. Not named "macro_f1", which is for rows with one label each.
 MICRO, MACRO = Sums(_micro_counts, _f1), Sums(_macro_counts, _macro_of_sums)
 
 
 class TextWithLabels(Kind):
     """``text``, perhaps ``text_pair``, and ``labels``, of which there may be none.
 
-    In a file of lists they are a list. In a cell that is a text they stand between
+    In a file of lists the labels are a list. In a text cell they are separated by
     ``label_separator``, as in "sad,angry"; an empty cell has none.
     """
 

@@ -9,7 +9,7 @@ from stages.kinds._text_form import NO_LABEL, TextForm
 
 
 class _AsText(TextForm):
-    """The text of the right choice; any text that is none of them is ``NO_LABEL``."""
+    """The text of the right choice; any other text is ``NO_LABEL``."""
 
     def parts(self, row: Row) -> list[tuple[str, str]]:
         texts = [(f"{c}:", row[c]) for c in self.columns if c in row and c != "choices"]
@@ -21,15 +21,15 @@ class _AsText(TextForm):
         return row["choices"][int(row["label"])] if "label" in row else None
 
     def prediction(self, row: Row, text: str) -> str:
-        found = [i for i, choice in enumerate(row["choices"]) if folded(choice) == folded(text)]
-        return str(found[0]) if found else NO_LABEL
+        matches = [i for i, choice in enumerate(row["choices"]) if folded(choice) == folded(text)]
+        return str(matches[0]) if matches else NO_LABEL
 
 
 class TextWithChoices(Kind):
     """``text``, perhaps a ``question`` about it, ``choices``, which may be several columns, and
-    ``label``, the number of the right one. Rows may have different numbers of choices.
+    ``label``, the number of the right choice. Rows may have different numbers of choices.
 
-    ``first_choice`` is what the data calls the first of them.
+    ``first_choice`` is the number or letter of the first choice in the data.
     """
 
     inputs = ("text", "choices")
@@ -44,7 +44,7 @@ class TextWithChoices(Kind):
         self.first_choice: Literal[0, 1, "A"] = first_choice
 
     def checked(self, row: Json, place: str) -> Json:
-        """``label`` becomes the number of the right choice, counted from 0."""
+        """Replaces ``label`` by the number of the right choice, counted from 0."""
         number, choices = self._number(row["label"].strip()), row["choices"]
         if len(choices) < 2:
             raise ValueError(f"{place}: there must be at least 2 choices")
@@ -56,16 +56,16 @@ class TextWithChoices(Kind):
         return row | {"label": str(number)}
 
     def _number(self, label: str) -> int:
-        """-1 for what is no number, or no letter."""
+        """Returns the number of a label, or -1 if it is neither a number nor a letter."""
         if self.first_choice == "A":
             return ord(label.upper()) - ord("A") if len(label) == 1 else -1
         return int(label) - self.first_choice if label.isascii() and label.isdigit() else -1
 
     def split_key(self, row: Row) -> str:
-        """The text: rows about one text may share their right choices."""
+        """Returns the text, since rows about one text may share their right choices."""
         return folded(row["text"])
 
     def shown(self, row: Row, prediction: str) -> str:
-        """The text of the choice."""
-        known = prediction.isdigit() and int(prediction) < len(row["choices"])
-        return row["choices"][int(prediction)] if known else prediction
+        """Returns the text of the predicted choice."""
+        is_choice = prediction.isdigit() and int(prediction) < len(row["choices"])
+        return row["choices"][int(prediction)] if is_choice else prediction

@@ -17,8 +17,8 @@ from stages.kinds._text_form import TextForm
 
 class _AsText(TextForm):
     """The number rounded to a multiple of ``text_step``, as T5 writes STS-B (Raffel et al. 2020,
-    section 2.4: 0.2). A text that is no number is the mean of the train rows, which says nothing
-    about the row."""
+    section 2.4: 0.2). A text that is no number counts as the mean of the train rows, which says
+    nothing about the row."""
 
     def __init__(self, columns: Sequence[str], key: str, record: Settings) -> None:
         super().__init__(columns, key, record)
@@ -32,14 +32,14 @@ class _AsText(TextForm):
 
     def prediction(self, row: Row, text: str) -> str:
         try:
-            found = float(text.replace(" ", ""))
+            number = float(text.replace(" ", ""))
         except ValueError:
-            found = math.nan
-        return written(found if math.isfinite(found) else self.mean)
+            number = math.nan
+        return written(number if math.isfinite(number) else self.mean)
 
 
 def written(value: float) -> str:
-    """A predicted number as text: seven digits are what float32 has."""
+    """Returns a predicted number as text, with the seven digits of float32."""
     return f"{value:.7g}"
 
 
@@ -56,13 +56,13 @@ class RatedText(Kind):
     form = _AsText
 
     def read(self, column: str, value: Any, row: Row, place: str) -> Any:
-        found = super().read(column, value, row, place)
-        return found if column != "target" else _number(found, place)
+        text = super().read(column, value, row, place)
+        return text if column != "target" else _number(text, place)
 
     def facts(self, rows: Sequence[Row]) -> Json:
-        """The mean and the standard deviation of the target.
+        """Returns the mean and the standard deviation of the target.
 
-        Raises ValueError if all rows have the same.
+        Raises ValueError if all rows have the same target.
         """
         values = np.array([row["target"] for row in rows])
         if (values == values[0]).all():
@@ -78,9 +78,9 @@ class RatedText(Kind):
 
 def _number(text: str, place: str) -> float:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
+        number = math.nan
+    if not math.isfinite(number):
         raise ValueError(f"{place} must be a finite number, not {short(text)}")
-    return found
+    return number

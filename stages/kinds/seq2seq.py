@@ -7,7 +7,7 @@ NO_PREFIX = "none"
 
 
 class _AsText(TextForm):
-    """The target. The input begins with the task's ``prefix``, not with its name."""
+    """The target text. The input begins with the task's ``prefix`` instead of the task's name."""
 
     def input(self, row: Row) -> str:
         prefix = self.settings.get("prefix", NO_PREFIX)

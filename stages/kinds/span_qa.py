@@ -13,7 +13,7 @@ from stages.kinds._text_form import TextForm
 
 
 class _AsText(TextForm):
-    """The first right answer; the empty text where there is none."""
+    """The first right answer, or an empty text if there is none."""
 
     def answer(self, row: Row) -> str | None:
         if "answers" not in row:
@@ -57,11 +57,11 @@ class AnsweredQuestion(Kind):
                 )
 
     def split_key(self, row: Row) -> str:
-        """Questions about one context share their answers."""
+        """Returns the context, since questions about one context share their answers."""
         return folded(row["context"])
 
     def answer(self, row: Row) -> str:
-        """A JSON list of the right answers. A prediction is one text, "" for no answer."""
+        """Returns a JSON list of the right answers. A prediction is one text, "" for no answer."""
         return json.dumps([one["text"] for one in row["answers"]], ensure_ascii=False)
 
     def answer_parts(self, row: Row) -> list[str]:
@@ -72,7 +72,8 @@ class AnsweredQuestion(Kind):
 
 
 def _answers(value: Any, context: str, place: str) -> list[Json]:
-    """``[{"text", "answer_start"}]``, also from the hub's ``{"text": [], "answer_start": []}``."""
+    """Returns ``[{"text", "answer_start"}]``; the hub's ``{"text": [], "answer_start": []}`` is
+    converted."""
     if isinstance(value, Mapping) and {"text", "answer_start"} <= value.keys():
         texts, starts = value["text"], value["answer_start"]
         if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
@@ -81,16 +82,16 @@ def _answers(value: Any, context: str, place: str) -> list[Json]:
     if not _are_answers(value):
         expected = '{"text": a text, "answer_start": its first character in the context}'
         raise ValueError(f"{place} must be a list of {expected}, not {short(value)}")
-    found = []
+    answers = []
     for answer in value:
         text, start = answer["text"], answer["answer_start"]
         if not text or start < 0 or context[start : start + len(text)] != text:
             raise ValueError(
                 f"{place}: {short(text)} is not in the context at character {start}; "
-                f"there stands {short(context[max(start, 0) : start + max(len(text), 1)])}"
+                f"the context has {short(context[max(start, 0) : start + max(len(text), 1)])}"
             )
-        found.append({"text": text, "answer_start": start})
-    return found
+        answers.append({"text": text, "answer_start": start})
+    return answers
 
 
 def _are_answers(value: Any) -> bool:

@@ -11,8 +11,8 @@ from stages.kinds._text_form import TextForm
 
 
 class _AsText(TextForm):
-    """The tags, joined by blanks. A written tag belongs to the word at the same position; an
-    unknown one, or none, is ``OUTSIDE``."""
+    """The tags, joined by blanks. A written tag belongs to the word at the same position; unknown
+    and missing tags are ``OUTSIDE``."""
 
     def words_of(self, labels: Sequence[str]) -> dict[str, str]:
         return {tag: tag for tag in labels}
@@ -21,15 +21,15 @@ class _AsText(TextForm):
         return " ".join(row["tags"]) if "tags" in row else None
 
     def prediction(self, row: Row, text: str) -> str:
-        found = [tag if tag in self.words else OUTSIDE for tag in text.split()]
+        tags = [tag if tag in self.words else OUTSIDE for tag in text.split()]
         length = len(row["words"])
-        return " ".join((found + [OUTSIDE] * length)[:length])
+        return " ".join((tags + [OUTSIDE] * length)[:length])
 
 
 class TaggedWords(Kind):
-    """``words`` and as many ``tags``, single ones or those of spans in BIO.
+    """``words`` and as many ``tags``, of single words or of spans in BIO.
 
-    ``tag_scheme`` is that of the data, whose tags become BIO.
+    ``tag_scheme`` is the scheme of the data's tags, which are converted to BIO.
     """
 
     inputs = ("words",)
@@ -52,7 +52,8 @@ class TaggedWords(Kind):
             raise ValueError(f"{place}: {error} (tag_scheme)") from None
 
     def check_labels(self, labels: list[str], settings: Settings) -> None:
-        """Raises ValueError for a tag that is no part of a span, as parts of speech are."""
+        """Raises ValueError if the metric compares spans and a tag, such as a part of speech, is
+        not part of a span."""
         if self.compared_by(settings)[0] != "entity_f1":
             return
         for tag in labels:
@@ -76,6 +77,6 @@ class TaggedWords(Kind):
         return " ".join([part] * len(row["words"]))
 
     def shown(self, row: Row, prediction: str) -> str:
-        """Tags stand behind their words; ``OUTSIDE`` is left out."""
+        """Returns the tagged words, each followed by its tag; ``OUTSIDE`` is left out."""
         pairs = zip(row["words"], prediction.split(" "), strict=True)
         return " ".join(f"{word}/{tag}" for word, tag in pairs if tag != OUTSIDE)

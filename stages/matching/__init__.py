@@ -1,1 +1,2 @@
-"""Equal budgets: how many steps each run trains and how large its model is beside the reference."""
+"""Equal budgets: the number of steps of each run and the size of its model, compared with the
+reference run."""

@@ -1,7 +1,8 @@
-"""Matched budgets: how long each run trains, and how large its model is, beside the reference run.
+"""Matched budgets: the number of steps of each run and the size of its model, compared with the
+reference run.
 
-Which budget is matched decides comparisons between architectures: at equal dimensions an
-encoder-decoder has about twice the parameters of an encoder and about its operations per token
+The choice of budget decides comparisons between architectures: at equal dimensions an
+encoder-decoder has about twice the parameters of an encoder and about as many operations per token
 (Raffel et al. 2020, section 3.2.2). On a task with a head its decoder is not used, and it has as
 many parameters as the encoder.
 """
@@ -32,14 +33,15 @@ from stages.training.pretraining import objective_for
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What the budget makes of a run's settings."""
+    """A run's settings under the matched budget."""
 
     num_steps: int
-    model: dict[str, Any]  # the entry, with all of its sizes
+    model: dict[str, Any]  # the entry with all sizes filled in
 
 
 class AnyWords(Tokenizer):
-    """Every token is a word: which ones are drawn changes no count of operations."""
+    """A vocabulary in which every token is a word. Which words are drawn does not change the number
+    of operations."""
 
     def __init__(self, vocab_size: int) -> None:
         Vocabulary.__init__(self, vocab_size)
@@ -47,12 +49,14 @@ class AnyWords(Tokenizer):
 
 
 def vocabulary_of(params: Params, run: Run) -> Vocabulary | None:
-    """What is known before any tokenizer is trained; None of a checkpoint that is not here."""
+    """Returns the vocabulary as far as it is known before any tokenizer is trained, or None for a
+    checkpoint that is not downloaded."""
     return vocabulary_for(run, params.tokenizers[run.tokenizer])
 
 
 def vocabulary_for(run: Run, tokenizer: TokenizerEntry | PublishedTokenizer) -> Vocabulary | None:
-    """The same, of the run's entry of ``tokenizers:``."""
+    """Returns the vocabulary of a run with this entry of ``tokenizers:``, as ``vocabulary_of``
+    does."""
     if not isinstance(tokenizer, PublishedTokenizer):
         return AnyWords(tokenizer.vocab_size)
     if not Path(tokenizer.path).is_dir():
@@ -67,8 +71,11 @@ def trains(run: Run) -> bool:
 
 
 def plans(params: Params) -> dict[str, RunPlan]:
-    """The plan of every run; the settings must be valid. Operations are those of all learning
-    rates that a run tries, tokens those that the kept model sees."""
+    """Returns the plan of every run, whose settings must be valid.
+
+    The FLOPs of a run include all learning rates that it tries; its tokens are those that the kept
+    model sees.
+    """
     cost = _step_flops_of_tries if params.budget.matched == "flops" else _step_tokens
     reference = params.pretrain[params.budget.reference]
     total = reference.training.num_steps * cost(params, reference)
@@ -93,15 +100,15 @@ def _model(params: Params, run: Run) -> Json:
 
 
 def with_sizes(model: Settings, backbone: Backbone) -> Json:
-    """An entry ``model:`` with all of its sizes, including those that d_model gives."""
+    """Returns an entry ``model:`` with all of its sizes, including those derived from d_model."""
     return {key: value for key, value in model.items() if key != "aspect_ratio"} | backbone.sizes
 
 
 def matched_model(params: Params, run: Run, backbone: Backbone) -> Json:
-    """The same, with the sizes that matched parameters give in place of its own: those with which
-    the study's tasks use as many parameters as of an encoder.
+    """Returns an entry ``model:`` with sizes at which the study's tasks use as many parameters as
+    those of an encoder.
 
-    Raises ValueError if no sizes match, and if they would differ between tasks with a head and
+    Raises ValueError if no sizes match, and if the sizes would differ between tasks with a head and
     tasks whose answers are texts.
     """
     if run.is_public:
@@ -124,8 +131,8 @@ def matched_model(params: Params, run: Run, backbone: Backbone) -> Json:
 
 
 def _uses(params: Params) -> Iterator[tuple[bool, str]]:
-    """Whether a task has a head with some method, and the task; both cases may occur. Entries with
-    unknown names are left out, since they are refused elsewhere."""
+    """Yields (whether a method gives the task a head, the task); both cases may occur. Entries with
+    unknown names are left out, because they are refused elsewhere."""
     for (key, task), method in product(params.tasks.items(), params.finetune.methods.values()):
         name, adapts = str(task.task.get("name")), str(method.method.get("name"))
         if name not in TASKS.names() or adapts not in METHODS.names():
@@ -150,8 +157,8 @@ def step_flops(params: Params, run: Run) -> int:
     training = run.training
     vocabulary, backbone = vocabulary_of(params, run), _outline(params, run)
     assert vocabulary is not None
-    some = vocabulary.regular_ids[np.arange(training.max_tokens) % 64]
-    tokens = stream(0, "budget", 0).permutation(some)
+    cycle = vocabulary.regular_ids[np.arange(training.max_tokens) % 64]
+    tokens = stream(0, "budget", 0).permutation(cycle)
     tokens[: len(vocabulary.before)] = vocabulary.before
     documents = np.ones(training.max_tokens, dtype=np.int64)
     begins = np.arange(training.max_tokens) % 16 == 0
@@ -168,18 +175,19 @@ def step_flops(params: Params, run: Run) -> int:
 
 
 def _outline(params: Params, run: Run) -> Backbone:
-    """The run's model without storage for its weights."""
+    """Returns the run's model without storage for its weights."""
     vocabulary = vocabulary_of(params, run)
     assert vocabulary is not None
     return outline(run.model, vocabulary.vocab_size, where="model")
 
 
 def public_outline(run: Run, *, where: str) -> Backbone | None:
-    """The same of a public checkpoint in a folder; None if only the hub knows it.
+    """Returns the model of a public checkpoint in a folder without storage for its weights, or None
+    if only the hub has the checkpoint.
 
-    Raises ValueError for what is wrong with its settings, its name or its folder.
+    Raises ValueError for invalid settings, names and folders.
     """
-    hub: Any = MODELS.find(HUB, where=where)  # `check` is its own, no other model has one
+    hub: Any = MODELS.find(HUB, where=where)  # only this model has `check`
     settings = MODELS.settings(run.model, where=where)
     with below(where):
         vocab_size = hub.check(**settings)

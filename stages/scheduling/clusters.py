@@ -1,4 +1,4 @@
-"""Where workers run: on this machine, on a batch system's, or at a scheduler that runs already."""
+"""The workers of a study: on this machine, on a batch system, or at a running scheduler."""
 
 import logging
 import shutil
@@ -16,17 +16,17 @@ from stages.core.parallel import visible_gpus
 from stages.scheduling.unit import LOGS
 
 CLASSES = ("HTCondor", "LSF", "Moab", "OAR", "PBS", "SGE", "SLURM")
-BATCH_SYSTEMS = {name.lower(): f"{name}Cluster" for name in CLASSES}  # of dask-jobqueue
-MAX_RETRIES = 2  # of a unit whose worker died
-PATIENCE_S = 20  # for a scheduler to answer
+BATCH_SYSTEMS = {name.lower(): f"{name}Cluster" for name in CLASSES}  # classes of dask-jobqueue
+MAX_RETRIES = 2  # retries of a unit whose worker died
+PATIENCE_S = 20  # time for a scheduler to answer
 QUIET: Json = {"silence_logs": logging.ERROR}
-# Workers start processes, which daemons may not.
+# Workers start processes, which daemon processes may not.
 NO_DAEMON = "export DASK_DISTRIBUTED__WORKER__DAEMON=False"
 
 
 @contextmanager
 def local(num_workers: int) -> Iterator[Client]:
-    """Workers on this machine; each one sees one GPU, if there are any.
+    """Yields a client of workers on this machine; each worker sees one GPU, if there are any.
 
     Raises ValueError if they do not start.
     """
@@ -48,10 +48,10 @@ def local(num_workers: int) -> Iterator[Client]:
 
 @contextmanager
 def batch(system: str, num_workers: int) -> Iterator[Client]:
-    """Workers as jobs of a batch system, by the settings in Dask's own files
-    (``jobqueue.slurm.queue``, ...), one process each.
+    """Yields a client of workers that are jobs of a batch system, one process each. Dask's own
+    files have the settings (``jobqueue.slurm.queue``, ...).
 
-    Raises ValueError if the batch system or its settings are not there, or it is unknown.
+    Raises ValueError for an unknown batch system, and if its commands or settings are missing.
     """
     if system not in BATCH_SYSTEMS:
         raise ValueError(f"--cluster: unknown {system!r}; valid: {', '.join(BATCH_SYSTEMS)}")
@@ -79,9 +79,9 @@ def batch(system: str, num_workers: int) -> Iterator[Client]:
 
 @contextmanager
 def running(address: str) -> Iterator[Client]:
-    """The workers of a scheduler that runs already. They share this folder.
+    """Yields a client of the workers of a running scheduler, which must share this folder.
 
-    Raises ValueError if it does not answer.
+    Raises ValueError if the scheduler does not answer.
     """
     try:
         client = Client(address, timeout=PATIENCE_S)
@@ -98,10 +98,10 @@ def _settings() -> config.set:
     return config.set(
         {
             "distributed.scheduler.allowed-failures": MAX_RETRIES,
-            "distributed.scheduler.worker-saturation": 1.0,  # what waits, any worker may take
+            "distributed.scheduler.worker-saturation": 1.0,  # any worker may take a waiting unit
             "distributed.worker.daemon": False,
             "distributed.nanny.pre-spawn-environ": {},
-            # Workers wait for processes: profiles of them and a short tick are a waste.
+            # Workers only wait for processes: no profiles and no short ticks.
             "distributed.worker.profile.enabled": False,
             "distributed.admin.tick.interval": "1s",
             "temporary-directory": str((paths.SCRATCH / "dask").absolute()),

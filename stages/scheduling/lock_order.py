@@ -1,6 +1,6 @@
 """The order of the entries of dvc.lock.
 
-DVC adds an entry when its stage has ended: of stages that ran side by side, in an order of chance.
+DVC adds an entry when its stage ends, so the order after stages that ran in parallel is random.
 """
 
 import re
@@ -12,19 +12,20 @@ from stages.core import paths
 from stages.core.artifacts import read_json, replacing, write_json
 
 LOCK = Path("dvc.lock")
-NOTE = paths.SCRATCH / "dvc_lock_order.json"  # of a call that runs, or was killed
+NOTE = paths.SCRATCH / "dvc_lock_order.json"  # written by a call that runs, or was killed
 ENTRY = re.compile(r"^  (?=[^ ])", re.MULTILINE)
 
 
 def entries() -> list[str]:
-    """The stages of dvc.lock, in its order."""
+    """Returns the stages of dvc.lock, in its order."""
     return [*_blocks()[1]]
 
 
 @contextmanager
 def of_one_run(stages: Sequence[str]) -> Iterator[None]:
-    """Leaves the entries as one `dvc repro` of ``stages``, in its order, would: those that stood
-    there before, then the others. Of calls that were killed, the first has seen what there was."""
+    """Leaves the entries as one `dvc repro` of ``stages``, in that order, would: earlier entries
+    first, then the new ones. After calls that were killed, the earlier entries are those before the
+    first of them."""
     before = read_json(NOTE)["order"] if NOTE.exists() else entries()
     order = [*before, *(stage for stage in stages if stage not in before)]
     with replacing(NOTE) as path:
@@ -45,7 +46,7 @@ def _put_in_order(order: Sequence[str]) -> None:
 
 
 def _blocks() -> tuple[str, dict[str, str]]:
-    """What stands before the entries, and the lines of each."""
+    """Returns the text before the entries, and the lines of each entry."""
     if not LOCK.exists():
         return "", {}
     head, *blocks = ENTRY.split(LOCK.read_text(encoding="utf-8"))

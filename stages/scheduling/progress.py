@@ -1,4 +1,4 @@
-"""All workers on one screen, or a line for each unit that has ended."""
+"""The progress of all workers on one screen, or a line for each unit that has ended."""
 
 import re
 import time
@@ -19,20 +19,20 @@ ENDS_OF_LINES = re.compile(r"[\r\n]+")
 
 @dataclass(frozen=True)
 class State:
-    """Of all units, while they run."""
+    """The state of all units while they run."""
 
     results: Mapping[str, Result]
-    running: Mapping[str, str]  # the unit of each worker
+    running: Mapping[str, str]  # unit by worker
 
 
 class Screen:
-    """A context; give it to ``run_units``."""
+    """A context that shows states; pass it to ``run_units``."""
 
     def __init__(self, units: Sequence[Unit], console: Console) -> None:
         self._units = {unit.name: unit for unit in units}
         self._console = console
         self._shown = set[str]()
-        self._since = dict[str, float]()  # of the units that run
+        self._since = dict[str, float]()  # start time of each running unit
         self._began, self._has_waited = time.monotonic(), False
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -70,15 +70,16 @@ class Screen:
             self._live.update(Group(self._bar, self._running(state)))
 
     def _say_that_none_runs(self) -> None:
-        """Once: a batch system may take hours to start the first worker."""
+        """Prints once that no worker has started: a batch system may take hours to start the
+        first."""
         if not self._has_waited and time.monotonic() - self._began > PATIENCE_S:
             self._has_waited = True
             self._console.print("No worker has started yet; waiting for one", highlight=False)
 
     def _line(self, result: Result) -> str:
         place = f"{len(self._shown):>{len(str(len(self._units)))}}/{len(self._units)}"
-        said = "" if result.status == Status.DONE else f"  {result.status}"
-        return f"{place}  {_clock(result.seconds)}  {result.unit}{said}"
+        status = "" if result.status == Status.DONE else f"  {result.status}"
+        return f"{place}  {_clock(result.seconds)}  {result.unit}{status}"
 
     def _running(self, state: State) -> Table:
         now, running = time.monotonic(), {*state.running.values()}

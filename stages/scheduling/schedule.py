@@ -1,4 +1,4 @@
-"""Units on the workers of a scheduler, followed until they have ended."""
+"""Runs units on the workers of a scheduler and follows them until they have ended."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
@@ -12,9 +12,9 @@ from stages.scheduling.progress import Screen, State
 from stages.scheduling.unit import Result, Status, Unit
 
 LOOK_EVERY_S = 1.0
-MAX_ATTEMPTS = 3  # at what something kills
+MAX_ATTEMPTS = 3  # runs of a unit that something kills
 LINES_OF_LOG = 12
-_attempts = count(1)  # a key names a computation: another attempt needs another
+_attempts = count(1)  # a key names a computation, so another attempt needs another key
 
 
 def complete(
@@ -24,10 +24,11 @@ def complete(
     *,
     mend: Callable[[], None],
 ) -> None:
-    """Run units; if something kills one, run what is ``left``, after ``mend`` has removed what the
-    kill left.
+    """Runs units. If something kills one, ``mend`` removes what the kill left, and the units that
+    are ``left`` run again.
 
-    Raises ValueError if units fail, which they would do again, or are killed MAX_ATTEMPTS times.
+    Raises ValueError if units fail, because they would fail again, or are killed MAX_ATTEMPTS
+    times.
     """
     console, killed = Console(), list[Unit]()
     for attempt in range(MAX_ATTEMPTS):
@@ -59,9 +60,9 @@ def _names(units: Sequence[Unit]) -> str:
 def run_units(
     client: Client, units: Sequence[Unit], follow: Callable[[State], None]
 ) -> dict[str, Result]:
-    """The result of each unit. A unit that fails costs itself and what needs it.
+    """Returns the result of each unit. If a unit fails, only the units that need it are left out.
 
-    ``follow`` is called each second. Where there is no worker yet, the units wait for one.
+    ``follow`` is called every second. Units wait until there is a worker.
     """
     attempt, futures = next(_attempts), dict[str, Future]()
     for unit in units:
@@ -81,12 +82,12 @@ def run_units(
 
 
 def _wait(futures: set[Future]) -> tuple[set[Future], set[Future]]:
-    """Those that have ended, as soon as there is one, and the others."""
+    """Returns the futures that have ended, as soon as there is one, and the others."""
     try:
-        found: Any = wait(futures, timeout=LOOK_EVERY_S, return_when="FIRST_COMPLETED")
+        ended: Any = wait(futures, timeout=LOOK_EVERY_S, return_when="FIRST_COMPLETED")
     except TimeoutError:
         return set(), futures
-    return found.done, found.not_done
+    return ended.done, ended.not_done
 
 
 def _result(unit: str, future: Future) -> Result:
@@ -95,8 +96,8 @@ def _result(unit: str, future: Future) -> Result:
     error = future.exception()
     if not isinstance(error, KilledWorker):
         assert isinstance(error, BaseException)
-        raise error  # a bug: a worker gives a result, whatever happens to a unit
-    killed = error.task == future.key  # else it is that of a unit that this one needs
+        raise error  # a bug: a worker returns a result whatever happens to a unit
+    killed = error.task == future.key  # else a unit that this one needs was killed
     return Result(unit, Status.KILLED if killed else Status.LEFT_OUT)
 
 

@@ -1,4 +1,5 @@
-"""A piece of work for a worker. What this module imports every worker loads: no torch."""
+"""A unit of work for a worker. Every worker loads the imports of this module, so torch is not one
+of them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,12 +8,12 @@ from pathlib import Path
 from stages.core import paths
 
 LOGS = paths.SCRATCH / "logs"
-END = 4096  # bytes of a log that are looked at
+END = 4096  # bytes of a log that are read
 
 
 @dataclass(frozen=True)
 class Trials:
-    """A group of trials that the store lacks."""
+    """A group of trials that are not in the store."""
 
     run: str
     task: str
@@ -29,19 +30,19 @@ class Trials:
 
 @dataclass(frozen=True)
 class Unit:
-    """A stage by its name in DVC, or a group of trials."""
+    """A stage, by its name in DVC, or a group of trials."""
 
     name: str
-    needs: tuple[str, ...]  # the units that come before it
+    needs: tuple[str, ...]  # units that must be done first
     trials: Trials | None = None
 
     @property
     def log(self) -> Path:
-        """What it prints."""
+        """The file that the unit prints to."""
         return LOGS / f"{self.name}.log"
 
     def end_of_log(self) -> str:
-        """The last kilobytes; empty if it has printed nothing."""
+        """Returns the last kilobytes of the log; empty if nothing was printed."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(self.log.stat().st_size - END, 0))
@@ -52,9 +53,9 @@ class Unit:
 
 class Status(StrEnum):
     DONE = "done"
-    FAILED = "failed"  # by a mistake or a bug: it would fail again
-    KILLED = "killed"  # from outside: it is worth another try
-    LEFT_OUT = "left out"  # something that it needs was not done
+    FAILED = "failed"  # a mistake or a bug: it would fail again
+    KILLED = "killed"  # killed from outside: another try may succeed
+    LEFT_OUT = "left out"  # a unit that it needs was not done
 
 
 @dataclass(frozen=True)

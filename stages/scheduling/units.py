@@ -1,7 +1,7 @@
-"""What workers are given: the stages that DVC would run, and groups of trials.
+"""The units of work for workers: the stages that DVC would run, and groups of trials.
 
 A stage ``finetune@TASK`` waits for every checkpoint. A group of its trials needs one checkpoint and
-the task: it runs as soon as these are there and puts its trials into the store, where the stage
+the task: the group runs as soon as both exist and puts its trials into the store, where the stage
 finds them.
 """
 
@@ -16,9 +16,9 @@ from stages.trials.groups import Group, trial_groups, work
 
 
 def units(params: Params, pending: Mapping[str, Collection[str]]) -> list[Unit]:
-    """The ``pending`` stages and their trials, each behind those that it needs.
+    """Returns the ``pending`` stages and their trials, each after the units that it needs.
 
-    All that trials need stands before all trials: pretraining is the longest way to the end.
+    Everything that trials need comes before all trials, because pretraining is the longest path.
     """
     later = set[str]()  # the stages that fine-tune, and what follows from them
     for stage, needs in pending.items():
@@ -36,18 +36,21 @@ def units(params: Params, pending: Mapping[str, Collection[str]]) -> list[Unit]:
 
 
 def _groups(params: Params, pending: Collection[str]) -> list[Trials]:
-    """What the store lacks, the longest groups first, so that all workers end at about the same
-    time. A study that screens has those of runs from scratch alone: the stage itself chooses the
-    others, when all estimates are there."""
+    """Returns the trials that the store lacks, the longest groups first, so that all workers end at
+    about the same time.
+
+    A study that screens has only the trials of runs from scratch here: the stage itself chooses the
+    others once all estimates are known.
+    """
     tasks = [task for task in params.tasks if f"finetune@{task}" in pending]
     stored = stored_trials(params, pending) if tasks else {}
-    found = list[tuple[str, str, Group]]()
+    groups = list[tuple[str, str, Group]]()
     screens = params.finetune.screen is not None
     runs = [key for key, run in params.pretrain.items() if run.from_scratch or not screens]
     for task, run in product(tasks, runs):
-        there = stored.get((run, task), ())
+        finished = stored.get((run, task), ())
         for group in trial_groups(params, run, params.finetune.methods):
-            if missing := [key for key in group if key not in there]:
-                found.append((run, task, missing))
-    found.sort(key=lambda each: work(each[-1]), reverse=True)
-    return [Trials(run, task, (*map(astuple, keys),)) for run, task, keys in found]
+            if missing := [key for key in group if key not in finished]:
+                groups.append((run, task, missing))
+    groups.sort(key=lambda each: work(each[-1]), reverse=True)
+    return [Trials(run, task, (*map(astuple, keys),)) for run, task, keys in groups]

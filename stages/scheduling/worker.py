@@ -1,4 +1,4 @@
-"""What a worker does with a unit: run it in a process of its own, which dies with the worker."""
+"""Runs a unit on a worker, in a process of its own, which dies with the worker."""
 
 import os
 import re
@@ -15,17 +15,17 @@ from stages.core.training_environment import training_environment
 from stages.scheduling.unit import Result, Status, Trials, Unit
 from stages.trials.workers import IMPORTED_BY_TRIALS
 
-# By the first Python of PATH, as the commands in dvc.yaml.
+# Uses the first Python of PATH, as the commands in dvc.yaml do.
 DVC = ["python", "-m", "dvc", "--wait-for-lock", "repro", "--single-item"]
-# Of DVC: a command that a signal ended, and files or locks that a killed DVC left.
+# Output of DVC if a signal ended a command, or a killed DVC left files or locks behind.
 KILLED = re.compile(r"exited with -\d+|Unable to acquire lock|is busy|corrupted|invalid.*dvc\.lock")
 
 
 def run(unit: Unit, needed: Sequence[Result]) -> Result:
-    """Run a unit, if all that it needs was done; what it prints goes to its log."""
+    """Runs a unit if all units that it needs are done; its output goes to its log."""
     if any(each.status != Status.DONE for each in needed):
         return Result(unit.name, Status.LEFT_OUT)
-    # Dask sets them for its workers. Here a study's own settings hold.
+    # Dask sets these variables for its workers, but the study's own settings must apply.
     for name in config.get("distributed.nanny.pre-spawn-environ"):
         os.environ.pop(name, None)
     began = time.monotonic()
@@ -35,7 +35,7 @@ def run(unit: Unit, needed: Sequence[Result]) -> Result:
 
 
 def _stage(unit: Unit) -> Status:
-    """By DVC, which decides whether there is anything to do."""
+    """Runs a stage by DVC, which decides whether there is anything to do."""
     with unit.log.open("wb") as log:
         process = subprocess.Popen(
             [*DVC, unit.name],
@@ -51,7 +51,7 @@ def _stage(unit: Unit) -> Status:
 
 
 def _trials(unit: Unit, trials: Trials) -> Status:
-    """In a fork of a process that has imported all that trials need, once for each worker."""
+    """Runs trials in a fork of a process that has imported their modules, once for each worker."""
     os.environ.update(training_environment())
     context = get_context("forkserver")
     context.set_forkserver_preload(["stages.trials.groups", *IMPORTED_BY_TRIALS])

@@ -1,4 +1,4 @@
-"""Labelled examples out of documentation: what its authors marked up is the label.
+"""Labelled examples from documentation: the markup of its authors is the label.
 
 Each annotation is a function from the prose of files to ``Annotated`` rows with unique keys.
 """
@@ -15,13 +15,13 @@ Row = dict[str, Any]
 class File(NamedTuple):
     """The prose of a source file, one Prose for each docstring."""
 
-    path: str  # relative to what the package is installed in
+    path: str  # relative to the folder that the package is installed in
     package: str  # as params.yaml names it
     docs: list[Prose]
 
 
 class Annotated(NamedTuple):
-    """A row; ``original`` has the inputs as they stand in the file, if words of them are masked."""
+    """A row; ``original`` has the inputs as they are in the file, if words of them are masked."""
 
     key: str
     row: Row
@@ -29,9 +29,9 @@ class Annotated(NamedTuple):
 
 
 def code_spans(files: Iterable[File], packages: list[str]) -> Iterator[Annotated]:
-    """Which words stood in code markup: BIO tags of one type, CODE.
+    """Labels the words in code markup: BIO tags of one type, CODE.
 
-    Of sentences of 5 to 40 words with at least one span and more than half their words outside.
+    Sentences have 5 to 40 words, at least one span and more than half their words outside of spans.
     """
     for file in files:
         for number, sentence in enumerate(_sentences(file)):
@@ -40,7 +40,8 @@ def code_spans(files: Iterable[File], packages: list[str]) -> Iterator[Annotated
 
 
 def parameter_types(files: Iterable[File], packages: list[str]) -> Iterator[Annotated]:
-    """The type of a parameter from its description, in which words for types are masked."""
+    """Labels a parameter's description, in which words for types are masked, with the parameter's
+    type."""
     for file in files:
         parameters = [p for doc in file.docs for p in doc.parameters]
         for number, parameter in enumerate(parameters):
@@ -52,10 +53,10 @@ def parameter_types(files: Iterable[File], packages: list[str]) -> Iterator[Anno
 
 
 def sections(files: Iterable[File], packages: list[str]) -> Iterator[Annotated]:
-    """The section of a docstring that a sentence stands in.
+    """Labels a sentence with the section of the docstring that it is in.
 
-    Of sentences of at least five words in docstrings with sections, since elsewhere the body
-    holds what has a section here.
+    Sentences have at least five words. They come from docstrings with sections, because in others
+    the body holds what belongs into a section.
     """
     for file in files:
         number = 0
@@ -70,7 +71,8 @@ def sections(files: Iterable[File], packages: list[str]) -> Iterator[Annotated]:
 
 
 def libraries(files: Iterable[File], packages: list[str]) -> Iterator[Annotated]:
-    """The package that a docstring's first sentence is from; names of packages are masked."""
+    """Labels a docstring's first sentence, in which names of packages are masked, with its
+    package."""
     names = _package_names(packages)
     for file in files:
         for number, doc in enumerate(file.docs):
@@ -101,17 +103,17 @@ _CHUNK = re.compile(r"\S+")
 
 
 def words(text: str) -> list[tuple[int, int]]:
-    """The (begin, end) of words: split at blanks, then punctuation off both ends.
+    """Returns the (begin, end) of words: split at blanks, then punctuation off both ends.
 
-    What is code plays no part, so that the cut gives no tag away: ``f(x),`` is ``f(x)`` and ``,``
-    whether or not it is marked up. A bracket that closes one in the same word stays.
+    Code markup plays no part, so that the split reveals no tag: ``f(x),`` is ``f(x)`` and ``,``
+    whether or not it is marked up. A closing bracket stays with a word that has the opening one.
     """
-    found = []
+    places = []
     for chunk in _CHUNK.finditer(text):
         begin, end = chunk.span()
         tail: list[tuple[int, int]] = []
         while end - begin > 1 and text[begin] in _OPENING:
-            found.append((begin, begin + 1))
+            places.append((begin, begin + 1))
             begin += 1
         while end - begin > 1 and text[end - 1] in _CLOSING:
             partner = _PARTNER.get(text[end - 1], "")
@@ -120,12 +122,13 @@ def words(text: str) -> list[tuple[int, int]]:
                 break
             tail.append((end - 1, end))
             end -= 1
-        found += [(begin, end), *reversed(tail)]
-    return found
+        places += [(begin, end), *reversed(tail)]
+    return places
 
 
 def tagged(sentence: Sentence) -> Row | None:
-    """Words and BIO tags, or None where a span cuts a word or the shares are not sensible."""
+    """Returns words and BIO tags, or None if a span cuts a word or if there are too few or too many
+    words or too many of them in spans."""
     places = words(sentence.text)
     if not 5 <= len(places) <= 40:
         return None
@@ -168,7 +171,7 @@ MASK = "value"
 
 
 def type_label(type: str) -> str | None:
-    """One of the eight labels, or None where the type is a union, a choice or something else.
+    """Returns one of the eight labels, or None for a union, a choice or another type.
 
     ``list of str`` is a list; ``int, optional`` and ``Optional[int]`` are an int.
     """
@@ -186,7 +189,8 @@ def type_label(type: str) -> str | None:
 
 
 def names_type(word: str) -> bool:
-    """Whether a word gives a type away: ``strings``, ``int64``, ``input_list``, ``FloatTensor``."""
+    """Returns whether a word reveals a type: ``strings``, ``int64``, ``input_list``,
+    ``FloatTensor``."""
     if _LONG.search(word.lower()):
         return True
     return any(_SHORT.fullmatch(part.lower()) for part in _PART.findall(word))
@@ -211,7 +215,7 @@ _ALIASES = {
 
 
 def _package_names(packages: list[str]) -> re.Pattern[str]:
-    """Words with the name of a package, or a short alias alone."""
+    """Matches words that contain the name of a package, and short aliases that are whole words."""
     names = {n.lower() for p in packages for n in [p, *_ALIASES.get(p, "").split()]}
     long = "|".join(re.escape(n) for n in sorted(names) if len(n) > 3)
     short = "|".join(re.escape(n) for n in sorted(names) if len(n) <= 3) or r"(?!)"

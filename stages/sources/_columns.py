@@ -1,4 +1,4 @@
-"""Rows of a kind out of records of data: which column of the data holds what."""
+"""Rows of a kind from records of data, by the columns that hold their parts."""
 
 from collections.abc import Mapping
 from dataclasses import field, make_dataclass, replace
@@ -10,7 +10,7 @@ from stages.kinds._kind import KINDS, Kind, settings_of
 
 NONE = "none"
 EMPTY_CELLS = "empty_cells"
-Cells = Mapping[str, Any]  # of a record, by the names of its columns
+Cells = Mapping[str, Any]  # the cells of a record, by the names of its columns
 
 
 class _Text(Kind):
@@ -29,43 +29,44 @@ TEXT, WORDS = _Text(), _Words()
 
 
 class Columns:
-    """Which column of the data each column of a row is (``translation.de`` is ``de`` in the objects
-    of the column ``translation``), how cells are read (``tag_scheme``), and whether a row that
-    lacks one is refused or left out (``empty_cells``).
+    """The settings that map data to rows: the column of the data for each column of a row
+    (``translation.de`` is ``de`` in the objects of the column ``translation``), how cells are read
+    (``tag_scheme``), and whether a row that lacks a cell is refused or left out (``empty_cells``).
 
     Every method raises ValueError that begins with ``place``, the file and the line.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For other processes: pickle knows a class by its module's name for it."""
+        """Makes the object picklable: pickle would look for the class under the name that its
+        module has for it."""
         return _of_settings, (vars(self),)
 
     def name_of(self, column: str) -> str:
-        """The column of the data that is this ``column`` of a row."""
+        """Returns the column of the data that is this ``column`` of a row."""
         return getattr(self, column)
 
     def renamed(self, names: Mapping[str, str]) -> "Columns":
-        """The same with other columns of the data."""
+        """Returns the settings with other columns of the data."""
         changed: Any = self
         return replace(changed, **names)
 
     def of(self, kind: Kind) -> list[tuple[str, str | list[str]]]:
-        """(column of a row of this kind, column of the data, or the columns of a list)."""
+        """Returns (column of a row of this kind, column of the data or list of columns)."""
         optional = [column for column in kind.optional if self.name_of(column) != NONE]
-        wanted = dict.fromkeys([*kind.inputs, *optional, kind.target])
-        names = {column: getattr(self, column) for column in wanted if column}
-        # A column that another kind may do without is not read unless told: its name is NONE.
+        columns = dict.fromkeys([*kind.inputs, *optional, kind.target])
+        names = {column: getattr(self, column) for column in columns if column}
+        # A column that is optional in another kind has the default NONE; here it has its own name.
         return [(column, column if name == NONE else name) for column, name in names.items()]
 
     def names(self, kind: Kind) -> list[str]:
-        """All columns of the data that a row of this kind is read from."""
-        found = (name for _, name in self.of(kind))
-        return [each for name in found for each in ([name] if isinstance(name, str) else name)]
+        """Returns all columns of the data that a row of this kind is read from."""
+        names = (name for _, name in self.of(kind))
+        return [each for name in names for each in ([name] if isinstance(name, str) else name)]
 
     def row(self, cells: Cells, kind: Kind, place: str) -> Json | None:
-        """The row of a record; None for a row that the settings leave out and for an empty
-        document."""
-        kind = self._as_asked(kind)
+        """Returns the row of a record, or None for an empty document and a row that the settings
+        leave out."""
+        kind = self._configured(kind)
         row: Json = {}
         for column, name in self.of(kind):
             if isinstance(name, str):
@@ -82,15 +83,15 @@ class Columns:
                 raise
         return kind.checked(row, place)
 
-    def _as_asked(self, kind: Kind) -> Kind:
-        """The kind with these settings of how cells are read."""
+    def _configured(self, kind: Kind) -> Kind:
+        """Returns the kind with these settings for reading cells."""
         settings = {key: getattr(self, key) for key in settings_of(type(kind))}
         return type(kind)(**settings) if settings else kind
 
 
 def _fields() -> list[tuple[str, Any, Any]]:
-    """Every kind's columns and settings of how cells are read, with their defaults: a column has
-    its own name, an optional one is not read. And what becomes of a row that lacks a cell."""
+    """Returns every kind's columns and settings for reading cells, with their defaults, and
+    ``empty_cells``. A required column has its own name; an optional one is not read."""
     columns = {column: column for kind in KINDS.values() for column in (*kind.inputs, kind.target)}
     columns |= {column: NONE for kind in KINDS.values() for column in kind.optional}
     gathered = {column for kind in KINDS.values() for column in kind.gathered}
@@ -107,7 +108,7 @@ def _fields() -> list[tuple[str, Any, Any]]:
     ]
 
 
-# What a source that reads records takes from params.yaml for them: its ``schema``.
+# The settings of a source that reads records: its ``schema``.
 SCHEMA = make_dataclass("Columns", _fields(), bases=(Columns,), frozen=True, kw_only=True)
 
 
@@ -116,11 +117,11 @@ def _of_settings(settings: Mapping[str, Any]) -> Columns:
 
 
 class MissingColumnError(ValueError):
-    """A record has no column of the name that is asked for."""
+    """A record lacks the column of a requested name."""
 
 
 def cell(cells: Cells, name: str, place: str) -> Any:
-    """The value in a column, or in a field of its objects."""
+    """Returns the value in a column, or in a field of the column's objects."""
     value: Any = cells
     for key in [name] if name in cells else name.split("."):
         if not isinstance(value, Mapping) or key not in value:

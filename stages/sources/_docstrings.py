@@ -9,12 +9,11 @@ _SHORTEST = 15  # characters; what is shorter is a name
 
 
 def docstrings(source: bytes) -> list[str]:
-    """The documentation strings of a file in their order.
+    """Returns the documentation strings of a file in their order.
 
-    These are the docstrings of the module, its classes and functions; strings that stand below an
-    attribute; and arguments of ``add_newdoc`` and ``add_docstr`` calls, which document what is
-    written in C.
-    A file that this Python cannot parse has none.
+    These are the docstrings of the module, its classes and functions; strings below an attribute;
+    and arguments of ``add_newdoc`` and ``add_docstr`` calls, which document code written in C. A
+    file that this Python cannot parse has none.
     """
     try:
         return list(_documentation(ast.parse(source).body, attributes=True))
@@ -23,7 +22,8 @@ def docstrings(source: bytes) -> list[str]:
 
 
 def _documentation(body: list[ast.stmt], *, attributes: bool) -> Iterator[str]:
-    """``attributes``: whether every string that is a statement counts, or the first alone."""
+    """Yields the strings in a body. With ``attributes`` every string that is a statement counts,
+    otherwise only the first."""
     for position, node in enumerate(body):
         match node:
             case ast.Expr(value=ast.Constant(value=str(text))):
@@ -37,7 +37,7 @@ def _documentation(body: list[ast.stmt], *, attributes: bool) -> Iterator[str]:
                 yield from _documentation(node.body, attributes=isinstance(node, ast.ClassDef))
             case ast.If() | ast.For() | ast.While() | ast.Try() | ast.With():
                 for block in ("body", "orelse", "finalbody"):
-                    # Strings in there are no docstrings; definitions are.
+                    # Strings in blocks are no docstrings; definitions are.
                     yield from _documentation(
                         [n for n in getattr(node, block, []) if not _is_string(n)],
                         attributes=False,
@@ -65,7 +65,8 @@ def _strings(nodes: list[ast.expr]) -> Iterator[str]:
 
 
 def _string(node: ast.expr) -> str:
-    """The text of ``"..."``, ``"..." + "..."`` and ``"...".format(...)``; else nothing."""
+    """Returns the text of ``"..."``, ``"..." + "..."`` and ``"...".format(...)``, else an empty
+    text."""
     match node:
         case ast.Constant(value=str(text)):
             return text

@@ -1,4 +1,4 @@
-"""A file of one's own, and how its rows and documents are read; any process can."""
+"""Reads the rows and documents of one of the user's files, in any process."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -29,18 +29,19 @@ from stages.sources._source import (
     sentences_of,
 )
 
-_PACKED = 3  # times the size of a .gz file is that of its text, about
+_PACKED = 3  # size of a text divided by the size of its .gz file, roughly
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """``columns`` are the settings of rows, ``names`` those of a file that names none."""
+    """A data file and how it is read. ``columns`` are the settings of rows; ``names`` are the
+    column names of a file without a header."""
 
     path: Path
-    name: str  # in ids of documents
+    name: str  # the file's name in ids of documents
     format: str
     split: Split
-    given: frozenset[Split]  # the splits that have files of their own
+    given: frozenset[Split]  # splits that have their own files
     columns: Columns
     names: tuple[str, ...] | None
     unit: Unit
@@ -59,8 +60,9 @@ class SourceFile:
             yield Labelled(f"{self.name}:{record.key}", split, row)
 
     def parts(self) -> Iterator[Part]:
-        """The documents, in parts."""
-        if self.format == "txt" and self.unit == "file":  # opened by who reads it
+        """Yields the documents in parts."""
+        # The process that reads the part opens the file.
+        if self.format == "txt" and self.unit == "file":
             packed = _PACKED if self.path.suffix == ".gz" else 1
             yield Part(self.path.stat().st_size * packed, self._whole)
         elif can_be_cut(self.format, self.unit):
@@ -69,16 +71,17 @@ class SourceFile:
                 for first, lines in line_groups(binary, self.format, name=name, unit=self.unit):
                     yield Part(sum(map(len, lines)), partial(self._of_lines, first, lines))
         else:
-            for some in grouped(self.records(), _size):
-                yield Part(sum(map(_size, some)), partial(self._of_records, some))
+            for group in grouped(self.records(), _size):
+                yield Part(sum(map(_size, group)), partial(self._of_records, group))
 
     def _whole(self) -> list[Document]:
         return list(self.documents())
 
     def _of_lines(self, first: int, lines: list[bytes]) -> list[Document]:
-        """``lines`` are given up as they are read: one may be a whole book."""
+        """Parses documents from ``lines`` and frees each line once it is read, since one may be a
+        whole book."""
         lines.reverse()
-        found = records(
+        parsed = records(
             (lines.pop() for _ in range(len(lines))),
             self.format,
             name=str(self.path),
@@ -86,13 +89,13 @@ class SourceFile:
             unit=self.unit,
             first=first,
         )
-        return list(self._documents(found))
+        return list(self._documents(parsed))
 
-    def _of_records(self, some: list[Record]) -> list[Document]:
-        return list(self._documents(iter(some)))
+    def _of_records(self, parsed: list[Record]) -> list[Document]:
+        return list(self._documents(iter(parsed)))
 
     def texts(self) -> Iterator[str]:
-        """The text of each document, not cut into sentences."""
+        """Yields the text of each document, not cut into sentences."""
         kind = self._kind_of_documents()
         for _, row in self._rows(self.records(), kind):
             yield from kind.texts(row)
@@ -100,9 +103,9 @@ class SourceFile:
     def _kind_of_documents(self) -> Kind:
         return WORDS if self.format in ("conll", "conllu") else TEXT
 
-    def _documents(self, found: Iterator[Record]) -> Iterator[Document]:
+    def _documents(self, parsed: Iterator[Record]) -> Iterator[Document]:
         kind = self._kind_of_documents()
-        for record, row in self._rows(found, kind):
+        for record, row in self._rows(parsed, kind):
             (text,) = kind.texts(row)
             if self.unit == "file":
                 split = drawn_from_train(self.split, self.name, self.given)
@@ -112,9 +115,9 @@ class SourceFile:
                 split = drawn_from_train(self.split, kind.split_key(row), self.given)
             yield Document(f"{self.name}:{record.key}", split, sentences_of(text))
 
-    def _rows(self, found: Iterable[Record], kind: Kind) -> Iterator[tuple[Record, Json]]:
-        """Without those that lack a cell and are left out."""
-        for record in found:
+    def _rows(self, parsed: Iterable[Record], kind: Kind) -> Iterator[tuple[Record, Json]]:
+        """Yields records with their rows, without rows that the settings leave out."""
+        for record in parsed:
             row = self._row(record, kind)
             if row is not None:
                 yield record, row

@@ -21,49 +21,51 @@ Unit = Literal["paragraph", "line", "file"]
 Delimiter = Literal["auto", "comma", "semicolon", "tab", "bar"]  # of csv and tsv
 DELIMITERS: dict[Delimiter, str] = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 CONLLU = ["ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC"]
-_DOCUMENT_MARK = "-DOCSTART-"  # CoNLL-2003's, where a document begins
+_DOCUMENT_MARK = "-DOCSTART-"  # CoNLL-2003's mark of the beginning of a document
 Lines = Iterable[tuple[int, str]]  # numbered from 1
-_ROWS = 2**10  # of parquet, read at once; a row may be a whole book
+_ROWS = 2**10  # rows of parquet to read at once; a row may be a whole book
 _BUFFER_BYTES = 2**20
 _NO_WHOLE_GZIP = gzip.BadGzipFile, EOFError, zlib.error
 
 
 class Record(NamedTuple):
-    """``key`` is unique in the file; ``place`` says where it is, as an error does."""
+    """The cells of a row with its ``key``, which is unique in the file, and its ``place``, for
+    errors."""
 
     key: str
     place: str
-    cells: dict[str, Any]  # by the names of columns
+    cells: dict[str, Any]  # cells by column name
 
 
 class _Fault(Exception):
-    """What is wrong at a place in a file."""
+    """A fault at a place in a file."""
 
     def __init__(self, place: str, message: str) -> None:
         super().__init__(f"{place}: {message}")
 
 
 def format_of(file: Path) -> str:
-    """The suffix of the name, ``csv`` for ``a.csv`` and ``a.csv.gz``; it may be no valid format."""
+    """Returns the suffix of the name, ``csv`` for ``a.csv`` and ``a.csv.gz``. It may be no valid
+    format."""
     return (file.with_suffix("") if file.suffix == ".gz" else file).suffix[1:].lower()
 
 
 def opened(file: Path) -> Any:
-    """The file opened for reading bytes, decompressed if it is .gz."""
+    """Opens the file for reading bytes, decompressed if it is .gz."""
     return gzip.open(file) if file.suffix == ".gz" else file.open("rb")
 
 
 def sides(stem: Path, languages: list[str]) -> list[Path]:
-    """The files of parallel text: ``train.en`` and ``train.de``, or these with ``.gz``, of
-    ``train``. Raises ValueError if one is missing."""
-    found = []
+    """Returns the files of parallel text: ``train.en`` and ``train.de`` for ``train``, or the same
+    with ``.gz``. Raises ValueError if one is missing."""
+    files = []
     for language in languages:
         plain = Path(f"{stem}.{language}")
-        there = [file for file in (plain, Path(f"{plain}.gz")) if file.is_file()]
-        if not there:
+        candidates = [file for file in (plain, Path(f"{plain}.gz")) if file.is_file()]
+        if not candidates:
             raise ValueError(f"no such file: {plain}, nor {plain}.gz")
-        found.append(there[0])
-    return found
+        files.append(candidates[0])
+    return files
 
 
 def read(
@@ -75,8 +77,8 @@ def read(
     languages: list[str],
     delimiter: Delimiter = "auto",
 ) -> Iterator[Record]:
-    """The records of a file in their order; ``languages`` are the endings of parallel files, of
-    which ``file`` is the stem. The rest is that of ``records``."""
+    """Yields the records of a file in order. If the format is parallel, ``file`` is the stem of the
+    files and ``languages`` are their endings. The other parameters are those of ``records``."""
     if format == "parallel":
         yield from _parallel(sides(file, languages), languages)
     elif format == "parquet":
@@ -98,11 +100,11 @@ def records(
     delimiter: Delimiter = "auto",
     first: int = 1,
 ) -> Iterator[Record]:
-    """The records of a file of text, from its lines; ``first`` is the number of the first one.
+    """Yields the records of a text file from its lines; ``first`` is the number of the first line.
 
-    ``columns`` are the names of those of csv, tsv and conll files that do not name them; ``unit``
-    is of txt; ``delimiter``, of csv and tsv, is what the format says if it is auto. Raises
-    ValueError with the file's ``name`` and the place.
+    ``columns`` names the columns of csv, tsv and conll files without a header; ``unit`` applies to
+    txt; ``delimiter``, for csv and tsv, is that of the format if it is auto. Raises ValueError with
+    the file's ``name`` and the place.
     """
     parse: dict[str, Callable[[Lines], Iterator[Record]]] = {
         "txt": {"paragraph": _paragraphs, "line": _each_line, "file": _whole}[unit],
@@ -124,14 +126,15 @@ def records(
 
 
 def can_be_cut(format: str, unit: Unit) -> bool:
-    """Whether a record can be read without those before it: what ``line_groups`` are good for."""
+    """Returns whether records can be read without the records before them, as ``line_groups``
+    requires."""
     return format in ("jsonl", "conll", "conllu") or (format == "txt" and unit != "file")
 
 
 def line_groups(
     file: Iterable[bytes], format: str, *, name: str, unit: Unit
 ) -> Iterator[tuple[int, list[bytes]]]:
-    """The lines of a file, cut where no record is: the number of the first line of each group, and
+    """Cuts the lines of a file between records; yields the number of each group's first line, and
     its lines. Raises ValueError with the file's ``name``."""
     ends_at_blank = format != "jsonl" and (format != "txt" or unit == "paragraph")
     lines: list[bytes] = []
@@ -201,7 +204,7 @@ def _whole(lines: Lines) -> Iterator[Record]:
 
 
 def _parallel(files: list[Path], languages: list[str]) -> Iterator[Record]:
-    """Line n of one file and line n of the other."""
+    """Yields line n of all files as one record."""
     number = 0
     for number, texts in enumerate(zip_longest(*map(_texts, files)), 1):
         if None in texts:
@@ -215,7 +218,7 @@ def _parallel(files: list[Path], languages: list[str]) -> Iterator[Record]:
 
 
 def _texts(file: Path) -> Iterator[str]:
-    """Each line, empty ones too."""
+    """Yields each line, empty lines included."""
     with opened(file) as binary:
         try:
             for _, line in _lines(binary):
@@ -228,7 +231,7 @@ def _texts(file: Path) -> Iterator[str]:
 
 
 def _table(lines: Lines, columns: list[str] | None, **form: Any) -> Iterator[Record]:
-    """Rows of a csv or tsv file; without ``columns`` the first one names them."""
+    """Yields the rows of a csv or tsv file; without ``columns`` the first row names them."""
     csv.field_size_limit(sys.maxsize)
     reader = csv.reader((line for _, line in lines), **form)
     begin = 1
@@ -240,7 +243,7 @@ def _table(lines: Lines, columns: list[str] | None, **form: Any) -> Iterator[Rec
                     raise _Fault(
                         f"line {begin}",
                         f"one column, {columns[0]!r}; a csv file has commas, not {odd[0]!r}, "
-                        "between its columns, and a tsv file tabs, unless `delimiter` says another",
+                        "between its columns, and a tsv file tabs, unless `delimiter` sets another",
                     )
             elif cells and len(cells) != len(columns):
                 raise _Fault(f"line {begin}", _unequal(cells, columns))
@@ -291,7 +294,8 @@ def _json_lines(lines: Lines) -> Iterator[Record]:
 
 
 def _json(lines: Lines) -> Iterator[Record]:
-    """A list of objects, or questions as SQuAD's; the lines of neither are known."""
+    """Yields the objects of a list, or the questions of a file in SQuAD's form. Their lines are
+    unknown."""
     try:
         whole = json.loads("".join(line for _, line in lines))
     except json.JSONDecodeError as error:
@@ -307,32 +311,33 @@ def _json(lines: Lines) -> Iterator[Record]:
 
 
 def _squad(articles: list[Any]) -> Iterator[Record]:
-    """``articles[].paragraphs[].qas[]`` (Rajpurkar et al. 2016; ``is_impossible`` 2018)."""
+    """Yields the questions at ``articles[].paragraphs[].qas[]`` (Rajpurkar et al. 2016;
+    ``is_impossible`` 2018)."""
     number = 0
     for a, article in enumerate(articles):
         for p, paragraph in enumerate(_field(article, "paragraphs", list, f"data[{a}]")):
             at = f"data[{a}].paragraphs[{p}]"
             context = _field(paragraph, "context", str, at)
-            for q, asked in enumerate(_field(paragraph, "qas", list, at)):
+            for q, entry in enumerate(_field(paragraph, "qas", list, at)):
                 number += 1
-                key = str(_object(asked, f"{at}.qas[{q}]").get("id", number))
+                key = str(_object(entry, f"{at}.qas[{q}]").get("id", number))
                 place = f"question {key}"
                 cells = {
-                    "question": _field(asked, "question", str, place),
+                    "question": _field(entry, "question", str, place),
                     "context": context,
                     "answers": [],
                     "title": article.get("title"),
                 }
-                if not asked.get("is_impossible"):
-                    cells["answers"] = _field(asked, "answers", list, place)
+                if not entry.get("is_impossible"):
+                    cells["answers"] = _field(entry, "answers", list, place)
                 yield Record(key, place, cells)
 
 
 def _field(item: Any, name: str, kind: type, place: str) -> Any:
     value = _object(item, place).get(name)
     if not isinstance(value, kind):
-        wanted = {list: "a list", str: "a text"}[kind]
-        raise _Fault(place, f"{name} must be {wanted}, as in SQuAD's files")
+        expected = {list: "a list", str: "a text"}[kind]
+        raise _Fault(place, f"{name} must be {expected}, as in SQuAD's files")
     return value
 
 
@@ -346,9 +351,10 @@ def _object(item: Any, place: str) -> Json:
 
 
 def _conll(lines: Lines, columns: list[str] | None) -> Iterator[Record]:
-    """Sentences between blank lines, a word on each line; without ``columns`` they are 1, 2, ...
+    """Yields sentences between blank lines, with a word on each line; without ``columns`` the
+    columns are 1, 2, ...
 
-    Of CoNLL-U, comments, multiword tokens (``2-3``) and empty nodes (``8.1``) are no words.
+    In CoNLL-U, comments, multiword tokens (``2-3``) and empty nodes (``8.1``) are skipped.
     """
     begin, words = 0, []
 

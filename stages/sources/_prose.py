@@ -1,10 +1,10 @@
 """Prose from documentation markup: reStructuredText, Markdown, and the numpy, Google and Sphinx
 conventions for parameters.
 
-Code, doctests, tables, formulas and references are dropped, and sentences remain. Three passes:
-``_uncode`` blanks lines that are not text, ``_Reader`` finds sections and entries, ``_inline``
-strips markup and ``_sentences`` splits. The rules are heuristics: no docstring is refused, and a
-sentence that still looks like code is dropped.
+Code, doctests, tables, formulas and references are dropped, and sentences remain. ``_uncode``
+blanks lines that are not text, ``_Reader`` finds sections and entries, ``_inline`` strips markup
+and ``_sentences`` splits. The rules are heuristics: no docstring is refused, and a sentence that
+still looks like code is dropped.
 """
 
 import inspect
@@ -18,7 +18,8 @@ SECTIONS = ("summary", "body", "params", "returns", "raises", "notes")
 
 
 class Sentence(NamedTuple):
-    """``section`` is one of SECTIONS or ``""``; ``spans`` are the (begin, end) of inline code."""
+    """A sentence; ``section`` is one of SECTIONS or ``""``, ``spans`` are the (begin, end) of
+    inline code."""
 
     text: str
     section: str
@@ -26,7 +27,7 @@ class Sentence(NamedTuple):
 
 
 class Parameter(NamedTuple):
-    """``type`` as it stands in the docstring, ``description`` without markup."""
+    """A parameter; ``type`` is as in the docstring, ``description`` has no markup."""
 
     type: str
     description: str
@@ -38,23 +39,24 @@ class Prose(NamedTuple):
 
 
 def prose(docstring: str) -> Prose:
-    """The sentences of a docstring and the parameters that it gives a type."""
-    kept: list[Sentence] = []
+    """Returns the sentences of a docstring and the parameters whose types it names."""
+    prose_sentences: list[Sentence] = []
     parameters: list[Parameter] = []
-    for paragraph in _Reader(_uncode(inspect.cleandoc(docstring).expandtabs().split("\n"))).found:
+    lines = inspect.cleandoc(docstring).expandtabs().split("\n")
+    for paragraph in _Reader(_uncode(lines)).paragraphs:
         text = " ".join(_inline(paragraph.text).split())
-        found = list(_sentences(text, paragraph.section))
-        if paragraph.type and found:
-            description = " ".join(s.text for s in found[:2])
+        paragraph_sentences = list(_sentences(text, paragraph.section))
+        if paragraph.type and paragraph_sentences:
+            description = " ".join(s.text for s in paragraph_sentences[:2])
             parameters.append(Parameter(_bare(_inline(paragraph.type)), description))
-        opens = not kept and paragraph.section == "body"  # a signature may precede
-        if opens and found and _bare(text).startswith(found[0].text):
-            found[0] = found[0]._replace(section="summary")
-        kept += found
-    return Prose(kept, parameters)
+        opens = not prose_sentences and paragraph.section == "body"  # a signature may precede
+        if opens and paragraph_sentences and _bare(text).startswith(paragraph_sentences[0].text):
+            paragraph_sentences[0] = paragraph_sentences[0]._replace(section="summary")
+        prose_sentences += paragraph_sentences
+    return Prose(prose_sentences, parameters)
 
 
-# Pass 1: what is no text ---------------------------------------------------------------------
+# Pass 1: lines that are no text ---------------------------------------------------------------
 
 _DOCTEST = re.compile(r"\s*(>>>|\.\.\. |In \[\d+\]:|Out\[\d+\]:|sage: |\$ |mysql> |% )")
 _DIRECTIVE = re.compile(r"\s*\.\.\s+(?:([\w:-]+)::)?(.*)")
@@ -71,11 +73,11 @@ def _indent(line: str) -> int:
 
 
 def _uncode(lines: list[str]) -> list[str]:
-    """The lines with code, doctests, tables, directives and comments blanked.
+    """Returns the lines with code, doctests, tables, directives and comments blanked.
 
     An admonition becomes a section in Google's style: ``Note:`` and its indented text.
     """
-    kept: list[str] = []
+    text_lines: list[str] = []
     i = 0
     while i < len(lines):
         line = lines[i]
@@ -83,38 +85,38 @@ def _uncode(lines: list[str]) -> list[str]:
             i += 1
             while i < len(lines) and not _FENCE.match(lines[i]):
                 i += 1
-            kept.append("")
+            text_lines.append("")
         elif _DOCTEST.match(line):
             while i + 1 < len(lines) and lines[i + 1].strip():
                 i += 1
-            kept.append("")
+            text_lines.append("")
         elif line.lstrip().startswith("..") and (match := _DIRECTIVE.match(line)):
             name, rest = match.groups()
             if name in _ADMONITIONS:
-                kept += ["", " " * _indent(line) + "Note:"]
+                text_lines += ["", " " * _indent(line) + "Note:"]
                 if rest.strip() and name != "admonition":
-                    kept.append(" " * (_indent(line) + 4) + rest.strip())
+                    text_lines.append(" " * (_indent(line) + 4) + rest.strip())
             else:
                 i = _end_of_block(lines, i)
-                kept.append("")
+                text_lines.append("")
         elif _TABLE_BORDER.match(line):
             while i + 1 < len(lines) and lines[i + 1].strip():
                 i += 1
-            kept.append("")
+            text_lines.append("")
         elif _TABLE_ROW.match(line) or _PLACEHOLDER.match(line):
-            kept.append("")
+            text_lines.append("")
         elif line.rstrip().endswith("::"):
             i = _end_of_block(lines, i)
             text = line.rstrip()[:-1]
-            kept += [text if re.search(r"\w:$", text) else text[:-1].rstrip(), ""]
+            text_lines += [text if re.search(r"\w:$", text) else text[:-1].rstrip(), ""]
         else:
-            kept.append(line.rstrip())
+            text_lines.append(line.rstrip())
         i += 1
-    return kept
+    return text_lines
 
 
 def _end_of_block(lines: list[str], start: int) -> int:
-    """The last line of the block that is indented deeper than line ``start``."""
+    """Returns the last line of the block that is indented deeper than line ``start``."""
     last = start
     for i in range(start + 1, len(lines)):
         if lines[i].strip():
@@ -130,7 +132,7 @@ def _end_of_block(lines: list[str], start: int) -> int:
 class _Paragraph(NamedTuple):
     text: str
     section: str
-    type: str  # of the parameter that it describes
+    type: str  # type of the parameter that the text describes
 
 
 _TITLES = {
@@ -164,18 +166,18 @@ _ITEM = re.compile(r"\s*(?:[-*+•]|\(?(?:\d+|[a-z]|[ivx]+)[.)]|#\.)\s+(?=\S)")
 class _Reader:
     """Reads lines in order into paragraphs.
 
-    ``style`` is how the section that it is in ends: a numpy section where the next begins, those
-    of Google and Sphinx where the text is no deeper than the heading (``margin``).
+    ``style`` decides where the current section ends: a numpy section ends where the next begins, a
+    section of Google or Sphinx where the text is no deeper than the heading (``margin``).
     """
 
     def __init__(self, lines: list[str]) -> None:
-        self.found: list[_Paragraph] = []
+        self.paragraphs: list[_Paragraph] = []
         self.section, self.title, self.style, self.margin = "body", "", "", 0
-        self.text: list[str] = []  # the paragraph that is being read, ...
-        self.type = ""  # the type of the parameter that it describes,
-        self.item = -1  # its indent if it is an item of a list,
-        self.indent = 0  # and that of its last line
-        fields = filter(None, map(_FIELD.match, lines))  # a Sphinx field for the type of another
+        self.text: list[str] = []  # the lines of the current paragraph
+        self.type = ""  # the type of the parameter that it describes
+        self.item = -1  # its indent if it is an item of a list
+        self.indent = 0  # the indent of its last line
+        fields = filter(None, map(_FIELD.match, lines))  # Sphinx fields with the types of others
         self.types = {m[2].strip(): m[3] or "" for m in fields if m[1] == "type"}
         for line, following in zip(lines, [*lines[1:], ""], strict=True):
             self._read(line, following)
@@ -204,7 +206,8 @@ class _Reader:
             self.indent = indent
 
     def _read_text(self, line: str, indent: int, *, deeper: bool) -> None:
-        """``deeper``: whether the next line is, as below the name in an entry."""
+        """Reads a line of text; ``deeper`` says whether the next line is indented more, as below a
+        name."""
         listed = self.section in ("params", "returns", "raises") or self.title == "attributes"
         if (listed or deeper) and self.item < 0 and (match := _TYPED.match(line)):
             if not listed and not self.style:  # Hugging Face's entries without a heading
@@ -236,7 +239,7 @@ class _Reader:
             self.text.append(line.strip())
 
     def _is_next_term(self, indent: int) -> bool:
-        """Whether a line begins a term of a definition list, or says what the term means."""
+        """Returns whether a line begins a term of a definition list, or the meaning of a term."""
         meaning = self.section == "body" and len(self.text) == 1 and indent > self.indent
         return self.item < 0 and (indent < self.indent or meaning)
 
@@ -250,13 +253,13 @@ class _Reader:
 
     def _finish(self) -> None:
         if self.text and self.section != "dropped":
-            self.found.append(_Paragraph(" ".join(self.text), self.section, self.type))
+            self.paragraphs.append(_Paragraph(" ".join(self.text), self.section, self.type))
         self.text, self.type, self.item = [], "", -1
 
 
 # Pass 3: inline markup, sentences ------------------------------------------------------------
 
-# Private characters mark code in the text while it is being read.
+# Private characters mark code in the text while it is read.
 _SPACE, _POISON = "\ue002", "\ue003"
 _EDGE = re.compile(f"[{BEGIN}{END}]")
 _CODE_ROLES = frozenset(
@@ -283,7 +286,7 @@ def _code(content: str) -> str:
 
 
 def _target(content: str) -> str:
-    """``text <target>`` is text, ``~module.name`` is name, ``!name`` is name."""
+    """Returns the text of ``text <target>``, and the name of ``~module.name`` and ``!name``."""
     content = re.sub(r"(^|\s+)<[^>]*>$", "", content)
     if content.startswith(("~", "!")):
         content = content[1:].rsplit(".", 1)[-1] if content[0] == "~" else content[1:]
@@ -306,7 +309,7 @@ def _ticked(match: re.Match[str]) -> str:
 
 
 def _inline(text: str) -> str:
-    """Markup replaced by text, code put between private characters."""
+    """Replaces markup by its text and puts code between private characters."""
     if "`" in text:
         text = _LITERAL.sub(lambda m: _code(m[1]), text)
         text = _ROLE.sub(_role, text)
@@ -335,7 +338,7 @@ def _sentences(text: str, section: str) -> Iterator[Sentence]:
 
 
 def _unmark(marked: str, section: str) -> Sentence:
-    """Private characters out, the places of code noted."""
+    """Removes the private characters and records the spans of code."""
     pieces: list[str] = []
     spans: list[tuple[int, int]] = []
     length = 0
@@ -355,7 +358,7 @@ _REFUSED = re.compile(
 
 
 def _is_prose(sentence: Sentence) -> bool:
-    """Whether a sentence reads as English; code inside spans is not judged."""
+    """Returns whether a sentence reads as English; code inside spans does not count."""
     text = sentence.text
     if not 12 <= len(text) <= 600 or not text.isprintable():
         return False

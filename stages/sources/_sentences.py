@@ -1,14 +1,15 @@
-"""Where English sentences end."""
+"""Splits English text into sentences."""
 
 import re
 from collections.abc import Iterator
 
-# Private characters in which a reader of markup wraps inline code: a sentence may begin or end so.
+# Private characters around inline code, set by a reader of markup: a sentence may begin or end with
+# them.
 BEGIN, END = "\ue000", "\ue001"
 
 _BOUNDARY = re.compile(
     rf"(?<=[.!?])(?:[\"')\]”’]|{END})*(\s+)(?=[\"'(\[“‘]?[^\W\d_a-zß-ÿ]|[\"'(\[]?\d|{BEGIN})"
-    r"|(?<=\s[.!?])(\s+)(?=[\w\"'(])"  # of tokenised text, which may be in lower case
+    r"|(?<=\s[.!?])(\s+)(?=[\w\"'(])"  # in tokenised text, which may be in lower case
 )
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\[\"'])(?:e\.g|i\.e|vs|cf|viz|resp|approx|Fig|Figs|Eq|Eqs|eq|Ref|Refs|Sec|Sect|Chap"
@@ -18,10 +19,10 @@ _ABBREVIATION = re.compile(
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of a text without line breaks; joined by blanks they are the text.
+    """Yields the sentences of a text without line breaks; joined by blanks they are the text.
 
-    One ends at ``.``, ``!`` or ``?`` before a blank and a capital or a digit, unless what ends
-    there is an abbreviation or an initial.
+    A sentence ends at ``.``, ``!`` or ``?`` before a blank and a capital or a digit, unless the
+    word before is an abbreviation or an initial.
     """
     begin = 0
     for match in _BOUNDARY.finditer(text):

@@ -1,4 +1,4 @@
-"""What a source offers: documents, labelled examples, and the split each belongs to."""
+"""The interface of sources: documents, labelled examples, and the split of each."""
 
 import hashlib
 import re
@@ -25,10 +25,10 @@ class Document(NamedTuple):
 
 
 class Labelled(NamedTuple):
-    """An example: its row has the columns of its kind.
+    """An example; its row has the columns of its kind.
 
-    Where the source changed inputs (words that would give the answer away are masked), ``original``
-    has them as they stand there: what a model that has read the source knows. No model sees it.
+    If the source changed inputs (words that would reveal the answer are masked), ``original`` has
+    them unchanged: a model that has read the source may know them. No model sees ``original``.
     """
 
     id: str
@@ -38,39 +38,40 @@ class Labelled(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some documents, one after the other. Any process can make them of what it is sent, once."""
+    """Some consecutive documents. Any process that receives the part can create them, once."""
 
-    num_bytes: int  # about
+    num_bytes: int  # approximate
     documents: Callable[[], list[Document]]
 
 
 class Source(ABC):
-    """Where documents of a corpus and labelled examples of a task come from.
+    """The origin of a corpus's documents and a task's labelled examples.
 
-    The constructor takes ``path``, which is required: a file or folder of the repository that
+    The constructor's parameter ``path`` is required: a file or folder of the repository that
     decides what is read (the data, or the lock file that pins it). dvc.yaml makes the stages that
     read the source depend on ``${item.source.path}``.
 
-    Both iterators repeat the same order. A source that has only one of the two refuses the other
-    in ``check``.
+    Both iterators repeat the same order. A source that has only one of the two refuses the other in
+    ``check``.
     """
 
-    # Whether a document's sentences follow one another in one text; else each is a text by itself.
+    # Whether the sentences of a document form one text; otherwise each is a text by itself.
     running_text: ClassVar[bool] = True
 
-    # Whether ``parts`` leaves it to others to parse what it has read.
+    # Whether ``parts`` leaves parsing to the processes that receive the parts.
     is_read_in_parts: ClassVar[bool] = False
 
     def check(self, kind: Kind | None) -> None:  # noqa: B027 (most sources read anything)
-        """Raises ValueError for what can be refused without reading everything: as a task of this
-        kind, or (None) as a corpus."""
+        """Raises ValueError for faults that show without reading everything, of the source of a
+        task of this kind or (None) of a corpus."""
 
     def corpus_faults(self, tasks: Mapping[str, Kind], *, decontaminated: bool) -> Iterator[str]:
-        """What is wrong with it as a corpus of a study with these ``tasks`` (by their names in
-        params.yaml); ``decontaminated`` if the study removes the test texts of tasks from it.
+        """Yields the faults of the source as a corpus of a study with these ``tasks`` (by their
+        names in params.yaml); ``decontaminated`` if the study removes the test texts of tasks from
+        it.
 
-        Each fault begins with its path below the corpus: ``source.tasks: ...``. Most sources go
-        with any study.
+        Each fault begins with its path below the corpus: ``source.tasks: ...``. Most sources work
+        in any study.
         """
         yield from ()
 
@@ -78,32 +79,32 @@ class Source(ABC):
     def documents(self) -> Iterator[Document]: ...
 
     def parts(self) -> Iterator[Part]:
-        """The same documents, in the same order. A source that text of any size can be read from
-        has parts of its own: no document before it is asked for."""
-        for some in grouped(self.documents(), _size):
-            yield Part(sum(map(_size, some)), partial(list, some))
+        """Yields the same documents in the same order. A source of texts of any size overrides
+        this, so that no document is read in advance."""
+        for group in grouped(self.documents(), _size):
+            yield Part(sum(map(_size, group)), partial(list, group))
 
     @abstractmethod
     def examples(self, kind: Kind) -> Iterator[Labelled]: ...
 
     def versions(self) -> dict[str, str]:
-        """The version of each thing that was read, where there are versions."""
+        """Returns the version of everything that was read, if there are versions."""
         return {}
 
 
 @runtime_checkable
 class Slow(Protocol):
-    """A source that takes long to read for the first time; what was read is kept."""
+    """A source that takes long to read for the first time; results are stored."""
 
     def reading_s(self, read: set[str]) -> float:
-        """About how many seconds it takes to read what is neither kept nor in ``read``; adds it to
-        ``read``."""
+        """Returns the approximate seconds to read what is neither stored nor in ``read``, and adds
+        it to ``read``."""
         ...
 
 
 def split_of(key: str) -> Split:
-    """80 % train, 10 % validation, 10 % test, by a hash of ``key`` alone: adding or removing other
-    data moves nothing."""
+    """Returns train for 80 %, validation for 10 % and test for 10 % of keys. The split is a hash of
+    ``key`` alone: adding or removing other data changes no split."""
     return _drawn([key])
 
 
@@ -116,12 +117,14 @@ def _drawn(pieces: Iterable[str]) -> Split:
 
 
 def drawn_from_train(split: Split, key: str, given: Collection[Split]) -> Split:
-    """The split of what was given as ``split``: splits that were not given are drawn from train."""
+    """Returns the split of an item of ``split``: splits that are not ``given`` are drawn from
+    train."""
     return _unless_given(split_of(key), split, given)
 
 
 def document_split(split: Split, text: str, given: Collection[Split]) -> Split:
-    """The same of a document of any length, by what ``Kind.same_input`` makes of its text."""
+    """Returns the split of a document of any length, drawn by what ``Kind.same_input`` makes of its
+    text."""
     return _unless_given(_drawn(map(str.casefold, one_spaced(text))), split, given)
 
 
@@ -130,17 +133,18 @@ def _unless_given(drawn: Split, split: Split, given: Collection[Split]) -> Split
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences of a text of any length; a blank line ends one, too."""
-    found: list[str] = []
+    """Returns the sentences of a text of any length; a blank line ends a sentence, too."""
+    text_sentences: list[str] = []
     for paragraph in re.split(r"\n\s*\n", text):
-        found += _sentences(one_spaced(paragraph))
-    return found
+        text_sentences += _sentences(one_spaced(paragraph))
+    return text_sentences
 
 
 def _sentences(pieces: Iterator[str]) -> Iterator[str]:
-    """Of a paragraph in pieces; where the last sentence of some pieces ends, the next ones tell.
+    """Yields the sentences of a paragraph that comes in pieces. Whether the last sentence of some
+    pieces has ended depends on the next pieces.
 
-    They are looked through with the blank before them, as they stand in the paragraph.
+    Text is searched together with the blank before it, as it is in the paragraph.
     """
     before, rest = "", next(pieces, "")
     more: list[str] = []
@@ -148,25 +152,25 @@ def _sentences(pieces: Iterator[str]) -> Iterator[str]:
     for piece in pieces:
         more.append(piece)
         num_more += len(piece)
-        if num_more >= len(rest):  # so that a sentence without end is not read with each piece
-            *ended, last = _behind(before, rest)
+        if num_more >= len(rest):  # so that a long sentence is not searched again for each piece
+            *ended, last = _after(before, rest)
             yield from ended
             before = " " if ended else before
             rest = "".join([last, *more])
             more, num_more = [], 0
     if rest:
-        yield from _behind(before, "".join([rest, *more]))
+        yield from _after(before, "".join([rest, *more]))
 
 
-def _behind(before: str, text: str) -> Iterator[str]:
-    found = sentences(before + text)
-    yield next(found)[len(before) :]
-    yield from found
+def _after(before: str, text: str) -> Iterator[str]:
+    with_before = sentences(before + text)
+    yield next(with_before)[len(before) :]
+    yield from with_before
 
 
 def one_spaced(text: str) -> Iterator[str]:
-    """The text with one blank for each run of white space and none at its ends, in pieces: the
-    words of a long one, as strings of Python, would take ten times its memory."""
+    """Yields the text in pieces, with single blanks and none at its ends. Splitting a long text
+    into words would take ten times its memory."""
     if len(text) <= _PIECE:
         yield " ".join(text.split())
         return
@@ -181,9 +185,9 @@ def one_spaced(text: str) -> Iterator[str]:
 
 
 def text_parts(texts: Iterable[tuple[str, Split, str]]) -> Iterator[Part]:
-    """Of documents whose sentences are still to be found: (id, split, text) each."""
-    for some in grouped(texts, lambda each: len(each[2])):
-        yield Part(sum(len(text) for _, _, text in some), partial(_with_sentences, some))
+    """Yields parts of documents that are not yet split into sentences, from (id, split, text)."""
+    for group in grouped(texts, lambda each: len(each[2])):
+        yield Part(sum(len(text) for _, _, text in group), partial(_with_sentences, group))
 
 
 def _with_sentences(texts: list[tuple[str, Split, str]]) -> list[Document]:

@@ -1,4 +1,4 @@
-"""One's own files: text for a corpus, or labelled rows for a task."""
+"""The user's own files: text for a corpus, or labelled rows for a task."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,30 +12,30 @@ from stages.sources._formats import FORMATS, Delimiter, Format, Unit, format_of,
 from stages.sources._source import Document, Labelled, Part, Source
 
 PARALLEL = "parallel"
-_WORDS_AND_TAGS = {"conllu": {"words": "FORM", "tags": "UPOS"}}  # their columns by default
+_WORDS_AND_TAGS = {"conllu": {"words": "FORM", "tags": "UPOS"}}  # default columns of formats
 
 
 class Files(Source):
     """Documents or examples of txt, csv, tsv, jsonl, json, conll, conllu and parquet files, and of
     parallel text; all but parquet also as .gz.
 
-    ``path`` is a file or a folder. ``train``, ``validation`` and ``test`` name files in the
-    folder, one or a list. A split without a file is drawn from train's (from every file of the
-    folder if none is named), by a hash of the input, of questions that of their context; by one of
-    the file's name where ``unit`` is ``file``. ``format`` is for file names that do not tell it.
+    ``path`` is a file or a folder. ``train``, ``validation`` and ``test`` name files in the folder,
+    one or a list. A split without a file is drawn from train's files (from every file of the folder
+    if no split has one), by a hash of the input, which for questions is their context, or of the
+    file's name if ``unit`` is ``file``. ``format`` is for files whose names do not show it.
 
-    A corpus is the text of txt files, of which ``unit`` says what a document is (a paragraph ends
-    at a blank line), or the column ``text`` of the other formats, ``words`` of conll files.
+    A corpus is the text of txt files, in which a document is a ``unit`` (a paragraph ends at a
+    blank line), or the column ``text`` of the other formats, ``words`` of conll files.
 
-    A task is the columns that its kind of rows has: ``text`` and ``label``, perhaps ``text_pair``;
+    A task is the columns of its kind of rows: ``text`` and ``label``, perhaps ``text_pair``;
     ``words`` and ``tags``; ``question``, ``context`` and ``answers``; ``text`` and ``target``;
-    ``text``, ``choices`` (one column or several) and ``label``, perhaps ``question``.
-    Each setting of such a name says which column of the files it is. ``columns`` names those of a
-    file that has no header; a conll file has ``[words, tags]`` unless it says otherwise, a conllu
-    file FORM and UPOS. ``delimiter`` stands between the columns of csv and tsv files. Tags in
-    ``tag_scheme`` become BIO. With ``empty_cells: skip`` a row that lacks a text or a label is left
-    out. A json file is a list of objects or has the form of SQuAD's, where
-    ``unanswerable`` says what becomes of questions without an answer.
+    ``text``, ``choices`` (one column or several) and ``label``, perhaps ``question``. A setting of
+    such a name gives the column's name in the files. ``columns`` names the columns of a file that
+    has no header; the default is ``[words, tags]`` for a conll file, and FORM and UPOS for a conllu
+    file. ``delimiter`` separates the columns of csv and tsv files. Tags in ``tag_scheme`` become
+    BIO. With ``empty_cells: skip`` a row that lacks a text or a label is left out. A json file is a
+    list of objects or has SQuAD's form, for which ``unanswerable`` decides whether questions
+    without an answer are kept.
 
     ``format: parallel``: ``train: train, text: en, target: de`` are the files ``train.en`` and
     ``train.de``, line by line.
@@ -68,7 +68,7 @@ class Files(Source):
         self.languages = (naming.name_of("text"), naming.name_of("target"))
         self._read = naming
         if not self.root.exists():
-            home = "; write ~ out, which a shell alone reads" if path.startswith("~") else ""
+            home = "; write ~ out, since only a shell expands it" if path.startswith("~") else ""
             raise ValueError(f"path: no such file or folder: {path}{home}")
         named: dict[Split, list[str]] = {
             "train": _list(train),
@@ -91,7 +91,7 @@ class Files(Source):
             self._format(file)
 
     def check(self, kind: Kind | None) -> None:
-        """Reads each file as far as its first document or example."""
+        """Reads each file up to its first document or example."""
         for file in self.each_file():
             next(iter(file.texts() if kind is None else file.examples(kind)), None)
 
@@ -129,15 +129,17 @@ class Files(Source):
         for name in names:
             file = self.root / name
             if file in self.files:
-                raise ValueError(f"{split}: {name} is of {self.files[file]} already")
+                raise ValueError(f"{split}: {name} already belongs to {self.files[file]}")
             if self.format == PARALLEL:
                 try:
                     sides(file, list(self.languages))
                 except ValueError as error:
                     raise ValueError(f"{split}: {error}") from None
             elif not file.is_file():
-                there = [p.name for p in self.root.iterdir()] if self.root.is_dir() else []
-                raise ValueError(f"{split}: no such file: {file}; {unknown(name, sorted(there))}")
+                existing = [p.name for p in self.root.iterdir()] if self.root.is_dir() else []
+                raise ValueError(
+                    f"{split}: no such file: {file}; {unknown(name, sorted(existing))}"
+                )
             self.files[file] = split
 
     def _listed(self) -> list[Path]:
@@ -168,7 +170,8 @@ class Files(Source):
         return file.name if file == self.root else file.relative_to(self.root).as_posix()
 
     def _columns(self, file: Path) -> Columns:
-        """The settings, with the columns of its format where they say nothing."""
+        """Returns the settings, in which columns at their defaults have the defaults of the file's
+        format."""
         of_format = {
             column: name
             for column, name in _WORDS_AND_TAGS.get(self._format(file), {}).items()

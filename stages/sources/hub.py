@@ -1,7 +1,7 @@
 """A dataset of the Hugging Face hub, or a local folder in its layout, by ``datasets``.
 
-The hub's cache is honoured, and so are HF_HOME and HF_HUB_OFFLINE. What the cache holds is not
-asked for again, and no code of a dataset is run.
+The hub's cache, HF_HOME and HF_HUB_OFFLINE are respected. Data in the cache is not requested again,
+and no code of a dataset runs.
 """
 
 import os
@@ -31,22 +31,22 @@ SUFFIXES = ("parquet", "csv", "tsv", "jsonl", "json", "txt")
 DATA = [f"*.{suffix}{packed}" for suffix in SUFFIXES for packed in ("", ".gz")]
 REACHED_WITHIN_S = 5.0
 
-os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # before anything reads it
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # set before anything reads it
 
 
 class Hub(Source):
     """Documents or examples of a dataset whose files are parquet, csv, tsv, jsonl, json or txt.
 
-    ``dataset`` is a name on the hub (stanfordnlp/sst2) and ``revision`` the whole hash of a commit,
-    since a branch or a tag can be moved. ``path`` is what DVC watches: then the lock file, which
-    decides the version of ``datasets``; else, with ``dataset: none``, the local folder.
+    ``dataset`` is a name on the hub (stanfordnlp/sst2) and ``revision`` the full hash of a commit,
+    since a branch or a tag can be moved. ``path`` is what DVC watches: the lock file, which decides
+    the version of ``datasets``, or with ``dataset: none`` the local folder.
 
-    ``config`` is one of those of the dataset's README.md or, if it lists none, a subfolder.
-    ``train``, ``validation`` and ``test`` are its names of splits; one that is ``none`` is drawn
-    from train by a hash, as of files. The settings of columns are those of files. A label that the
-    dataset gives by number is its name.
+    ``config`` is a configuration in the dataset's README.md or, if it lists none, a subfolder.
+    ``train``, ``validation`` and ``test`` are the dataset's names of the splits; a split that is
+    ``none`` is drawn from train by a hash, as for files. The settings of columns are those of
+    files. A label that the dataset gives as a number is replaced by its name.
 
-    Raises ValueError for what cannot be had or read, and for a row that is no example.
+    Raises ValueError for data that cannot be loaded or read, and for a row that is no example.
     """
 
     is_read_in_parts = True
@@ -85,8 +85,8 @@ class Hub(Source):
         return {} if self.dataset == NONE else {self.dataset: self.revision}
 
     def check(self, kind: Kind | None) -> None:
-        """Reads a folder as far as the first row of each split; a dataset on the hub is not asked
-        for before its own stage."""
+        """Reads a folder up to the first row of each split; a dataset on the hub is not requested
+        before its own stage."""
         if self.dataset != NONE:
             return
         for split in self.splits:
@@ -129,19 +129,20 @@ class Hub(Source):
 
     @cached_property
     def _loaded(self) -> Mapping[str, Any]:
-        """The splits by their names in the dataset; rows are read where they lie."""
+        """The splits by their names in the dataset; rows are streamed from the files."""
         folder = self._folder()
-        import datasets  # which takes seconds
+        import datasets  # the import takes seconds
 
         datasets.disable_progress_bars()
-        datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what it logs, it raises, too
+        # Errors that are logged are raised, too.
+        datasets.logging.set_verbosity(datasets.logging.CRITICAL)
         configs = _configs(folder)
         chosen = self._chosen(configs)
         where: Json = {"data_dir": self.config} if self.config != NONE else {}
         if chosen:
             where = {"name": chosen}
             if "data_dir" not in configs[chosen]:
-                # Else the library looks for files of the first configuration, too.
+                # Otherwise the library looks for files of the first configuration, too.
                 where["data_files"] = configs[chosen].get("data_files")
         try:
             return datasets.load_dataset(str(folder), streaming=True, **where)
@@ -149,14 +150,15 @@ class Hub(Source):
             raise ValueError(f"{self._key}: {self.title} cannot be read: {_line(error)}") from None
 
     def _folder(self) -> Path:
-        """Where the data is: the local folder, or the hub's cache, filled if need be."""
+        """Returns the folder with the data: the local folder, or the hub's cache, into which
+        missing files are downloaded."""
         if self.dataset == NONE:
             return self.path
         configs = _configs(self._fetched([]))
         return self._fetched(self._patterns(configs))
 
     def _patterns(self, configs: dict[str, Json]) -> list[str]:
-        """Of the files that are needed to read the configuration."""
+        """Returns patterns of the files that the configuration needs."""
         if not configs and self.config != NONE:
             return [f"{self.config}/*"]
         chosen = self._chosen(configs)
@@ -165,9 +167,10 @@ class Hub(Source):
         return DATA  # the library looks into the folders of all configurations
 
     def _chosen(self, configs: dict[str, Json]) -> str | None:
-        """The name of the configuration, if the dataset lists any.
+        """Returns the name of the configuration, or None if the dataset lists none.
 
-        Raises ValueError if it lists others, or several of which none is the default.
+        Raises ValueError if ``config`` is not listed, or if several are listed and none is the
+        default.
         """
         if not configs or self.config in configs:
             return self.config if configs else None
@@ -179,27 +182,29 @@ class Hub(Source):
         return [*flagged, *({"default"} & configs.keys()), *configs][0]
 
     def _fetched(self, patterns: list[str]) -> Path:
-        """The dataset's folder in the hub's cache; in it README.md and what fits ``patterns``."""
+        """Returns the dataset's folder in the hub's cache, with README.md and the files that match
+        ``patterns``."""
         from huggingface_hub import HfApi, snapshot_download
         from huggingface_hub.utils import disable_progress_bars
 
         disable_progress_bars()
-        wanted: Json = {
+        request: Json = {
             "repo_type": "dataset",
             "revision": self.revision,
             "allow_patterns": [CARD, *patterns],
         }
         try:
-            folder = Path(snapshot_download(self.dataset, local_files_only=True, **wanted))
-            there = [any(folder.glob(f"**/{pattern}")) for pattern in patterns]
-            if any(there) if patterns is DATA else all(there):
+            folder = Path(snapshot_download(self.dataset, local_files_only=True, **request))
+            present = [any(folder.glob(f"**/{pattern}")) for pattern in patterns]
+            if any(present) if patterns is DATA else all(present):
                 return folder
-        except Exception:  # not there, or not all of it
+        except Exception:  # the cache has no such dataset, or only a part
             pass
         try:
-            # Asked once, since the download goes on trying for half a minute without a network.
+            # A single request first, since the download would try for half a minute without a
+            # network.
             HfApi().dataset_info(self.dataset, revision=self.revision, timeout=REACHED_WITHIN_S)
-            return Path(snapshot_download(self.dataset, **wanted))
+            return Path(snapshot_download(self.dataset, **request))
         except Exception as error:  # whatever a network can do
             raise ValueError(
                 f"dataset: {self.dataset} at revision {self.revision} is not in the cache nor can "
@@ -211,14 +216,14 @@ class Hub(Source):
 
     @property
     def _key(self) -> str:
-        """The setting that a fault of the data is about."""
+        """The setting that a fault of the data belongs to."""
         return "path" if self.dataset == NONE else "dataset"
 
 
 def _refuse_no_folder(path: Path, revision: str) -> None:
     if not path.is_dir():
         raise ValueError(
-            f"path: {path} is no folder; of a dataset on the hub, name it in `dataset`"
+            f"path: {path} is no folder; to use a dataset on the hub, name it in `dataset`"
         )
     if revision != NONE:
         raise ValueError(
@@ -245,7 +250,7 @@ def _refuse_unpinned(dataset: str, revision: str, path: Path) -> None:
 
 
 def _configs(folder: Path) -> dict[str, Json]:
-    """The configurations that a dataset's README.md lists."""
+    """Returns the configurations that a dataset's README.md lists."""
     from huggingface_hub import DatasetCard
 
     card = folder / CARD
@@ -259,26 +264,28 @@ def _configs(folder: Path) -> dict[str, Json]:
 
 
 def _paths(files: Any) -> list[str]:
-    """Of a configuration's ``data_files``: a path, a list, or for each split one of these."""
-    found: list[str] = []
-    for each in files if isinstance(files, list) else [files]:
-        paths = each["path"] if isinstance(each, Mapping) else each
-        found += paths if isinstance(paths, list) else [paths]
-    return found
+    """Returns the paths in a configuration's ``data_files``: a path, a list, or one of these for
+    each split."""
+    all_paths: list[str] = []
+    for item in files if isinstance(files, list) else [files]:
+        paths = item["path"] if isinstance(item, Mapping) else item
+        all_paths += paths if isinstance(paths, list) else [paths]
+    return all_paths
 
 
 def _named(cells: Settings, features: Settings | None, columns: list[str], place: str) -> Json:
-    """``cells`` of which these columns, or those that these are fields of, are named."""
+    """Returns ``cells`` with names of classes in these columns, or in the objects that these
+    columns are fields of."""
     used = {column if column in cells else column.split(".")[0] for column in columns}
-    found = {
+    named = {
         column: _by_name(cells[column], (features or {}).get(column), f"{place}: {column}")
         for column in used & cells.keys()
     }
-    return {**cells, **found}
+    return {**cells, **named}
 
 
 def _by_name(value: Any, feature: Any, place: str) -> Any:
-    """``value`` with the names of classes, where the dataset has numbers for them.
+    """Returns ``value`` with the names of classes in place of the dataset's numbers.
 
     Raises ValueError for a number that is no class: -1 marks hidden labels.
     """
@@ -299,7 +306,7 @@ def _by_name(value: Any, feature: Any, place: str) -> Any:
 
 
 def _guarded(rows: Iterator[Any], place: str) -> Iterator[Any]:
-    """The same rows; raises ValueError for what their reader raises."""
+    """Yields the rows; errors of their reader are raised as ValueError."""
     while True:
         try:
             row = next(rows)
@@ -311,5 +318,5 @@ def _guarded(rows: Iterator[Any], place: str) -> Iterator[Any]:
 
 
 def _line(error: Exception) -> str:
-    """What an error says, in one line."""
+    """Returns the message of an error in one line."""
     return " ".join(str(error).split())[:300] or type(error).__name__

@@ -37,8 +37,8 @@ _SKIPPED = {
     *("_vendor", "vendor", "_vendored", "third_party", "externals", "extern", "distutils"),
 }
 _GENERATED = b"file was automatically generated"  # a copy of another file of the package
-_SAMPLED = 60  # files that tell how long all of them take
-_FEW = 100  # files that are parsed sooner than processes start
+_SAMPLED = 60  # files that are timed to estimate the time for all
+_FEW = 100  # fewer files are parsed faster than processes start
 _WORKERS = 2 if (count := os.cpu_count()) is None else min(8, count)
 T = TypeVar("T")
 Where = tuple[str, str]  # path relative to the package's folder, path on this machine
@@ -48,15 +48,15 @@ class InstalledDocs(Source):
     """Docstrings of installed distributions.
 
     They are read from source files with ``ast``; nothing is imported. So the same versions of
-    packages have the same docstrings with every Python and on every machine; the standard library
-    is left out, because each Python has another one. A document is a source file; its split is a
-    hash of its path within the package, so it does not depend on the other packages. A sentence
-    that occurs again is left out; the first place is looked for in test, then in validation, then
-    in train files.
+    packages have the same docstrings with every Python and on every machine. The standard library
+    is left out, because it differs between versions of Python. A document is a source file; its
+    split is a hash of its path within the package, so it does not depend on the other packages. A
+    repeated sentence is kept once, in its first place in test, then in validation, then in train
+    files.
 
-    ``annotation`` says what becomes a labelled example; see ``_annotations.py``. An input that
-    occurs again in its split is left out; classes larger than the (lower) median class of their
-    split are cut to it.
+    ``annotation`` decides what becomes a labelled example; see ``_annotations.py``. A repeated
+    input is kept once in each split; classes larger than the (lower) median class of their split
+    are cut to its size.
 
     ``path`` is the lock file that decides which versions are installed. Raises ValueError for a
     package that is not installed.
@@ -88,41 +88,41 @@ class InstalledDocs(Source):
 
     def documents(self) -> Iterator[Document]:
         files = self._files()
-        kept: dict[str, list[str]] = {}
+        sentences_by_file: dict[str, list[str]] = {}
         seen: set[str] = set()
         for split in reversed(SPLITS):
             for file in files:
                 if split_of(file.path) == split:
-                    kept[file.path] = [
+                    sentences_by_file[file.path] = [
                         s.text
                         for doc in file.docs
                         for s in doc.sentences
                         if _is_new(s.text.lower(), seen)
                     ]
         for file in files:
-            if sentences := kept[file.path]:
+            if sentences := sentences_by_file[file.path]:
                 yield Document(file.path, split_of(file.path), sentences)
 
     def examples(self, kind: Kind) -> Iterator[Labelled]:
-        """Of the annotation, whatever kind was asked for."""
+        """Yields the examples of the annotation, whatever kind is requested."""
         self.check(kind)
-        found = ANNOTATIONS[self.annotation](self._files(), self.packages)
+        annotated = ANNOTATIONS[self.annotation](self._files(), self.packages)
         examples = [
             Labelled(key, split_of(key.rsplit(":", 1)[0]), row, original)
-            for key, row, original in found
+            for key, row, original in annotated
         ]
         seen: set[tuple[str, str]] = set()
         distinct = [e for e in examples if _is_new((e.split, kind.same_input(e.row)), seen)]
         return iter(distinct if self.annotation == "code_spans" else _balanced(distinct))
 
     def reading_s(self, read: set[str]) -> float:
-        """By some files, drawn by their size, that are parsed just now."""
+        """Estimates the time from some files, drawn by size, that are parsed now."""
         files = []
         for package in self.packages:
-            path, found = _kept(package, self._versions[package])
+            path, package_files = _kept(package, self._versions[package])
             if not path.exists() and path.name not in read:
                 read.add(path.name)
-                files += found
+                files += package_files
         sizes = np.cumsum([os.path.getsize(path) for _, path in files])
         if not files or not sizes[-1]:
             return 0.0
@@ -138,13 +138,13 @@ class InstalledDocs(Source):
         return float(np.mean(paces) * sizes[-1]) / at_once
 
     def _files(self) -> list[File]:
-        kept = {package: _kept(package, self._versions[package]) for package in self.packages}
-        _parse({path: files for path, files in kept.values() if not path.exists()})
-        found: list[File] = []
-        for package, (path, _) in kept.items():
+        stored = {package: _kept(package, self._versions[package]) for package in self.packages}
+        _parse({path: files for path, files in stored.values() if not path.exists()})
+        docs: list[File] = []
+        for package, (path, _) in stored.items():
             with path.open(encoding="utf-8") as lines, _without_collection():
-                found += [_file_of(line, package) for line in lines]
-        return found
+                docs += [_file_of(line, package) for line in lines]
+        return docs
 
 
 def _is_new(key: T, seen: set[T]) -> bool:
@@ -152,7 +152,7 @@ def _is_new(key: T, seen: set[T]) -> bool:
 
 
 def _balanced(examples: Iterable[Labelled]) -> Iterator[Labelled]:
-    """Classes cut to the size of the (lower) median class of their split, by a hash of the id."""
+    """Cuts classes to the size of the (lower) median class of their split, by a hash of the id."""
     groups: dict[tuple[str, str], list[Labelled]] = defaultdict(list)
     for example in examples:
         groups[example.split, example.row["label"]].append(example)
@@ -170,7 +170,7 @@ def _hash(*parts: str | bytes) -> str:
     return digest.hexdigest()
 
 
-# Where packages are --------------------------------------------------------------------------
+# Files of packages ---------------------------------------------------------------------------
 
 
 def _version(package: str) -> str:
@@ -182,16 +182,16 @@ def _version(package: str) -> str:
 
 
 def _source_files(package: str) -> list[Where]:
-    """The Python files of a package, sorted, but for tests and copies of other packages."""
+    """Returns the Python files of a package, sorted, without tests and copies of other packages."""
     distribution = metadata.distribution(package)
-    found = [
+    python_files = [
         (str(file), str(distribution.locate_file(file)))
         for file in distribution.files or []
         if file.suffix == ".py" and ".." not in file.parts
     ]
     return sorted(
         (name, path)
-        for name, path in found
+        for name, path in python_files
         if not _SKIPPED & set(PurePosixPath(name).with_suffix("").parts) and os.path.exists(path)
     )
 
@@ -200,10 +200,11 @@ def _source_files(package: str) -> list[Where]:
 
 
 def _kept(package: str, version: str) -> tuple[Path, list[Where]]:
-    """Where the prose of a package is kept, and the files that it is read from.
+    """Returns the file in which the prose of a package is stored, and the files that it is read
+    from.
 
-    The name holds everything that the content depends on, so a stage that reads the same package
-    next only loads it. The folder can be deleted at any time.
+    The name contains everything that the content depends on, so the next stage that reads the same
+    package only loads the file. The folder can be deleted at any time.
     """
     files = _source_files(package)
     if not files:
@@ -216,8 +217,8 @@ def _kept(package: str, version: str) -> tuple[Path, list[Where]]:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """So many objects are made here, none in a cycle, that looking for cycles takes most of the
-    time."""
+    """Switches garbage collection off. Parsing makes many objects, none in a cycle, and looking for
+    cycles would take most of the time."""
     gc.disable()
     try:
         yield
@@ -235,20 +236,21 @@ def _prose_of(sentences: list[list], parameters: list[list]) -> Prose:
 
 
 def _parse(missing: dict[Path, list[Where]]) -> None:
-    """Write the prose of packages: a line of JSON for each file that has any, in order."""
+    """Writes the prose of packages: a line of JSON for each file that has any, in order."""
     total = sum(map(len, missing.values()))
     progress = tqdm(desc="documentation", total=total, unit="file", disable=None)
     with ExitStack() as stack:
         stack.enter_context(progress)
         run: Callable[..., Iterable[str]] = map
-        if total > _FEW:  # worth the start of processes; numpy's threads do not survive a fork
+        if total > _FEW:  # enough to start processes; numpy's threads do not survive a fork
             context = get_context("spawn")
             pool = ProcessPoolExecutor(_WORKERS, mp_context=context, initializer=gc.disable)
             run = partial(stack.enter_context(pool).map, chunksize=16)
-        rows = [run(_parse_file, files) for files in missing.values()]  # all are under way
-        for path, found in zip(missing, rows, strict=True):
+        # All packages are parsed at the same time.
+        rows = [run(_parse_file, files) for files in missing.values()]
+        for path, parsed in zip(missing, rows, strict=True):
             lines = []
-            for line in found:
+            for line in parsed:
                 progress.update()
                 lines += [line] if line else []
             _write_once(path, lines)
@@ -264,7 +266,8 @@ def _parse_file(where: Where) -> str:
 
 
 def _write_once(path: Path, lines: list[str]) -> None:
-    """Beside and renamed, under a name of its own: stages that race write the same content."""
+    """Writes to a unique temporary name and renames, since stages that race write the same
+    content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

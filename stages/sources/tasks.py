@@ -14,26 +14,28 @@ Row = dict[str, Any]
 
 
 class Tasks(Source):
-    """The train and the validation rows of ``tasks``, each a document of two sentences: what is
-    read and what is to be written. A row whose input another of them tests or validates on is left
-    out; so is, of the documents for validation, what another tests on.
+    """The train and the validation rows of ``tasks``, each a document of two sentences: the text to
+    read and the text to write.
+
+    A row is left out if its input is in the test or validation rows of another task; a validation
+    document is left out if its input is in the test rows of another task.
 
     A task's share of the documents is proportional to the number of its rows, of which no more than
     ``limit`` count, to the power of 1 / ``temperature`` (Raffel et al. 2020, section 3.5.2: at 1
-    the mixture is proportional; the higher, the more equal). There are as many documents as rows:
-    those of a small task are repeated, of a large one some are left out. Documents for validation
-    are each row once.
+    the mixture is proportional; higher values make it more equal). There are as many documents as
+    rows: the rows of a small task are repeated, and some of a large task are left out. The
+    documents for validation are each row once.
 
-    All of a task's train rows are mixed, whatever the label budgets are: rows of a report that are
-    to be compared with it are those of ``all`` labels.
+    All of a task's train rows are mixed, whatever the label budgets are. A fair comparison in a
+    report is with rows of ``all`` labels.
     """
 
-    running_text = False  # one sentence is what is read, the other what is written
+    running_text = False  # one sentence is read, the other is written
 
     def __init__(
         self,
         *,
-        path: Literal["data/tasks"],  # what ``prepare_task`` writes
+        path: Literal["data/tasks"],  # the output of ``prepare_task``
         tasks: list[str],
         limit: int | Literal["all"] = "all",
         temperature: float = 1.0,
@@ -87,27 +89,27 @@ class Tasks(Source):
     def _rows(
         self, key_of: Mapping[str, Callable[[Row], str]]
     ) -> tuple[dict[tuple[str, Split], list[Row]], dict[str, int]]:
-        """Those of each task and split that may be learnt from, and how many of train may not.
-        Rows whose keys are equal belong in one split."""
-        there = {
+        """Returns the rows of each task and split that a model may learn from, and the number of
+        train rows that it may not. Rows with equal keys belong in one split."""
+        all_rows = {
             (task, split): read_jsonl(self.folder / task / "examples" / f"{split}.jsonl")
             for task in self.tasks
             for split in SPLITS
         }
         held_out: set[str] = set()
-        kept = {}
+        allowed = {}
         for split in reversed(SPLITS):  # test, validation, train
             for task in self.tasks:
-                key, rows = key_of[task], there[task, split]
-                kept[task, split] = [row for row in rows if key(row) not in held_out]
+                key, rows = key_of[task], all_rows[task, split]
+                allowed[task, split] = [row for row in rows if key(row) not in held_out]
             for task in self.tasks:
-                held_out.update(map(key_of[task], there[task, split]))
-        pairs = ((there[task, "train"], kept[task, "train"]) for task in self.tasks)
+                held_out.update(map(key_of[task], all_rows[task, split]))
+        pairs = ((all_rows[task, "train"], allowed[task, "train"]) for task in self.tasks)
         removed = [len(before) - len(after) for before, after in pairs]
-        return kept, dict(zip(self.tasks, removed, strict=True))
+        return allowed, dict(zip(self.tasks, removed, strict=True))
 
     def mixed(self, rows: dict[str, int]) -> dict[str, int]:
-        """The number of documents of each task, from its number of rows.
+        """Returns the number of documents of each task, from its number of rows.
 
         Raises ValueError for a task without rows.
         """

@@ -17,15 +17,15 @@ from stages.text.tokenizer import TaskTokenizer
 
 
 class PooledTask(Task):
-    """``num_outputs`` numbers for each text, of a linear head on one state of it.
+    """``num_outputs`` numbers for each text, from a linear head on one state of the text.
 
-    ``pooling: auto`` tries the mean of its states and the custom of the architecture: the last
-    state in a decoder, which alone has read all of the text (GPT), and in a bidirectional
-    transformer the first (BERT). A biLSTM has no first state of that kind; its custom is the last,
-    at which the forward half has read all of the text, as in a recurrent classifier (Dai and Le
-    2015). Wherever both do as well, the mean is kept.
+    ``pooling: auto`` tries the mean of the text's states and the usual state of the architecture:
+    in a decoder the last state, the only one that has read all of the text (GPT), and in a
+    bidirectional transformer the first (BERT). In a biLSTM the usual state is the last, where the
+    forward half has read all of the text, as in a recurrent classifier (Dai and Le 2015). If both
+    are equally good, the mean is kept.
 
-    Of a pair that is too long the longer text is cut first.
+    If a pair is too long, the longer text is cut first.
     """
 
     num_outputs = 1
@@ -75,7 +75,7 @@ class PooledTask(Task):
         )
 
     def target_of(self, row: Row) -> np.ndarray:
-        """The label of a row of texts, [1]; what stands for an unknown one if it has none."""
+        """Returns the label of a row of texts, [1], or the mark of an unknown label."""
         raise AssertionError("a task whose rows are no texts or pairs encodes them itself")
 
     def encode(self, rows: Sequence[Row]) -> list[Example]:
@@ -83,20 +83,20 @@ class PooledTask(Task):
         pairs = self.tokenizer.encode([row.get("text_pair", "") for row in rows])
         examples = []
         for row, text, pair in zip(rows, texts, pairs, strict=True):
-            found = self.wrap(text, pair if "text_pair" in row else None)
+            wrapped = self.wrap(text, pair if "text_pair" in row else None)
             example = Example(
                 row["id"],
-                np.array(found.ids),
+                np.array(wrapped.ids),
                 self.target_of(row),
-                pair_start=found.pair_start,
-                num_cut=found.num_cut,
+                pair_start=wrapped.pair_start,
+                num_cut=wrapped.num_cut,
             )
             examples.append(example)
         return examples
 
     def outputs(self, model: ModelWithHead, batch: Batch) -> Float[Tensor, " B"]:
-        """Of a head of one output. In float32 at any precision, since bfloat16 would make different
-        numbers equal; in float64 if the states are."""
+        """Returns the outputs of a head with one output. They are float32 at any precision, since
+        bfloat16 would make different numbers equal, and float64 if the states are."""
         states = at_least_float32(model.backbone(batch))
         with torch.autocast(states.device.type, enabled=False):
             return model.head(states, batch.document_ids).squeeze(-1)

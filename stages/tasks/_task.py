@@ -1,4 +1,4 @@
-"""What a task is: labelled examples with a loss and a prediction rule."""
+"""The interface of tasks: labelled examples with a loss and a prediction rule."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -21,27 +21,27 @@ from stages.text.tokenizer import TaskTokenizer, Wrapped
 
 @dataclass(frozen=True)
 class Example:
-    """An encoded example; labels are IGNORE_INDEX where they are not known or do not count."""
+    """An encoded example; labels are IGNORE_INDEX where they are unknown or do not count."""
 
-    id: str  # of the row that it is of
+    id: str  # id of the example's row
     tokens: np.ndarray  # int64 [T]
-    labels: np.ndarray  # int64: one for the text, one for each token, or the tokens to be written
-    pair_start: int | None = None  # where the second text of a pair begins
-    word_positions: np.ndarray | None = None  # int64: where each word that was not cut is read
+    labels: np.ndarray  # int64: one for the text, one per token, or the tokens to write
+    pair_start: int | None = None  # start of the second text of a pair
+    word_positions: np.ndarray | None = None  # int64: the position of each word that is not cut
     num_words: int = 0
-    offsets: np.ndarray | None = None  # int64 [T, 2]: the context's characters of each token
-    window: int = 0  # which of the row's, if a row is more than one example
-    num_cut: int = 0  # tokens of the row that are in no example
+    offsets: np.ndarray | None = None  # int64 [T, 2]: the (begin, end) of each token's characters
+    window: int = 0  # number of the example among those of its row
+    num_cut: int = 0  # number of the row's tokens that are in no example
 
     @property
     def key(self) -> str:
-        """No two examples have the same."""
+        """A key that no other example has."""
         return f"{self.id} {self.window}"
 
 
 class Predicted(NamedTuple):
-    """A prediction, the probability of each label where a task gives them, and the margin where
-    there may be no answer."""
+    """A prediction, the probability of each label if the task has any, and the margin if a row may
+    have no answer."""
 
     prediction: Any
     scores: dict[str, float] | None = None
@@ -49,37 +49,38 @@ class Predicted(NamedTuple):
 
     @property
     def probability(self) -> float | None:
-        """That of the prediction, if the labels have any."""
+        """The probability of the prediction, if labels have probabilities."""
         return None if self.scores is None else self.scores.get(self.prediction)
 
     def at(self, threshold: float) -> Any:
-        """The prediction, or "" if its margin is below the threshold."""
+        """Returns the prediction, or "" if its margin is below the threshold."""
         return "" if self.margin is not None and self.margin < threshold else self.prediction
 
 
 class Task(ABC):
     """Turns labelled rows into examples, examples into a batch and a batch into a loss.
 
-    A task is told which model reads its inputs (``read_by``) before it encodes: where the label of
-    a word stands depends on what a state has read. To a model that was pretrained with a prefix
-    (``has_prefix``) the whole input is one, unless the input itself is what is predicted
+    Before a task encodes, ``read_by`` tells it which model reads its inputs, because the position
+    of a word's label depends on what a state has read. For a model that was pretrained with a
+    prefix (``has_prefix``) the whole input is the prefix, unless the input itself is predicted
     (``scores_text``).
     """
 
-    kind: Kind  # of its rows; that of its own name if there is one
+    kind: Kind  # kind of the rows; the one with the task's name if there is one
     has_prefix: bool = False
     is_causal: bool = False  # a state has read its own and earlier tokens only
-    read_at: str = ""  # which states a label is predicted from, as the report names them
+    read_at: str = ""  # states that a label is predicted from, as shown in the report
 
-    architectures: ClassVar[tuple[str, ...]] = ()  # those it fits; all if it names none
-    scores_text: ClassVar[bool] = False  # by the model's own likelihood: it adds no head
+    architectures: ClassVar[tuple[str, ...]] = ()  # architectures that the task fits; empty for all
+    scores_text: ClassVar[bool] = False  # uses the model's own likelihood and adds no head
 
-    # Settings whose entry may be a list of values: each trial keeps the best on validation.
+    # Settings that may be lists of values: each trial keeps the value that is best on validation.
     tried: ClassVar[tuple[str, ...]] = ()
-    tried_by_head: ClassVar[tuple[str, ...]] = ()  # those of them that ``encode`` does not use
+    # Settings in ``tried`` that ``encode`` does not use.
+    tried_by_head: ClassVar[tuple[str, ...]] = ()
 
-    generates: ClassVar[bool] = False  # text, for which a model needs its decoder
-    max_target_tokens: int  # of one that generates
+    generates: ClassVar[bool] = False  # writes text, for which a model needs its decoder
+    max_target_tokens: int  # set if the task generates
 
     def __init__(self, labels: list[str], tokenizer: TaskTokenizer, max_tokens: int) -> None:
         self.labels = labels
@@ -89,51 +90,51 @@ class Task(ABC):
 
     @classmethod  # noqa: B027 (most settings go together)
     def check(cls, max_tokens: int, **settings: Any) -> None:
-        """Raises ValueError for settings of params.yaml that do not go together, or not with
-        texts of ``max_tokens``; before there is a tokenizer."""
+        """Raises ValueError for settings of params.yaml that do not fit each other, or do not fit
+        texts of ``max_tokens``. It is called before there is a tokenizer."""
 
     @classmethod  # noqa: B027 (most states have read what is labelled)
     def check_read(cls, *, is_causal: bool, **settings: Any) -> None:
-        """Raises ValueError for settings with which the state that is read has not read what is
-        labelled, where states have read earlier tokens only (``is_causal``) or all."""
+        """Raises ValueError for settings that read a state that has not read what is labelled.
+        States have read earlier tokens only (``is_causal``) or all."""
 
     @classmethod
     def values(cls, setting: str, value: Any, backbone: Backbone) -> Sequence[Any]:
-        """Returns the values that ``value`` of a setting in ``tried`` stands for in this model:
-        itself, or what ``auto`` means."""
+        """Returns the values that ``value`` of a setting in ``tried`` means for this model: itself,
+        or the values of ``auto``."""
         return [value]
 
     def read_by(self, backbone: Backbone, *, has_prefix: bool) -> None:
-        """Sets what depends on the model whose states are read; called before ``encode``."""
+        """Sets what depends on the model whose states are read. It is called before ``encode``."""
         self.has_prefix = has_prefix
         self.is_causal = backbone.is_causal and not (has_prefix and not self.scores_text)
         self.read_at = self.states_read(backbone)
 
     def states_read(self, backbone: Backbone) -> str:
-        """Returns what ``read_at`` is for this model, in a few words."""
+        """Returns ``read_at`` for this model, in a few words."""
         return "one state of the text"
 
     def take_facts(self, record: Settings) -> None:  # noqa: B027 (most tasks need none)
-        """Take from ``record`` (``task.json``) what ``Kind.facts`` found in the train rows."""
+        """Takes the facts of ``Kind.facts`` from ``record`` (``task.json``)."""
 
     @abstractmethod
     def head(self, backbone: Backbone) -> nn.Module:
-        """A head for the states of ``backbone``, its weights not yet drawn.
+        """Returns a head for the states of ``backbone``, whose weights are not drawn yet.
 
-        Raises ValueError as ``check_read``.
+        Raises the errors of ``check_read``.
         """
 
     @abstractmethod
     def encode(self, rows: Sequence[Row]) -> list[Example]:
-        """Examples of rows, in their order; what is longer than ``max_tokens`` is cut, or is
-        more than one example (windows).
+        """Returns the examples of rows in order. A row longer than ``max_tokens`` is cut, or
+        becomes several examples (windows).
 
         Raises ValueError if ``max_tokens`` leaves no room for a text.
         """
 
     @abstractmethod
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
-        """{term: (weight, loss summed over labels)}, as an objective's."""
+        """Returns {term: (weight, loss summed over labels)}, as an objective does."""
 
     @abstractmethod
     def flops(self, model: ModelWithHead, batch: Batch) -> int:
@@ -145,31 +146,31 @@ class Task(ABC):
 
     @abstractmethod
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[Any]:
-        """A prediction for each example of the batch: as it is written to a file, unless
-        ``combine`` makes that of it."""
+        """Returns a prediction for each example of the batch, in the form that is written to a file
+        or that ``combine`` converts to it."""
 
     def predict_scored(
         self, model: ModelWithHead, batch: Batch, examples: list[Example]
     ) -> list[Predicted]:
-        """The same, with scores if the task has any."""
+        """Returns the predictions with scores, if the task has any."""
         return [Predicted(prediction) for prediction in self.predict(model, batch, examples)]
 
     def columns(self, row: Row, prediction: str) -> Json:
-        """A row's prediction as it is shown to people: columns of a JSON object."""
+        """Returns a row's prediction for display, as columns of a JSON object."""
         return {"prediction": prediction}
 
     def combine(self, row: Row, predictions: list[Any]) -> str:
-        """The prediction of a row from those of its examples, in their order."""
+        """Returns the prediction of a row from those of its examples, in their order."""
         (prediction,) = predictions
         return prediction
 
     def margin(self, predictions: list[Any]) -> float | None:
-        """By how much the prediction of a row is better than none, from those of its examples; None
-        if a row must have an answer."""
+        """Returns how much better the prediction of a row is than no answer, or None if a row must
+        have an answer."""
         return None
 
     def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> Batch:
-        """One padded row per example; nothing about a labelled example is random."""
+        """Returns one padded row per example; nothing about a labelled example is random."""
         ones = [np.ones(len(example.tokens)) for example in examples]
         segments = [
             np.arange(len(e.tokens)) >= (len(e.tokens) if e.pair_start is None else e.pair_start)
@@ -188,7 +189,7 @@ class Task(ABC):
         )
 
     def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> Wrapped:
-        """A text, or a pair, between its special tokens, cut to ``max_tokens``, longest first.
+        """Returns a text, or a pair, with its special tokens, cut to ``max_tokens``, longest first.
 
         Raises ValueError if there is no room for a token of each text.
         """
@@ -198,13 +199,13 @@ class Task(ABC):
             raise ValueError(f"finetune.max_tokens: {self.max_tokens} {error}") from None
 
     def longest_as_text(self, longest_class: int) -> int:
-        """How many tokens an answer may take where it is written as text; the longest class takes
-        ``longest_class``, 0 where answers are free text."""
+        """Returns the largest number of tokens of an answer that is written as text. The longest
+        class has ``longest_class`` tokens, 0 if answers are free text."""
         return longest_class or self.max_tokens
 
     @abstractmethod
     def targets(self, examples: list[Example]) -> Json:
-        """The fields of the batch that say what is to be predicted."""
+        """Returns the fields of the batch that hold what to predict."""
 
 
 TASKS = Components[Task]("tasks")

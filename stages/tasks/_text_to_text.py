@@ -1,4 +1,4 @@
-"""Any task as text to text: no head, the answer is written (T5; Raffel et al. 2020)."""
+"""Any task as text to text: no head, and the answer is written (T5; Raffel et al. 2020)."""
 
 from typing import Any
 
@@ -12,10 +12,11 @@ from stages.text.tokenizer import longest_first
 
 
 class TextToText(Writing):
-    """A task's rows in their text form (``Kind.as_text``), the answers decoded greedily.
+    """A task's rows in their text form (``Kind.as_text``), with answers decoded greedily.
 
-    ``max_target_tokens`` is ``Task.longest_as_text`` and the end. Inputs are cut to ``max_tokens``,
-    the longest of their texts first and no text's name: there are no windows.
+    ``max_target_tokens`` is ``Task.longest_as_text`` plus the end token. Inputs are cut to
+    ``max_tokens``: the longest of their texts first, the names of texts never. There are no
+    windows.
 
     Raises ValueError for a class that the tokenizer cannot write.
     """
@@ -44,15 +45,15 @@ class TextToText(Writing):
 
     def shortened(self, row: Row, text: list[int], room: int) -> list[int]:
         parts = self._form.parts(row)
-        found = self.tokenizer.encode_running([piece for part in parts for piece in part])
-        names, texts = found[::2], found[1::2]
+        encoded = self.tokenizer.encode_running([piece for part in parts for piece in part])
+        names, texts = encoded[::2], encoded[1::2]
         try:
-            kept = longest_first([*map(len, texts)], room - sum(map(len, names)))
+            lengths = longest_first([*map(len, texts)], room - sum(map(len, names)))
         except ValueError as error:
             raise ValueError(
-                f"finetune.max_tokens: {self.max_tokens} {error} beside their names in {row['id']}"
+                f"finetune.max_tokens: {self.max_tokens} {error} next to their names in {row['id']}"
             ) from None
-        pairs = zip(names, zip(texts, kept, strict=True), strict=True)
+        pairs = zip(names, zip(texts, lengths, strict=True), strict=True)
         return [i for name, (ids, length) in pairs for i in (*name, *ids[:length])]
 
     def target_of(self, row: Row) -> str | None:

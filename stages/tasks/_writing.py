@@ -1,4 +1,4 @@
-"""A task of writing: a text from a text, token by token."""
+"""Tasks that write a text, token by token, after reading one."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ from stages.text.tokenizer import TaskTokenizer
 
 
 class Writing(Task):
-    """The target is predicted token by token, from the text and the target's tokens before.
+    """The target is predicted token by token, from the text and the target's earlier tokens.
 
         encoder-decoder   <bos> text <eos>    <bos> target          -> target <eos>
         decoder           <bos> text <eos> target                   -> target <eos>
 
-    What begins and ends a text is the tokenizer's. There is no head: the vocabulary's logits are
+    The tokenizer defines what begins and ends a text. There is no head: the vocabulary's logits are
     those of pretraining.
 
-    Of a target ``max_target_tokens`` are learnt and written, <eos> one of them; one that is longer
+    Up to ``max_target_tokens`` of a target are learnt and written, <eos> included. A longer target
     is cut and has no <eos>, since it does not end there. A text that is too long is cut at its end.
     """
 
@@ -50,14 +50,14 @@ class Writing(Task):
 
     @abstractmethod
     def text_of(self, row: Row) -> str:
-        """What is read."""
+        """Returns the text to read."""
 
     @abstractmethod
     def target_of(self, row: Row) -> str | None:
-        """What is to be written; None where that is not known."""
+        """Returns the text to write, or None if it is unknown."""
 
     def shortened(self, row: Row, text: list[int], room: int) -> list[int]:
-        """``room`` tokens of a text that has more."""
+        """Returns ``room`` tokens of a text that has more."""
         return text[:room]
 
     def states_read(self, backbone: Backbone) -> str:
@@ -68,11 +68,13 @@ class Writing(Task):
 
     def encode(self, rows: Sequence[Row]) -> list[Example]:
         texts = self.tokenizer.encode([self.text_of(row) for row in rows])
-        known = [self.target_of(row) for row in rows]
-        targets = self.tokenizer.encode([target or "" for target in known])
+        row_targets = [self.target_of(row) for row in rows]
+        targets = self.tokenizer.encode([target or "" for target in row_targets])
         return [
             self._example(row, text, None if known_target is None else target)
-            for row, text, target, known_target in zip(rows, texts, targets, known, strict=True)
+            for row, text, target, known_target in zip(
+                rows, texts, targets, row_targets, strict=True
+            )
         ]
 
     def _example(self, row: Row, text: list[int], target: list[int] | None) -> Example:

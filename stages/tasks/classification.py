@@ -22,16 +22,16 @@ NO_POSITIVE = "none"
 
 
 class Classification(PooledTask):
-    """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or as the tokenizer wraps them, to
-    one state to a label.
+    """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or the tokenizer's own special
+    tokens; one state predicts a label.
 
-    ``pooling`` says which states are tried (``PooledTask``). Of a pair that is too long the longer
+    ``pooling`` decides which states are tried (``PooledTask``). If a pair is too long, the longer
     text is cut first.
 
-    ``verbalisers`` are ``label=words``: what a label is called where it is text, in a prompt or as
-    what is written. A label without one stands for itself, underscores as blanks.
+    ``verbalisers`` are ``label=words``: the words for a label in a prompt or in a written answer. A
+    label without a verbaliser is its own text, with blanks for underscores.
 
-    ``positive`` is the label whose F1 ``metric: positive_f1`` is (MRPC: ``equivalent``).
+    ``positive`` is the label whose F1 is ``metric: positive_f1`` (MRPC: ``equivalent``).
     """
 
     kind = LabelledText()

@@ -19,19 +19,20 @@ from stages.text.tokenizer import TaskTokenizer
 
 
 class LanguageModelling(Task):
-    """Each token of a text from those before it; training goes on with the causal objective.
+    """Predicts each token of a text from the tokens before it; training continues the causal
+    objective.
 
-    The prediction of a row is how many bits its text takes, which ``bits_per_byte`` and
-    ``word_perplexity`` divide by its bytes and its words: numbers that do not depend on the
-    tokenizer. A text stands behind the token that begins one, or that ends the one before it; its
-    own end is not predicted.
+    The prediction of a row is the number of bits of its text. ``bits_per_byte`` and
+    ``word_perplexity`` divide it by the text's bytes and words, so they do not depend on the
+    tokenizer. A text follows the token that begins texts, or else the token that ends them; the end
+    of the text itself is not predicted.
 
-    A text of more than ``max_tokens`` tokens is several windows, each half a window behind the one
-    before: each token is predicted once, and from at least half a window of tokens if so many
-    precede it. Padding and windows do not show in the sum.
+    A text of more than ``max_tokens`` tokens is read in windows, each half a window after the one
+    before. Each token is predicted once, and from at least half a window of earlier tokens if there
+    are that many. Padding and windows do not change the sum.
 
-    Raises ValueError for a text with characters that the tokenizer does not know: it would not say
-    what they are, and so take too few bits.
+    Raises ValueError for a text with characters that the tokenizer does not know, because the
+    unknown token would not encode them and so would take too few bits.
     """
 
     kind = PlainText()
@@ -53,7 +54,7 @@ class LanguageModelling(Task):
         return "every token"
 
     def head(self, backbone: Backbone) -> nn.Module:
-        """None: a backbone gives the logits of the vocabulary itself."""
+        """Returns no layer, since a backbone has the logits of the vocabulary itself."""
         return nn.Identity()
 
     def encode(self, rows: Sequence[Row]) -> list[Example]:
@@ -62,13 +63,13 @@ class LanguageModelling(Task):
             if self.tokenizer.unk_id in ids:
                 raise ValueError(
                     f"row {row['id']}: the run's tokenizer does not know all of its characters, "
-                    "so that its bits would not tell them; take one that knows bytes"
+                    "so its bits would not encode them; use one that knows bytes"
                 )
             examples += self._windows(row["id"], np.array([*self.start, *ids]))
         return examples
 
     def _windows(self, id: str, tokens: np.ndarray) -> list[Example]:
-        """What is predicted at the last token of the text is not there."""
+        """Cuts a text into windows. Nothing is predicted at the last token of the text."""
         inputs, labels = tokens[:-1], tokens[1:].copy()
         labels[: len(self.start) - 1] = IGNORE_INDEX
         stride = max(self.max_tokens // 2, 1)

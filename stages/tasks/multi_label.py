@@ -21,15 +21,15 @@ from stages.text.tokenizer import TaskTokenizer
 
 
 class MultiLabel(PooledTask):
-    """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or as the tokenizer wraps them, to
-    one state to a probability of each label by itself (transformers'
+    """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or the tokenizer's own special
+    tokens; one state predicts the probability of each label independently (transformers'
     ``multi_label_classification``).
 
-    The loss is the mean binary cross-entropy over texts and labels. Predicted is every label with a
-    probability above ``threshold``, which may be none.
+    The loss is the mean binary cross-entropy over texts and labels. Every label with a probability
+    above ``threshold`` is predicted; there may be none.
 
-    ``verbalisers`` are ``label=words``, as of classification. As text the words of the labels stand
-    between commas.
+    ``verbalisers`` are ``label=words``, as in classification. As text, the words of the labels are
+    separated by commas.
     """
 
     kind = TextWithLabels()
@@ -58,7 +58,7 @@ class MultiLabel(PooledTask):
             raise ValueError(f"threshold: must be between 0 and 1, not {threshold:g}")
 
     def target_of(self, row: Row) -> np.ndarray:
-        """1 for each label that the row has and 0 for the others, [L]."""
+        """Returns 1 for each label that the row has and 0 for the others, [L]."""
         if "labels" not in row:
             return np.full(len(self.labels), IGNORE_INDEX)
         # A label that train does not have cannot be predicted.
@@ -75,9 +75,9 @@ class MultiLabel(PooledTask):
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         assert batch.labels is not None
         logits = at_least_float32(model.head(model.backbone(batch), batch.document_ids))
-        known = (batch.labels != IGNORE_INDEX).to(logits.dtype)
+        is_known = (batch.labels != IGNORE_INDEX).to(logits.dtype)
         loss = F.binary_cross_entropy_with_logits(
-            logits, batch.labels * known, weight=known, reduction="sum"
+            logits, batch.labels * is_known, weight=is_known, reduction="sum"
         )
         return {"multi_label": (1.0, loss)}
 
@@ -88,15 +88,15 @@ class MultiLabel(PooledTask):
         self, model: ModelWithHead, batch: Batch, examples: list[Example]
     ) -> list[Predicted]:
         logits = model.head(model.backbone(batch), batch.document_ids)
-        found = []
+        predictions = []
         for row in logits.float().sigmoid().tolist():
             scores = dict(zip(self.labels, row, strict=True))
             chosen = [label for label, share in scores.items() if share > self.threshold]
-            found.append(Predicted(written(chosen), scores))
-        return found
+            predictions.append(Predicted(written(chosen), scores))
+        return predictions
 
     def longest_as_text(self, longest_class: int) -> int:
-        """Room for every label, with a comma behind each."""
+        """Returns room for every label and a comma after each."""
         return 2 * longest_class * len(self.labels)
 
     def columns(self, row: Row, prediction: str) -> Json:

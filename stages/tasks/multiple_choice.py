@@ -20,13 +20,13 @@ from stages.tasks._task import Example, Predicted
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.tokenizer import TaskTokenizer
 
-ABSENT = -1  # of rows with fewer choices than others
+ABSENT = -1  # marks absent choices of rows with fewer choices than others
 
 
 class MultipleChoice(PooledTask):
-    """``<bos> text <eos> choice <eos>``, or as the tokenizer wraps them, to one state to one logit
-    for each choice; softmax over the choices of a row (BERT on SWAG; Devlin et al. 2019, section
-    4.4). A question about the text follows it.
+    """``<bos> text <eos> choice <eos>``, or the tokenizer's own special tokens; one state gives one
+    logit for each choice, with a softmax over the choices of a row (BERT on SWAG; Devlin et al.
+    2019, section 4.4). A question about the text follows the text.
 
     The choices of a row are always in one batch, so ``batch_examples`` counts rows.
     """
@@ -61,14 +61,14 @@ class MultipleChoice(PooledTask):
         label = np.array([int(row["label"]) if "label" in row else IGNORE_INDEX])
         examples = []
         for number, choice in enumerate(choices):
-            found = self.wrap(text, choice)
+            wrapped = self.wrap(text, choice)
             examples.append(
                 Example(
                     row["id"],
-                    np.array(found.ids),
+                    np.array(wrapped.ids),
                     label,
-                    pair_start=found.pair_start,
-                    num_cut=found.num_cut,
+                    pair_start=wrapped.pair_start,
+                    num_cut=wrapped.num_cut,
                     window=number,
                 )
             )
@@ -77,13 +77,13 @@ class MultipleChoice(PooledTask):
         return _Choices(row["id"], tokens, label, num_cut=num_cut, choices=tuple(examples))
 
     def collate(self, examples: list[Example], *, rngs: list[np.random.Generator]) -> Batch:
-        """One padded row per choice, those of a row one behind the other."""
-        # With the row's id of now: what copies an example under a new one gives that to the row.
-        each = [replace(one, id=row.id) for row in examples for one in choices_of(row)]
-        return super().collate(each, rngs=rngs)
+        """Returns one padded row per choice, with the choices of a row next to each other."""
+        # A copy of an example may have a new id, which its choices take over here.
+        choices = [replace(one, id=row.id) for row in examples for one in choices_of(row)]
+        return super().collate(choices, rngs=rngs)
 
     def targets(self, examples: list[Example]) -> Json:
-        """Of the choices, each an example: which belong to one row, and which of them is right."""
+        """Returns which choices, each an example, belong to one row, and which of them is right."""
         firsts = [i for i, example in enumerate(examples) if example.window == 0]
         ends = [*firsts[1:], len(examples)]
         labels = torch.from_numpy(np.array([examples[i].labels[0] for i in firsts]))
@@ -131,7 +131,7 @@ class _ChoiceHead(PooledHead):
 
 @dataclass(frozen=True)
 class _Choices(Example):
-    """A row: its tokens are those of all choices, each of which has read the text."""
+    """A row; its tokens are those of all choices, each of which includes the text."""
 
     choices: tuple[Example, ...] = ()
 

@@ -16,14 +16,14 @@ from stages.tasks._task import Example
 from stages.text.batch import Batch
 from stages.text.tokenizer import TaskTokenizer
 
-LONGEST_NUMBER = 12  # tokens of a number as text
+LONGEST_NUMBER = 12  # largest number of tokens of a number as text
 
 
 class Regression(PooledTask):
-    """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or as the tokenizer wraps them, to
-    one state to a number (BERT on STS-B; Devlin et al. 2019, appendix B.1).
+    """``<bos> text <eos>`` or ``<bos> text <eos> pair <eos>``, or the tokenizer's own special
+    tokens; one state predicts a number (BERT on STS-B; Devlin et al. 2019, appendix B.1).
 
-    The loss is the mean squared error of the target standardised by the mean and the standard
+    The loss is the mean squared error of the target, standardised by the mean and the standard
     deviation of the train rows; predictions are in the target's units.
 
     As text a target is a multiple of ``text_step`` (T5; Raffel et al. 2020, section 2.4).

@@ -9,10 +9,10 @@ from stages.text.tokenizer import TaskTokenizer
 
 
 class Seq2Seq(Writing):
-    """The row's target from its text, of which ``prefix`` stands before every one (T5's "translate
+    """Writes the row's target from its text, with ``prefix`` before every text (T5's "translate
     English to German: ", Raffel et al. 2020, section 2.4).
 
-    ``num_beams`` and ``length_penalty`` hold for validation as for the test
+    ``num_beams`` and ``length_penalty`` apply to validation and to the test
     (``stages.models._generation.Decoding``).
 
     Raises ValueError for a prefix that leaves no room for a text.

@@ -17,27 +17,29 @@ from stages.tasks._task import Example, Task
 from stages.text.batch import IGNORE_INDEX, Batch, pad
 from stages.text.tokenizer import TaskTokenizer
 
-NO_ANSWER = 0  # the class of both ends; 1 + t is the token t
-FEWEST_MARKS = 2  # around a question and a context: GPT-2's
-WEIGHTS = {"start_end": {"start": 0.5, "end": 0.5}, "span": {"span": 1.0}}  # of the terms of a loss
+NO_ANSWER = 0  # class of both ends; 1 + t is the class of token t
+FEWEST_MARKS = 2  # fewest special tokens around a question and a context: GPT-2's
+# Weights of the terms of the loss.
+WEIGHTS = {"start_end": {"start": 0.5, "end": 0.5}, "span": {"span": 1.0}}
 
 
 class SpanQA(Task):
-    """``<bos> question <eos> context <eos>``, or as the tokenizer wraps them, to the first and the
-    last token of the answer (BERT; Devlin et al. 2019, sections 4.2 and 4.3).
+    """``<bos> question <eos> context <eos>``, or the tokenizer's own special tokens; predicts the
+    first and the last token of the answer (BERT; Devlin et al. 2019, sections 4.2 and 4.3).
 
-    A context that is too long is read in windows, of which neighbours share ``stride`` tokens; a
-    window without the whole answer is taught that it has none. Of several right answers the first
-    is taught, and one of more than ``max_answer_tokens`` is not. ``head: start_end`` scores both
-    ends by themselves, ``head: span`` each span, by a hidden layer of ``d_span``.
+    A context that is too long is read in windows, and neighbouring windows share ``stride`` tokens.
+    A window without the whole answer is trained to have no answer. If there are several right
+    answers, the first with at most ``max_answer_tokens`` tokens is trained. ``head: start_end``
+    scores the two ends independently, ``head: span`` scores each span by a hidden layer of
+    ``d_span``.
 
-    In a causal model the state of a span's last token has read question and span, that of its first
-    has not read what follows: it is their sum that has read the span.
+    In a causal model the state of a span's last token has read the question and the span, and the
+    state of its first token has not read what follows. Only their sum has read the whole span.
 
-    A span's score is what it is more than that of no answer in its window, since a window's softmax
-    says nothing about the level of its logits; the best of all windows is the prediction (Alberti
-    et al. 2019). If ``no_answer``, nothing is predicted where that is below a threshold, which each
-    trial chooses on its validation rows (``adaptation.no_answer``).
+    A span's score is the difference to the score of no answer in its window, since a window's
+    softmax does not fix the level of its logits. The best span of all windows is the prediction
+    (Alberti et al. 2019). With ``no_answer``, nothing is predicted if that score is below a
+    threshold, which each trial chooses on its validation rows (``adaptation.no_answer``).
 
     Raises ValueError for lengths that leave no room for the context.
     """
@@ -94,7 +96,8 @@ class SpanQA(Task):
         return parts[self.head_name]
 
     def head(self, backbone: Backbone) -> StartEndHead | SpanHead:
-        # BERT's first token; in a decoder the last, which alone has seen the question.
+        # The score of no answer is read at BERT's first token; in a decoder at the last token, the
+        # only one that has read the question.
         no_answer = "last" if backbone.is_causal else "first"
         settings: Any = {"dropout": self.dropout, "no_answer": no_answer}
         if self.head_name == "start_end":
@@ -105,11 +108,11 @@ class SpanQA(Task):
         questions = self.tokenizer.encode([row["question"] for row in rows])
         contexts = list(dict.fromkeys(row["context"] for row in rows))  # each has many questions
         encoded = self.tokenizer.encode_with_offsets(contexts)
-        found = dict(zip(contexts, encoded, strict=True))
+        encoded_by_context = dict(zip(contexts, encoded, strict=True))
         return [
             window
             for row, question in zip(rows, questions, strict=True)
-            for window in self._windows(row, question, *found[row["context"]])
+            for window in self._windows(row, question, *encoded_by_context[row["context"]])
         ]
 
     def _windows(
@@ -151,7 +154,8 @@ class SpanQA(Task):
         return windows
 
     def _labels(self, answers: list[range], window: range, shift: int) -> np.ndarray:
-        """The classes of the ends of the first answer that the window holds whole."""
+        """Returns the classes of both ends of the first short enough answer that is entirely in the
+        window."""
         whole = [one for one in answers if one and one[0] in window and one[-1] in window]
         short = [one for one in whole if len(one) <= self.max_answer_tokens]
         if short:
@@ -187,8 +191,9 @@ class SpanQA(Task):
     def predict(
         self, model: ModelWithHead, batch: Batch, examples: list[Example]
     ) -> list[tuple[float, int, int]]:
-        """Of each window the score of its best span, and the characters of the context where that
-        begins and ends. Of equal spans it is the one that begins first, then the shortest."""
+        """Returns for each window the score of its best span, and the characters of the context at
+        which the span begins and ends. Among equal spans the first one is best, then the
+        shortest."""
         no_answer, spans = model.head.scores(self._logits(model, batch), batch.input_ids.shape[1])
         scores = (spans - no_answer[:, None, None]).cpu().numpy()
         predictions = []
@@ -203,7 +208,7 @@ class SpanQA(Task):
         return predictions
 
     def combine(self, row: Row, predictions: list[Any]) -> str:
-        """The best span of all windows, of equal ones that of the first."""
+        """Returns the best span of all windows, and among equal spans that of the first window."""
         _, begin, end = max(predictions, key=lambda prediction: prediction[0])
         return row["context"][begin:end]
 
@@ -219,10 +224,11 @@ class SpanQA(Task):
 
 
 def covering(offsets: np.ndarray, begin: int, end: int) -> range:
-    """The tokens from the first to the last that stand for a character of ``begin`` to ``end``."""
+    """Returns the tokens from the first to the last one with a character in ``begin`` to
+    ``end``."""
     touched = (offsets[:, 0] < end) & (offsets[:, 1] > begin) & (offsets[:, 0] < offsets[:, 1])
-    found = np.flatnonzero(touched).tolist()
-    return range(found[0], found[-1] + 1) if found else range(0)
+    touching = np.flatnonzero(touched).tolist()
+    return range(touching[0], touching[-1] + 1) if touching else range(0)
 
 
 def _check_room(max_tokens: int, stride: int, max_question_tokens: int, marks: int) -> None:

@@ -19,13 +19,13 @@ from stages.text.tokenizer import TaskTokenizer
 
 
 class Tagging(Task):
-    """``<bos> words <eos>``, or as the tokenizer wraps them; a word's label is predicted at one of
-    its subwords.
+    """``<bos> words <eos>``, or the tokenizer's own special tokens; a word's label is predicted at
+    one of its subwords.
 
-    ``label_subwords: auto`` is the first (BERT; Devlin et al. 2019, section 5.3), but the last in a
-    causal model, whose state at the first has not read the rest of the word. ``first`` and ``last``
-    override it; ``all`` trains on all subwords and predicts where ``auto`` does. A word whose
-    subword is cut off at ``max_tokens`` has no label and is predicted as ``O``.
+    ``label_subwords: auto`` is the first subword (BERT; Devlin et al. 2019, section 5.3), but the
+    last in a causal model, whose state at the first has not read the rest of the word. ``first``
+    and ``last`` override it; ``all`` trains on all subwords and predicts where ``auto`` does. A
+    word whose subword is cut off at ``max_tokens`` has no label and is predicted as ``O``.
     """
 
     kind = TaggedWords()
@@ -48,11 +48,11 @@ class Tagging(Task):
 
     @property
     def _subword(self) -> Literal["first", "last"]:
-        """Which subword of a word is read.
+        """The subword of a word that is read.
 
-        A bidirectional LSTM's is the first: its backward half has read the whole word there and
-        what follows, its forward half what precedes. At the last it would be the other way round;
-        neither state has both halves read the whole word.
+        In a bidirectional LSTM it is the first: there the backward half has read the whole word and
+        what follows, the forward half what precedes. At the last subword it would be the other way
+        round; in neither state have both halves read the whole word.
         """
         if self.label_subwords in ("first", "last"):
             return self.label_subwords

@@ -25,31 +25,31 @@ PADDING = 0  # the document id of padding
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Rows of tokens, and what is to be predicted from them.
+    """Rows of tokens and the labels to predict from them.
 
-    Documents of a row are numbered from 1; a token attends to tokens of its own document only, so
-    packing is invisible to a model and so is padding (document 0).
+    The documents of a row are numbered from 1. A token attends only to tokens of its own document,
+    so a model sees neither packing nor padding (document 0).
     """
 
     input_ids: Int[Tensor, "B T"]
     document_ids: Int[Tensor, "B T"]
-    num_targets: dict[str, int]  # of each term of the loss: what its sum is divided by
+    num_targets: dict[str, int]  # divisor of each term of the loss
     labels: Int[Tensor, "..."] | None = None
-    values: Float[Tensor, " B"] | None = None  # the number to be predicted; NaN if not known
-    choices: Int[Tensor, "R C"] | None = None  # which rows are the choices of each; -1 for none
-    target_positions: Int[Tensor, "B M"] | None = None  # where labels are predicted, if not at all
+    values: Float[Tensor, " B"] | None = None  # numbers to predict; NaN where unknown
+    choices: Int[Tensor, "R C"] | None = None  # batch rows of a task row's choices; -1: none
+    target_positions: Int[Tensor, "B M"] | None = None  # where labels are; None: everywhere
     boundary_positions: Int[Tensor, "B M 2"] | None = None  # just outside the span of each target
-    segment_ids: Int[Tensor, "B T"] | None = None  # which text of a pair a token is of
-    visible: Bool[Tensor, "B T"] | None = None  # a prefix, which a decoder sees in both directions
+    segment_ids: Int[Tensor, "B T"] | None = None  # which text of a pair a token belongs to
+    visible: Bool[Tensor, "B T"] | None = None  # prefix that a decoder reads in both directions
     decoder_input_ids: Int[Tensor, "B U"] | None = None
     decoder_document_ids: Int[Tensor, "B U"] | None = None
-    candidates: Bool[Tensor, "B T"] | None = None  # the tokens that an answer may be made of
+    candidates: Bool[Tensor, "B T"] | None = None  # tokens that an answer may contain
     pair_positions: Int[Tensor, "B P"] | None = None  # the first token of each pair
-    pair_labels: Int[Tensor, "B P"] | None = None  # 0 if its texts stand as they did, 1 if not
+    pair_labels: Int[Tensor, "B P"] | None = None  # 0: a true pair, 1: an altered one
     example_ids: list[str] = field(default_factory=list)
 
     def to(self, device: torch.device) -> "Batch":
-        """The batch on a device; itself if it is there."""
+        """Returns the batch on ``device``, or itself if it is already there."""
         if self.input_ids.device == device:
             return self
         tensors = {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
@@ -57,7 +57,7 @@ class Batch:
 
 
 def pad(rows: list[np.ndarray], value: int, *, length: int | None = None) -> Int[Tensor, "B T"]:
-    """Rows of whole numbers as one tensor, filled up at the right with ``value``."""
+    """Stacks rows of integers into one tensor, padded at the right with ``value``."""
     width = length if length is not None else max(map(len, rows))
     padded = np.full((len(rows), width), value, dtype=np.int64)
     for target, row in zip(padded, rows, strict=True):

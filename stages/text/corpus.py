@@ -15,8 +15,8 @@ ORDER_SEED = 0
 
 @dataclass(frozen=True)
 class EncodedCorpus:
-    """The documents of one split, end to end: ``<bos> sentence sentence ... <eos>`` each, or with
-    the marks of a public checkpoint's tokenizer."""
+    """The documents of one split, concatenated. Each is ``<bos> sentence sentence ... <eos>``, or
+    has the special tokens of a public checkpoint's tokenizer."""
 
     tokens: np.ndarray  # uint16 or uint32 [num_tokens]
     document_starts: np.ndarray  # int64 [num_documents]
@@ -33,14 +33,17 @@ class EncodedCorpus:
 
     @classmethod
     def load(cls, folder: Path) -> "EncodedCorpus":
-        """Memory-mapped: a corpus may be larger than memory."""
+        """Opens a corpus memory-mapped, since it may be larger than memory."""
         names = cls.__dataclass_fields__
         return cls(**{n: np.load(folder / f"{n}.npy", mmap_mode="r") for n in names})
 
 
 def document_order(num_documents: int, split: str) -> np.ndarray:
-    """int64 [num_documents]: which of a corpus are encoded first, until there are as many tokens as
-    are asked for; the same whatever the tokenizer."""
+    """Returns the order in which documents are encoded, int64 [num_documents].
+
+    Encoding stops when there are enough tokens, so the order decides which documents are used. It
+    does not depend on the tokenizer.
+    """
     return stream(ORDER_SEED, "documents", split).permutation(num_documents)
 
 
@@ -51,10 +54,10 @@ def encode(
     max_tokens: int | None = None,
     running: bool = True,
 ) -> EncodedCorpus:
-    """Encode documents (lists of sentences) in their order, up to ``max_tokens`` in all.
+    """Encodes documents (lists of sentences) in order, up to ``max_tokens`` in all.
 
-    The document that reaches ``max_tokens`` is cut there. If its sentences are no ``running`` text,
-    each is encoded as it would be alone.
+    The document that reaches ``max_tokens`` is cut there. Without ``running`` the sentences of a
+    document are no running text, and each sentence is encoded as if it were alone.
     """
     encode_sentences = tokenizer.encode_running if running else tokenizer.encode
     chunks: list[list[int]] = []

@@ -16,12 +16,12 @@ from stages.text.tokenizer import TaskTokenizer
 
 
 class Extent(NamedTuple):
-    """How much was encoded."""
+    """The amount of text that was encoded."""
 
     tokens: int
     documents: int
-    # Of text, in UTF-8. Of the last document, which ``max_tokens`` may cut, an estimate: its tokens
-    # hold as many bytes each as those of the others.
+    # UTF-8 bytes of text. The bytes of the last document, which ``max_tokens`` may cut, are
+    # estimated from the bytes per token of the other documents.
     num_bytes: int
 
 
@@ -35,8 +35,10 @@ def encode_stored(
     running: bool,
     processes: int | None = None,
 ) -> Extent:
-    """Write to ``folder`` what ``EncodedCorpus.save`` would of what ``encode`` makes of documents,
-    in their order (``document_order``); neither the text nor the tokens are held in memory.
+    """Encodes stored documents in ``document_order`` and writes them to ``folder``.
+
+    The files equal those that ``EncodedCorpus.save`` writes after ``encode``, but neither the text
+    nor the tokens are held in memory.
 
     Raises ValueError for a document without a sentence.
     """
@@ -52,12 +54,12 @@ def encode_stored(
 
 
 class _Part(NamedTuple):
-    """Encoded documents, end to end."""
+    """Encoded documents, concatenated."""
 
     tokens: np.ndarray  # uint16 or uint32 [num_tokens]
     document_lengths: np.ndarray  # int64 [num_documents], in tokens
     sentence_lengths: np.ndarray  # int64 [num_sentences], in tokens
-    document_bytes: np.ndarray  # int64 [num_documents], of their text
+    document_bytes: np.ndarray  # int64 [num_documents], UTF-8 bytes of text
 
 
 def _encode(
@@ -95,8 +97,8 @@ def _encode(
 
 
 def _spans(num_bytes: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Sentences that are encoded at once: a document may have more than their ids can be held
-    of."""
+    """Yields spans of sentences to encode in one call, since the ids of a whole document may not
+    fit into memory."""
     step = parallel.PART_BYTES
     bounds = np.searchsorted(np.cumsum(num_bytes), np.arange(step, num_bytes.sum(), step))
     edges = np.unique([0, *bounds, len(num_bytes)]).tolist()
@@ -106,8 +108,8 @@ def _spans(num_bytes: np.ndarray) -> Iterator[tuple[int, int]]:
 def _ids(
     sentences: list[str], is_first: np.ndarray, tokenizer: TaskTokenizer, running: bool
 ) -> list[list[int]]:
-    """The ids of each sentence; one call of the tokenizer takes half the time of one for each
-    document."""
+    """Returns the ids of each sentence. One call of the tokenizer for all documents takes half the
+    time of one call per document."""
     if not running:
         return tokenizer.encode(sentences)
     firsts = [s for s, first in zip(sentences, is_first, strict=True) if first]
@@ -126,8 +128,8 @@ class _Writer:
         self._stack = ExitStack()
         self.num_tokens = 0
         self._num_documents = 0
-        self._num_bytes = 0  # of the text of all documents
-        self._last = 0, 0  # where the last document begins, and the bytes of its text
+        self._num_bytes = 0  # UTF-8 bytes of all documents
+        self._last = 0, 0  # start of the last document, and its UTF-8 bytes
 
     def __enter__(self) -> "_Writer":
         self._folder.mkdir(parents=True)
@@ -145,7 +147,7 @@ class _Writer:
                     file.finish()
 
     def add(self, part: _Part, max_tokens: int | None) -> None:
-        """As much of it as ``max_tokens`` allow."""
+        """Appends as much of ``part`` as ``max_tokens`` allows."""
         room = len(part.tokens) if max_tokens is None else max_tokens - self.num_tokens
         documents = _starts(part.document_lengths)
         documents = documents[documents < room]
@@ -172,8 +174,8 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
 
 
 class _GrowingArray:
-    """A ``.npy`` file like that of ``np.save``, written in parts. numpy leaves room in the header
-    for a longer first axis, which is why it can be written again."""
+    """A ``.npy`` file as ``np.save`` writes it, but written in parts. numpy's header has room for a
+    longer first axis, so ``finish`` can write the header again."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -182,7 +184,7 @@ class _GrowingArray:
         self._write_header()
 
     def append(self, values: np.ndarray) -> None:
-        """Values of the same type each time."""
+        """Appends ``values``, whose type must not change between calls."""
         self._dtype = values.dtype
         self._length += len(values)
         self._file.write(np.ascontiguousarray(values).data)

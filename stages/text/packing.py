@@ -16,7 +16,7 @@ from stages.text.corpus import EncodedCorpus
 
 @dataclass(frozen=True)
 class Row:
-    """Tokens, and for each the number of its document, counted from 1 within the row."""
+    """A row of tokens with the number of each token's document, counted from 1 within the row."""
 
     tokens: np.ndarray  # int64 [T]
     document_ids: np.ndarray  # int64 [T]
@@ -25,7 +25,7 @@ class Row:
 
 
 class Packing:
-    """Rows of a corpus; ``row(i)`` needs nothing but i, so there is no state to save."""
+    """The rows of a corpus. ``row(i)`` depends on i alone, so there is no state to save."""
 
     def __init__(self, corpus: EncodedCorpus, max_tokens: int, *, seed: int) -> None:
         """Raises ValueError if the corpus does not fill one row."""
@@ -58,7 +58,7 @@ class Packing:
         )
 
     def _starts_sentence(self, part: slice) -> np.ndarray:
-        """Whether each token of a part of the corpus is the first of a sentence."""
+        """Returns whether each token of a part of the corpus is the first of a sentence."""
         sentences = self._corpus.sentence_starts
         among = slice(*np.searchsorted(sentences, [part.start, part.stop]))
         starts = np.zeros(part.stop - part.start, dtype=bool)

@@ -1,8 +1,7 @@
-"""The files of a public checkpoint and its tokenizer, by ``transformers``.
+"""Files and tokenizers of public checkpoints, read with ``transformers``.
 
-``path`` is a name on the hub (google-bert/bert-base-uncased) or a local folder in that layout. The
-hub's cache is honoured, and so are HF_HOME and HF_HUB_OFFLINE. No code but that of transformers is
-run.
+``path`` is a name on the hub (google-bert/bert-base-uncased) or a local folder in the same layout.
+The hub's cache, HF_HOME and HF_HUB_OFFLINE are respected. No code of a checkpoint runs.
 """
 
 import hashlib
@@ -23,29 +22,29 @@ from stages.core.hub_names import COMMIT, ON_THE_HUB
 from stages.text.tokenizer import TaskTokenizer, without_blanks
 
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
-VOCABULARY = (  # what the configuration and a tokenizer are read from
+VOCABULARY = (  # files of the configuration and the tokenizer
     *("config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.*", "merges.txt", "*.model"),
 )
 CONTENT_DIGITS = 12
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
-SENTINEL = re.compile(r"<extra_id_(\d+)>")  # T5's name for it, and that of all that learnt from it
+SENTINEL = re.compile(r"<extra_id_(\d+)>")  # as T5 and its successors name sentinels
 
-logging.set_verbosity_error()  # of heads that are left out, and of a tokenizer's lengths
+logging.set_verbosity_error()  # about unused heads and about the lengths of texts
 logging.disable_progress_bar()
-# Texts are few, and trials run in forked processes, which threads do not survive.
+# There are few texts, and trials run in forked processes, in which threads do not survive.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 class PublishedTokenizer(TaskTokenizer):
-    """The tokenizer of a checkpoint. If it adds no special tokens to a text, the text ends with its
+    """The tokenizer of a public checkpoint. If it adds no special tokens, a text ends with its
     end-of-text token (GPT-2; Radford et al. 2018)."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises ValueError if it cannot be read, or cannot tell where words begin."""
+        """Raises ValueError if the tokenizer cannot be read or does not mark where words begin."""
         self.files = files_in(folder, VOCABULARY)
         self._texts = _load_tokenizer(folder)
-        # GPT-2's and RoBERTa's words begin with the blank before them.
+        # In GPT-2 and RoBERTa the token of a word includes the blank before it.
         self._words = _load_tokenizer(folder, add_prefix_space=True)
         self.before, self.between, self.after = self._marks(folder)
         pad_id, unk_id = self._texts.pad_token_id, self._texts.unk_token_id
@@ -55,9 +54,9 @@ class PublishedTokenizer(TaskTokenizer):
         eos_id, config = self._texts.eos_token_id, config_of(folder)
         self.eos_id = self.after[-1] if eos_id is None else eos_id
         if config.is_encoder_decoder:
-            self.before_target = self.before  # BART writes <s>, too
+            self.before_target = self.before  # BART's targets begin with <s>, too
         start_id = getattr(config, "decoder_start_token_id", None)
-        self.start_id = self.pad_id if start_id is None else start_id  # T5's is padding
+        self.start_id = self.pad_id if start_id is None else start_id  # T5 starts with padding
 
         ids = self._texts.get_vocab()
         self.vocab_size = max(ids.values()) + 1
@@ -69,7 +68,7 @@ class PublishedTokenizer(TaskTokenizer):
         self.regular_ids = np.array(sorted({*ids.values()} - special), dtype=np.int64)
 
     def _marks(self, folder: Path) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Before a text, between the texts of a pair, and after them."""
+        """Returns the special tokens before a text, between the texts of a pair, and after them."""
         pair = self._texts("a", "a")
         parts: tuple[list[int], ...] = ([], [], [])
         text_of = pair.sequence_ids()
@@ -86,7 +85,7 @@ class PublishedTokenizer(TaskTokenizer):
 
     @cached_property
     def starts_word(self) -> np.ndarray:  # type: ignore[override]
-        """Bool [V]: whether the tokenizer, asked for the text, puts a blank before it."""
+        """Bool [V]: whether the decoded text of an id begins with a blank."""
         (*_, anchor), ids = self.encode(["a"])[0], range(self.vocab_size)
         alone = len(self._texts.decode([anchor]))
         texts = self._texts.batch_decode([[anchor, i] for i in ids])
@@ -102,11 +101,11 @@ class PublishedTokenizer(TaskTokenizer):
     def encode_with_offsets(
         self, texts: list[str]
     ) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        found = self._encoded(self._texts, texts, return_offsets_mapping=True)
+        encodings = self._encoded(self._texts, texts, return_offsets_mapping=True)
         return [
             (ids, without_blanks(text, offsets))
             for text, ids, offsets in zip(
-                texts, found["input_ids"], found["offset_mapping"], strict=True
+                texts, encodings["input_ids"], encodings["offset_mapping"], strict=True
             )
         ]
 
@@ -114,18 +113,20 @@ class PublishedTokenizer(TaskTokenizer):
         return self._texts.decode(list(ids), skip_special_tokens=True).strip()
 
     def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        found = self._encoded(self._words, [list(row) for row in rows], is_split_into_words=True)
+        encodings = self._encoded(
+            self._words, [list(row) for row in rows], is_split_into_words=True
+        )
         result: list[list[list[int]]] = []
         for i, row in enumerate(rows):
             words: list[list[int]] = [[] for _ in row]
-            for token, word in zip(found["input_ids"][i], found.word_ids(i), strict=True):
+            for token, word in zip(encodings["input_ids"][i], encodings.word_ids(i), strict=True):
                 words[word].append(token)
             result.append(words)
         return result
 
     @staticmethod
     def _encoded(tokenizer: Any, texts: list[Any], **how: Any) -> Any:
-        # "[SEP]" in a text is text.
+        # "[SEP]" in a text is ordinary text.
         return tokenizer(texts, add_special_tokens=False, split_special_tokens=True, **how)
 
 
@@ -133,9 +134,10 @@ class PublishedTokenizer(TaskTokenizer):
 def folder_of(
     path: str, revision: str, patterns: tuple[str, ...] = (*WEIGHTS, *VOCABULARY)
 ) -> Path:
-    """Where the files are: ``path`` if it is a folder, else the hub's cache, filled if need be.
+    """Returns the folder with the files: ``path`` if it is a folder, else the hub's cache, into
+    which missing files are downloaded.
 
-    Raises ValueError if they cannot be had.
+    Raises ValueError if the download fails.
     """
     if Path(path).is_dir():
         return Path(path)
@@ -154,7 +156,8 @@ def folder_of(
 
 
 def refuse_unpinned(path: str, revision: str) -> None:
-    """Raises ValueError for what cannot be a name on the hub, or no hash of a commit."""
+    """Raises ValueError for a path that cannot be a name on the hub, or a revision that is not the
+    hash of a commit."""
     if not ON_THE_HUB.fullmatch(path):
         raise ValueError(
             f"path: no such folder, nor can it be a name on the hub such as "
@@ -169,7 +172,7 @@ def refuse_unpinned(path: str, revision: str) -> None:
 
 
 def refuse_other_content(folder: Path, revision: str) -> None:
-    """Raises ValueError if a local folder's content is not what is pinned."""
+    """Raises ValueError if the content of a local folder is not the pinned one."""
     if revision != (content := content_of(folder)):
         raise ValueError(f"revision: the folder's content is {content!r}, not {revision!r}")
 
@@ -179,7 +182,7 @@ def files_in(folder: Path, patterns: Iterable[str]) -> list[Path]:
 
 
 def content_of(folder: Path) -> str:
-    """The hash of the files of a folder that are read, which pins it."""
+    """Returns the hash that pins a folder, computed from all files that are read."""
     digest = hashlib.sha256()
     for file in files_in(folder, (*WEIGHTS, *VOCABULARY)):
         digest.update(file.name.encode())
@@ -188,7 +191,7 @@ def content_of(folder: Path) -> str:
 
 
 def config_of(folder: Path) -> Any:
-    """Raises ValueError for what transformers does not know."""
+    """Returns the model's configuration; raises ValueError if transformers cannot read it."""
     try:
         return AutoConfig.from_pretrained(folder, **LOCAL)
     except Exception as error:  # transformers raises many kinds
@@ -204,12 +207,12 @@ def _load_tokenizer(folder: Path, **settings: Any) -> Any:
         raise ValueError(f"path: {folder} has no tokenizer")
     if not tokenizer.is_fast:
         raise ValueError(
-            f"path: the tokenizer of {folder} has no fast form (tokenizer.json), which alone "
-            "tells where words begin"
+            f"path: the tokenizer of {folder} has no fast form (tokenizer.json), which "
+            "is needed to find where words begin"
         )
     return tokenizer
 
 
 def line_of(error: Exception) -> str:
-    """The message of an error in one line."""
+    """Returns the message of an error in one line."""
     return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,4 +1,4 @@
-"""The documents of a corpus as they are stored: a line of JSON for each, read where it lies."""
+"""The stored documents of a corpus: one line of JSON each, read from the file when needed."""
 
 import json
 import os
@@ -13,10 +13,10 @@ _BLOCK_BYTES = 2**24
 
 
 class StoredDocuments:
-    """Where each document of a ``.jsonl`` file begins, and their sentences by their numbers.
+    """The positions of the documents in a ``.jsonl`` file, and their sentences by number.
 
-    Of a document, 8 bytes are kept. (``datasets`` would map such a file to memory, too, but from a
-    copy of it in Arrow's format.)
+    A document takes 8 bytes of memory. (``datasets`` would memory-map such a file, too, but only a
+    copy in Arrow's format.)
     """
 
     def __init__(self, path: Path) -> None:
@@ -27,22 +27,22 @@ class StoredDocuments:
         return len(self._bounds) - 1
 
     def parts(self, numbers: np.ndarray) -> Iterator[np.ndarray]:
-        """``numbers`` in their order, cut where there are ``PART_BYTES``."""
-        for some in np.array_split(numbers, max(1, len(numbers) // 2**16)):
-            ends = np.cumsum(self._bounds[some + 1] - self._bounds[some])
+        """Cuts ``numbers``, in their order, into parts of about ``PART_BYTES`` bytes of text."""
+        for block in np.array_split(numbers, max(1, len(numbers) // 2**16)):
+            ends = np.cumsum(self._bounds[block + 1] - self._bounds[block])
             begin = 0
-            while begin < len(some):
+            while begin < len(block):
                 done = ends[begin - 1] if begin else 0
                 end = int(np.searchsorted(ends, done + parallel.PART_BYTES)) + 1
-                yield some[begin:end]
+                yield block[begin:end]
                 begin = end
 
     def size(self, numbers: np.ndarray) -> int:
-        """The bytes of these documents."""
+        """Returns the bytes of these documents."""
         return int(np.sum(self._bounds[numbers + 1] - self._bounds[numbers]))
 
     def sentences(self, numbers: Sequence[int] | np.ndarray) -> Iterator[list[str]]:
-        """Those of each of these documents."""
+        """Yields the sentences of each of these documents."""
         file = os.open(self.path, os.O_RDONLY)
         try:
             for number in numbers:
@@ -53,15 +53,16 @@ class StoredDocuments:
 
 
 def _read(file: int, begin: int, end: int) -> bytes:
-    """A call may give less than was asked for."""
-    found = os.pread(file, end - begin, begin)
-    while len(found) < end - begin:
-        found += os.pread(file, end - begin - len(found), begin + len(found))
-    return found
+    """Reads all bytes from ``begin`` to ``end``; one call of ``pread`` may return fewer than
+    requested."""
+    data = os.pread(file, end - begin, begin)
+    while len(data) < end - begin:
+        data += os.pread(file, end - begin - len(data), begin + len(data))
+    return data
 
 
 def _line_bounds(path: Path) -> np.ndarray:
-    """int64 [num_lines + 1]: where each line begins and where the last one ends."""
+    """Returns where each line begins and where the last line ends, int64 [num_lines + 1]."""
     bounds, offset = [np.zeros(1, dtype=np.int64)], 0
     with path.open("rb", buffering=0) as file:
         while block := file.read(_BLOCK_BYTES):

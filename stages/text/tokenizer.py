@@ -18,42 +18,42 @@ FILE = "tokenizer.model"
 
 
 class Vocabulary:
-    """What the ids mean; by its size that of ours: 5 special tokens, sentencepiece's pieces, and at
-    the end the sentinels.
+    """The meaning of token ids. The defaults describe the project's own tokenizers: 5 special
+    tokens, sentencepiece's pieces, and the sentinels at the end.
 
-    A text stands between ``before`` and ``after``; ``between`` parts it from the text it is paired
-    with. A text that is written begins with ``before_target`` and ends with ``eos_id``; an
-    encoder-decoder's decoder reads ``start_id`` first.
+    A text is surrounded by ``before`` and ``after``; ``between`` separates the texts of a pair. A
+    target text begins with ``before_target`` and ends with ``eos_id``. The decoder of an
+    encoder-decoder reads ``start_id`` first.
     """
 
     pad_id: int = PAD_ID
     unk_id: int = UNK_ID
     mask_id: int | None = MASK_ID
-    start_id: int = BOS_ID  # as the objectives of encoder-decoders have it
+    start_id: int = BOS_ID  # as in the objectives of encoder-decoders
     eos_id: int = EOS_ID
     before: tuple[int, ...] = (BOS_ID,)
     between: tuple[int, ...] = (EOS_ID,)
     after: tuple[int, ...] = (EOS_ID,)
     before_target: tuple[int, ...] = ()
-    starts_word: Any  # bool [V]: whether an id begins a word; a tokenizer alone can tell
+    starts_word: Any  # bool [V]: whether an id begins a word; set by tokenizers alone
 
     def __init__(self, vocab_size: int) -> None:
         self.vocab_size = vocab_size
         # sentinel_ids[k] marks the k-th span; ids count down from the end (T5).
         self.sentinel_ids = np.arange(vocab_size - 1, vocab_size - 1 - NUM_SENTINELS, -1)
-        # Those that stand for text: no special token, no sentinel.
+        # Ids of text: neither special tokens nor sentinels.
         self.regular_ids = np.arange(NUM_SPECIAL, vocab_size - NUM_SENTINELS)
 
     @cached_property
     def is_regular(self) -> np.ndarray:
-        """Bool [V]: whether an id stands for text."""
-        found = np.zeros(self.vocab_size, dtype=bool)
-        found[self.regular_ids] = True
-        return found
+        """Bool [V]: whether an id is one of ``regular_ids``."""
+        mask = np.zeros(self.vocab_size, dtype=bool)
+        mask[self.regular_ids] = True
+        return mask
 
     def text_of(self, document: np.ndarray) -> slice:
-        """Where a document's text lies between the marks at its ends, if a row has not cut them
-        off."""
+        """Returns the slice of a document without the special tokens at its ends, which a row may
+        have cut off."""
         begin, end = 0, len(document)
         while begin < end and document[begin] in self.before:
             begin += 1
@@ -63,45 +63,47 @@ class Vocabulary:
 
 
 class TaskTokenizer(Vocabulary, ABC):
-    """What tasks need from a tokenizer: ours, or that of a public checkpoint."""
+    """The tokenizer that a task needs: the project's own or a public checkpoint's."""
 
-    files: list[Path]  # all that it is read from
+    files: list[Path]  # all files that the tokenizer is read from
 
     @abstractmethod
     def encode(self, texts: list[str]) -> list[list[int]]:
-        """The ids of each text, without special tokens."""
+        """Returns the ids of each text, without special tokens."""
 
     def encode_running(self, sentences: list[str]) -> list[list[int]]:
-        """The ids of each sentence of one text, all but the first after a blank."""
+        """Returns the ids of each sentence of one text; all sentences but the first follow a
+        blank."""
         return self.encode(sentences)
 
     @abstractmethod
     def encode_with_offsets(
         self, texts: list[str]
     ) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """The ids of each text, and which of its characters each id stands for: from the first
-        number to before the second, blanks around them left out.
+        """Returns the ids of each text with the (begin, end) of each id's characters, without
+        blanks at the ends.
 
-        They count in the text as it was given, whatever the tokenizer makes of it. Ids that are
-        parts of one character all stand for it; an id of blanks stands for none.
+        Positions refer to the given text, even if the tokenizer normalises it. Ids that are parts
+        of one character all have that character's span; an id of blanks has an empty span.
         """
 
     @abstractmethod
     def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        """The ids of each word of each row, which may be none."""
+        """Returns the ids of each word of each row; a word may have no ids."""
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids; special tokens are left out."""
+        """Returns the text of ids, without special tokens."""
 
     def shown(self, ids: Iterable[int] | np.ndarray) -> str:
-        """The text of ids for display, with special tokens as marks: ``<mask>``, ``<s0>``, ..."""
+        """Returns the text of ids for display, with special tokens as marks: ``<mask>``, ``<s0>``,
+        ..."""
         runs = [(mark, [*run]) for mark, run in groupby(map(int, ids), self._mark)]
         parts = [[self.decode(run)] if mark is None else [mark] * len(run) for mark, run in runs]
         return " ".join(filter(None, chain.from_iterable(parts)))
 
     def _mark(self, i: int) -> str | None:
-        # A model may know more ids than its tokenizer.
+        # A model may have more ids than its tokenizer.
         is_text = i < self.vocab_size and self.is_regular[i]
         return None if is_text else self._marks_of_ids.get(i, "")
 
@@ -111,59 +113,62 @@ class TaskTokenizer(Vocabulary, ABC):
         return {self.mask_id: "<mask>"} | sentinels
 
     def wrap(self, text: Sequence[int], pair: Sequence[int] | None = None) -> list[int]:
-        """The ids of a text, or of a pair of texts, between their special tokens."""
+        """Returns the ids of a text, or of a pair of texts, with their special tokens."""
         second = [] if pair is None else [*self.between, *pair]
         return [*self.before, *text, *second, *self.after]
 
     def wrap_within(
         self, max_tokens: int, text: Sequence[int], pair: Sequence[int] | None = None
     ) -> "Wrapped":
-        """The same, of at most ``max_tokens``: the longer text is cut first, no special token is.
+        """Returns at most ``max_tokens`` ids with their special tokens. The longer text is cut
+        first; special tokens are never cut.
 
         Raises ValueError if there is no room for a token of each text.
         """
         texts = [text] if pair is None else [text, pair]
         room = max_tokens - len(self.wrap([], None if pair is None else []))
-        kept = longest_first([len(each) for each in texts], room)
-        cut = [each[:length] for each, length in zip(texts, kept, strict=True)]
-        second = len(self.before) + kept[0] + len(self.between)
+        lengths = longest_first([len(each) for each in texts], room)
+        cut = [each[:length] for each, length in zip(texts, lengths, strict=True)]
+        second = len(self.before) + lengths[0] + len(self.between)
         return Wrapped(
             self.wrap(*cut),
             None if pair is None else second,
-            sum(map(len, texts)) - sum(kept),
+            sum(map(len, texts)) - sum(lengths),
         )
 
     def target(self, text: Sequence[int]) -> list[int]:
-        """The ids of a text that is to be written."""
+        """Returns the ids of a target text with its special tokens."""
         return [*self.before_target, *text, self.eos_id]
 
 
 class Wrapped(NamedTuple):
-    """A text or a pair of texts between special tokens."""
+    """A text or a pair of texts with their special tokens."""
 
     ids: list[int]
     pair_start: int | None  # where the second text begins
-    num_cut: int  # tokens of the texts that were cut
+    num_cut: int  # number of tokens that were cut off
 
 
 def longest_first(lengths: Sequence[int], room: int) -> list[int]:
-    """How many tokens of each text to keep, at most ``room`` in all: the longest is cut until
-    another is as long (``longest_first`` of the library tokenizers, which knows two texts).
+    """Returns the number of tokens to keep of each text, at most ``room`` in all.
 
-    Raises ValueError if there is no room for a token of each.
+    The longest text is cut until another text is as long (``longest_first`` of the tokenizers
+    library, which supports two texts).
+
+    Raises ValueError if there is no room for a token of each text.
     """
     if room < len(lengths):
         raise ValueError(f"has room for {max(room, 0)} tokens of {len(lengths)} texts")
-    kept = [0] * len(lengths)
+    num_kept = [0] * len(lengths)
     by_length = sorted(range(len(lengths)), key=lambda text: lengths[text])
     for shorter, text in enumerate(by_length):
-        kept[text] = min(lengths[text], room // (len(lengths) - shorter))
-        room -= kept[text]
-    return kept
+        num_kept[text] = min(lengths[text], room // (len(lengths) - shorter))
+        room -= num_kept[text]
+    return num_kept
 
 
 class Tokenizer(TaskTokenizer):
-    """Text to ids and back."""
+    """The project's own tokenizer, a model of sentencepiece."""
 
     def __init__(self, path: Path) -> None:
         self._processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
@@ -176,10 +181,10 @@ class Tokenizer(TaskTokenizer):
     def encode_with_offsets(
         self, texts: list[str]
     ) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        found = self._processor.encode(texts, return_type="offset_mapping", num_threads=1)
+        encodings = self._processor.encode(texts, return_type="offset_mapping", num_threads=1)
         return [
             (one["ids"], without_blanks(text, _whole_characters(one["offsets"])))
-            for text, one in zip(texts, found, strict=True)
+            for text, one in zip(texts, encodings, strict=True)
         ]
 
     def encode_words(self, rows: Sequence[Sequence[str]]) -> list[list[list[int]]]:
@@ -187,7 +192,7 @@ class Tokenizer(TaskTokenizer):
         return [list(islice(words, len(row))) for row in rows]
 
     def decode(self, ids: Iterable[int] | np.ndarray) -> str:
-        """The text of ids; special tokens and sentinels are left out."""
+        """Returns the text of ids, without special tokens and sentinels."""
         return self._processor.decode([int(i) for i in ids if self.is_regular[i]])
 
     @cached_property
@@ -198,7 +203,7 @@ class Tokenizer(TaskTokenizer):
 
 
 def without_blanks(text: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same spans without blanks at their ends; a span of blanks alone becomes empty."""
+    """Removes blanks from the ends of spans; a span of blanks alone becomes empty."""
     parts = []
     for begin, end in offsets:
         begin += len(text[begin:end]) - len(text[begin:end].lstrip())
@@ -207,8 +212,9 @@ def without_blanks(text: str, offsets: Sequence[tuple[int, int]]) -> list[tuple[
 
 
 def _whole_characters(offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The pieces of one character (its bytes, the letters of a ligature) stand for it;
-    sentencepiece gives it to the last of them and nothing to the others."""
+    """Gives all pieces of one character (its bytes, the letters of a ligature) the span of the
+    whole character. sentencepiece gives the span to the last piece and an empty one to the
+    others."""
     widened: list[tuple[int, int]] = []
     following = -1, -1
     for begin, end in reversed(offsets):
@@ -220,11 +226,11 @@ def _whole_characters(offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int
 def train(
     sentences: Iterable[str], path: Path, *, algorithm: str, vocab_size: int, threads: int
 ) -> None:
-    """Train on sentences and write the model to ``path``.
+    """Trains on sentences and writes the model to ``path``.
 
     Raises ValueError if the text cannot fill ``vocab_size`` or is too varied for it.
     """
-    model = io.BytesIO()  # not a prefix of files, which the model would contain
+    model = io.BytesIO()  # a path of a file would become part of the model
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(sentences),
@@ -240,7 +246,7 @@ def train(
             control_symbols=["[MASK]"],
             hard_vocab_limit=algorithm != "char",
             normalization_rule_name="nmt_nfkc",
-            shuffle_input_sentence=False,  # the order is ours, drawn from a named stream
+            shuffle_input_sentence=False,  # the sentences are already in a seeded order
             num_threads=threads,
             minloglevel=2,
         )

@@ -1,4 +1,4 @@
-"""Faults of corpora, tokenizers, tasks and of what is fine-tuned on."""
+"""Faults of corpora, tokenizers, tasks and settings of fine-tuning."""
 
 from typing import Any
 
@@ -33,30 +33,30 @@ def in_project(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_fault_has_its_path(changes: dict[str, Any], path: str, word: str) -> None:
-    found = faults_of(smoke_with(changes))
-    assert any(fault.path == path and word in fault.message for fault in found), found
+    faults = faults_of(smoke_with(changes))
+    assert any(fault.path == path and word in fault.message for fault in faults), faults
 
 
 def test_tasks_that_are_a_corpus_are_those_of_the_study_and_have_answers_to_write() -> None:
     where = "corpora.mix.source"
     corpus = {"max_tokens": "all", "decontaminate_against": "none"}
 
-    def found(**source: Any) -> list[Fault]:
+    def faults(**source: Any) -> list[Fault]:
         entry = {"name": "tasks", "path": "data/tasks"} | source
         changes: dict[str, Any] = {"corpora.mix": corpus | {"source": entry}}
         text = smoke_with({})["tasks"]["section"] | {"task": {"name": "language_modelling"}}
         changes["tasks.text"] = text
-        # Only the corpus is at issue: no method fits this task.
+        # Only faults of the corpus count: no method fits this task.
         return [each for each in faults_of(smoke_with(changes)) if each.path.startswith("corpora")]
 
-    assert found(tasks=["tag", "section"]) == []
-    [fault] = found(tasks=["tagg"])
+    assert faults(tasks=["tag", "section"]) == []
+    [fault] = faults(tasks=["tagg"])
     assert fault.path.startswith(where) and "'tag'" in fault.message
-    [fault] = found(tasks=["tag"], temperature=0.0)
+    [fault] = faults(tasks=["tag"], temperature=0.0)
     assert fault.path.startswith(where) and "temperature" in f"{fault.path} {fault.message}"
-    [fault] = found(tasks=["tag"], path="data/labels")
+    [fault] = faults(tasks=["tag"], path="data/labels")
     assert fault.path == f"{where}.path"
-    [fault] = found(tasks=["tag", "text"])
+    [fault] = faults(tasks=["tag", "text"])
     assert fault.path.startswith(where) and "text" in fault.message
 
 

@@ -1,4 +1,4 @@
-"""Faults of methods with runs and tasks, and of texts that are too long for them."""
+"""Faults of methods with runs and tasks, and of texts that are too long for a run."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ def test_baselines_have_names_of_their_own() -> None:
 
 
 def with_prompts(**settings: Any) -> Params:
-    """The smoke study's decoder without its tagging, one method in place of its own."""
+    """The smoke study's decoder without its tagging task, with one method instead of its own."""
     entry = Method(method={"name": "in_context"} | settings.pop("method", {}), **settings)
     finetune = SMOKE.finetune.model_copy(update={"methods": {"prompted": entry}})
     tasks, baselines = {"section": SMOKE.tasks["section"]}, {"tfidf": SMOKE.baselines["tfidf"]}
@@ -139,7 +139,7 @@ def test_a_task_without_a_head_needs_a_model_and_methods_that_need_none() -> Non
 
 
 def writing(runs: tuple[str, ...], methods: tuple[str, ...], **settings: Any) -> list[str]:
-    """Paths of the faults of a task of writing, with some of the runs and methods."""
+    """Returns the paths of the faults of a task of writing, with some of the runs and methods."""
     params = with_encoder_decoder(SMOKE)
     entry = {"name": "seq2seq", "max_target_tokens": 32} | settings
     finetune = params.finetune.model_copy(
@@ -168,17 +168,17 @@ def test_text_is_written_by_models_with_a_decoder_and_learnt_without_a_head() ->
 def test_a_decoder_needs_positions_for_what_it_writes_too() -> None:
     longest, target = 64, {"tasks.write.task": 20}
     for architecture, needed in (("decoder", longest + 19), ("encoder_decoder", longest)):
-        for there in (needed - 1, needed):
-            model = small_model(architecture, positions="learned", max_positions=there)
+        for max_positions in (needed - 1, needed):
+            model = small_model(architecture, positions="learned", max_positions=max_positions)
             faults = list(length_faults(model, longest, target, "pretrain.mine.model"))
-            assert len(faults) == (there < needed)
+            assert len(faults) == (max_positions < needed)
     reads_enough = small_model("decoder", positions="learned", max_positions=longest)
     [fault] = length_faults(reads_enough, longest, target, "pretrain.mine.model")
     assert fault.startswith("tasks.write.task.max_target_tokens: ")
 
 
 def test_a_causal_model_is_not_read_at_its_first_token() -> None:
-    """Which has read nothing of the text, unless the input is a prefix to the model."""
+    """The first state has read nothing of the text, unless the input is a prefix to the model."""
     changes: dict[str, Any] = {"tasks.section.task": {"name": "classification", "pooling": "first"}}
     [fault] = faults_of(smoke_with(changes))
     assert fault.path == "tasks.section.task.pooling" and "decoder_causal" in fault.message

@@ -27,14 +27,14 @@ def in_project(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_public(model: dict[str, Any] | None = None, **changed: Any) -> Params:
-    """The smoke study, its run from scratch made a public checkpoint."""
+    """The smoke study with a public checkpoint in place of its run from scratch."""
     settings = {"model": model or BERT, "corpus": "none", "tokenizer": "none"} | changed
     return typed(smoke_with({f"{RUN}.{key}": value for key, value in settings.items()}))
 
 
 def with_further(family: str, objective: dict[str, Any] | str, **changed: Any) -> Params:
-    """The smoke study, its run from scratch made a small checkpoint that is pretrained further, and
-    the checkpoint's tokenizer an entry."""
+    """The smoke study with a small checkpoint that is pretrained further in place of its run from
+    scratch, and with the checkpoint's tokenizer."""
     pinned = {"path": str(checkpoint(family)), "revision": revision_of(checkpoint(family))}
     entry = objective if isinstance(objective, dict) else {"name": objective}
     params = with_public({"name": "hub"} | pinned, corpus="prose", objective=entry)
@@ -54,7 +54,7 @@ def one_fault(params: Params) -> Fault:
 
 
 def test_a_public_checkpoint_pinned_by_its_commit_has_no_fault() -> None:
-    """What it holds is not asked for."""
+    """The hub is not asked for its content."""
     assert faults_of(with_public()) == []
 
 
@@ -99,10 +99,10 @@ def test_a_local_checkpoint_is_known_before_anything_runs(tmp_path: Path) -> Non
 
 def with_more_tokens(folder: Path) -> None:
     file = folder / "tokenizer.json"
-    told = json.loads(file.read_text())
-    vocabulary = told["model"]["vocab"]
+    settings = json.loads(file.read_text())
+    vocabulary = settings["model"]["vocab"]
     vocabulary |= {f"more{i}": len(vocabulary) + i for i in range(9)}
-    file.write_text(json.dumps(told))
+    file.write_text(json.dumps(settings))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def with_more_tokens(folder: Path) -> None:
 def test_a_folder_that_cannot_be_used_is_one_fault(
     change: Callable[[Path], object], words: str, tmp_path: Path
 ) -> None:
-    """Before anything runs, whatever revision pins it."""
+    """The fault is reported before anything runs, whatever revision pins the folder."""
     folder = shutil.copytree(checkpoint("bert"), tmp_path / "mine")
     change(folder)
     fault = one_fault(with_public({"name": "hub", "path": str(folder), "revision": "0" * 12}))
@@ -214,7 +214,7 @@ def test_a_tokenizer_s_revision_is_that_of_its_folder() -> None:
 
 
 def test_operations_are_unknown_before_a_checkpoint_is_downloaded() -> None:
-    """Its objective is checked as far as it can be; operations cannot be matched."""
+    """The objective is checked as far as possible; operations cannot be matched."""
     params = with_public(corpus="prose", tokenizer="own", objective={"name": "mlm"})
     pinned = {key: BERT[key] for key in ("path", "revision")}
     own = PublishedTokenizer(corpus="none", algorithm="hub", **pinned)

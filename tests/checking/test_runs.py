@@ -99,10 +99,10 @@ def test_matched_parameters_need_an_encoder_of_a_bilstm_s_width() -> None:
     assert fault.path == f"{CAUSAL}.model" and "100" in fault.message
 
 
-# A run beside its parent.
+# A run and its parent.
 
 SMALL = {"name": "encoder", "d_model": 64, "num_heads": 2, "d_ff": 256}
-AFTER = {  # what may follow a run of the smoke study, besides its own objective
+AFTER = {  # objectives that may follow those of the smoke study's runs
     "encoder_mlm": "span_mlm",
     "decoder_causal": "prefix_lm",
     "encoder_decoder_span": "denoising",
@@ -124,7 +124,7 @@ def distilled(parent: str, model: dict[str, Any], **settings: Any) -> Params:
 
 @pytest.mark.parametrize("parent", AFTER)
 def test_every_architecture_may_go_on_from_a_parent(parent: str) -> None:
-    """With another objective of its architecture; what is a default may be written out."""
+    """The child may have another objective of its architecture, and may write out defaults."""
     child = with_child(parent).pretrain["child"]
     model = child.model | {"num_segments": 0}
     for name in (child.objective["name"], AFTER[parent]):
@@ -218,8 +218,8 @@ def test_a_longer_cycle_is_refused_for_each_of_its_runs() -> None:
         key: params.pretrain[key].model_copy(update={"parent": parent})
         for key, parent in parents.items()
     }
-    found = faults_of(params.model_copy(update={"pretrain": runs}))
-    assert {f.path for f in found if "cycle" in f.message} == {
+    faults = faults_of(params.model_copy(update={"pretrain": runs}))
+    assert {f.path for f in faults if "cycle" in f.message} == {
         "pretrain.encoder_mlm.parent",
         "pretrain.encoder_scratch.parent",
         "pretrain.child.parent",
@@ -244,7 +244,7 @@ def test_rows_longer_than_the_teacher_knows_are_refused() -> None:
     [(2, 8, False), (2, 16, True), (16, 1, False), (32, 1, True)],
 )
 def test_micro_batches_that_processes_cannot_share(devices, micro_batch_rows, refused) -> None:
-    """Of runs that train, each once, with rows that can be shared if there are such."""
+    """Each run that trains has one fault, if its rows cannot be shared."""
     runs = smoke_with({})["pretrain"]
     sizes = {f"pretrain.{run}.training.micro_batch_rows": micro_batch_rows for run in runs}
     faults = faults_of(smoke_with(sizes | {"distributed.devices": devices}))
@@ -256,7 +256,7 @@ def test_micro_batches_that_processes_cannot_share(devices, micro_batch_rows, re
 
 @pytest.mark.parametrize(("device", "devices"), [("cpu", 2), ("cpu", 8), ("auto", 8)])
 def test_more_processes_than_a_cpu_has_threads_for(device: str, devices: int) -> None:
-    """Whether there is a GPU, ``auto`` knows where pretraining runs."""
+    """Whether ``auto`` means a GPU is known only where pretraining runs."""
     compute = {"compute.device": device, "compute.threads": 2}
     rows = {f"pretrain.{run}.training.micro_batch_rows": 1 for run in smoke_with({})["pretrain"]}
     faults = faults_of(smoke_with(compute | rows | {"distributed.devices": devices}))

@@ -1,4 +1,4 @@
-"""Files are whole or absent."""
+"""Files are complete or absent."""
 
 import os
 
@@ -49,7 +49,7 @@ def test_a_file_is_there_until_the_new_one_takes_its_place(tmp_path, monkeypatch
         new.write_text("new")
     assert seen == ["old"] and target.read_text() == "new"
     monkeypatch.undo()
-    with replacing(target) as new:  # a folder in the place of a file
+    with replacing(target) as new:  # a folder replaces a file
         new.mkdir()
     assert target.is_dir()
 

@@ -1,5 +1,5 @@
-"""Which code a result comes from, compared with the import linter's graph and with what Python
-loads; and what of it counts."""
+"""The code that a result comes from, compared with the import linter's graph and with what Python
+loads; and what changes a hash."""
 
 import ast
 import shutil
@@ -60,7 +60,7 @@ def test_the_code_of_a_module_is_all_that_it_imports(module: str) -> None:
 
 @pytest.mark.slow
 def test_what_is_loaded_when_a_component_is_used_is_among_its_code() -> None:
-    """By Python's own account, in a process of its own."""
+    """Python lists the loaded modules, in a separate process."""
     lines = [
         "import sys, stages.finetune, stages.models.encoder, stages.tasks.tagging",
         "print(*sorted(m for m in sys.modules if m.startswith('stages.')))",
@@ -70,8 +70,8 @@ def test_what_is_loaded_when_a_component_is_used_is_among_its_code() -> None:
     ).stdout
     loaded = {file_of(module) for module in output.split()}
     exempt = {STAGES / f"{module}.py" for module in EXEMPT}
-    found = set(code_of("finetune", "models/encoder", "tasks/tagging"))
-    assert {f for f in loaded if f.name != "__init__.py"} - exempt <= found
+    code = set(code_of("finetune", "models/encoder", "tasks/tagging"))
+    assert {f for f in loaded if f.name != "__init__.py"} - exempt <= code
 
 
 def test_templates_of_the_report_are_among_its_code() -> None:
@@ -92,7 +92,7 @@ def test_a_run_depends_on_its_own_components_and_on_no_others(params: Params) ->
 
 
 def test_every_stage_of_dvc_depends_on_the_record_of_its_code(params: Params) -> None:
-    """And every record has its stage; check_params writes them and is run by any edit."""
+    """Every record has its stage, too; check_params writes the records and runs after any edit."""
     stages = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]
     records = set()
     for name, stage in stages.items():
@@ -110,7 +110,7 @@ def test_every_stage_of_dvc_depends_on_the_record_of_its_code(params: Params) ->
 
 
 def test_components_that_a_stage_looks_up_are_named(params: Params) -> None:
-    """Every component of the study is in the record of the stage that first makes use of it."""
+    """Every component of the study is in the record of the stage that uses it first."""
     listed = {module for modules in code_by_stage(params).values() for module in modules}
     for folder in FOLDERS:
         used = {module.partition("/")[2] for module in listed if module.startswith(f"{folder}/")}
@@ -172,7 +172,7 @@ def test_whatever_changes_a_result_counts(one, other) -> None:
     assert syntax_hash(one) != syntax_hash(other)
 
 
-# Expected hashes: every version of Python that runs this test must find the same.
+# Expected hashes, which every version of Python that runs this test must compute.
 SNIPPETS = [
     ("f'{x!r:>{w}.{p}}' f'' 'b' f'{y=}{{{z:}}}'", "6f2498010457fc9b"),
     ("x: A[int, 'B'] = {**a, 1: None, ...: -0.0}", "740a9a543215691c"),
@@ -199,7 +199,7 @@ def test_the_hash_is_the_same_on_every_version_of_python(source, expected) -> No
 
 @pytest.mark.slow
 def test_every_module_can_be_recommented_and_reformatted(tmp_path) -> None:
-    """Comments, docstrings and the formatter's settings are changed; no hash changes."""
+    """Comments, docstrings and the formatter's settings change; no hash does."""
     folder = tmp_path / "stages"
     shutil.copytree(STAGES, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for module in MODULES:
@@ -216,59 +216,59 @@ def test_every_module_can_be_recommented_and_reformatted(tmp_path) -> None:
 
 
 def test_a_record_has_the_hash_of_each_file() -> None:
-    """Of modules by their syntax, of templates by their bytes."""
-    found = hashes("report")
-    assert found["report.py"] == syntax_hash((STAGES / "report.py").read_bytes())
-    templates = [name for name in found if not name.endswith(".py")]
-    assert templates and all(sha256(STAGES / name) == found[name] for name in templates)
+    """Modules are hashed by their syntax, templates by their bytes."""
+    record = hashes("report")
+    assert record["report.py"] == syntax_hash((STAGES / "report.py").read_bytes())
+    templates = [name for name in record if not name.endswith(".py")]
+    assert templates and all(sha256(STAGES / name) == record[name] for name in templates)
     assert code_hash("report") == code_hash("report") != code_hash("evaluate")
 
 
 @pytest.fixture
 def parsed(tmp_path, monkeypatch) -> Iterator[Path]:
-    """A folder for what is read of sources, with nothing in it nor in this process."""
+    """An empty folder for parsed sources; nothing is cached in this process."""
     monkeypatch.setattr(code, "PARSED", tmp_path / "parsed")
     caches = (code._source, code._hash, code._imports)
-    for each in caches:
-        each.cache_clear()
+    for function in caches:
+        function.cache_clear()
     yield tmp_path / "parsed"
-    for each in caches:
-        each.cache_clear()
+    for function in caches:
+        function.cache_clear()
 
 
 def read_again(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Path], dict[str, str], int]:
-    """The code and the hashes of a module, as a new process reads them, and how many sources were
-    parsed for it."""
-    for each in (code._source, code._hash, code._imports):
-        each.cache_clear()
-    counted = list[object]()
+    """Returns the code and the hashes of a module, as a new process reads them, and the number of
+    sources that were parsed."""
+    for function in (code._source, code._hash, code._imports):
+        function.cache_clear()
+    parsed_sources = list[object]()
     parse = ast.parse
 
     def counting(source, *others, **named):
-        counted.append(source)
+        parsed_sources.append(source)
         return parse(source, *others, **named)
 
     with monkeypatch.context() as patched:
         patched.setattr(ast, "parse", counting)
-        return code_of("evaluate"), hashes("evaluate"), len(counted)
+        return code_of("evaluate"), hashes("evaluate"), len(parsed_sources)
 
 
 def test_a_source_is_parsed_once(parsed, monkeypatch) -> None:
-    files, found, number = read_again(monkeypatch)
-    assert number >= len(found) > 5
-    assert read_again(monkeypatch) == (files, found, 0)
+    files, hashes_by_file, number = read_again(monkeypatch)
+    assert number >= len(hashes_by_file) > 5
+    assert read_again(monkeypatch) == (files, hashes_by_file, 0)
 
 
 def test_what_was_read_of_another_source_is_not_used(parsed, tmp_path, monkeypatch) -> None:
-    """By another Python, of other content, or damaged."""
-    files, found, _ = read_again(monkeypatch)
-    kept = sorted(parsed.iterdir())
-    for number, file in enumerate(kept):
+    """A file written by another Python, for another source, or damaged, is not used."""
+    files, hashes_by_file, _ = read_again(monkeypatch)
+    files_of_sources = sorted(parsed.iterdir())
+    for number, file in enumerate(files_of_sources):
         file.write_text(["", '{"hash": ""}', "{}", file.read_text()[:50]][number % 4])
     again = read_again(monkeypatch)
-    assert again[:2] == (files, found) and again[2] >= len(kept)
+    assert again[:2] == (files, hashes_by_file) and again[2] >= len(files_of_sources)
     monkeypatch.setattr(code, "_reader", lambda: b"another")
-    assert read_again(monkeypatch)[2] >= len(kept)
+    assert read_again(monkeypatch)[2] >= len(files_of_sources)
 
 
 def test_where_nothing_can_be_kept_all_is_parsed(parsed, monkeypatch) -> None:

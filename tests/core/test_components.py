@@ -1,4 +1,4 @@
-"""Components: the file's name, the constructor's schema."""
+"""Components: names from files, schemas from constructors."""
 
 import pytest
 
@@ -77,8 +77,8 @@ def test_several_faults_are_told_at_once() -> None:
 def test_a_setting_to_try_may_be_a_list() -> None:
     entry = {"name": "classification", "pooling": ["mean", "last"], "dropout": 0}
     assert TASKS.settings(entry, where="tasks.a.task")["pooling"] == ["mean", "last"]
-    found = TASKS.tried(entry, where="tasks.a.task")
-    assert found == {"pooling": ["mean", "last"], "dropout": [0.0]}
+    tried = TASKS.tried(entry, where="tasks.a.task")
+    assert tried == {"pooling": ["mean", "last"], "dropout": [0.0]}
     task = TASKS.build(entry, ["a"], small_tokenizer(), 8, where="tasks.a.task")
     assert isinstance(task, Classification) and task.pooling == "mean"
 

@@ -1,4 +1,4 @@
-"""Work that is spread over processes gives what one process gives, in its order."""
+"""Work spread over processes gives the results of one process, in the same order."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import pytest
 from stages.core import parallel
 from stages.core.parallel import grouped, in_order, visible_gpus
 
-pytestmark = pytest.mark.slow  # they start processes
+pytestmark = pytest.mark.slow  # these tests start processes
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def processes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def square(number: int) -> tuple[int, int]:
-    time.sleep(0.01 if number % 5 == 0 else 0)  # those behind it are done before it
+    time.sleep(0.01 if number % 5 == 0 else 0)  # the numbers after it are done first
     return number**2, os.getpid()
 
 
@@ -30,9 +30,9 @@ def one(_: object) -> int:
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_results_are_in_the_order_of_the_parts(processes: int) -> None:
-    found = list(in_order(square, range(60), one, processes=processes))
-    assert [result for result, _ in found] == [number**2 for number in range(60)]
-    others = {process for _, process in found} - {os.getpid()}
+    results = list(in_order(square, range(60), one, processes=processes))
+    assert [result for result, _ in results] == [number**2 for number in range(60)]
+    others = {process for _, process in results} - {os.getpid()}
     assert len(others) <= processes and bool(others) == (processes > 1)
 
 
@@ -44,9 +44,9 @@ def test_a_little_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_large_part_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "LARGE_BYTES", 5)
-    found = [*in_order(square, range(12), lambda number: number, processes=2)]
-    assert [result for result, _ in found] == [number**2 for number in range(12)]
-    assert {process for _, process in found[6:]} == {os.getpid()}
+    results = [*in_order(square, range(12), lambda number: number, processes=2)]
+    assert [result for result, _ in results] == [number**2 for number in range(12)]
+    assert {process for _, process in results[6:]} == {os.getpid()}
 
 
 def test_no_more_is_read_than_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,10 +71,10 @@ def fail_from_7(number: int) -> int:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_first_fault_is_raised_behind_what_is_before_it(processes: int) -> None:
-    found = in_order(fail_from_7, range(30), one, processes=processes)
-    assert [next(found) for _ in range(7)] == list(range(7))
+    results = in_order(fail_from_7, range(30), one, processes=processes)
+    assert [next(results) for _ in range(7)] == list(range(7))
     with pytest.raises(ValueError, match="^fault 7$"):
-        next(found)
+        next(results)
 
 
 def end(number: int) -> int:

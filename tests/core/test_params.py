@@ -1,4 +1,4 @@
-"""The top level of params.yaml: typed, without defaults, every fault with its path."""
+"""The top level of params.yaml: typed, every fault with its path."""
 
 import datetime
 import subprocess
@@ -65,8 +65,8 @@ RUN, FULL = "pretrain.encoder_mlm.training", "finetune.methods.full.training"
     ],
 )
 def test_a_fault_has_its_path(changes: dict[str, Any], path: str, word: str) -> None:
-    found = faults_of(smoke_with(changes))
-    assert any(f.path.startswith(path) and word in f.message for f in found), found
+    faults = faults_of(smoke_with(changes))
+    assert any(f.path.startswith(path) and word in f.message for f in faults), faults
 
 
 @pytest.mark.parametrize("key", [1, None, True, 1.5, datetime.date(2020, 1, 1), (1, 2)])
@@ -98,7 +98,7 @@ def test_an_alias_inside_its_anchor_is_refused(tmp_path: Path) -> None:
 
 
 def test_numbers_are_read_as_dvc_reads_them(tmp_path) -> None:
-    """1e-3 is a number (to PyYAML it is a string), and a whole rate is one too."""
+    """1e-3 is a number (PyYAML reads a string), and so is a whole rate."""
     assert (
         load(edited(tmp_path, "lr: 3e-3", "lr: 1e-3")).pretrain["encoder_mlm"].training.lr == 1e-3
     )
@@ -106,7 +106,7 @@ def test_numbers_are_read_as_dvc_reads_them(tmp_path) -> None:
 
 
 def test_a_learning_rate_may_be_several(tmp_path) -> None:
-    """Of a method; whole ones too, and DVC's command has them all."""
+    """Learning rates of a method may be whole numbers, and DVC's command has all of them."""
     path = with_values(tmp_path, {f"{FULL}.lr": [1e-3, 1, 3e-5]})
     training = load(path).finetune.methods["full"].training
     assert training is not None and training.rates == [1e-3, 1.0, 3e-5]
@@ -174,7 +174,7 @@ def test_a_stage_says_what_it_does_and_a_mistake_has_no_traceback(tmp_path) -> N
 
 
 def test_five_seeds_is_the_default_study_with_further_seeds() -> None:
-    """So that after the default study only what is new is trained."""
+    """After the default study only the further seeds are trained."""
     default, more = (
         read_yaml(ROOT / "studies" / f"{name}.yaml") for name in ("default", "five_seeds")
     )

@@ -1,4 +1,4 @@
-"""Which rank a process is, by the variables of what has started it."""
+"""The rank of a process, from the variables of the program that started it."""
 
 import pytest
 
@@ -18,7 +18,7 @@ TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """That of a process that nothing of the kind has started."""
+    """The environment of a process that neither torchrun nor SLURM has started."""
     variables: dict[str, str] = {}
     monkeypatch.setattr("stages.core.rank.os.environ", variables)
     return variables

@@ -1,4 +1,4 @@
-"""Streams: the same for the same key, independent for others."""
+"""Streams: equal for equal keys, independent for different keys."""
 
 import subprocess
 import sys

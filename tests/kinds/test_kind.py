@@ -1,4 +1,4 @@
-"""Kinds of labelled rows: what counts as the same input, and what a kind may leave to defaults."""
+"""Kinds of labelled rows: which inputs count as equal, and the defaults of a kind."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def test_questions_about_one_context_belong_together() -> None:
 
 @pytest.mark.parametrize("task", TASKS.names())
 def test_a_task_named_after_a_kind_has_that_kind(task: str) -> None:
-    """So that preparing its rows takes no torch."""
+    """Preparing the rows of such a task imports no torch."""
     assert kind_of(task, where="task").name == TASKS.find(task, where="task").kind.name
 
 
@@ -50,7 +50,7 @@ class Rated(Kind):
     inputs = ("text",)
     target = "rating"
     metrics = (
-        Metric("distance", lambda gold, found: 0.0, Scale("", 1, 2, lower_is_better=True)),
+        Metric("distance", lambda gold, predicted: 0.0, Scale("", 1, 2, lower_is_better=True)),
         "accuracy",
     )
 

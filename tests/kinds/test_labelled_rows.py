@@ -1,4 +1,4 @@
-"""Which rows of train a trial learns from."""
+"""The rows of train that a trial learns from."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ LABELS = ["a", "b", "c"]
 
 
 def classified(*sizes: int) -> list[Row]:
-    """So many rows of each class, in random order."""
+    """Rows of classes of these sizes, in random order."""
     labels = [str(label) for label, number in enumerate(sizes) for _ in range(number)]
     order = np.random.default_rng(0).permutation(len(labels))
     return [{"id": f"row {n}", "text": "", "label": labels[i]} for n, i in enumerate(order)]
@@ -66,7 +66,8 @@ def test_classes_have_their_share_of_every_budget_and_one_row_at_least(sizes, nu
 
 @pytest.mark.parametrize("rows", [classified(100, 200, 300), tagged(600)], ids=["class", "tag"])
 def test_each_pair_of_seeds_has_a_sample_of_its_own(rows) -> None:
-    """As alike as independent samples are, and each row as likely as any other of its class."""
+    """Samples overlap as much as independent ones, and each row is as likely as any other of its
+    class."""
     pairs = [*product(range(8), range(10))]
     samples = {pair: ids(drawn(rows, 150, pair=pair)) for pair in pairs}
     shared = [len(samples[p] & samples[q]) for p, q in combinations(pairs, 2)]
@@ -75,7 +76,7 @@ def test_each_pair_of_seeds_has_a_sample_of_its_own(rows) -> None:
     assert max(turned) < 75, "(1, 2) is another pair than (2, 1)"
     times = Counter(id for sample in samples.values() for id in sample)
     counts = np.array([times[row["id"]] for row in rows])
-    # Binomial, 80 draws of 1/4: a deviation of 3.9.
+    # The standard deviation of a binomial with 80 draws of 1/4 is 3.9.
     assert counts.mean() == 20 and 3.2 < counts.std() < 4.6
 
 
@@ -85,8 +86,8 @@ def test_the_draw_is_the_same_in_another_process() -> None:
         "from tests.kinds.test_labelled_rows import *\n"
         "print(*sorted(ids(drawn(classified(9, 9), 6, pair=(3, 4)))), sep='|')"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip().split("|") == sorted(ids(drawn(classified(9, 9), 6, pair=(3, 4))))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().split("|") == sorted(ids(drawn(classified(9, 9), 6, pair=(3, 4))))
 
 
 def test_more_labels_than_rows_are_refused() -> None:

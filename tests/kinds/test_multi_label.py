@@ -1,4 +1,4 @@
-"""Sets of labels as answers: how they are read, compared and written as text."""
+"""Sets of labels as answers: reading, comparing and writing them as text."""
 
 import json
 from typing import Any
@@ -23,17 +23,18 @@ MICRO, MACRO = "micro_f1", "macro_f1_of_labels"
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")  # it is 0 then
+# The value is 0 then.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
 @given(PAIRS)
 def test_f1_is_that_of_scikit_learn(pairs: list[tuple[list[str], list[str]]]) -> None:
-    gold, found = map(list, zip(*pairs, strict=True))
-    texts = [*map(written, gold)], [*map(written, found)]
+    gold, predicted = map(list, zip(*pairs, strict=True))
+    texts = [*map(written, gold)], [*map(written, predicted)]
     present = sorted({label for row in gold for label in row})
     if not present:
         assert score(MICRO, *texts) == score(MACRO, *texts) == 0
         return
     table = MultiLabelBinarizer(classes=[*"abcd"])
-    x, y = table.fit_transform(gold), table.transform(found)
+    x, y = table.fit_transform(gold), table.transform(predicted)
     expected = f1_score(x, y, average="micro")
     assert score(MICRO, *texts) == pytest.approx(expected)
     columns = ["abcd".index(label) for label in present]
@@ -44,13 +45,14 @@ def test_f1_is_that_of_scikit_learn(pairs: list[tuple[list[str], list[str]]]) ->
 @pytest.mark.parametrize("metric", [MICRO, MACRO])
 @given(PAIRS)
 def test_row_scores_are_the_jackknife_and_their_mean_the_metric(metric: str, pairs) -> None:
-    gold, found = ([*map(written, each)] for each in zip(*pairs, strict=True))
+    gold, predicted = ([*map(written, each)] for each in zip(*pairs, strict=True))
     n = len(gold)
     assume(n > 2 and all(any(json.loads(g) for g in gold[:i] + gold[i + 1 :]) for i in range(n)))
-    scores = row_scores(metric, gold, found).astype(float)
-    assert scores.mean() == pytest.approx(score(metric, gold, found), abs=1e-6)
+    scores = row_scores(metric, gold, predicted).astype(float)
+    assert scores.mean() == pytest.approx(score(metric, gold, predicted), abs=1e-6)
     without = [
-        score(metric, gold[:i] + gold[i + 1 :], found[:i] + found[i + 1 :]) for i in range(n)
+        score(metric, gold[:i] + gold[i + 1 :], predicted[:i] + predicted[i + 1 :])
+        for i in range(n)
     ]
     jackknife = ((n - 1) ** 2 / n * np.var(without)) ** 0.5
     assert scores.std() / n**0.5 == pytest.approx(jackknife, abs=1e-5)
@@ -62,15 +64,15 @@ def test_the_standard_error_from_row_scores_is_that_of_a_bootstrap(metric: str) 
     rng = stream(1, "sets of labels")
     truth = rng.random((400, 3)) < [0.2, 0.5, 0.6]
     guess = truth ^ (rng.random(truth.shape) < 0.2)
-    gold, found = (
+    gold, predicted = (
         [written([name for name, has in zip("abc", row, strict=True) if has]) for row in each]
         for each in (truth, guess)
     )
-    scores = row_scores(metric, gold, found).astype(float)
+    scores = row_scores(metric, gold, predicted).astype(float)
     values = []
     for _ in range(300):
         rows = rng.integers(len(gold), size=len(gold))
-        values.append(score(metric, [gold[i] for i in rows], [found[i] for i in rows]))
+        values.append(score(metric, [gold[i] for i in rows], [predicted[i] for i in rows]))
     error = scores.std(ddof=1) / len(scores) ** 0.5
     assert error == pytest.approx(np.std(values), rel=0.25)
 

@@ -1,4 +1,4 @@
-"""Choices: how they and the right one are read, and their form as text."""
+"""Choices: reading them and the right one, and their form as text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Numbers as answers: how they are read, compared and written as text."""
+"""Numbers as answers: reading, comparing and writing them as text."""
 
 import numpy as np
 import pytest
@@ -21,16 +21,16 @@ PAIRS = st.lists(st.tuples(FEW, FEW), min_size=2) | st.lists(st.tuples(ANY, ANY)
 
 @given(PAIRS)
 def test_correlations_are_those_of_scipy(pairs: list[tuple[str, str]]) -> None:
-    gold, found = map(list, zip(*pairs, strict=True))
-    x, y = (np.array([*map(float, each)]) for each in (gold, found))
+    gold, predicted = map(list, zip(*pairs, strict=True))
+    x, y = (np.array([*map(float, each)]) for each in (gold, predicted))
     x, y = (each / (abs(each).max() or 1) for each in (x, y))  # squares of 1e-300 are no floats
     spread = min(each.std() for each in (x, y))
-    assume(spread == 0 or spread > 1e-6)  # else rounding decides, here and there
+    assume(spread == 0 or spread > 1e-6)  # otherwise rounding decides, in both implementations
     if spread == 0:
-        assert score("pearson", gold, found) == score("spearman", gold, found) == 0
+        assert score("pearson", gold, predicted) == score("spearman", gold, predicted) == 0
         return
-    assert score("pearson", gold, found) == pytest.approx(stats.pearsonr(x, y)[0], abs=1e-7)
-    assert score("spearman", gold, found) == pytest.approx(stats.spearmanr(x, y)[0], abs=1e-9)
+    assert score("pearson", gold, predicted) == pytest.approx(stats.pearsonr(x, y)[0], abs=1e-7)
+    assert score("spearman", gold, predicted) == pytest.approx(stats.spearmanr(x, y)[0], abs=1e-9)
 
 
 @given(st.lists(st.integers(0, 4), min_size=1))
@@ -47,10 +47,10 @@ def test_a_constant_has_no_correlation_which_counts_as_0() -> None:
 
 
 def test_correlations_are_of_the_whole_set_and_know_no_scale() -> None:
-    gold, found = ["0", "1", "10", "11"], ["1", "0", "11", "10"]
-    assert score("pearson", gold, found) > 0.9  # -1 in each half of the rows
-    shifted = [written(float(value) * -200 + 7) for value in found]
-    assert score("pearson", gold, shifted) == pytest.approx(-score("pearson", gold, found))
+    gold, predicted = ["0", "1", "10", "11"], ["1", "0", "11", "10"]
+    assert score("pearson", gold, predicted) > 0.9  # -1 in each half of the rows
+    shifted = [written(float(value) * -200 + 7) for value in predicted]
+    assert score("pearson", gold, shifted) == pytest.approx(-score("pearson", gold, predicted))
 
 
 def correlated(num: int) -> tuple[list[str], list[str]]:
@@ -61,22 +61,23 @@ def correlated(num: int) -> tuple[list[str], list[str]]:
 
 @pytest.mark.parametrize("metric", ["pearson", "spearman"])
 def test_the_standard_error_from_row_scores_is_that_of_a_bootstrap(metric: str) -> None:
-    gold, found = correlated(300)
-    scores = row_scores(metric, gold, found).astype(float)
-    assert scores.mean() == pytest.approx(score(metric, gold, found), abs=1e-6)
+    gold, predicted = correlated(300)
+    scores = row_scores(metric, gold, predicted).astype(float)
+    assert scores.mean() == pytest.approx(score(metric, gold, predicted), abs=1e-6)
     rng, values = stream(1, "bootstrap", metric), []
     for _ in range(300):
         rows = rng.integers(len(gold), size=len(gold))
-        values.append(score(metric, [gold[i] for i in rows], [found[i] for i in rows]))
+        values.append(score(metric, [gold[i] for i in rows], [predicted[i] for i in rows]))
     error = scores.std(ddof=1) / len(scores) ** 0.5
     assert error == pytest.approx(np.std(values), rel=0.25)
 
 
 def test_ties_have_their_share_of_the_standard_error_too() -> None:
-    gold, found = ([str(round(float(v))) for v in each] for each in correlated(200))
-    scores = row_scores("spearman", gold, found).astype(float)
+    gold, predicted = ([str(round(float(v))) for v in each] for each in correlated(200))
+    scores = row_scores("spearman", gold, predicted).astype(float)
     without = [
-        score("spearman", gold[:i] + gold[i + 1 :], found[:i] + found[i + 1 :]) for i in range(200)
+        score("spearman", gold[:i] + gold[i + 1 :], predicted[:i] + predicted[i + 1 :])
+        for i in range(200)
     ]
     jackknife = (199**2 / 200 * np.var(without)) ** 0.5
     assert scores.std(ddof=1) / 200**0.5 == pytest.approx(jackknife, rel=0.02)

@@ -1,4 +1,4 @@
-"""The same spans in any scheme are the same tags."""
+"""Equal spans have equal tags, whatever the scheme."""
 
 import pytest
 from hypothesis import given
@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from stages.kinds._tags import Scheme, to_bio
 
-Span = tuple[str, int]  # its type and its number of words; of the type "" it is no span
+Span = tuple[str, int]  # its type and its number of words; the type "" marks no span
 SPANS = st.lists(st.tuples(st.sampled_from(["", "PER", "LOC"]), st.integers(1, 4)), max_size=6)
 
 
 def tags(spans: list[Span], scheme: Scheme) -> list[str]:
-    found: list[str] = []
+    written: list[str] = []
     before = ""
     for type, length in spans:
         for i in range(length):
@@ -23,9 +23,9 @@ def tags(spans: list[Span], scheme: Scheme) -> list[str]:
                     letter = "B" if first and type == before else "I"
                 case "bioes":
                     letter = "S" if first and last else "B" if first else "E" if last else "I"
-            found.append(f"{letter}-{type}" if type else "O")
+            written.append(f"{letter}-{type}" if type else "O")
         before = type
-    return found
+    return written
 
 
 @given(SPANS, st.sampled_from(["bio", "iob1", "bioes"]))

@@ -1,4 +1,4 @@
-"""Tasks as text: what is read, what is to be written, and back to a prediction."""
+"""Tasks as text: the text to read, the text to write, and the prediction that a text means."""
 
 from typing import Any
 

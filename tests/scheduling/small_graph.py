@@ -1,4 +1,4 @@
-"""A graph of stages that take no time: real DVC on a real git repository."""
+"""A graph of stages that take no time, for real DVC in a real git repository."""
 
 import os
 import subprocess
@@ -22,7 +22,8 @@ NEEDS = {
 
 
 def write_graph(folder: Path, commands: dict[str, str] | None = None) -> list[Unit]:
-    """Each stage writes its name and what it reads; some have other commands. Its units."""
+    """Writes a dvc.yaml and returns its units. Each stage writes its name and its inputs, unless it
+    has another command."""
     stages = {}
     for name, needs in NEEDS.items():
         command = f"cat /dev/null {' '.join(needs)} > {name}; echo {name} >> {name}"
@@ -39,7 +40,7 @@ def dvc(*arguments: str, folder: Path) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """The results and dvc.lock."""
+    """Returns the results and dvc.lock."""
     files = [folder / name for name in (*NEEDS, "dvc.lock")]
     return {file.name: file.read_bytes() for file in files if file.exists()}
 

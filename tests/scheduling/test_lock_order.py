@@ -49,7 +49,7 @@ def test_a_call_that_was_killed_leaves_no_order_of_its_own(
         added = "".join(map(entry, ["d", "b"]))
         lock_order.LOCK.write_text(lock_order.LOCK.read_text() + added)
     assert lock_order.entries() == ["old@2", "old@1", "a", "b", "c", "d"]
-    with lock_order.of_one_run(["e"]):  # nothing of it is left
+    with lock_order.of_one_run(["e"]):  # the killed call has left nothing
         lock_order.LOCK.write_text(HEAD + "".join(map(entry, ["e", "d", "a"])))
     assert lock_order.entries() == ["a", "d", "e"]
 

@@ -1,4 +1,4 @@
-"""What the screen says of workers."""
+"""The screen that shows the progress of workers."""
 
 import io
 
@@ -12,7 +12,7 @@ from stages.scheduling.unit import Result, Status, Unit
 UNITS = [Unit("a", ()), Unit("b", ("a",)), Unit("c", ("b",))]
 
 
-def said(states: list[State], *, terminal: bool = False) -> str:
+def screen_text(states: list[State], *, terminal: bool = False) -> str:
     output = io.StringIO()
     console = Console(file=output, width=80, force_terminal=terminal, _environ={})
     with Screen(UNITS, console) as screen:
@@ -31,7 +31,7 @@ def test_a_line_for_each_that_has_ended() -> None:
     left_out = Result("c", Status.LEFT_OUT)
     first = State({"a": done}, {"w1": "b"})
     last = State({"a": done, "b": failed, "c": left_out}, {})
-    assert said([first, first, last]).splitlines() == [
+    assert screen_text([first, first, last]).splitlines() == [
         "1/3    1:01  a",
         "2/3    0:02  b  failed",
     ]
@@ -40,12 +40,12 @@ def test_a_line_for_each_that_has_ended() -> None:
 def test_a_terminal_shows_the_last_line_of_what_runs() -> None:
     UNITS[1].log.parent.mkdir(parents=True)
     UNITS[1].log.write_text("starts\nstep 1\rstep 2 of 9")
-    shown = said([State({}, {"w1": "b"})], terminal=True)
+    shown = screen_text([State({}, {"w1": "b"})], terminal=True)
     assert "step 2 of 9" in shown and "starts" not in shown
 
 
 def test_waiting_for_workers_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PATIENCE_S", -1.0)
     none = State({}, {})
-    assert said([none, none]).count("waiting") == 1
-    assert "waiting" not in said([State({}, {"w1": "a"})])
+    assert screen_text([none, none]).count("waiting") == 1
+    assert "waiting" not in screen_text([State({}, {"w1": "a"})])

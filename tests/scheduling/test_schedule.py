@@ -1,4 +1,4 @@
-"""Stages on several workers: real DVC, real workers on this machine."""
+"""Stages on several workers: real DVC and real workers on this machine."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ DIE_WITH_PARENT = (
 
 @pytest.fixture
 def client(cluster: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
-    """In an empty folder."""
+    """A client of two workers in an empty folder."""
     monkeypatch.chdir(folder_of(cluster))
     for path in Path().iterdir():
         if path.name != SCRATCH.name:
@@ -42,21 +42,21 @@ def client(cluster: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """Of two workers. Their DVC starts sooner; it is no child of theirs."""
+    """A client of two workers. Their DVC starts faster, because it is no child of theirs."""
     path = os.pathsep.join([str(warm_python.commands()), os.environ["PATH"]])
     with contextlib.ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PATH", path)
             patch.chdir(tmp_path_factory.mktemp("cluster"))
-            found = stack.enter_context(clusters.local(2))
-        yield found
+            client = stack.enter_context(clusters.local(2))
+        yield client
 
 
 @pytest.fixture
 def cold_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     monkeypatch.chdir(tmp_path)
-    with clusters.local(2) as found:
-        yield found
+    with clusters.local(2) as client:
+        yield client
 
 
 def folder_of(client: Client) -> Path:
@@ -69,7 +69,7 @@ def ignore(state: State) -> None:
 
 
 def workers() -> list[psutil.Process]:
-    """The processes that run units."""
+    """Returns the processes that run units."""
     children = psutil.Process().children()
     return [process for process in children if "spawn_main" in " ".join(process.cmdline())]
 
@@ -134,7 +134,7 @@ def test_what_is_killed_again_and_again_is_given_up(client: Client) -> None:
 
 
 def test_a_worker_that_dies_costs_nothing_but_time(cold_client: Client) -> None:
-    # As a stage does, what it runs dies with DVC.
+    # The command dies with DVC, as a stage does.
     script = f"{DIE_WITH_PARENT}; import time; open('c.began', 'w'); time.sleep(61.5)"
     wait = f'test -e c.began && exec touch c; exec {sys.executable} -c "{script}"'
     graph = write_graph(Path.cwd(), {"c": wait})
@@ -148,7 +148,7 @@ def test_a_worker_that_dies_costs_nothing_but_time(cold_client: Client) -> None:
 
     with ThreadPoolExecutor() as pool:
         killed = pool.submit(eventually, kill)
-        # The next worker may find DVC's lock of the killed one, and the unit is then tried again.
+        # The next worker may meet the DVC lock of the killed one; the unit is then tried again.
         complete(cold_client, graph, lambda: graph, mend=heal)
         assert killed.result()
     assert contents(Path.cwd()).keys() == {*NEEDS, "dvc.lock"}

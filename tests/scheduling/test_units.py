@@ -1,4 +1,4 @@
-"""What workers are given, and in which order."""
+"""The units for workers, and their order."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ def params() -> Params:
 
 
 def pending(*stages: str) -> dict[str, list[str]]:
-    """In a chain, but for the two pretrainings."""
+    """Returns the stages, each after the one before, except for the two pretrainings."""
     needs = {
         "prepare_task@tag": [],
         f"pretrain@{RUN}": [],
@@ -40,29 +40,29 @@ def pending(*stages: str) -> dict[str, list[str]]:
 ALL = ("prepare_task@tag", f"pretrain@{RUN}", f"pretrain@{OTHER}", "finetune@tag", "evaluate@tag")
 
 
-def by_name(found: list[Unit]) -> dict[str, Unit]:
-    names = {unit.name: unit for unit in found}
-    assert len(names) == len(found)
+def by_name(work: list[Unit]) -> dict[str, Unit]:
+    names = {unit.name: unit for unit in work}
+    assert len(names) == len(work)
     return names
 
 
 def test_each_stands_behind_what_it_needs(params: Params) -> None:
-    found = units(params, pending(*ALL, "report"))
+    work = units(params, pending(*ALL, "report"))
     seen = set[str]()
-    for unit in found:
+    for unit in work:
         assert seen.issuperset(unit.needs)
         seen.add(unit.name)
-    assert {unit.name for unit in found if unit.trials is None} == {*ALL, "report"}
+    assert {unit.name for unit in work if unit.trials is None} == {*ALL, "report"}
 
 
 def test_trials_wait_for_one_checkpoint_and_the_stage_for_its_trials(params: Params) -> None:
-    found = by_name(units(params, pending(*ALL)))
-    trials = {name: unit for name, unit in found.items() if unit.trials}
+    work = by_name(units(params, pending(*ALL)))
+    trials = {name: unit for name, unit in work.items() if unit.trials}
     assert len(trials) == 4  # two runs, two seeds
     for unit in trials.values():
         assert unit.trials
         assert set(unit.needs) == {f"pretrain@{unit.trials.run}", "prepare_task@tag"}
-    assert {*trials} <= {*found["finetune@tag"].needs}
+    assert {*trials} <= {*work["finetune@tag"].needs}
 
 
 def test_trials_of_the_store_are_no_work(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,18 +70,18 @@ def test_trials_of_the_store_are_no_work(params: Params, monkeypatch: pytest.Mon
         return {(RUN, "tag"): {TrialKey("full", "50", seed) for seed in (1, 2)}}
 
     monkeypatch.setattr(units_module, "stored_trials", stored)
-    found = units(params, pending("finetune@tag"))
-    assert {unit.trials.run for unit in found if unit.trials} == {OTHER}
-    assert all(unit.needs == () for unit in found if unit.trials)
+    work = units(params, pending("finetune@tag"))
+    assert {unit.trials.run for unit in work if unit.trials} == {OTHER}
+    assert all(unit.needs == () for unit in work if unit.trials)
 
 
 def test_without_fine_tuning_there_are_no_trials(params: Params) -> None:
-    found = units(params, pending(f"pretrain@{RUN}", "report"))
-    assert [unit.name for unit in found] == [f"pretrain@{RUN}", "report"]
+    work = units(params, pending(f"pretrain@{RUN}", "report"))
+    assert [unit.name for unit in work] == [f"pretrain@{RUN}", "report"]
 
 
 def test_a_study_that_screens_leaves_the_choice_of_runs_to_the_stage(params: Params) -> None:
     screen = Screen(by="knn", keep=1)
     finetune = params.finetune.model_copy(update={"screen": screen})
-    found = units(params.model_copy(update={"finetune": finetune}), pending(*ALL))
-    assert {unit.trials.run for unit in found if unit.trials} == {OTHER}
+    work = units(params.model_copy(update={"finetune": finetune}), pending(*ALL))
+    assert {unit.trials.run for unit in work if unit.trials} == {OTHER}

@@ -1,4 +1,4 @@
-"""What a worker gives the processes of its units, and a calibration its own."""
+"""The environment that workers give to the processes of their units."""
 
 import json
 import subprocess
@@ -12,11 +12,11 @@ SHOW = "import json, os; print(json.dumps(dict(os.environ)))"
 
 
 def test_trials_have_the_environment_of_a_stage_that_trains(monkeypatch) -> None:
-    """Memory is kept and threads wait as dvc.yaml says, whichever way a trial runs."""
+    """Memory is kept and threads wait as dvc.yaml says, in a stage and in a worker's trials."""
     monkeypatch.chdir(ROOT)
     [command] = [var["torch"] for var in read_yaml(ROOT / "dvc.yaml")["vars"] if "torch" in var]
     words = command.replace("python -m", "").split()
     shown = subprocess.run([*words, sys.executable, "-c", SHOW], capture_output=True, check=True)
-    found = training_environment()
-    assert len(found) >= 4 and "MALLOC_TRIM_THRESHOLD_" in found
-    assert found.items() <= json.loads(shown.stdout).items()
+    variables = training_environment()
+    assert len(variables) >= 4 and "MALLOC_TRIM_THRESHOLD_" in variables
+    assert variables.items() <= json.loads(shown.stdout).items()

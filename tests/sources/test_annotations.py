@@ -1,4 +1,4 @@
-"""Labels are what the authors marked up; the text does not give them away."""
+"""Labels are the authors' markup, and the text does not reveal them."""
 
 import re
 
@@ -36,7 +36,7 @@ def test_words_are_the_text_without_its_blanks(text: str) -> None:
 
 
 def spans_of(row: dict) -> list[str]:
-    """The words of each tagged span."""
+    """Returns the words of each tagged span."""
     spans: list[list[str]] = []
     for word, tag in zip(row["words"], row["tags"], strict=True):
         if tag == "B-CODE":
@@ -71,8 +71,8 @@ def test_sentences_that_are_left_out(sentence: Sentence) -> None:
 
 def test_only_sentences_with_code_are_tagged() -> None:
     docs = [prose("No code is in this sentence. But `code` is in this one.")]
-    (found,) = code_spans([File("shelf/a.py", "shelf", docs)], ["shelf"])
-    assert found[0] == "shelf/a.py:1" and spans_of(found[1]) == ["code"]
+    (example,) = code_spans([File("shelf/a.py", "shelf", docs)], ["shelf"])
+    assert example[0] == "shelf/a.py:1" and spans_of(example[1]) == ["code"]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_rows_of_a_docstring() -> None:
 
 
 def test_masked_texts_come_with_what_stood_there() -> None:
-    """And with nothing where nothing is masked."""
+    """A row without a mask has no original."""
     files = [File("shelf/a.py", "shelf", [prose(DOC)])]
     packages = ["shelf", "numpy", "scikit-learn"]
     was = [original for _, _, original in parameter_types(files, packages)]
@@ -173,8 +173,8 @@ def test_masked_texts_come_with_what_stood_there() -> None:
     assert [original for *_, original in libraries(files, packages)] == [
         {"text": "Sort the books of numpy and sklearn by title."}
     ]
-    found = [original for *_, original in sections(files, packages)]
-    assert found and all(original is None for original in found)
+    originals = [original for *_, original in sections(files, packages)]
+    assert originals and all(original is None for original in originals)
 
 
 def test_keys_are_unique() -> None:

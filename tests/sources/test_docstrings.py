@@ -1,4 +1,4 @@
-"""What documents a file is found, what is merely a string is not."""
+"""Strings that document a file are returned, other strings are not."""
 
 from stages.sources._docstrings import docstrings
 

@@ -1,4 +1,4 @@
-"""One's own files are read as they are, and a mistake is named with its file and line."""
+"""The user's files are read unchanged, and a mistake is reported with its file and line."""
 
 import csv
 import gzip
@@ -53,8 +53,8 @@ def rows(path: str, kind: str = "classification", **settings) -> list[dict]:
 )
 def test_units_of_a_text(name: str, unit: str, documents: list[list[str]]) -> None:
     write(name, "\ufeff\nOne.  Two goes\r\non.\r\n \r\n\r\nThree.")
-    found = [d.sentences for d in source(name, unit=unit).documents()]
-    assert found == [[s.replace("\t", " ") for s in d] for d in documents]
+    texts = [d.sentences for d in source(name, unit=unit).documents()]
+    assert texts == [[s.replace("\t", " ") for s in d] for d in documents]
 
 
 def test_a_folder_of_texts_in_the_order_of_their_names() -> None:
@@ -90,7 +90,7 @@ def test_named_splits() -> None:
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
 def test_a_column_is_a_corpus_too(name: str) -> None:
-    """Of a row each; one without text is none."""
+    """Each row is a document; a row without text is none."""
     csv, jsonl = 'text\n"One. Two."\n" "\n', '{"text": "One. Two."}\n{"text": ""}\n'
     write(name, csv if name == "a.csv" else jsonl)
     assert [d.sentences for d in source(name).documents()] == [["One.", "Two."]]
@@ -163,18 +163,20 @@ def test_equal_inputs_are_drawn_to_the_same_split() -> None:
 
 def test_blanks_around_a_label_make_no_other_class() -> None:
     write("a.csv", "text,label\n one , good\ntwo,good \n")
-    found = [e.row for e in source("a.csv").examples(KINDS["classification"])]
-    assert found == [{"text": " one ", "label": "good"}, {"text": "two", "label": "good"}]
+    labelled = [e.row for e in source("a.csv").examples(KINDS["classification"])]
+    assert labelled == [{"text": " one ", "label": "good"}, {"text": "two", "label": "good"}]
 
 
 def test_rows_that_lack_a_cell_are_left_out_if_asked() -> None:
-    """But not one whose label may be empty."""
+    """A row whose labels may be empty is kept."""
     write("a.csv", "text,label\nx,1\n ,0\ny,\nz,0\n")
-    found = [e.row for e in source("a.csv", empty_cells="skip").examples(KINDS["classification"])]
-    assert found == [{"text": "x", "label": "1"}, {"text": "z", "label": "0"}]
+    remaining = [
+        e.row for e in source("a.csv", empty_cells="skip").examples(KINDS["classification"])
+    ]
+    assert remaining == [{"text": "x", "label": "1"}, {"text": "z", "label": "0"}]
     write("b.csv", "text,labels\nx,a\n,a\ny,\n")
-    found = [e.row for e in source("b.csv", empty_cells="skip").examples(KINDS["multi_label"])]
-    assert found == [{"text": "x", "labels": ["a"]}, {"text": "y", "labels": []}]
+    remaining = [e.row for e in source("b.csv", empty_cells="skip").examples(KINDS["multi_label"])]
+    assert remaining == [{"text": "x", "labels": ["a"]}, {"text": "y", "labels": []}]
     with pytest.raises(ValueError, match="empty_cells: input should be 'refuse' or 'skip'"):
         source("a.csv", empty_cells="drop")
 
@@ -206,8 +208,13 @@ def test_rows_that_lack_a_cell_are_left_out_if_asked() -> None:
         ("a.jsonl", '{"text": "x", "label": NaN}', {}, "a.jsonl line 1: label is empty"),
         ("a.json", '[{"text": "x", "label": 1}, 2]', {}, "a.json object 2: must be an object with"),
         ("a.parquet", b"PAR1", {}, "a.parquet: no whole parquet file: "),
-        ("data/a.csv", "x", {"train": ["a.csv", "a.csv"]}, "train: a.csv is of train already"),
-        ("data/a.csv", "x", {"train": "a.csv", "test": "a.csv"}, "test: a.csv is of train already"),
+        ("data/a.csv", "x", {"train": ["a.csv", "a.csv"]}, "train: a.csv already belongs to train"),
+        (
+            "data/a.csv",
+            "x",
+            {"train": "a.csv", "test": "a.csv"},
+            "test: a.csv already belongs to train",
+        ),
         ("data/a.csv", "x", {"format": "parallel"}, "train: name what parallel files begin with"),
         ("a.jsonl", "[1]\n", {}, "a.jsonl line 1: must be an object with the columns, not [1]"),
         ("a.jsonl", '{"text": "x", "label": null}', {}, "a.jsonl line 1: label is empty"),

@@ -1,4 +1,4 @@
-"""Questions, translations, parquet and archives of the formats in which they are published."""
+"""Questions, translations, parquet files and archives in their published formats."""
 
 import gzip
 import json
@@ -55,7 +55,7 @@ def test_questions_as_squad_has_them() -> None:
 
 
 def test_questions_in_other_formats() -> None:
-    """As rows of one's own and as the hub has them; the names of columns are settings."""
+    """Rows in a user's format and in the hub's; the names of columns are settings."""
     own = {"ask": "Who?", "passage": CONTEXT, "spans": [ADA | {"more": 1}]}
     hub = own | {"spans": {"text": ["Ada"], "answer_start": [0]}}
     Path("a.jsonl").write_text(f"{json.dumps(own)}\n{json.dumps(hub)}\n")
@@ -85,8 +85,8 @@ def test_questions_about_one_context_are_drawn_to_one_split() -> None:
     [
         (
             squad(question(), question("q7", [{"text": "Bob", "answer_start": 28}])),
-            "a.json question q7: answers: 'Bob' is not in the context at character 28; there "
-            "stands ' Bo'",
+            "a.json question q7: answers: 'Bob' is not in the context at character 28; the "
+            "context has ' Bo'",
         ),
         (squad(question(answers=[{"text": "Ada", "answer_start": -41}])), "at character -41"),
         (squad(question(answers=[{"text": "", "answer_start": 0}])), "'' is not in the context"),
@@ -165,8 +165,8 @@ def test_parquet_holds_what_jsonl_does() -> None:
 
 def test_a_field_of_a_column_of_objects() -> None:
     Path("a.jsonl").write_text('{"translation": {"en": "A dog.", "de": "Ein Hund."}}\n')
-    found = rows("a.jsonl", "seq2seq", text="translation.en", target="translation.de")
-    assert found == [{"text": "A dog.", "target": "Ein Hund."}]
+    translations = rows("a.jsonl", "seq2seq", text="translation.en", target="translation.de")
+    assert translations == [{"text": "A dog.", "target": "Ein Hund."}]
     with pytest.raises(ValueError, match="line 1: no column 'translation.fr'; there are: trans"):
         rows("a.jsonl", "seq2seq", text="translation.en", target="translation.fr")
 
@@ -185,9 +185,9 @@ def test_a_split_of_several_files() -> None:
     for name in "abc":
         Path(f"{name}.csv").write_text(f"text,label\nFilm {name}.,1\n")
     named = source(".", train=["a.csv", "c.csv"], validation="b.csv", test="none")
-    found = {e.id: e.split for e in named.examples(KINDS["classification"])}
-    assert found.keys() == {"a.csv:2", "b.csv:2", "c.csv:2"}
-    assert found["b.csv:2"] == "validation" and found["a.csv:2"] != "validation"
+    splits = {e.id: e.split for e in named.examples(KINDS["classification"])}
+    assert splits.keys() == {"a.csv:2", "b.csv:2", "c.csv:2"}
+    assert splits["b.csv:2"] == "validation" and splits["a.csv:2"] != "validation"
 
 
 def test_tagged_words_are_a_corpus() -> None:

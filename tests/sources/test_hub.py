@@ -1,4 +1,4 @@
-"""A folder in the hub's layout is read as the hub's cache is; what cannot be had is said soon."""
+"""A folder in the hub's layout is read like the hub's cache; missing data is reported quickly."""
 
 import hashlib
 import json
@@ -53,17 +53,17 @@ def write_csv(path: str, *texts: str) -> None:
 
 
 def write_card(folder: str, **configs: Any) -> None:
-    """``configs`` are the files of configurations, or all that is said of them."""
+    """Writes a README.md. ``configs`` are the files of configurations, or all of their settings."""
     listed = [
-        {"config_name": name, **(said if isinstance(said, dict) else {"data_files": said})}
-        for name, said in configs.items()
+        {"config_name": name, **(config if isinstance(config, dict) else {"data_files": config})}
+        for name, config in configs.items()
     ]
     Path(folder, "README.md").write_text(f"---\n{json.dumps({'configs': listed})}\n---\n# Own\n")
 
 
 @pytest.fixture
 def parquet() -> dict[str, str]:
-    """Two splits of every kind of column, as ``push_to_hub`` writes them."""
+    """Two splits with every kind of column, as ``push_to_hub`` writes them."""
     features = datasets.Features(
         sentence=datasets.Value("string"),
         label=datasets.ClassLabel(names=["negative", "positive"]),
@@ -101,8 +101,8 @@ def test_labels_have_their_names(parquet: dict) -> None:
 
 
 def test_questions_and_translations(parquet: dict) -> None:
-    asked = rows("span_qa", context="sentence", **parquet)[0]
-    assert asked["answers"] == [{"text": "dog", "answer_start": 2}]
+    question = rows("span_qa", context="sentence", **parquet)[0]
+    assert question["answers"] == [{"text": "dog", "answer_start": 2}]
     parquet["test"] = "test"
     every = rows("span_qa", context="sentence", **parquet)
     answered = rows("span_qa", context="sentence", unanswerable="drop", **parquet)
@@ -115,19 +115,19 @@ def test_hidden_labels_are_refused(parquet: dict) -> None:
     message = "own test row 1: label is -1, which is none of the labels negative, positive; -1 says"
     with pytest.raises(ValueError, match=message):
         rows("classification", text="sentence", **parquet | {"test": "test"})
-    assert rows("tagging", tags="pos", **parquet | {"test": "test"})  # its labels are all there
+    assert rows("tagging", tags="pos", **parquet | {"test": "test"})  # none of its labels is hidden
 
 
 def test_splits_are_given_or_drawn() -> None:
     write_csv("own/train.csv", *(f"Film {i}." for i in range(60)))
     write_csv("own/test.csv", "Last.")
     settings = {"path": "own", "validation": "none"}
-    found = list(source(**settings).examples(KINDS["classification"]))
-    assert {e.split for e in found if e.id.startswith("train")} == {"train", "validation"}
-    assert [e.id for e in found if e.split == "test"] == ["test:1"]
-    assert len({e.id for e in found}) == 61
+    examples = list(source(**settings).examples(KINDS["classification"]))
+    assert {e.split for e in examples if e.id.startswith("train")} == {"train", "validation"}
+    assert [e.id for e in examples if e.split == "test"] == ["test:1"]
+    assert len({e.id for e in examples}) == 61
     texts = [d.sentences for d in source(**settings).documents()]
-    assert texts == [[e.row["text"]] for e in found]
+    assert texts == [[e.row["text"]] for e in examples]
     with pytest.raises(ValueError, match="^validation: own: unknown 'dev'; Valid: train, test; no"):
         rows("classification", path="own", validation="dev")
 
@@ -176,7 +176,7 @@ def test_check_reads_the_first_row_of_each_split() -> None:
     ("settings", "message"),
     [
         ({"path": "nowhere"}, "source: path: no such file or folder: nowhere"),
-        ({"path": "requirements.lock"}, "path: requirements.lock is no folder; of a dataset on"),
+        ({"path": "requirements.lock"}, "path: requirements.lock is no folder; to use a dataset"),
         ({"path": ".", "revision": COMMIT}, "revision: must be none, not '0123"),
         ({"path": ".", "train": "none"}, "train: name the dataset's split"),
         (ON_THE_HUB | {"path": "."}, "path: . is a folder, but the data is own/reviews of the hub"),
@@ -209,7 +209,7 @@ def test_data_that_cannot_be_read_is_named(capfd) -> None:
 
 
 def into_cache(tmp_path: Path) -> Path:
-    """Files as a download leaves them in the hub's cache."""
+    """Writes files as a download leaves them in the hub's cache."""
     snapshot = tmp_path / "cache/datasets--own--reviews/snapshots" / COMMIT
     write_csv(str(snapshot / "all/train.csv"), "One.", "Two.")
     write_card(str(snapshot), default="all/*.csv")
@@ -270,7 +270,7 @@ class Served(BaseHTTPRequestHandler):
 
 
 def texts_in_a_process(endpoint: str) -> list[str]:
-    """What one finds that has its own cache and asks the hub at this address."""
+    """Returns the texts that a process with an empty cache reads from the hub at this address."""
     splits = {"validation": "none", "test": "none"}
     entry = {"name": "hub", **ON_THE_HUB, "config": "b", **splits}
     program = (
@@ -302,12 +302,12 @@ def test_a_dataset_is_downloaded_once_and_no_more_of_it_than_is_read() -> None:
         files = {path.split(COMMIT)[1] for path in server.asked if "resolve" in path}  # type: ignore[attr-defined]
         server.shutdown()
     assert files == {"/README.md", "/b/train.csv"}
-    assert texts_in_a_process(endpoint) == ["One b.", "Two b."]  # by now nobody is there
+    assert texts_in_a_process(endpoint) == ["One b.", "Two b."]  # the server is closed by now
 
 
 @contextmanager
 def silent_server() -> Iterator[str]:
-    """One that takes a connection and never answers."""
+    """A server that accepts a connection and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 

@@ -1,4 +1,4 @@
-"""What is installed is read without being imported, and always the same."""
+"""Installed documentation is read without being imported, and is always the same."""
 
 import itertools
 import json
@@ -38,7 +38,7 @@ def source(**settings) -> InstalledDocs:
 
 
 def test_nothing_is_imported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(folder, monkeypatch, FILES)  # whose import would end this process
+    install(folder, monkeypatch, FILES)  # importing them would end this process
     before = set(sys.modules)
     assert list(source().documents()) and list(
         source(annotation="sections").examples(KINDS["classification"])
@@ -98,12 +98,12 @@ def test_the_pool_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch)
     many = {f"shelf/room_{i}.py": module("books", i) for i in range(120)}
     install(folder, monkeypatch, many)
     pooled = list(source().documents())
-    (kept,) = installed_docs.PARSED.iterdir()
-    content = kept.read_bytes()
-    kept.unlink()
+    (stored,) = installed_docs.PARSED.iterdir()
+    content = stored.read_bytes()
+    stored.unlink()
     monkeypatch.setattr(installed_docs, "_FEW", 1000)
     assert list(source().documents()) == pooled
-    assert kept.read_bytes() == content
+    assert stored.read_bytes() == content
     assert [json.loads(line)[0] for line in content.splitlines()] == sorted(many)
 
 
@@ -122,7 +122,8 @@ def test_what_is_kept_is_read_and_not_parsed_again(
 def test_it_says_how_long_it_takes_to_parse_what_is_not_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As long per byte as a sample of its files, by size; each package once, and never again."""
+    """The time per byte is that of a sample of files, by size; each package counts once, and not
+    again once it is stored."""
     many = {f"shelf/room_{i}.py": module("books", i) for i in range(80)}
     install(folder, monkeypatch, many)
     ticks = itertools.count(step=0.25)
@@ -138,11 +139,13 @@ def test_it_says_how_long_it_takes_to_parse_what_is_not_kept(
 
 def test_classes_are_cut_to_the_median(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(folder, monkeypatch, {f"shelf/room_{i}.py": module("books", i) for i in range(90)})
-    found = list(source(annotation="sections").examples(KINDS["classification"]))
-    counts = Counter(e.row["label"] for e in found if e.split == "train")
+    examples = list(source(annotation="sections").examples(KINDS["classification"]))
+    counts = Counter(e.row["label"] for e in examples if e.split == "train")
     assert set(counts) == {"summary", "body", "params", "returns", "raises", "notes"}
     assert max(counts.values()) == counts["returns"]  # params has three times as many
-    assert len({(e.split, KINDS["classification"].same_input(e.row)) for e in found}) == len(found)
+    assert len({(e.split, KINDS["classification"].same_input(e.row)) for e in examples}) == len(
+        examples
+    )
 
 
 def test_examples_of_every_annotation(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +212,7 @@ def test_a_package_without_source_is_refused(folder: Path, monkeypatch: pytest.M
 
 
 def test_packages_of_every_study_have_one_version_in_the_lock() -> None:
-    """So every machine and every Python has the same documentation."""
+    """Every machine and every Python then has the same documentation."""
     lines = (ROOT / "requirements.lock").read_text().splitlines()
     pinned = [line.partition("==")[0] for line in lines if "==" in line]
     for path in [ROOT / "params.yaml", *(ROOT / "studies").glob("*.yaml")]:

@@ -1,4 +1,4 @@
-"""Prose comes out as it is read; code, tables and markup do not."""
+"""Prose is kept as a reader sees it; code, tables and markup are dropped."""
 
 import textwrap
 from pathlib import Path
@@ -80,17 +80,17 @@ SPHINX = """Fit a line to the points.
     """
 
 
-def by_section(found: Prose) -> dict[str, list[str]]:
+def by_section(read: Prose) -> dict[str, list[str]]:
     return {
-        section: [s.text for s in found.sentences if s.section == section]
+        section: [s.text for s in read.sentences if s.section == section]
         for section in ("", *SECTIONS)
-        if any(s.section == section for s in found.sentences)
+        if any(s.section == section for s in read.sentences)
     }
 
 
 def test_numpy_sections() -> None:
-    found = prose(NUMPY)
-    assert by_section(found) == {
+    read = prose(NUMPY)
+    assert by_section(read) == {
         "summary": ["Fit a line to the points."],
         "body": ["It uses numpy.linalg, e.g. for the solve of it."],
         "params": [
@@ -102,15 +102,15 @@ def test_numpy_sections() -> None:
         "raises": ["If there is only one point."],
         "notes": ["The fit is stable."],
     }
-    assert found.parameters == [
+    assert read.parameters == [
         ("array-like of shape (n, 2)", "The points that the line is fitted to."),
         ("bool, default=True", "Whether the fit is repeated often."),
     ]
 
 
 def test_google_sections() -> None:
-    found = prose(GOOGLE)
-    assert by_section(found) == {
+    read = prose(GOOGLE)
+    assert by_section(read) == {
         "summary": ["Fit a line to the points."],
         "body": ["It is straight.", "The line has no end."],
         "params": [
@@ -121,21 +121,21 @@ def test_google_sections() -> None:
         "returns": ["The line through the points."],
         "raises": ["If there is only one point."],
     }
-    assert found.parameters == [
+    assert read.parameters == [
         ("list[Point]", "The points that the line is fitted to."),
         ("bool, optional, defaults to True", "Whether the fit is repeated."),
     ]
 
 
 def test_sphinx_fields() -> None:
-    found = prose(SPHINX)
-    assert by_section(found) == {
+    read = prose(SPHINX)
+    assert by_section(read) == {
         "summary": ["Fit a line to the points."],
         "params": ["The points that the line is fitted to.", "Whether the fit is repeated."],
         "returns": ["The line through the points."],
         "raises": ["If there is only one point."],
     }
-    assert [p.type for p in found.parameters] == ["list", "bool"]
+    assert [p.type for p in read.parameters] == ["list", "bool"]
 
 
 @pytest.mark.parametrize(
@@ -158,17 +158,17 @@ def test_sphinx_fields() -> None:
     ],
 )
 def test_what_is_no_prose_is_dropped(block: str) -> None:
-    found = prose(f"Before it stands this sentence.\n\n{block}\n\nBehind it stands this sentence.")
-    texts = [s.text for s in found.sentences if s.text != "Called like this:"]
+    read = prose(f"Before it stands this sentence.\n\n{block}\n\nBehind it stands this sentence.")
+    texts = [s.text for s in read.sentences if s.text != "Called like this:"]
     assert texts == ["Before it stands this sentence.", "Behind it stands this sentence."]
 
 
 def test_code_spans_are_where_the_markup_was() -> None:
-    found = prose(
+    read = prose(
         "Call ``fit(x, y)`` of :class:`~lib.Model`, `Model.get`_ or [`Pipe`] as in the `guide"
         " <https://example.org>`_ and **never** [the other](https://example.org)."
     )
-    (sentence,) = found.sentences
+    (sentence,) = read.sentences
     assert sentence.text == (
         "Call fit(x, y) of Model, Model.get or Pipe as in the guide and never the other."
     )
@@ -176,15 +176,15 @@ def test_code_spans_are_where_the_markup_was() -> None:
 
 
 def test_a_sentence_may_begin_with_code() -> None:
-    found = prose("It returns the value. `x` is left as it was.")
-    assert [s.text for s in found.sentences] == ["It returns the value.", "x is left as it was."]
+    read = prose("It returns the value. `x` is left as it was.")
+    assert [s.text for s in read.sentences] == ["It returns the value.", "x is left as it was."]
 
 
 def test_an_admonition_is_a_note_and_a_version_is_not() -> None:
-    found = prose(
+    read = prose(
         "Fit a line to it.\n\n.. note::\n    It is slow for many points.\n\n.. versionadded:: 2"
     )
-    assert by_section(found) == {
+    assert by_section(read) == {
         "summary": ["Fit a line to it."],
         "notes": ["It is slow for many points."],
     }
@@ -199,11 +199,11 @@ def test_no_docstring_is_refused_and_no_markup_stays(text: str) -> None:
 
 
 def test_terms_and_what_they_mean_do_not_run_together() -> None:
-    found = prose(
+    read = prose(
         "These attributes together control it:\n\n  width (default: 70)\n    the width of all\n  "
         "height of it\n    the height of all"
     )
-    assert [s.text for s in found.sentences] == [
+    assert [s.text for s in read.sentences] == [
         "These attributes together control it:",
         "the width of all",
         "height of it",

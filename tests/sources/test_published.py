@@ -1,4 +1,4 @@
-"""Published datasets are read whole: they have the numbers that their README says."""
+"""Published datasets are read whole: they have the sizes that their README states."""
 
 from collections import Counter
 from itertools import islice
@@ -72,17 +72,17 @@ def test_splits_have_as_many_examples_as_is_said(
     kind: str, path: str, settings: dict[str, Any], numbers: tuple[int, int, int]
 ) -> None:
     examples = list(source(path, **settings).examples(KINDS[kind]))
-    found = Counter(example.split for example in examples)
-    assert tuple(found[split] for split in ("train", "validation", "test")) == numbers
+    sizes = Counter(example.split for example in examples)
+    assert tuple(sizes[split] for split in ("train", "validation", "test")) == numbers
     assert len({example.id for example in examples}) == len(examples)
 
 
 def test_sick_has_its_labels() -> None:
-    """Also of the file with CRLF, whose labels end their lines."""
+    """One file has CRLF, and its labels are at the ends of lines."""
     names = {"text": "sentence_A", "text_pair": "sentence_B", "label": "entailment_judgment"}
     test = source("sick/SICK_test_annotated.txt", format="tsv", **names)
-    found = Counter(e.row["label"] for e in test.examples(KINDS["classification"]))
-    assert found == {"NEUTRAL": 2_793, "ENTAILMENT": 1_414, "CONTRADICTION": 720}
+    counts = Counter(e.row["label"] for e in test.examples(KINDS["classification"]))
+    assert counts == {"NEUTRAL": 2_793, "ENTAILMENT": 1_414, "CONTRADICTION": 720}
 
 
 def test_tagged_words() -> None:
@@ -116,9 +116,9 @@ def test_reviews_as_a_task_and_as_a_corpus() -> None:
     ],
 )
 def test_text(path: str, unit: str, documents: int | None, words: int | None) -> None:
-    """Whatever the unit, no word is lost; neither marks of bytes nor ends of lines are text."""
-    found = list(source(path, unit=unit).documents())
-    assert documents in (None, len(found))
-    text = " ".join(sentence for document in found for sentence in document.sentences)
+    """Whatever the unit, no word is lost, and byte order marks and line ends are no text."""
+    texts = list(source(path, unit=unit).documents())
+    assert documents in (None, len(texts))
+    text = " ".join(sentence for document in texts for sentence in document.sentences)
     assert words in (None, len(text.split()))
     assert not {"\ufeff", "\r", "\n"} & set(text)

@@ -1,4 +1,4 @@
-"""Sentences lose no character, and an abbreviation ends none."""
+"""Splitting loses no character, and no sentence ends at an abbreviation."""
 
 import pytest
 from hypothesis import given

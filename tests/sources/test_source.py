@@ -1,4 +1,4 @@
-"""A document's split is a function of its key alone; a text of any length is read in pieces."""
+"""The split of a document depends on its key alone; a text of any length is read in pieces."""
 
 import re
 from collections import Counter
@@ -26,7 +26,7 @@ def test_the_split_never_changes() -> None:
     assert [key for key, split in drawn.items() if split == "validation"] == ["m", "n"]
 
 
-# What ends sentences, what does not, and what may stand around it.
+# Parts that end sentences, parts that do not, and signs around them.
 PARTS = [*("One", "two", "A", "b", "3", "ß", "É", "Mr", "e.g", "etc. ", ". ", " . ", ".", "!", "?")]
 PARTS += [
     *("'", '"', "”", "“", "(", ")", "]", " ", "  ", "\t", "\n", "\n \n", "\xa0", "\x1c", "\u2028")

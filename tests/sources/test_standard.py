@@ -1,5 +1,5 @@
-"""The standard study's sources, as they stand there, read small data that is laid out as the
-published datasets are at those commits: files, configurations, splits, columns and types."""
+"""The standard study's sources read small data with the layout of the published datasets at those
+commits: files, configurations, splits, columns and types."""
 
 import json
 import socket
@@ -27,14 +27,14 @@ BIO = ["O", *(f"{letter}-{entity}" for entity in ENTITIES for letter in "BI")]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a dataset's files are, and one row, of which each split holds three."""
+    """The layout of a dataset's files, and one row, of which each split holds three copies."""
 
     file: str
     features: dict[str, Any]
     row: dict[str, Any]
     splits: tuple[str, ...] = ("train", "validation", "test")
-    configs: tuple[tuple[str, str], ...] = ()  # of the card, and where their files are
-    hidden: dict[str, Any] = field(default_factory=dict)  # what stands in the test split instead
+    configs: tuple[tuple[str, str], ...] = ()  # configurations in the card, with their folders
+    hidden: dict[str, Any] = field(default_factory=dict)  # cells that differ in the test split
 
 
 LAYOUTS = {
@@ -103,7 +103,7 @@ DOCUMENTS = {"wikipedia": ["A dog is an animal ."], "reviews": ["A film.", "Not 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hub's, which alone can be asked."""
+    """The hub's cache; the network is off."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: pytest.fail("network"))
@@ -111,7 +111,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def laid_out(settings: dict[str, Any]) -> Hub:
-    """The source, its dataset laid out in the cache."""
+    """Returns the source and puts its dataset into the cache."""
     layout = LAYOUTS[settings["dataset"]]
     name = settings["dataset"].replace("/", "--")
     folder = Path(f"datasets--{name}/snapshots/{settings['revision']}")
@@ -146,5 +146,5 @@ def test_a_task_is_read(task: str) -> None:
 @pytest.mark.parametrize("corpus", STUDY.corpora)
 def test_a_corpus_is_read(corpus: str) -> None:
     source = laid_out(STUDY.corpora[corpus].source)
-    found = [document.sentences for document in source.documents()]
-    assert found == [DOCUMENTS[corpus]] * 3 * len(source.splits)
+    sentences = [document.sentences for document in source.documents()]
+    assert sentences == [DOCUMENTS[corpus]] * 3 * len(source.splits)

@@ -1,4 +1,4 @@
-"""Tasks as a corpus: their rows as text, in shares, without what another of them tests on."""
+"""Tasks as a corpus: their rows as text, in shares, without rows that another task tests on."""
 
 from collections import Counter
 from pathlib import Path
@@ -31,7 +31,8 @@ def write_task(key: str, texts: dict[str, list[str]], **task: Any) -> None:
 
 @pytest.fixture
 def written(tmp_path, monkeypatch) -> None:
-    """``large`` trains on a text that ``small`` tests on and on one that it validates on."""
+    """Two tasks. ``large`` trains on a text that ``small`` tests on, and on one that it validates
+    on."""
     monkeypatch.chdir(tmp_path)
     large = [f"text {i}" for i in range(8)]
     write_task("large", {"train": [*large, "a TEST", "to  judge"], "validation": ["v", "a test"]})
@@ -43,29 +44,31 @@ def source(*tasks: str, **settings: Any) -> Tasks:
 
 
 def test_rows_are_text_and_answer_and_none_that_another_task_tests_on(written, capsys) -> None:
-    found = list(source("large", "small").documents())
-    by_split = Counter((document.id.split()[0], document.split) for document in found)
+    documents = list(source("large", "small").documents())
+    by_split = Counter((document.id.split()[0], document.split) for document in documents)
     assert by_split == {
         ("large", "train"): 8,
         ("small", "train"): 2,
         ("large", "validation"): 1,
         ("small", "validation"): 1,
     }
-    texts = {document.sentences[0] for document in found}
+    texts = {document.sentences[0] for document in documents}
     assert "large text: text 3" in texts and "small text: x" in texts
     assert not {text for text in texts if "test" in text.lower()}
     assert "large text: to  judge" not in texts
-    assert {document.sentences[1] for document in found} == {"no"}
+    assert {document.sentences[1] for document in documents} == {"no"}
     assert "large: 8 documents of 8 rows; 2 more are left out" in capsys.readouterr().out
-    assert len({document.id for document in found}) == len(found)
+    assert len({document.id for document in documents}) == len(documents)
 
 
 def test_a_small_task_is_repeated_and_each_of_its_rows_as_often(written) -> None:
-    found = [d for d in source("large", "small", temperature=1e9).documents() if d.split == "train"]
-    assert Counter(d.id.split()[0] for d in found) == {"large": 5, "small": 5}
-    small = Counter(d.sentences[0] for d in found if d.id.startswith("small"))
+    documents = [
+        d for d in source("large", "small", temperature=1e9).documents() if d.split == "train"
+    ]
+    assert Counter(d.id.split()[0] for d in documents) == {"large": 5, "small": 5}
+    small = Counter(d.sentences[0] for d in documents if d.id.startswith("small"))
     assert small == {"small text: x": 3, "small text: y": 2}
-    assert len({d.id for d in found}) == len(found)
+    assert len({d.id for d in documents}) == len(documents)
 
 
 @given(
@@ -75,21 +78,21 @@ def test_a_small_task_is_repeated_and_each_of_its_rows_as_often(written) -> None
 )
 def test_shares_are_those_of_the_paper(rows, temperature, limit) -> None:
     keys = [f"task_{i}" for i in range(len(rows))]
-    found = source(*keys, temperature=temperature, limit=limit).mixed(
+    numbers = source(*keys, temperature=temperature, limit=limit).mixed(
         dict(zip(keys, rows, strict=True))
     )
     most = max(rows) if limit == "all" else limit
     rates = [min(number, most) ** (1 / temperature) for number in rows]
     for key, rate in zip(keys, rates, strict=True):
-        assert abs(found[key] - sum(rows) * rate / sum(rates)) <= 1
-    assert abs(sum(found.values()) - sum(rows)) <= len(rows)
+        assert abs(numbers[key] - sum(rows) * rate / sum(rates)) <= 1
+    assert abs(sum(numbers.values()) - sum(rows)) <= len(rows)
 
 
 def test_proportional_shares_repeat_and_leave_out_nothing() -> None:
     rows = {"a": 700, "b": 200, "c": 100}
     assert source(*rows).mixed(rows) == rows
     assert source(*rows, limit=100).mixed(rows) == {"a": 333, "b": 333, "c": 333}
-    # Their square roots are 26.46, 14.14 and 10, of 50.60 in all.
+    # The square roots of the rows are 26.46, 14.14 and 10, which sum to 50.60.
     assert source(*rows, temperature=2.0).mixed(rows) == {"a": 523, "b": 279, "c": 198}
 
 

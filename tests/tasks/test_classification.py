@@ -1,4 +1,4 @@
-"""Classification: what a model sees of a text or a pair."""
+"""Classification: how a model sees a text or a pair."""
 
 from dataclasses import replace
 from functools import cache
@@ -55,7 +55,7 @@ def test_of_a_pair_the_longer_text_is_cut() -> None:
 
 
 def test_two_questions_about_one_long_text_differ() -> None:
-    """A second text that fills the row leaves half of it to the first."""
+    """A second text that fills the row leaves half of the row to the first."""
     rows = [
         {"id": str(i), "text": question, "text_pair": "a function of others " * 20}
         for i, question in enumerate(("what is a class", "where is a list"))
@@ -137,7 +137,7 @@ def test_an_empty_text_and_a_long_one_are_predicted() -> None:
 
 
 def test_prediction_does_not_depend_on_the_batch() -> None:
-    """Padding beside a longer text changes no loss."""
+    """Padding next to a longer text changes no loss."""
     for architecture in ARCHITECTURES:
         of = task()
         model = adapted(architecture, of)
@@ -152,7 +152,8 @@ def test_prediction_does_not_depend_on_the_batch() -> None:
 
 
 def test_a_prefix_is_seen_in_both_directions() -> None:
-    """To a decoder that was pretrained so; else a later word changes no earlier state."""
+    """Only in a decoder that was pretrained with prefixes does a later word change an earlier
+    state."""
     for has_prefix in (False, True):
         of = task()
         of.has_prefix = has_prefix

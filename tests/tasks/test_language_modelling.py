@@ -34,12 +34,15 @@ def task(max_tokens: int) -> LanguageModelling:
 
 @torch.no_grad()
 def bits(of: LanguageModelling, model: ModelWithHead, rows: list[dict[str, Any]]) -> list[float]:
-    """Of each row, all windows of all rows in one batch."""
+    """Returns the bits of each row, with all windows of all rows in one batch."""
     examples = of.encode(rows)
-    found = of.predict(model.eval(), of.collate(examples, rngs=[]), examples)
+    bits_of_windows = of.predict(model.eval(), of.collate(examples, rngs=[]), examples)
     return [
         float(
-            of.combine(row, [b for b, e in zip(found, examples, strict=True) if e.id == row["id"]])
+            of.combine(
+                row,
+                [b for b, e in zip(bits_of_windows, examples, strict=True) if e.id == row["id"]],
+            )
         )
         for row in rows
     ]
@@ -55,10 +58,10 @@ def bits_of_token(model: ModelWithHead, context: list[int], token: int) -> float
 
 def test_bits_are_a_sum_over_tokens_whatever_the_batch() -> None:
     model = headless(small_model("decoder"))
-    for row, found in zip(ROWS[:2], bits(task(2000), model, ROWS[:2]), strict=True):
+    for row, total in zip(ROWS[:2], bits(task(2000), model, ROWS[:2]), strict=True):
         ids = [BOS_ID, *small_tokenizer().encode([row["text"]])[0]]
         one_by_one = sum(bits_of_token(model, ids[:i], ids[i]) for i in range(1, len(ids)))
-        assert found == pytest.approx(one_by_one, rel=1e-4)
+        assert total == pytest.approx(one_by_one, rel=1e-4)
 
 
 @pytest.mark.parametrize("max_tokens", [1, 2, 7, 16, 64, 2000])
@@ -82,7 +85,8 @@ def test_windows_predict_each_token_once_from_what_stands_before_it(max_tokens) 
 
 
 def test_bits_of_a_long_text_are_a_sum_over_its_windows() -> None:
-    """By hand: after the first window each next half of one is predicted behind half of one."""
+    """Computed by hand: after the first window, each further half window is predicted from the half
+    window before it."""
     model, row = headless(small_model("decoder")), ROWS[2]
     ids = [BOS_ID, *small_tokenizer().encode([row["text"]])[0]]
     assert len(ids) > 50
@@ -90,8 +94,8 @@ def test_bits_of_a_long_text_are_a_sum_over_its_windows() -> None:
     for i in range(1, len(ids)):
         end = min(16 + 8 * max(math.ceil((i - 16) / 8), 0), last)
         expected += bits_of_token(model, ids[max(end - 16, 0) : i], ids[i])
-    [found] = bits(task(16), model, [row])
-    assert found == pytest.approx(expected, rel=1e-4)
+    [total] = bits(task(16), model, [row])
+    assert total == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_model_that_knows_prefixes_sees_no_token_before_it_predicts_it() -> None:

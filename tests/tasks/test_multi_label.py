@@ -1,4 +1,4 @@
-"""Multi-label classification: each label by itself."""
+"""Multi-label classification: each label independently."""
 
 from typing import Any
 
@@ -87,12 +87,12 @@ def test_predicted_are_the_labels_above_the_threshold_whatever_the_batch(archite
     for threshold, expected in ((1e-9, written(LABELS)), (1 - 1e-9, written([]))):
         of.threshold = threshold
         with torch.no_grad():
-            found = of.predict(model, of.collate(examples, rngs=[]), examples)
-        assert {*found} == {expected}
+            predictions = of.predict(model, of.collate(examples, rngs=[]), examples)
+        assert {*predictions} == {expected}
 
 
 def test_a_solved_probe_is_one_logistic_regression_for_each_label() -> None:
-    """scikit-learn on the same states, label by label: equal probabilities."""
+    """The probabilities equal those of scikit-learn on the same states, label by label."""
     of, device = task(dropout=0.0), Device("cpu", "float32", compile=False, threads=1)
     model = adapted("encoder", of)
     METHODS.build({"name": "linear_probe", "C": [1.0]}, where="").apply(
@@ -103,14 +103,14 @@ def test_a_solved_probe_is_one_logistic_regression_for_each_label() -> None:
     solve(model, of, [batch], [batch], inverse_strengths=[1.0], merit=lambda: 0.0, device=device)
     with torch.no_grad():
         states = model.backbone(batch)
-        found = of.predict_scored(model, batch, examples)
+        predictions = of.predict_scored(model, batch, examples)
     mask = (batch.document_ids > 0)[..., None]
     pooled = ((states * mask).sum(1) / mask.sum(1)).double().numpy()
     pooled = (pooled - pooled.mean(0)) / pooled.std(0)
     for label in LABELS:
         has = np.array([label in row["labels"] for row in ROWS])
         solved = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit(pooled, has)
-        shares = [each.scores[label] for each in found if each.scores]
+        shares = [each.scores[label] for each in predictions if each.scores]
         np.testing.assert_allclose(shares, solved.predict_proba(pooled)[:, 1], atol=2e-3)
 
 

@@ -78,11 +78,11 @@ def test_an_absent_choice_is_never_chosen_and_moves_no_weight() -> None:
     with torch.no_grad():
         model.head.linear.weight.mul_(-100)
         predicted = of.predict_scored(model, batch, examples)
-    for row, found in zip(ROWS, predicted, strict=True):
-        assert found.scores is not None and int(found.prediction) < len(row["choices"])
-        assert [*found.scores] == [str(i) for i in range(len(row["choices"]))]
-        assert sum(found.scores.values()) == pytest.approx(1)
-        assert found.scores[found.prediction] == max(found.scores.values())
+    for row, prediction in zip(ROWS, predicted, strict=True):
+        assert prediction.scores is not None and int(prediction.prediction) < len(row["choices"])
+        assert [*prediction.scores] == [str(i) for i in range(len(row["choices"]))]
+        assert sum(prediction.scores.values()) == pytest.approx(1)
+        assert prediction.scores[prediction.prediction] == max(prediction.scores.values())
 
 
 def test_a_test_row_has_no_label_and_counts_in_no_loss() -> None:
@@ -94,7 +94,7 @@ def test_a_test_row_has_no_label_and_counts_in_no_loss() -> None:
 
 
 def test_a_copy_under_another_name_has_choices_of_that_name() -> None:
-    """A probe remembers states by these names; speed is measured on copies with new ones."""
+    """A probe caches states by these names; speed is measured on copies with new names."""
     of = task()
     new = [replace(example, id=f"new {example.id}") for example in of.encode(ROWS)]
     names = of.collate(new, rngs=[]).example_ids
@@ -104,8 +104,8 @@ def test_a_copy_under_another_name_has_choices_of_that_name() -> None:
 def test_a_question_is_read_and_a_long_text_leaves_room_for_the_choice() -> None:
     of = task()
     long = {"id": "1", "text": "a function " * 30, "choices": ["a class", "the method"]}
-    asked = ROWS[0] | {"question": "the function"}
-    encoded = of.encode([long, ROWS[0], asked])
+    with_question = ROWS[0] | {"question": "the function"}
+    encoded = of.encode([long, ROWS[0], with_question])
     first, second = (one.tokens.tolist() for one in encoded[0].choices)  # type: ignore[attr-defined]
     assert first != second and max(len(first), len(second)) <= 16
     assert encoded[1].tokens.tolist() != encoded[2].tokens.tolist()

@@ -1,4 +1,4 @@
-"""Where a label is read: in a state that has read all that is labelled.
+"""A label is read from a state that has read everything that is labelled.
 
 For every task, architecture and family of public checkpoints: a change of any input token inside
 the unit that is labelled changes the logits that its label is predicted from.
@@ -30,8 +30,9 @@ PREFIX = "prefix"  # a decoder that was pretrained to read its input in both dir
 READERS = (*ARCHITECTURES, PREFIX, *FAMILIES)
 CAUSAL = ("decoder", "gpt2")
 WRITERS = ("decoder", PREFIX, "encoder_decoder", "gpt2", "t5", "bart")
-LEAST = 1e-6  # what a change of a token must change a logit by; without effect it is 0
-# Tokens that are tried in its place: a logit that reads it may hardly change with one of them.
+LEAST = 1e-6  # least change of a logit when a token changes; without effect it is 0
+# Tokens to try as replacements, since a single one may hardly change a logit that depends on the
+# position.
 REPLACEMENTS = 8
 LABELS = ["B-X", "I-X", "O"]
 TEXT = {"id": "1", "text": "a class of their own", "label": "O"}
@@ -51,7 +52,7 @@ SPAN = {"stride": 2, "max_question_tokens": 24, "max_answer_tokens": 5, "d_span"
 
 
 class Unit(NamedTuple):
-    """What is labelled: the positions of its tokens, and the logits that its label is read from."""
+    """A labelled unit: the positions of its tokens, and the logits that its label is read from."""
 
     positions: list[int]
     logits: Callable[[ModelWithHead, Batch], Tensor]
@@ -84,7 +85,7 @@ def model_of(of: Task, by: str) -> ModelWithHead:
 
 @torch.no_grad()
 def unread(of: Task, by: str, example: Example, unit: Unit) -> list[int]:
-    """The positions of the unit that may change without a change of its logits."""
+    """Returns the positions of the unit that do not affect its logits."""
     model, (_, tokenizer) = model_of(of, by), reader(by)
 
     def logits(tokens: Any) -> Tensor:
@@ -101,16 +102,16 @@ def unread(of: Task, by: str, example: Example, unit: Unit) -> list[int]:
 
 
 def texts_of(by: str, example: Example) -> list[int]:
-    """The positions of all texts, without those of special tokens."""
+    """Returns the positions of all texts, without those of special tokens."""
     regular = reader(by)[1].is_regular
     return [at for at, token in enumerate(example.tokens) if regular[token]]
 
 
 def check(of: Task, by: str, row: dict[str, Any], units: Callable[..., Iterator[Unit]]) -> None:
     (example,) = of.encode([row])
-    found = list(units(by, example))
-    assert found and not example.num_cut
-    for unit in found:
+    found_units = list(units(by, example))
+    assert found_units and not example.num_cut
+    for unit in found_units:
         assert unit.positions
         assert unread(of, by, example, unit) == []
 
@@ -141,7 +142,7 @@ def each_word(by: str, example: Example) -> Iterator[Unit]:
 
 
 def each_span(by: str, example: Example) -> Iterator[Unit]:
-    """A span with its question, and no answer with all there is."""
+    """Yields spans with their question, and no answer with all texts."""
     assert example.pair_start is not None and example.offsets is not None
     question = [at for at in texts_of(by, example) if at < example.pair_start]
 
@@ -245,15 +246,15 @@ def test_a_causal_start_has_not_read_its_span_but_its_end_has(by) -> None:
 
 
 def test_what_is_read_is_told() -> None:
-    def told(name: str, by: str, **settings: Any) -> str:
+    def read_at(name: str, by: str, **settings: Any) -> str:
         return task_of(name, settings, by).read_at
 
-    assert told("tagging", "encoder").startswith("first subword")
-    assert told("tagging", "decoder").startswith("last subword")
-    assert told("tagging", PREFIX).startswith("first subword")
-    assert told("tagging", "gpt2", label_subwords="all").startswith("last subword")
-    assert told("classification", "decoder", pooling="last") == "last token"
-    assert told("classification", "decoder", pooling="mean") == "mean of tokens"
-    assert told("span_qa", "encoder", **SPAN).startswith("start and end")
-    assert told("language_modelling", "decoder") == "every token"
+    assert read_at("tagging", "encoder").startswith("first subword")
+    assert read_at("tagging", "decoder").startswith("last subword")
+    assert read_at("tagging", PREFIX).startswith("first subword")
+    assert read_at("tagging", "gpt2", label_subwords="all").startswith("last subword")
+    assert read_at("classification", "decoder", pooling="last") == "last token"
+    assert read_at("classification", "decoder", pooling="mean") == "mean of tokens"
+    assert read_at("span_qa", "encoder", **SPAN).startswith("start and end")
+    assert read_at("language_modelling", "decoder") == "every token"
     assert task_of("tagging", {}, "decoder", as_text=True).read_at == "written as text"

@@ -1,4 +1,4 @@
-"""Regression: the scale of the target, and what a model sees."""
+"""Regression: the scale of the target, and how a model sees a row."""
 
 from typing import Any
 
@@ -53,19 +53,19 @@ def test_what_is_learnt_is_standardised_and_what_is_predicted_is_not() -> None:
     model = adapted("encoder", of)
     with torch.no_grad():
         model.head.linear.weight.zero_()
-        found = of.predict(model, batch, of.encode(ROWS))
-    assert {float(value) for value in found} == {targets.mean()}
+        predictions = of.predict(model, batch, of.encode(ROWS))
+    assert {float(value) for value in predictions} == {targets.mean()}
     loss = of.loss(model, batch)["regression"][1]
-    assert loss.item() == pytest.approx(len(ROWS))  # that of the mean: 1 for each row
+    assert loss.item() == pytest.approx(len(ROWS))  # predicting the mean costs 1 for each row
 
 
 def test_a_row_without_a_target_counts_in_no_loss() -> None:
-    of, known = task(), ROWS[:2]
-    unknown = [{key: row[key] for key in ("id", "text", "text_pair")} for row in ROWS[2:]]
+    of, labelled = task(), ROWS[:2]
+    unlabelled = [{key: row[key] for key in ("id", "text", "text_pair")} for row in ROWS[2:]]
     model = adapted("encoder", of)
-    batch = of.collate(of.encode([*known, *unknown]), rngs=[])
+    batch = of.collate(of.encode([*labelled, *unlabelled]), rngs=[])
     assert batch.num_targets == {"regression": 2}
-    alone = of.loss(model, of.collate(of.encode(known), rngs=[]))["regression"][1]
+    alone = of.loss(model, of.collate(of.encode(labelled), rngs=[]))["regression"][1]
     torch.testing.assert_close(of.loss(model, batch)["regression"][1], alone)
 
 
@@ -80,7 +80,7 @@ def test_prediction_does_not_depend_on_the_batch() -> None:
 
 
 def test_both_texts_change_the_prediction() -> None:
-    """A long one leaves room for the other."""
+    """A long text leaves room for the other one."""
     of = task()
     first = {"id": "1", "text": "a class " * 30, "text_pair": "a function"}
     others = [first | {"id": "2", "text_pair": "a method"}, first | {"id": "3", "text": "call"}]
@@ -95,7 +95,7 @@ def test_both_texts_change_the_prediction() -> None:
 
 
 def test_the_predicted_numbers_are_float32_at_any_precision() -> None:
-    """In bfloat16 numbers of three digits would tie."""
+    """Numbers of three digits would tie in bfloat16."""
     of = task()
     model, examples = adapted("encoder", of), of.encode(ROWS)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):

@@ -1,4 +1,5 @@
-"""Sequence to sequence: what is taught, what is written, and that small models learn to."""
+"""Sequence to sequence: the training targets, the written texts, and that small models learn to
+write."""
 
 from typing import Any
 
@@ -38,7 +39,7 @@ def task(max_tokens: int = 32, **settings: Any) -> Seq2Seq:
 
 
 def pairs(number: int, *, seed: int, begin: int = 0) -> list[dict[str, str]]:
-    """Three words, and the word for word translation of them."""
+    """Three words and their translation, word for word."""
     rng = stream(seed, "pairs")
     chosen = [rng.choice(WORDS, size=3, replace=False) for _ in range(number)]
     return [
@@ -54,7 +55,7 @@ def hidden(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 def fit(
     model: ModelWithHead, of: Seq2Seq, rows: list[dict[str, str]], *, steps: int, lr: float
 ) -> float:
-    """Batches of 32 in a random order; the last loss per token."""
+    """Trains on batches of 32 in a random order and returns the last loss per token."""
     examples, optimizer = of.encode(rows), AdamW(model, weight_decay=0.0)
     rng, loss = stream(1, "batches"), torch.zeros(())
     model.train()
@@ -74,7 +75,7 @@ def predictions(model: ModelWithHead, of: Seq2Seq, rows: list[dict[str, str]]) -
     return of.predict(model, of.collate(examples, rngs=[]), examples)
 
 
-# What is taught
+# Training targets
 
 
 def test_a_text_and_its_target_stand_between_their_marks() -> None:
@@ -168,13 +169,13 @@ def test_flops_are_what_torch_counts(architecture) -> None:
     assert of.flops(model, batch) == counter.get_total_flops()
 
 
-# What is learnt
+# Learning
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", WRITERS)
 def test_what_was_learnt_by_heart_is_written(architecture) -> None:
-    """The tokens that are likeliest when the target is given are those that are written."""
+    """The tokens that are likeliest given the target are those that are written."""
     of, model = task(), headless(small_model(architecture, positions="learned", num_layers=1))
     rows = pairs(6, seed=2)
     assert fit(model, of, rows, steps=150, lr=5e-3) < 0.05
@@ -192,7 +193,8 @@ def test_what_was_learnt_by_heart_is_written(architecture) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", WRITERS)
 def test_small_models_learn_to_translate_better_than_baselines(architecture) -> None:
-    """Of 3,360 texts 400 are seen; nearly all of the others have no near neighbour among them."""
+    """Training sees 400 of 3,360 texts; nearly all of the others have no similar text among
+    them."""
     train, test = pairs(400, seed=3), pairs(60, seed=4, begin=1000)
     of, model = task(), headless(small_model(architecture, positions="learned", num_layers=1))
     fit(model, of, train, steps=300, lr=4e-3)
@@ -209,7 +211,7 @@ def test_small_models_learn_to_translate_better_than_baselines(architecture) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["gpt2", "t5", "bart"])
 def test_a_public_checkpoint_learns_and_writes(family) -> None:
-    """With the marks that it was published with; every weight takes part."""
+    """The checkpoint keeps its published special tokens, and every weight has a gradient."""
     tokenizer, backbone = tokenizer_of(checkpoint(family)), published(checkpoint(family))
     of = Seq2Seq([], tokenizer, 32, max_target_tokens=24)
     rows = pairs(4, seed=5)

@@ -1,4 +1,4 @@
-"""Span question answering: windows of a context, the span that is taught and the one predicted."""
+"""Span question answering: windows of a context, the span that is taught and the predicted one."""
 
 import json
 from functools import cache
@@ -56,13 +56,13 @@ def adapted(of: SpanQA, backbone: Any) -> ModelWithHead:
 
 
 def predicted(of: SpanQA, model: ModelWithHead, rows: list[dict]) -> list[str]:
-    """As the stage does, where a span must be no worse than no answer."""
+    """Predicts as the stage does, with the condition that a span is no worse than no answer."""
     device = Device("cpu", "float32", compile=False, threads=1)
     return [each.at(0.0) for each in predict(of, model, rows, of.encode(rows), device)]
 
 
 class Oracle(nn.Module):
-    """A head whose logits are what the labels ask for."""
+    """A head whose logits are right for the labels."""
 
     def __init__(self, head: Any) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Oracle(nn.Module):
 
 
 class Labels(nn.Module):
-    """The oracle reads the labels in the first state."""
+    """A backbone that puts the labels into the first state, for the oracle to read."""
 
     def forward(self, batch: Batch) -> torch.Tensor:
         assert batch.labels is not None
@@ -112,7 +112,7 @@ def test_windows_cover_every_token_and_share_the_stride(words, max_tokens, strid
     of = task(max_tokens, stride=stride)
     examples = of.encode([row(None, context=context, question=question)])
     ids, offsets = small_tokenizer().encode_with_offsets([context])[0]
-    asked = small_tokenizer().encode([question])[0][:8]
+    question_ids = small_tokenizer().encode([question])[0][:8]
     read = context_ids(examples[0])
     for before, example in zip(examples, examples[1:], strict=False):
         assert stride == 0 or context_ids(before)[-stride:] == context_ids(example)[:stride]
@@ -124,16 +124,16 @@ def test_windows_cover_every_token_and_share_the_stride(words, max_tokens, strid
     assert len({example.key for example in examples}) == len(examples)
     for example in examples:
         assert len(example.tokens) <= max_tokens
-        assert example.tokens[1 : 1 + len(asked)].tolist() == asked
-        assert example.tokens[1 + len(asked)] == example.tokens[-1] == EOS_ID
-        assert example.pair_start == len(asked) + 2
+        assert example.tokens[1 : 1 + len(question_ids)].tolist() == question_ids
+        assert example.tokens[1 + len(question_ids)] == example.tokens[-1] == EOS_ID
+        assert example.pair_start == len(question_ids) + 2
         assert example.offsets is not None and not example.offsets[: example.pair_start].any()
         assert all(tuple(offset) in {*offsets, (0, 0)} for offset in example.offsets.tolist())
 
 
 @pytest.mark.parametrize("text", ["A class", "ﬁrst café", "“tea”", "e\u0301tudes", "Ⅷ", "Ⅷ acts"])
 def test_the_target_is_the_answer_in_the_text_as_it_was_given(text) -> None:
-    """An answer of no more tokens than the windows share is whole in at least one of them."""
+    """An answer of at most as many tokens as windows share is complete in at least one window."""
     windows = task(stride=7).encode([row(text)])
     holding = [window for window in windows if window.labels[0] != NO_ANSWER]
     assert holding and len(windows) > 1
@@ -181,10 +181,10 @@ def test_an_answer_is_of_the_context_alone() -> None:
 
 @pytest.mark.parametrize("head", HEADS)
 def test_a_model_that_knows_the_answers_predicts_them(head) -> None:
-    """Whichever window they stand in, and that there is none."""
+    """The answer may be in any window, or in none."""
     texts = ["A class", "statement", "ﬁrst café", "“tea”", "Ⅷ acts", None]
     rows = [row(text, id=str(i)) for i, text in enumerate(texts)]
-    of = task(head=head, no_answer=True, stride=7)  # every answer is whole in a window
+    of = task(head=head, no_answer=True, stride=7)  # every answer is complete in some window
     assert predicted(of, oracle(of), rows) == [text or "" for text in texts]
     batch = of.collate(of.encode(rows), rngs=[])
     for weight, loss in of.loss(oracle(of), batch).values():
@@ -205,15 +205,15 @@ def test_every_architecture_predicts_a_part_of_the_context(architecture, head) -
     model = adapted(of, backbone or small_model(architecture))
     assert model.head.no_answer == ("last" if architecture == "decoder" else "first")
     rows = [row("class", id="1"), row("tea", id="2"), row(None, id="3", context="one")]
-    found = predicted(of, model, [*rows, row(None, id="4", context="")])
-    assert found[3] == "" and all(found[:3])
-    for one, text in zip(rows, found, strict=False):
+    texts = predicted(of, model, [*rows, row(None, id="4", context="")])
+    assert texts[3] == "" and all(texts[:3])
+    for one, text in zip(rows, texts, strict=False):
         assert text in one["context"] and text == text.strip()
 
     examples = of.encode(rows)
     together = of.loss(model, of.collate(examples, rngs=[]))
     alone = [of.loss(model, of.collate([example], rngs=[])) for example in examples]
-    for term, (_, loss) in together.items():  # padding beside a longer text changes no loss
+    for term, (_, loss) in together.items():  # padding next to a longer text changes no loss
         torch.testing.assert_close(loss, sum(terms[term][1] for terms in alone))
     assert of.flops(model, of.collate(examples, rngs=[])) > 0
 
@@ -229,7 +229,8 @@ def test_the_best_span_of_all_windows_and_of_equal_ones_the_first() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("head", HEADS)
 def test_a_tiny_model_learns_a_tiny_set(head) -> None:
-    """All answers of its few rows, some of which have none, where baselines know little."""
+    """The model learns all answers of a few rows, some without an answer, on which baselines
+    fail."""
     words = ["cat", "dog", "sun", "sea", "ice", "oak", "elm", "ash"]
     rows = [
         row(
@@ -289,14 +290,14 @@ def questions(name: str) -> list[dict]:
 
 @needs_datasets
 def test_gold_spans_of_squad_give_the_gold_answers() -> None:
-    """All of them by the measure of SQuAD; the text itself but where a token holds more."""
+    """Answers match by SQuAD's metric, and exactly unless a token is longer than the answer."""
     rows = questions("xquad.en.json")
     contexts = list(dict.fromkeys(one["context"] for one in rows))
-    found = dict(zip(contexts, small_tokenizer().encode_with_offsets(contexts), strict=True))
+    encodings = dict(zip(contexts, small_tokenizer().encode_with_offsets(contexts), strict=True))
     gold, recovered = [], []
     for one in rows:
         (right,) = one["answers"]
-        offsets = torch.tensor(found[one["context"]][1]).numpy()
+        offsets = torch.tensor(encodings[one["context"]][1]).numpy()
         span = covering(offsets, right["answer_start"], right["answer_start"] + len(right["text"]))
         recovered.append(one["context"][offsets[span[0], 0] : offsets[span[-1], 1]])
         gold.append(right["text"])

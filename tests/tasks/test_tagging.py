@@ -37,7 +37,7 @@ def test_or_at_the_last_in_a_causal_model_and_where_it_is_asked_for() -> None:
     for of in (task(by="decoder"), task(label_subwords="last")):
         (example,) = of.encode([{"id": "1", "words": WORDS, "tags": TAGS}])
         assert example.word_positions is not None
-        assert example.word_positions.tolist() == ends.tolist()  # <bos> stands before them
+        assert example.word_positions.tolist() == ends.tolist()  # <bos> comes before them
         assert [LABELS[i] for i in example.labels[example.word_positions]] == TAGS
         assert (example.labels != IGNORE_INDEX).sum() == len(WORDS)
     (first,) = task(by="decoder", label_subwords="first").encode([{"id": "1", "words": WORDS}])
@@ -61,7 +61,7 @@ def test_a_word_without_its_last_subword_has_no_label_and_is_outside() -> None:
 
 
 class Constant(torch.nn.Module):
-    """States that say B-CODE everywhere."""
+    """States that predict B-CODE everywhere."""
 
     def forward(self, batch):
         return torch.tensor([1.0, 0.0, 0.0]).expand(*batch.input_ids.shape, 3)

@@ -1,4 +1,5 @@
-"""Tasks of reading as tasks of writing: what is taught, and that small models learn to answer."""
+"""Tasks of reading as tasks of writing: the training targets, and that small models learn to
+answer."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -26,8 +27,8 @@ WRITERS = ("decoder", "encoder_decoder")
 WORDS = ["class", "value", "return", "import"]
 ANSWERS = dict(zip(WORDS, WORDS[1:] + WORDS[:1], strict=True))
 STEPS, LR = 120, 2e-3
-# What a model is sure to reach that knows how often each answer is right, and no more: a class of
-# two, every word tagged where half are, a word of four.
+# The score of a model that knows only how often each answer is right: one class of two, all words
+# tagged where half of them are, one word of four.
 CHANCE = {"classification": 1 / 2, "tagging": 2 / 3, "span_qa": 1 / 4}
 
 
@@ -40,7 +41,7 @@ def task(name: str, labels: list[str], *, max_tokens: int = 48, tokenizer: Any =
 
 
 def questions(number: int, *, seed: int) -> Iterator[dict[str, Any]]:
-    """Each word asks for another, which stands beside one that plays no part."""
+    """Each word asks for another word, which is next to a word that plays no part."""
     rng = stream(seed, "questions")
     for i in range(number):
         word, other = (str(word) for word in rng.choice(WORDS, size=2))
@@ -50,7 +51,7 @@ def questions(number: int, *, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def texts(number: int, *, seed: int) -> Iterator[dict[str, Any]]:
-    """Whether the first word is "class", as a label; which words are, as tags."""
+    """The label says whether the first word is "class", the tags which words are."""
     rng = stream(seed, "texts")
     for i in range(number):
         words = [str(word) for word in rng.choice(["class", "def"], size=2)]
@@ -89,14 +90,14 @@ def test_the_longest_answer_can_be_written() -> None:
     encode = small_tokenizer().encode
     length = max(map(len, encode(["none", "some class"]))) + 1
     assert task("classification", LABELS["classification"]).max_target_tokens == length
-    each = max(map(len, encode(["B-X", "O"])))
-    assert task("tagging", LABELS["tagging"]).max_target_tokens == 48 * each + 1
+    longest_tag = max(map(len, encode(["B-X", "O"])))
+    assert task("tagging", LABELS["tagging"]).max_target_tokens == 48 * longest_tag + 1
     settings = {"stride": 4, "max_question_tokens": 8, "max_answer_tokens": 7}
     assert task("span_qa", [], **settings).max_target_tokens == 8
 
 
 def test_a_label_that_a_tokenizer_cannot_write_is_refused() -> None:
-    """The vocabulary of this T5 has no such sign and no bytes to make it of."""
+    """The vocabulary of this T5 has neither the character nor bytes to write it with."""
     tokenizer = tokenizer_of(checkpoint("t5"))
     assert task("classification", ["a", "b"], tokenizer=tokenizer).max_target_tokens >= 2
     with pytest.raises(ValueError, match="the tokenizer cannot write '\N{SNOWMAN}'"):
@@ -119,8 +120,10 @@ def test_small_models_learn_to_answer_as_those_that_do_not_train_cannot(architec
         model.eval()
         examples = of.encode(hidden)
         with torch.no_grad():
-            found = of.predict(model, of.collate(examples, rngs=[]), examples)
-        predicted = [of.combine(row, [one]) for row, one in zip(hidden, found, strict=True)]
+            texts_of_examples = of.predict(model, of.collate(examples, rngs=[]), examples)
+        predicted = [
+            of.combine(row, [one]) for row, one in zip(hidden, texts_of_examples, strict=True)
+        ]
         return score(kind.metric_names[0], gold, predicted)
 
     before, optimizer = value(), AdamW(model, weight_decay=0.0)
@@ -160,10 +163,12 @@ def test_of_a_pair_that_is_too_long_no_text_and_no_name_vanishes(tokenizer) -> N
         assert len(example.tokens) == 48 and whole.num_cut == 0
         assert example.num_cut == len(whole.tokens) - 48
         first, _, second = own.decode(example.tokens.tolist()).partition(" text_pair: ")
-        kept = {"text": first.removeprefix("films text: "), "text_pair": second}
+        remaining = {"text": first.removeprefix("films text: "), "text_pair": second}
         for column, text in row.items():
-            assert kept[column] == text if text == short else text.startswith(kept[column])
-            assert kept[column]
+            assert (
+                remaining[column] == text if text == short else text.startswith(remaining[column])
+            )
+            assert remaining[column]
 
 
 def test_no_room_beside_the_names_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Encoded corpora keep their text and where its parts begin."""
+"""Encoded corpora keep their text and the beginnings of documents and sentences."""
 
 import numpy as np
 
@@ -43,11 +43,11 @@ def test_saved_and_loaded_is_the_same(tmp_path) -> None:
 
 
 def test_a_smaller_amount_is_a_part_of_a_larger_one() -> None:
-    """Of the same documents, in the order in which they are encoded."""
+    """Documents are encoded in one order, whatever the amount."""
     order = document_order(len(documents()), "train")
     assert sorted(order) == [*range(len(documents()))] != order.tolist()
     whole = encode((documents()[i] for i in order), small_tokenizer()).tokens
     for share in (0.25, 0.5):
-        kept = round(share * len(whole))
-        part = encode((documents()[i] for i in order), small_tokenizer(), max_tokens=kept).tokens
-        assert len(part) == kept and (part == whole[:kept]).all()
+        number = round(share * len(whole))
+        part = encode((documents()[i] for i in order), small_tokenizer(), max_tokens=number).tokens
+        assert len(part) == number and (part == whole[:number]).all()

