@@ -1,6 +1,6 @@
 """Score every trial of a task on its test set: data/evaluated/TASK.
 
-The only stage that reads the test labels.
+No other stage reads the test labels.
 """
 
 from collections import defaultdict
@@ -48,14 +48,14 @@ from stages.evaluation.records import (
 from stages.evaluation.row_scores import row_scores
 from stages.kinds._kind import KINDS
 
-# Files that each run has, put together as they are.
+# Files of every run, which are concatenated.
 OF_EACH_RUN: dict[str, type] = {
     "skipped.csv": SkippedMethod,
     "inputs.csv": InputRecord,
     "text_bits.csv": TextBitsRecord,
     "estimates.csv": EstimateRecord,
 }
-# run, method, label budget, fine-tuning seed, and of a baseline the pretraining seed
+# run, method, label budget, fine-tuning seed, pretraining seed (None unless a baseline)
 Key = tuple[str, str, str, int, int | None]
 
 
@@ -70,15 +70,15 @@ def main(params: Params, task: str) -> None:
     discard_unlisted(paths.FINETUNED / task, params.pretrain)
     runs = [paths.FINETUNED / task / run for run in params.pretrain]
     trials: list[ScoredTrial] = []
-    by_row: list[np.ndarray] = []  # of each trial
-    predictions: dict[str, Mapping[str, str]] = {}  # of the trials that examples show
-    confused: list[tuple[Place, Pairs]] = []  # of each trial, if the kind has classes
+    by_row: list[np.ndarray] = []  # one for each trial
+    predictions: dict[str, Mapping[str, str]] = {}  # for the trials that examples show
+    confused: list[tuple[Place, Pairs]] = []  # one for each trial, if the kind has classes
     for folder in tqdm([*runs, paths.BASELINES / task], desc=f"evaluate {task}", disable=None):
         record = PredictionRecord if folder in runs else BaselinePredictionRecord
         answers, probabilities = _answers(folder, record)
-        found = read(folder / "trials.csv", TrialRecord)
-        predictions |= {run: answers[_key(trial)] for run, trial in shown_trials(found).items()}
-        for trial in found:
+        unscored = read(folder / "trials.csv", TrialRecord)
+        predictions |= {run: answers[_key(trial)] for run, trial in shown_trials(unscored).items()}
+        for trial in unscored:
             key = _key(trial)
             assert answers[key].keys() == gold.keys(), f"{folder}: one prediction per test row"
             pair = list(gold.values()), [answers[key][id] for id in gold]
@@ -96,7 +96,7 @@ def main(params: Params, task: str) -> None:
                 confused.append((key[:3], pairs(kind, gold, answers[key])))
 
     scores = {_key(trial): trial.value for trial in trials}
-    tries = [each for run in runs for each in _scored_tries(run, about["metric"], gold, scores)]
+    tries = [row for run in runs for row in _scored_tries(run, about["metric"], gold, scores)]
     with replacing(paths.EVALUATED / task) as folder:
         write(folder / "trials.csv", ScoredTrial, trials)
         np.save(folder / "row_scores.npy", np.array(by_row, dtype=np.float32))
@@ -119,7 +119,7 @@ def _key(trial: TrialRecord) -> Key:
 def _answers(
     folder: Path, record: type[PredictionRecord]
 ) -> tuple[Mapping[Key, dict[str, str]], Mapping[Key, dict[str, float | None]]]:
-    """trial -> id -> prediction, and its probability."""
+    """Returns the predictions and their probabilities, both by trial and then by row id."""
     answers: dict[Key, dict[str, str]] = defaultdict(dict)
     probabilities: dict[Key, dict[str, float | None]] = defaultdict(dict)
     for row in read(folder / "predictions.csv.gz", record):
@@ -133,23 +133,23 @@ def _answers(
 def _scored_tries(
     folder: Path, metric: str, gold: Mapping[str, str], scores: Mapping[Key, float]
 ) -> Iterator[ScoredTry]:
-    """Scores the variants that the trials of a run have tried: one that is kept has the score of
-    its trial in ``scores``, the others are scored by their own predictions."""
+    """Scores the variants that the trials of a run tried. A variant that a trial kept has the
+    trial's score in ``scores``; the others are scored by their own predictions."""
     answers: dict[tuple[str | int, ...], dict[str, str]] = defaultdict(dict)
     for row in read(folder / "lost_predictions.csv.gz", LostPredictionRecord):
         answers[_variant_key(row)][row.id] = row.prediction
-    for each in read(folder / "tries.csv", TryRecord):
+    for tried in read(folder / "tries.csv", TryRecord):
         value = None
-        if each.kept:
-            value = scores[each.run, each.method, each.label_budget, each.finetune_seed, None]
-        elif predicted := answers.get(_variant_key(each)):
+        if tried.kept:
+            value = scores[tried.run, tried.method, tried.label_budget, tried.finetune_seed, None]
+        elif predicted := answers.get(_variant_key(tried)):
             assert predicted.keys() == gold.keys(), f"{folder}: one prediction per test row"
             value = score(metric, list(gold.values()), [predicted[id] for id in gold])
-        yield ScoredTry(**asdict(each), value=value)
+        yield ScoredTry(**asdict(tried), value=value)
 
 
 def _variant_key(row: TryRecord | LostPredictionRecord) -> tuple[str | int, ...]:
-    """Of a variant of a run's trial."""
+    """Returns the key of a variant of a run's trial."""
     place = row.method, row.label_budget, row.finetune_seed
     return *place, row.read_out, row.initial_weights
 
@@ -157,12 +157,12 @@ def _variant_key(row: TryRecord | LostPredictionRecord) -> tuple[str | int, ...]
 def _calibration(
     gold: Sequence[str], predicted: Sequence[str], probabilities: Sequence[float | None]
 ) -> Json:  # of ScoredTrial
-    found = calibration(gold, predicted, probabilities)
-    return {} if found is None else asdict(found)
+    calibrated = calibration(gold, predicted, probabilities)
+    return {} if calibrated is None else asdict(calibrated)
 
 
 def _kept_curves(curves: Iterable[EpochRecord], trials: Iterable[TrialRecord]) -> list[EpochRecord]:
-    """One curve for each trial, that of the variant and the learning rate which it keeps."""
+    """Returns one curve for each trial: of the variant and learning rate that the trial keeps."""
     chosen = {curve_key(trial) for trial in trials}
     return [epoch for epoch in curves if curve_key(epoch) in chosen]
 

@@ -1,7 +1,7 @@
 """Fit the classical baselines to a task: data/baselines/TASK.
 
-Each baseline learns from the labelled rows of each trial of a fine-tuned run: for each pair of a
-run's seed and a fine-tuning seed from another sample. It predicts the same test rows.
+A baseline learns from the same labelled rows as the trials of a fine-tuned run, which are another
+sample for each pair of pretraining and fine-tuning seed. It predicts the same test rows.
 """
 
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ class Fit:
 
     name: str
     label_budget: int | str
-    pretrain_seed: int  # with finetune_seed it says which rows are labelled, and nothing else
+    pretrain_seed: int  # together with finetune_seed it only draws the labelled rows
     finetune_seed: int
 
 
 def main(params: Params, task: str) -> None:
-    """Writes ``trials.csv`` and ``predictions.csv.gz``. Where a budget is all rows of train, no
-    seed plays a part, and there is one trial."""
+    """Writes ``trials.csv`` and ``predictions.csv.gz``. If a label budget is all rows of train,
+    seeds have no effect, and there is one trial."""
     entry(params.tasks, task, where="tasks")
     examples = paths.examples(task)
     about = read_json(examples / "task.json")
@@ -74,7 +74,7 @@ def main(params: Params, task: str) -> None:
 
 
 def _fits(params: Params, kind: str, num_train: int, task: str) -> Iterator[Fit]:
-    """All of the task, in the order of params.yaml."""
+    """Yields all trials of a task, in the order of params.yaml."""
     seeds = read_json(paths.SEEDS)["pretrain_seeds"]
     for name, budget in product(params.baselines, params.finetune.label_budgets):
         baseline = BASELINES.build(params.baselines[name], where=f"baselines.{name}")

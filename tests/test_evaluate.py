@@ -69,7 +69,8 @@ TRIAL: dict[str, Any] = {
 
 @pytest.fixture
 def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
-    """Two runs with one trial each, which answer all and nothing right, and one baseline."""
+    """Two runs with one trial each, one with all answers right and one with all wrong, and one
+    baseline."""
     monkeypatch.chdir(tmp_path)
     raw = raw_params({name: RUNS[name] for name in RUN_NAMES})
     task = Path("data/tasks/tag")
@@ -91,7 +92,7 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
 
 
 def write_baseline(answers: dict[int, list[str]]) -> None:
-    """One trial for each pretraining seed."""
+    """Writes one trial for each pretraining seed."""
     trials, rows = [], []
     for seed, given in answers.items():
         key: dict[str, Any] = {"method": "classical", "label_budget": "200", "finetune_seed": 1}
@@ -155,7 +156,7 @@ def estimate_of(run: str) -> EstimateRecord:
 
 
 def bits_of(run: str) -> list[TextBitsRecord]:
-    """The first run has no such number."""
+    """Returns text bits, which the first run does not have."""
     if run == RUN_NAMES[0]:
         return []
     return [TextBitsRecord(run=run, loss=4.5, bits_per_byte=1.25, num_targets=7)]
@@ -181,12 +182,12 @@ def test_trials_of_a_baseline_that_differ_in_the_pretraining_seed_alone_are_two(
     write_baseline({1: GOLD, 2: ["O O O", "O O", "O"]})
     evaluate.main(params, "tag")
     trials = read(Path("data/evaluated/tag/trials.csv"), ScoredTrial)
-    found = [(t.pretrain_seed, t.value) for t in trials if t.run == "window"]
-    assert found == [(1, 1.0), (2, 0.0)]
+    values_by_seed = [(t.pretrain_seed, t.value) for t in trials if t.run == "window"]
+    assert values_by_seed == [(1, 1.0), (2, 0.0)]
 
 
 def test_every_trial_has_the_scores_of_its_rows(params: Params) -> None:
-    """In the order of the trials and of the test rows, the same bytes each time."""
+    """Scores are in the order of the trials and of the test rows, with the same bytes each time."""
     evaluate.main(params, "tag")
     path = Path("data/evaluated/tag/row_scores.npy")
     scores, written = np.load(path), path.read_bytes()
@@ -194,7 +195,7 @@ def test_every_trial_has_the_scores_of_its_rows(params: Params) -> None:
     assert scores.dtype == np.float32 and scores.shape == (3, 3)
     assert scores.mean(axis=1).tolist() == pytest.approx(values)
     assert (scores[0] == 1).all() and (scores[1] == 0).all()
-    assert scores[2, 1] < scores[2].min(initial=1, where=[True, False, True])  # B-Y was not found
+    assert scores[2, 1] < scores[2].min(initial=1, where=[True, False, True])  # B-Y is missing
     evaluate.main(params, "tag")
     assert path.read_bytes() == written
 
@@ -248,26 +249,26 @@ def test_predictions_that_do_not_match_the_test_set_cannot_happen(
 
 def test_what_was_left_out_is_said_of_all_runs(params: Params) -> None:
     skipped = [SkippedMethod(run=run, method="lora", reason="fits no LSTM") for run in RUN_NAMES]
-    for each in skipped:
-        write(Path("data/finetuned/tag", each.run, "skipped.csv"), SkippedMethod, [each])
+    for method in skipped:
+        write(Path("data/finetuned/tag", method.run, "skipped.csv"), SkippedMethod, [method])
     evaluate.main(params, "tag")
     assert read(Path("data/evaluated/tag/skipped.csv"), SkippedMethod) == skipped
 
 
 def test_what_was_cut_is_said_of_all_runs(params: Params) -> None:
     evaluate.main(params, "tag")
-    found = read(Path("data/evaluated/tag/inputs.csv"), InputRecord)
-    assert found == [what_was_read(run) for run in RUN_NAMES]
+    inputs = read(Path("data/evaluated/tag/inputs.csv"), InputRecord)
+    assert inputs == [what_was_read(run) for run in RUN_NAMES]
 
 
 def test_how_well_runs_predict_the_texts_stands_in_one_file(params: Params) -> None:
     evaluate.main(params, "tag")
-    found = read(Path("data/evaluated/tag/text_bits.csv"), TextBitsRecord)
-    assert found == [bits for run in RUN_NAMES for bits in bits_of(run)] and found
+    text_bits = read(Path("data/evaluated/tag/text_bits.csv"), TextBitsRecord)
+    assert text_bits == [bits for run in RUN_NAMES for bits in bits_of(run)] and text_bits
 
 
 def test_tries_that_lost_are_scored_by_their_own_predictions(params: Params) -> None:
-    """The one that is kept has the trial's score; one that diverged has none."""
+    """The kept variant has the trial's score, and a variant that diverged has none."""
     run, folder = RUN_NAMES[0], Path("data/finetuned/tag", RUN_NAMES[0])
     first, last, diverged = (f"label_subwords={which}" for which in ("first", "last", "all"))
     (trial,) = read(folder / "trials.csv", TrialRecord)
@@ -289,20 +290,20 @@ def test_tries_that_lost_are_scored_by_their_own_predictions(params: Params) -> 
     ]
     write(folder / "lost_predictions.csv.gz", LostPredictionRecord, lost)
     evaluate.main(params, "tag")
-    found = read(Path("data/evaluated/tag/tries.csv"), ScoredTry)
-    assert [each.run for each in found] == [run, run, run, RUN_NAMES[1]]
+    scored = read(Path("data/evaluated/tag/tries.csv"), ScoredTry)
+    assert [each.run for each in scored] == [run, run, run, RUN_NAMES[1]]
     by_hand = metrics.score("entity_f1", GOLD, given)
-    assert 0 < by_hand < 1 and [each.value for each in found] == [by_hand, 1.0, None, 0.0]
-    assert found[0].settings == {"label_subwords": "first"}
-    assert found[0].fixed_settings == {"dropout": "0.1"}
+    assert 0 < by_hand < 1 and [each.value for each in scored] == [by_hand, 1.0, None, 0.0]
+    assert scored[0].settings == {"label_subwords": "first"}
+    assert scored[0].fixed_settings == {"dropout": "0.1"}
     curves = read(Path("data/evaluated/tag/history.csv"), EpochRecord)
-    assert not [epoch for epoch in curves if epoch.run == run]  # all are of no variant
+    assert not [epoch for epoch in curves if epoch.run == run]  # no epoch belongs to a variant
 
 
 def test_estimates_of_all_runs_stand_in_one_file(params: Params) -> None:
     evaluate.main(params, "tag")
-    found = read(Path("data/evaluated/tag/estimates.csv"), EstimateRecord)
-    assert found == [estimate_of(run) for run in RUN_NAMES]
+    estimates = read(Path("data/evaluated/tag/estimates.csv"), EstimateRecord)
+    assert estimates == [estimate_of(run) for run in RUN_NAMES]
 
 
 def test_labels_that_look_like_missing_values_are_labels(params: Params) -> None:
@@ -326,29 +327,29 @@ def test_labels_that_look_like_missing_values_are_labels(params: Params) -> None
 
 def test_examples_show_what_each_run_and_baseline_says(params: Params) -> None:
     evaluate.main(params, "tag")
-    found = read_jsonl(Path("data/evaluated/tag/examples.jsonl"))
-    assert [row["id"] for row in found] == ["id0", "id1", "id2"]
-    for row in found:
+    examples = read_jsonl(Path("data/evaluated/tag/examples.jsonl"))
+    assert [row["id"] for row in examples] == ["id0", "id1", "id2"]
+    for row in examples:
         runs = [run for one in row["predictions"] for run in one["runs"]]
         assert sorted(runs) == sorted([*RUN_NAMES, "window"])
         right = {run for one in row["predictions"] if one["right"] for run in one["runs"]}
-        assert RUN_NAMES[0] in right  # which answers all as it should
+        assert RUN_NAMES[0] in right  # all its answers are right
 
 
 def test_confusion_counts_the_words_of_every_run_and_baseline(params: Params) -> None:
     evaluate.main(params, "tag")
-    found = read(Path("data/evaluated/tag/confusion.csv"), ConfusionRecord)
-    assert {record.run for record in found} == {*RUN_NAMES, "window"}
+    confusion = read(Path("data/evaluated/tag/confusion.csv"), ConfusionRecord)
+    assert {record.run for record in confusion} == {*RUN_NAMES, "window"}
     words = sum(len(tags.split()) for tags in GOLD)
-    for run in {record.run for record in found}:
-        of_run = [record for record in found if record.run == run]
+    for run in {record.run for record in confusion}:
+        of_run = [record for record in confusion if record.run == run]
         assert sum(record.number for record in of_run) == words * of_run[0].num_trials
-    right = [record for record in found if record.run == RUN_NAMES[0]]
+    right = [record for record in confusion if record.run == RUN_NAMES[0]]
     assert all(record.answer == record.prediction for record in right)
 
 
 def test_scores_are_written_in_full(params: Params) -> None:
-    """A value survives the file bit for bit."""
+    """A value is unchanged to the last bit after writing and reading."""
     evaluate.main(params, "tag")
     with Path("data/evaluated/tag/trials.csv").open(newline="") as file:
         assert [row["value"] for row in csv.DictReader(file)] == ["1.0", "0.0", repr(2 / 3)]
@@ -363,12 +364,12 @@ def test_any_text_is_read_as_it_was_written(tmp_path, name, text) -> None:
 
 
 def test_probabilities_of_predictions_become_a_calibration_error(params: Params) -> None:
-    folder = Path("data/finetuned/tag", RUN_NAMES[1])  # which answers nothing right
+    folder = Path("data/finetuned/tag", RUN_NAMES[1])  # all its answers are wrong
     rows = read(folder / "predictions.csv.gz", PredictionRecord)
     sure = [replace(row, probability=0.75) for row in rows]
     write(folder / "predictions.csv.gz", PredictionRecord, sure)
     evaluate.main(params, "tag")
     scored = {t.run: t for t in read(Path("data/evaluated/tag/trials.csv"), ScoredTrial)}
-    found = scored[RUN_NAMES[1]]
-    assert (found.accuracy, found.mean_probability, found.calibration_error) == (0, 0.75, 0.75)
+    trial = scored[RUN_NAMES[1]]
+    assert (trial.accuracy, trial.mean_probability, trial.calibration_error) == (0, 0.75, 0.75)
     assert scored[RUN_NAMES[0]].calibration_error is None

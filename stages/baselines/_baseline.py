@@ -1,4 +1,5 @@
-"""What a classical model offers: no pretraining, and nothing random but which rows are labelled."""
+"""The contract of a baseline: a classical model without pretraining, in which nothing is random
+except the draw of the labelled rows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,13 +14,13 @@ from stages.kinds._kind import Kind
 
 @dataclass(frozen=True)
 class Score:
-    """The kind of a task's rows, and the metric that its trials are compared by."""
+    """Scores predictions for a task's rows by the metric that compares its trials."""
 
     kind: Kind
     metric: str
 
     def __call__(self, rows: Sequence[Row], predicted: Sequence[str]) -> float:
-        """Of predictions for labelled ``rows``."""
+        """Returns the score of predictions for labelled ``rows``."""
         return score(self.metric, [self.kind.answer(row) for row in rows], predicted)
 
 
@@ -27,18 +28,18 @@ class Baseline(ABC):
     """A classical model. ``fits`` names the kinds of rows that it can be fitted to."""
 
     fits: ClassVar[tuple[str, ...]]
-    num_tries: int = 1  # settings that validation chooses from
+    num_tries: int = 1  # number of settings from which validation chooses
 
     @abstractmethod
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
-        """Learn from ``train``; choose settings by ``score`` on ``validation`` alone."""
+        """Learns from ``train``, and chooses settings by ``score`` on ``validation`` alone."""
 
     @abstractmethod
     def predict(self, rows: Sequence[Row]) -> list[str]:
-        """An answer for each row, written as ``Kind.answer`` does."""
+        """Returns an answer for each row, written as ``Kind.answer`` does."""
 
     def probabilities(self, rows: Sequence[Row]) -> list[float | None]:
-        """Those of the answers, where the model gives any."""
+        """Returns the probabilities of the answers; None if the model gives none."""
         return [None] * len(rows)
 
 

@@ -1,4 +1,4 @@
-"""Linear models over TF-IDF of texts, and the settings that validation chooses from."""
+"""Linear models over TF-IDF of texts, and the settings from which validation chooses."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -8,15 +8,15 @@ from threadpoolctl import threadpool_limits
 
 from stages.baselines._baseline import Baseline, Row, Score
 
-# scikit-learn is imported where something is fitted: to check settings it takes two seconds.
+# scikit-learn is imported where it fits, because checking settings should not take two seconds.
 
 FEATURES = ("words", "parts", "words_and_parts")
-CLASS_WEIGHTS = (None, "balanced")  # all rows count alike, or all classes
-SVM_TIMES = 0.01  # the C of a support vector machine beside that of a logistic regression
+CLASS_WEIGHTS = (None, "balanced")  # equal weights of all rows, or of all classes
+SVM_TIMES = 0.01  # C of a support vector machine relative to a logistic regression's
 
 
 def tfidf_of_words(max_ngram: int) -> Any:
-    """Returns scikit-learn's TF-IDF of words, signs and their n-grams, not yet fitted."""
+    """Returns scikit-learn's TF-IDF of words, signs and their n-grams, unfitted."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     return TfidfVectorizer(
@@ -25,8 +25,8 @@ def tfidf_of_words(max_ngram: int) -> Any:
 
 
 def tfidf(features: str, *, max_ngram: int, max_part: int) -> Any:
-    """Returns scikit-learn's TF-IDF, not yet fitted, of one of ``FEATURES``; parts of words are the
-    n-grams of their characters."""
+    """Returns scikit-learn's TF-IDF of one of ``FEATURES``, unfitted. Parts of words are character
+    n-grams."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.pipeline import make_union
 
@@ -36,8 +36,8 @@ def tfidf(features: str, *, max_ngram: int, max_part: int) -> Any:
 
 
 def logistic_regressions(C: Sequence[float]) -> list[Any]:
-    """Returns a logistic regression, not yet fitted, for each weighting of the classes and each
-    ``C``, the inverse strength of regularisation."""
+    """Returns an unfitted logistic regression for each weighting of the classes and each ``C``, the
+    inverse strength of regularisation."""
     from sklearn.linear_model import LogisticRegression
 
     return [
@@ -48,7 +48,8 @@ def logistic_regressions(C: Sequence[float]) -> list[Any]:
 
 
 def support_vector_machines(C: Sequence[float]) -> list[Any]:
-    """Returns linear support vector machines likewise, with a hundredth of each ``C``."""
+    """Returns an unfitted linear support vector machine for each weighting of the classes and a
+    hundredth of each ``C``."""
     from sklearn.svm import LinearSVC
 
     return [
@@ -59,10 +60,10 @@ def support_vector_machines(C: Sequence[float]) -> list[Any]:
 
 
 def fitted(model: Any, features: Any, targets: Sequence[str] | Sequence[bool]) -> Any:
-    """Returns the model, fitted; a constant where the few labels are all the same.
+    """Returns the fitted model, or a constant if all labels are equal.
 
-    One thread: on vectors this short several wait for each other ten times longer than they work,
-    and how many there are would show in the last digits.
+    Fitting uses one thread. With several threads, short vectors would take ten times as long, and
+    the last digits would depend on the number of threads.
     """
     from sklearn.dummy import DummyClassifier
 
@@ -73,16 +74,16 @@ def fitted(model: Any, features: Any, targets: Sequence[str] | Sequence[bool]) -
 
 
 def check_tries(*, max_ngram: int, max_part: int, **tried: Sequence[float]) -> None:
-    """Raises ValueError for n-grams of no words or characters, and for a list of strengths, under
-    its setting's name, that is empty or has one that is not above 0."""
+    """Raises ValueError for n-grams shorter than 1, and for a setting in ``tried`` that has no
+    values or a value that is not above 0."""
     for name, strengths in tried.items():
         if min(max_ngram, max_part) < 1 or not strengths or min(strengths) <= 0:
             raise ValueError(f"max_ngram and max_part must be at least 1 and every {name} above 0")
 
 
 class LinearBaseline(Baseline):
-    """The features of a row's texts, and the linear model over them, that score best on validation;
-    of equal ones the first."""
+    """A linear model over features of a row's texts. Features and model are those that score best
+    on validation; ties go to the first."""
 
     def __init__(self, *, max_ngram: int, max_part: int, num_models: int) -> None:
         self.max_ngram, self.max_part = max_ngram, max_part
@@ -90,14 +91,14 @@ class LinearBaseline(Baseline):
 
     @abstractmethod
     def models(self, features: Any, train: Sequence[Row]) -> Iterator[Any]:
-        """Yields models that are fitted to the ``features`` of ``train``."""
+        """Yields models fitted to the ``features`` of ``train``."""
 
     @abstractmethod
     def answers(self, model: Any, features: Any, rows: Sequence[Row]) -> list[str]:
         """Returns the model's answer to each row."""
 
     def texts(self, rows: Sequence[Row]) -> list[str]:
-        """Returns what features are counted in; the two texts of a pair are joined."""
+        """Returns the text of each row for the features; the two texts of a pair are joined."""
         return [" ".join(self.kind.texts(row)) for row in rows]
 
     def features(self, vectorizer: Any, rows: Sequence[Row]) -> Any:

@@ -9,15 +9,15 @@ NEVER = -np.inf
 
 
 def may_follow(tag: str, before: str) -> bool:
-    """Whether ``tag`` may stand behind ``before`` in BIO: an I- continues what is of its kind."""
+    """Whether ``tag`` may follow ``before`` in BIO: an I- continues a span of its kind."""
     return not tag.startswith("I-") or before in (f"B-{tag[2:]}", tag)
 
 
 def transition_scores(
     sequences: Iterable[Sequence[str]], tags: Sequence[str], *, weight: float
 ) -> Float[np.ndarray, "before tag"]:
-    """Returns ``weight`` times how much more probable each tag is behind each other one than
-    anywhere, a logarithm, from counts to which a half is added; ``NEVER`` where it may not be."""
+    """Returns ``weight`` times log(p(tag | tag before) / p(tag)) for each pair of tags, or
+    ``NEVER`` for a forbidden pair. A half is added to the counts of pairs."""
     index = {tag: i for i, tag in enumerate(tags)}
     counts = np.full((len(tags), len(tags)), 0.5)
     everywhere = np.zeros(len(tags))
@@ -26,8 +26,8 @@ def transition_scores(
             counts[index[before], index[tag]] += 1
         for tag in sequence:
             everywhere[index[tag]] += 1
-    behind = np.log(counts / counts.sum(axis=1, keepdims=True))
-    scores = weight * (behind - np.log(everywhere / everywhere.sum()))
+    following = np.log(counts / counts.sum(axis=1, keepdims=True))
+    scores = weight * (following - np.log(everywhere / everywhere.sum()))
     allowed = np.array([[may_follow(tag, before) for tag in tags] for before in tags])
     return np.where(allowed, scores, NEVER)
 
@@ -42,9 +42,8 @@ def best_sequence(
     transitions: Float[np.ndarray, "before tag"],
     first: Float[np.ndarray, " tag"],
 ) -> Int[np.ndarray, " word"]:
-    """Returns the tags with the largest sum of their own scores, of those of the transitions
-    between them and of that of the first; of equal sequences the one with the tags of lower
-    numbers, told from its end."""
+    """Returns the sequence of tags with the largest sum of the scores of its words, its transitions
+    and its first tag. Ties go to the lower tag, from the end of the sequence on."""
     best = first + scores[0]
     steps = []
     for of_word in scores[1:]:

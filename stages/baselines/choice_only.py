@@ -10,12 +10,12 @@ RIGHT, WRONG = "right", "wrong"
 
 
 class ChoiceOnly(LinearBaseline):
-    """Logistic regression over TF-IDF of a choice alone: how far the choices give themselves away
-    (Zellers et al. 2018, section 3; Poliak et al. 2018). The most probable choice of a row is its
-    prediction, of equal ones the first.
+    """Logistic regression over TF-IDF of a choice alone, without the question: it shows how far the
+    choices give the answer away (Zellers et al. 2018, section 3; Poliak et al. 2018). The
+    prediction is the most probable choice; ties go to the first.
 
-    Validation chooses the features, words with their n-grams, parts of words or both, whether right
-    and wrong choices count alike, and ``C``, the inverse strength of regularisation.
+    Validation chooses the features (words with their n-grams, parts of words, or both), whether
+    right and wrong choices have equal weights, and ``C``, the inverse strength of regularisation.
     """
 
     fits = ("multiple_choice",)

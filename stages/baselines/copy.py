@@ -4,13 +4,13 @@ from stages.baselines._baseline import Baseline, Row, Score
 
 
 class Copy(Baseline):
-    """The text itself: names, numbers and punctuation are right in many a translation, and a text
-    begins with much of its summary."""
+    """The text itself: in translations, names, numbers and punctuation are often right, and a text
+    often begins with much of its summary."""
 
     fits = ("seq2seq",)
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
-        """Nothing is learnt."""
+        """Does nothing, because nothing is learnt."""
 
     def predict(self, rows: Sequence[Row]) -> list[str]:
         return [row["text"] for row in rows]

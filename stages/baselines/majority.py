@@ -7,9 +7,9 @@ from stages.baselines._baseline import Baseline, Row, Score
 class Majority(Baseline):
     """The most frequent label for every text, the most frequent tag for every word, the most
     frequent place of the right choice, or the most frequent answer to every question, which may be
-    that there is none.
+    no answer.
 
-    The reference for every score: a model that learnt nothing ties with it.
+    It is the reference for every score: a model that learnt nothing ties with it.
     """
 
     fits = ("classification", "multi_label", "tagging", "span_qa", "multiple_choice")
@@ -17,7 +17,7 @@ class Majority(Baseline):
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         self.kind = score.kind
         counts = Counter(part for row in train for part in self.kind.answer_parts(row))
-        # Rows of a few labels may have none.
+        # Multi-label rows may have no labels.
         ranked = sorted(counts, key=lambda target: (-counts[target], target))
         self.majority = ranked[0] if ranked else None
 

@@ -9,8 +9,8 @@ from stages.kinds.regression import written
 class Mean(Baseline):
     """The mean of the train rows for every text.
 
-    It has no correlation with anything, which counts as 0: the reference of a model that learnt
-    nothing.
+    It is the reference for a model that learnt nothing. The correlation of a constant is undefined
+    and counts as 0.
     """
 
     fits = ("regression",)

@@ -5,7 +5,7 @@ import numpy as np
 from stages.baselines._baseline import Baseline, Row, Score
 from stages.baselines._linear import tfidf_of_words
 
-AT_ONCE = 512  # rows whose similarities to all of train are held in memory
+AT_ONCE = 512  # number of rows whose similarities to all of train are in memory
 
 
 class Nearest(Baseline):
@@ -29,9 +29,9 @@ class Nearest(Baseline):
 
     def predict(self, rows: Sequence[Row]) -> list[str]:
         features = self.vectorizer.transform(row["text"] for row in rows)
-        found: list[str] = []
+        targets: list[str] = []
         for at in range(0, len(rows), AT_ONCE):
             similar = (features[at : at + AT_ONCE] @ self.features.T).toarray()
-            # In the last digits equal texts may differ; the first of them is meant.
-            found += [self.targets[i] for i in np.round(similar, 9).argmax(axis=1)]
-        return found
+            # Rounded, because equal texts may differ in the last digits, and the first must win.
+            targets += [self.targets[i] for i in np.round(similar, 9).argmax(axis=1)]
+        return targets

@@ -8,14 +8,14 @@ NUM_BYTES = 256
 
 
 class Ngram(Baseline):
-    """A language model of bytes: each from at most ``order - 1`` before it, with the smoothing of
-    Witten and Bell (1991; interpolated as in Chen and Goodman 1999, section 2.5).
+    """A language model that predicts a byte from at most ``order - 1`` bytes before it, with the
+    smoothing of Witten and Bell (1991; interpolated as in Chen and Goodman 1999, section 2.5).
 
         p(b | c) = (n(c b) + t(c) p(b | c')) / (n(c) + t(c))
 
-    n counts, t(c) is the number of different bytes behind c, c' is c without its first byte, and
-    below the shortest context each byte is as likely. ``orders`` are those of which the one with
-    the fewest bits on validation is taken.
+    n counts occurrences, t(c) is the number of different bytes that follow c, and c' is c without
+    its first byte. Below the empty context all bytes are equally likely. Validation chooses the
+    order with the fewest bits from ``orders``.
     """
 
     fits = ("language_modelling",)
@@ -45,7 +45,7 @@ class Ngram(Baseline):
         return [f"{self.bits(row['text'], self.order):.4f}" for row in rows]
 
     def bits(self, text: str, order: int) -> float:
-        """Of the whole text."""
+        """Returns the bits of a whole text."""
         encoded = text.encode()
         return -sum(
             math.log2(self.probability(byte, encoded[max(end - order + 1, 0) : end]))
@@ -53,7 +53,8 @@ class Ngram(Baseline):
         )
 
     def probability(self, byte: int, context: bytes) -> float:
-        """p(byte | context), from the shortest context to the longest that was seen."""
+        """Returns p(byte | context), interpolated from the empty context to the longest that
+        occurred in training."""
         p = 1 / NUM_BYTES
         for begin in range(len(context), -1, -1):
             followers = self.counts.get(context[begin:])

@@ -7,13 +7,13 @@ from stages.kinds.multi_label import written
 
 
 class OneVsRest(LinearBaseline):
-    """For each label by itself a logistic regression over TF-IDF of a text's words and their
+    """A separate logistic regression for each label over TF-IDF of a text's words and their
     n-grams, or of the parts of its words, or of both (binary relevance; Tsoumakas and Katakis
     2007).
 
-    Validation chooses the features, whether texts with and without a label count alike, and ``C``,
-    the inverse strength of regularisation, the same for all labels. The two texts of a pair are
-    joined.
+    Validation chooses the features, whether texts with and without a label have equal weights, and
+    ``C``, the inverse strength of regularisation, each the same for all labels. The two texts of a
+    pair are joined.
     """
 
     fits = ("multi_label",)
@@ -38,8 +38,8 @@ class OneVsRest(LinearBaseline):
             yield {label: fitted(clone(model), features, targets) for label, targets in has.items()}
 
     def answers(self, model: dict[str, Any], features: Any, rows: Sequence[Row]) -> list[str]:
-        found: list[list[str]] = [[] for _ in rows]
+        labels_by_row: list[list[str]] = [[] for _ in rows]
         for label, of_label in model.items():
-            for labels, has in zip(found, of_label.predict(features).tolist(), strict=True):
+            for labels, has in zip(labels_by_row, of_label.predict(features).tolist(), strict=True):
                 labels += [label] if has else []
-        return [written(labels) for labels in found]
+        return [written(labels) for labels in labels_by_row]

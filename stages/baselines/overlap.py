@@ -7,10 +7,11 @@ from stages.baselines._linear import tfidf_of_words
 
 
 class Overlap(Baseline):
-    """The choice whose words are most similar to those of the text and of the question; of equal
-    ones the first.
+    """The choice whose words are most similar to the words of the text and the question; ties go to
+    the first.
 
-    Similarity is the cosine of TF-IDF vectors of words, signs and their n-grams. No label is used.
+    Similarity is the cosine of TF-IDF vectors of words, signs and their n-grams. Labels are not
+    used.
     """
 
     fits = ("multiple_choice",)
@@ -28,8 +29,9 @@ class Overlap(Baseline):
         return [str(self._best(row)) for row in rows]
 
     def _best(self, row: Row) -> int:
-        text, choices = (self.vectorizer.transform(each) for each in ([_read(row)], row["choices"]))
-        # In the last digits equal choices may differ; the first of them is meant.
+        text = self.vectorizer.transform([_read(row)])
+        choices = self.vectorizer.transform(row["choices"])
+        # Rounded, because equal choices may differ in the last digits, and the first must win.
         return int(np.round((choices @ text.T).toarray()[:, 0], 9).argmax())
 
 

@@ -12,8 +12,8 @@ class Ridge(LinearBaseline):
     """Ridge regression over TF-IDF of a text's words and their n-grams, or of the parts of its
     words, or of both.
 
-    Of a pair it is over the cosine of its two texts, the product and the absolute difference of
-    their features. Validation chooses the features and ``alpha``, the strength of regularisation.
+    For a pair of texts, the features are their cosine, and the product and the absolute difference
+    of their TF-IDF. Validation chooses the features and ``alpha``, the strength of regularisation.
     """
 
     fits = ("regression",)
@@ -49,7 +49,7 @@ class Ridge(LinearBaseline):
 
         targets = [row["target"] for row in train]
         for alpha in sorted(self.alpha):
-            with threadpool_limits(1):  # how many there are would show in the last digits
+            with threadpool_limits(1):  # the last digits depend on the number of threads
                 yield linear_model.Ridge(alpha=alpha).fit(features, targets)
 
     def answers(self, model: Any, features: Any, rows: Sequence[Row]) -> list[str]:

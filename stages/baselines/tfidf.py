@@ -15,10 +15,10 @@ class Tfidf(LinearBaseline):
     """A linear classifier over TF-IDF of a text's words and their n-grams, or of the parts of its
     words, or of both.
 
-    Parts of words tell what whole words that were never seen do not: names, misspelt words, other
-    forms of a word. Validation chooses the features, logistic regression or a support vector
-    machine, whether all classes count alike, and ``C``, the inverse strength of regularisation.
-    The two texts of a pair are joined.
+    Parts of words help with words that training does not have: names, misspelt words, other forms
+    of a word. Validation chooses the features, logistic regression or a support vector machine,
+    whether all classes have equal weights, and ``C``, the inverse strength of regularisation. The
+    two texts of a pair are joined.
     """
 
     fits = ("classification",)
@@ -43,8 +43,8 @@ class Tfidf(LinearBaseline):
         return model.predict(features).tolist()
 
     def probabilities(self, rows: Sequence[Row]) -> list[float | None]:
-        """Those of the answers; a support vector machine gives none."""
+        """Returns the probabilities of the answers; None for a support vector machine."""
         if not hasattr(self.model, "predict_proba"):
             return [None] * len(rows)
-        found = self.model.predict_proba(self.features(self.vectorizer, rows))
-        return found.max(axis=1).tolist()
+        by_class = self.model.predict_proba(self.features(self.vectorizer, rows))
+        return by_class.max(axis=1).tolist()

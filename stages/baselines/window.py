@@ -14,12 +14,12 @@ from stages.kinds._tags import OUTSIDE
 
 PART_LENGTHS = (2, 3, 4)  # letters
 BIASES = (0.0, 0.3, 0.6, 1.0, 1.5)  # against the tag of words in no span, in natural logarithms
-WEIGHTS = (0.0, 0.5, 1.0)  # of transitions beside words
+WEIGHTS = (0.0, 0.5, 1.0)  # weights of transitions relative to words
 
 
 @dataclass(frozen=True)
 class _Decoder:
-    """How the probabilities of each word's tags become a sequence."""
+    """Decodes the probabilities of each word's tags into a sequence."""
 
     tags: list[str]
     transitions: Float[np.ndarray, "before tag"]
@@ -28,30 +28,30 @@ class _Decoder:
     def __call__(
         self, rows: Sequence[Row], probabilities: Float[np.ndarray, "words tag"]
     ) -> list[str]:
-        """Returns the tags of each row, joined; ``probabilities`` are of the words of all rows."""
+        """Returns the tags of each row, joined; ``probabilities`` has the words of all rows."""
         with np.errstate(divide="ignore"):
             scores = np.log(probabilities) - self.bias * (np.array(self.tags) == OUTSIDE)
         ends = np.cumsum([len(row["words"]) for row in rows])
         first = first_scores(self.tags)
-        found = (
+        sequences = (
             best_sequence(of_row, self.transitions, first) if len(of_row) else []
             for of_row in np.split(scores, ends[:-1])
         )
-        return [" ".join(self.tags[i] for i in sequence) for sequence in found]
+        return [" ".join(self.tags[i] for i in sequence) for sequence in sequences]
 
 
 class Window(Baseline):
-    """Logistic regression for each word over what it and its neighbours look like, then the best
+    """Logistic regression for each word over features of the word and its neighbours, then the best
     sequence of tags.
 
-    Features: the words within ``window``, their shapes and the pairs of the nearest ones; the
-    word's parts of 2 to 4 letters, its first and last 1 to ``affix_length`` letters, its length,
-    how often the sentence has it, and whether it stands at an end, in brackets or in quotes. A tag
-    counts for more where training has it behind the tag before more often than elsewhere; an I-
-    never stands where it continues nothing (BIO).
+    The features are the words within ``window``, their shapes and the pairs of the nearest words;
+    the word's parts of 2 to 4 letters, its first and last 1 to ``affix_length`` letters, its
+    length, its count in the sentence, and whether it is first, last, in brackets or in quotes. A
+    transition between tags has a higher score if training has it more often than expected. An I-
+    that continues no span is never predicted (BIO).
 
-    Validation chooses ``C``, the inverse strength of regularisation, then how much transitions
-    count, and a bias against O, the tag of most words.
+    Validation chooses ``C``, the inverse strength of regularisation, then the weight of transitions
+    and a bias against O, the tag of most words.
     """
 
     fits = ("tagging",)
@@ -66,13 +66,13 @@ class Window(Baseline):
         if window < 0 or affix_length < 0 or not C or min(C) <= 0:
             raise ValueError("window and affix_length must be at least 0 and every C above 0")
         self.window, self.affix_length, self.C = window, affix_length, C
-        self.num_tries = len(C) + len(WEIGHTS) * len(BIASES) - 1  # one of those is the plain one
+        self.num_tries = len(C) + len(WEIGHTS) * len(BIASES) - 1  # decoders[0] counts once
 
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
         from sklearn.feature_extraction.text import CountVectorizer
         from sklearn.linear_model import LogisticRegression
 
-        analyzer: Any = list  # a word's features are taken as they are
+        analyzer: Any = list  # features need no analysis
         self.vectorizer = CountVectorizer(analyzer=analyzer, binary=True)
         features = self.vectorizer.fit_transform(self._words(train))
         held_out = self.vectorizer.transform(self._words(validation))
@@ -107,16 +107,16 @@ class Window(Baseline):
             shapes = [*edge, *map(shape, row["words"]), *edge]
             around = range(-self.window, self.window + 1)
             for i, word in enumerate(words[len(edge) : -len(edge)], start=len(edge)):
-                before, behind = row["words"][: i - len(edge)], words[i + 1]
+                before, after = row["words"][: i - len(edge)], words[i + 1]
                 yield [
                     "bias",
                     *(f"{j}={words[i + j]}" for j in around),
                     *(f"{j}~{shapes[i + j]}" for j in around),
                     f"-1,0={words[i - 1]} {word}",
-                    f"0,1={word} {behind}",
-                    f"-1,1={words[i - 1]} {behind}",
+                    f"0,1={word} {after}",
+                    f"-1,1={words[i - 1]} {after}",
                     f"-2,-1={words[i - 2]} {words[i - 1]}",
-                    f"1,2={behind} {words[i + 2]}",
+                    f"1,2={after} {words[i + 2]}",
                     f"-1,0,1~{shapes[i - 1]} {shapes[i]} {shapes[i + 1]}",
                     *(f"^{word[:n]}" for n in range(1, self.affix_length + 1)),
                     *(f"{word[-n:]}$" for n in range(1, self.affix_length + 1)),
@@ -137,6 +137,6 @@ def parts(word: str) -> list[str]:
 
 
 def shape(word: str) -> str:
-    """``array_2D()`` as ``a_0A()``: case, digits and signs, each repetition once."""
+    """Returns the shape of a word, without repetitions: ``a_0A()`` for ``array_2D()``."""
     classes = re.sub(r"[^\W\d_]", lambda m: "A" if m[0].isupper() else "a", word)
     return re.sub(r"(.)\1+", r"\1", re.sub(r"\d", "0", classes))

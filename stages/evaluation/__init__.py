@@ -1,3 +1,1 @@
-"""Scores, intervals, contamination, likeness, and the tables that trials are recorded in, without
-torch.
-"""
+"""Scores, intervals, contamination, likeness and the tables of trials, all without torch."""

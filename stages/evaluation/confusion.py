@@ -1,4 +1,4 @@
-"""Which class is taken for which: of every run and method, over all of its trials."""
+"""Confusion matrices: how often each class is predicted for each class, by run and method."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,8 +12,8 @@ Pairs = Counter[tuple[str, str]]  # (right class, predicted class) -> how often
 
 @dataclass(frozen=True, kw_only=True)
 class ConfusionRecord:
-    """How often ``prediction`` was given where ``answer`` is right, in so many trials. What is
-    counted are rows or, of tagging, words."""
+    """How often ``prediction`` was given where ``answer`` is right, in ``num_trials`` trials.
+    ``number`` counts rows or, for tagging, words."""
 
     run: str
     method: str
@@ -25,13 +25,13 @@ class ConfusionRecord:
 
 
 def has_confusion(kind: Kind) -> bool:
-    """Whether a row, or each of its words, has one class: not any number of labels."""
+    """Whether each row, or each word of a row, has exactly one class."""
     return kind.has_classes and (kind.stratified or kind.target in kind.lists)
 
 
 def classes(kind: Kind, answer: str) -> list[str]:
-    """What is counted of an answer or prediction: its class or, of each word, the type of span (a
-    tag without B- and I-)."""
+    """Returns the classes in an answer or prediction: a single one or, for tagging, the type of
+    span of each word (its tag without B- or I-)."""
     if kind.target not in kind.lists:
         return [answer]
     return [tag if tag == OUTSIDE else _type(tag) for tag in answer.split(" ")]
@@ -42,21 +42,21 @@ def _type(tag: str) -> str:
 
 
 def pairs(kind: Kind, gold: Mapping[str, str], predicted: Mapping[str, str]) -> Pairs:
-    """Of one trial; the keys of both are the ids of rows."""
-    found: Pairs = Counter()
+    """Counts the pairs of one trial. ``gold`` and ``predicted`` are by the ids of rows."""
+    counts: Pairs = Counter()
     for row, answer in gold.items():
-        found.update(zip(classes(kind, answer), classes(kind, predicted[row]), strict=True))
-    return found
+        counts.update(zip(classes(kind, answer), classes(kind, predicted[row]), strict=True))
+    return counts
 
 
 Place = tuple[str, str, str]  # run, method, label budget
 
 
-def records(found: Iterable[tuple[Place, Pairs]]) -> Iterator[ConfusionRecord]:
-    """The sums over trials, in the order of the places, then of the classes."""
+def records(pairs_by_trial: Iterable[tuple[Place, Pairs]]) -> Iterator[ConfusionRecord]:
+    """Yields the counts summed over trials, ordered by place, then by class."""
     sums: dict[Place, Pairs] = {}
     trials: Counter[Place] = Counter()
-    for place, counts in found:
+    for place, counts in pairs_by_trial:
         sums.setdefault(place, Counter()).update(counts)
         trials[place] += 1
     for place, counts in sums.items():

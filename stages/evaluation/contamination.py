@@ -1,10 +1,10 @@
-"""Test texts in the text that models are pretrained on.
+"""Contamination: test texts that occur in the text that models are pretrained on.
 
-After Brown et al. 2020 (GPT-3, appendix C): texts overlap if they share n words in a row, case and
-punctuation apart, with n between 8 and 13. Different here: n is chosen for each text and not for
-each task; a text of fewer than 8 words is looked for whole and as sentences of its own, since one
-or two words stand everywhere; and to clean a corpus sentences are removed, not 200 characters
-around a match.
+The definition follows Brown et al. 2020 (GPT-3, appendix C): texts overlap if they share n
+consecutive words, ignoring case and punctuation, with n between 8 and 13. Three things differ.
+n is chosen for each text and not for each task. A text of fewer than 8 words matches only as a
+whole and only complete sentences, because one or two words occur everywhere. Cleaning a corpus
+removes sentences, not 200 characters around a match.
 """
 
 import re
@@ -20,86 +20,89 @@ from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl
 from stages.kinds._kind import KINDS
 
-LONG, SHORT = 13, 8  # words of the n-grams of texts that have so many
+LONG, SHORT = 13, 8  # n for texts of at least 13 words, and of 8 to 12 words
 WORD = re.compile(r"\w+")
 BREAK = -1  # a word that no test text has, and the end of a document
-BATCH_WORDS = 2**20  # searched at once: a corpus may be larger than memory
+BATCH_WORDS = 2**20  # searched at once, because a corpus may be larger than memory
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """Of a task's test rows, how many have a text that stands whole in a corpus, and how many one
-    of which an n-gram does."""
+    """The numbers of a task's test rows that overlap with a corpus."""
 
-    num_test: int
-    exact: int
-    ngram: int
+    num_test: int  # test rows
+    exact: int  # rows with a text that occurs as a whole in the corpus
+    ngram: int  # rows with a text of which an n-gram occurs in the corpus
 
 
 def words(text: str) -> list[str]:
-    """Case and punctuation make no difference, nor does how a character is composed."""
+    """Returns the words of a text, without case, punctuation and differences in Unicode
+    composition."""
     return WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 def gram_length(num_words: int) -> int:
-    """The n of a text's n-grams."""
+    """Returns the n of the n-grams of a text with ``num_words`` words."""
     return LONG if num_words >= LONG else SHORT if num_words >= SHORT else num_words
 
 
 def searched_texts(tasks: Iterable[str]) -> dict[str, list[list[str]]]:
-    """task -> the inputs of each of its test rows, as texts: as they stand in the source, before a
-    task masked words of them. Answers are not searched for: ``evaluate`` alone reads them."""
-    found = {}
+    """Returns the input texts of each test row, by task.
+
+    They are the texts of the source, before a task masks words. Answers are left out, because only
+    ``evaluate`` may read them.
+    """
+    texts_by_task = {}
     for task in tasks:
         kind = KINDS[read_json(paths.examples(task) / "task.json")["kind"]]
         originals = {row["id"]: row for row in read_jsonl(paths.test_originals(task))}
         rows = read_jsonl(paths.examples(task) / "test.jsonl")
-        found[task] = [kind.texts(row | originals.get(row["id"], {})) for row in rows]
-    return found
+        texts_by_task[task] = [kind.texts(row | originals.get(row["id"], {})) for row in rows]
+    return texts_by_task
 
 
 class TaskTexts:
-    """The texts of test rows, searched for in documents (lists of sentences).
+    """Searches documents (lists of sentences) for the texts of test rows.
 
-    A match is a sequence of consecutive words of a document, across sentences. A row counts if one
-    of its texts matches.
+    A match is a sequence of consecutive words of a document, which may span sentences. A row counts
+    if one of its texts matches.
     """
 
     def __init__(self, rows: Mapping[str, Sequence[Sequence[str]]]) -> None:
-        """``rows``: task -> the texts of each of its test rows."""
+        """``rows`` are the texts of each test row, by task."""
         self._num_test = {task: len(of_task) for task, of_task in rows.items()}
-        found = [
+        texts = [
             (row, words(text))
             for row, content in enumerate(row for of_task in rows.values() for row in of_task)
             for text in content
         ]
-        self._row = np.array([row for row, _ in found], dtype=np.int64)  # of each text
-        self._trie = _Trie([text for _, text in found])
+        self._row = np.array([row for row, _ in texts], dtype=np.int64)  # the row of each text
+        self._trie = _Trie([text for _, text in texts])
 
     def overlap(self, documents: Iterable[Sequence[str]]) -> dict[str, Overlap]:
-        """task -> what of it stands in the documents."""
+        """Returns the overlap of each task with the documents."""
         return self.overlap_of([self.matches(documents)])
 
     def matches(self, documents: Iterable[Sequence[str]]) -> "Matches":
-        """What stands in documents, for ``overlap_of``."""
+        """Returns the matches in documents, for ``overlap_of``."""
         return self._trie.matches(documents)
 
     def overlap_of(self, matches: Iterable["Matches"]) -> dict[str, Overlap]:
-        """task -> what of it stands in the documents of any of the ``matches``, which other
-        processes may have found."""
+        """Returns the overlap of each task with all documents of several ``matches``, which may
+        come from other processes."""
         ends = np.cumsum([0, *self._num_test.values()])
         exact, ngram = (
             np.diff(np.searchsorted(np.unique(self._row[hit]), ends)).tolist()
-            for hit in self._trie.found(matches)
+            for hit in self._trie.matched_texts(matches)
         )
         numbers = zip(self._num_test.items(), exact, ngram, strict=True)
         return {task: Overlap(num, *of_task) for (task, num), *of_task in numbers}
 
     def removed_from(self, documents: Iterable[Sequence[str]]) -> Iterator[list[str]]:
-        """Each document without the sentences that a match touches, those between them included.
+        """Yields each document without the sentences that overlap with a match.
 
-        Where others come to stand side by side for that and match, they go, too: nothing that is
-        left matches.
+        Removing sentences makes others adjacent, which may then match. The search is repeated until
+        nothing matches.
         """
         for batch in _batches(documents):
             waiting = list(range(len(batch)))
@@ -112,13 +115,16 @@ class TaskTexts:
             yield from ([text for text, _ in document] for document in batch)
 
 
-Matches = list[np.ndarray]  # of each length in words, the nodes of the trie that were found
-_Document = list[tuple[str, list[str]]]  # its sentences, and the words of each
+Matches = list[np.ndarray]  # the nodes of the trie that matched, by length in words
+_Document = list[tuple[str, list[str]]]  # the sentences with their words
 
 
 class _Trie:
-    """Whole texts and their n-grams, with a level for each word. All positions of a document walk
-    down it at once, and few get beyond the second word. Exact: nothing is hashed."""
+    """A trie of whole texts and their n-grams, with one level per word.
+
+    All positions of a document are looked up level by level at once, and few get beyond the second
+    word. The search is exact, because nothing is hashed.
+    """
 
     def __init__(self, texts: Sequence[Sequence[str]]) -> None:
         self._ids: dict[str, int] = {}
@@ -130,19 +136,19 @@ class _Trie:
         starts = np.flatnonzero(np.arange(len(flat)) + grams[owner] <= ends[owner])
         whole = np.flatnonzero(lengths)
         self._num_texts = len(texts)
-        # Of the n-grams and, behind them, of the whole texts.
+        # These arrays describe the n-grams first, then the whole texts.
         self._is_whole = np.repeat([False, True], [len(starts), len(whole)])
         self._text = np.concatenate([owner[starts], whole])
         self._length = np.concatenate([grams[owner[starts]], lengths[whole]])
-        self._node = np.zeros(len(self._text), dtype=np.int64)  # where each ends
-        self._keys: list[np.ndarray] = []  # of each level, sorted: (node above, word)
-        self._ends: list[np.ndarray] = []  # of each level: whether something ends at a node
+        self._node = np.zeros(len(self._text), dtype=np.int64)  # the last node of each
+        self._keys: list[np.ndarray] = []  # for each level: the sorted (node above, word)
+        self._ends: list[np.ndarray] = []  # for each level: whether a sequence ends at a node
         self._grow(
             np.array(flat, dtype=np.int64), np.concatenate([starts, (ends - lengths)[whole]])
         )
 
     def _grow(self, flat: np.ndarray, starts: np.ndarray) -> None:
-        """A node's number is the place of its key among those of its level."""
+        """Adds all levels. The number of a node is the index of its key in its level."""
         alive = np.arange(len(starts))
         while alive.size:
             word = flat[starts[alive] + len(self._keys)]
@@ -164,8 +170,9 @@ class _Trie:
         none = np.zeros(0, dtype=np.int64)
         return [np.unique(np.concatenate([none, *nodes])) for nodes in seen]
 
-    def found(self, matches: Iterable[Matches]) -> tuple[np.ndarray, np.ndarray]:
-        """Of each text, whether all of it and whether an n-gram of it stands in a document."""
+    def matched_texts(self, matches: Iterable[Matches]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns for each text whether it matched as a whole, and whether one of its n-grams
+        did."""
         seen = [np.zeros_like(ends) for ends in self._ends]
         for some in matches:
             for of_length, nodes in zip(seen, some, strict=True):
@@ -180,7 +187,7 @@ class _Trie:
         return exact, ngram
 
     def touched(self, batch: Sequence[_Document]) -> list[list[bool]]:
-        """Of each document's sentences, whether a match touches them."""
+        """Returns for each sentence of each document whether it overlaps with a match."""
         ids, starts, ends = self._read(batch)
         change = np.zeros(len(starts) + 1, dtype=np.int64)
         for at, length, _ in self._matches(ids, starts, ends):
@@ -190,7 +197,7 @@ class _Trie:
         return [[next(marks) for _ in document] for document in batch]
 
     def _read(self, batch: Sequence[_Document]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Their words as numbers, and where each sentence begins and ends."""
+        """Returns the words of documents as numbers, and where each sentence begins and ends."""
         ids: list[int] = []
         starts: list[int] = []
         ends: list[int] = []
@@ -205,13 +212,13 @@ class _Trie:
     def _matches(
         self, ids: np.ndarray, starts: np.ndarray, ends: np.ndarray
     ) -> Iterator[tuple[np.ndarray, int, np.ndarray]]:
-        """For each length, where something of it stands, and the nodes that it is."""
+        """Yields the places where sequences of each length match, the length, and the nodes."""
         begins, closes = np.zeros((2, len(ids)), dtype=bool)
         begins[starts] = closes[ends] = True
         at = np.arange(len(ids))
         node = np.zeros(len(ids), dtype=np.int64)
         for length, (keys, ending) in enumerate(zip(self._keys, self._ends, strict=True), 1):
-            word = ids[at + length - 1]  # there is one: what meets a break goes no further
+            word = ids[at + length - 1]  # never past the end: no match continues over a BREAK
             at, node, word = (each[word != BREAK] for each in (at, node, word))
             key = node * len(self._ids) + word
             node = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
@@ -227,7 +234,7 @@ def _batches(documents: Iterable[Sequence[str]]) -> Iterator[list[_Document]]:
     num_words = 0
     for sentences in documents:
         batch.append([(sentence, words(sentence)) for sentence in sentences])
-        num_words += sum(len(found) for _, found in batch[-1])
+        num_words += sum(len(sentence_words) for _, sentence_words in batch[-1])
         if num_words >= BATCH_WORDS:
             yield batch
             batch, num_words = [], 0

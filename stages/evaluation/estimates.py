@@ -1,4 +1,4 @@
-"""The tables of transferability estimates: of each run and task, and what they took."""
+"""The tables of transferability estimates and of their costs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,26 +12,26 @@ LAYERS = ("last", "mean", "best")
 
 @dataclass(frozen=True, kw_only=True)
 class EstimateRecord:
-    """An estimate of how well a run would do on a task, from its frozen states. More is better.
+    """An estimate, from frozen states, of how well a run would do on a task. Higher is better.
 
-    ``layers`` are the states: those of the ``last`` layer, the ``mean`` of all layers, or those of
-    the ``best`` layer, which is the one with the highest estimate. Embeddings are no layer.
+    ``layers`` says which states: of the ``last`` layer, the ``mean`` of all layers, or of the
+    ``best`` layer, the one with the highest estimate. Embeddings do not count as a layer.
     """
 
     run: str
     estimate: str  # one of ESTIMATES
     layers: str  # one of LAYERS
     value: float | None  # None if the estimate is not defined for the task
-    layer: int | None  # the best one, counted from 1; None of the others
-    num_rows: int  # of train
+    layer: int | None  # the best layer, counted from 1; None unless ``layers`` is "best"
+    num_rows: int  # rows of train
     num_states: int
-    flops: int  # of computing the states, which all estimates share
-    reason: str  # why there is no value
+    flops: int  # for computing the states, which all estimates share
+    reason: str  # why the value is None, or ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EstimateCostRecord:
-    """What the estimates of a run took on the machine that computed them."""
+    """The time that the estimates of a run took on the machine that computed them."""
 
     run: str
     wall_time_s: float
@@ -39,14 +39,17 @@ class EstimateCostRecord:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Those of a study."""
+    """The estimates of a study and their costs."""
 
-    records: dict[str, list[EstimateRecord]]  # of each task
-    costs: list[EstimateCostRecord]  # of every run and task
+    records: dict[str, list[EstimateRecord]]  # by task
+    costs: list[EstimateCostRecord]  # one for each run and task
 
     @staticmethod
     def of(tasks: Iterable[str]) -> "Estimates":
-        """Raises ValueError with the path of a file that is missing."""
+        """Reads the estimates of ``tasks``.
+
+        Raises ValueError with the path of a missing file.
+        """
         tasks = [*tasks]
         costs = [paths.TIMINGS / "estimates" / f"{task}.csv" for task in tasks]
         return Estimates(

@@ -1,4 +1,4 @@
-"""Examples for the report: a few test rows, and what each run predicts for them."""
+"""Examples for the report: a few test rows with the prediction of each run."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,19 +9,19 @@ from stages.evaluation.records import TrialRecord
 from stages.kinds._cells import Row
 from stages.kinds._kind import Kind
 
-ANY = 3  # of the first test rows, whose order is random
-DISPUTED = 5  # of those that runs agree on least
+ANY = 3  # number of first test rows to show; their order is random
+DISPUTED = 5  # number of rows to show on which runs agree least
 
 
 def shown_trials(trials: Iterable[TrialRecord]) -> dict[str, TrialRecord]:
-    """One trial of each run and baseline: that of its most labels, of those its first method and
-    seed."""
-    found: dict[str, TrialRecord] = {}
+    """Returns one trial of each run and baseline: the one with the largest label budget, of several
+    the first."""
+    trial_by_run: dict[str, TrialRecord] = {}
     for trial in trials:
-        best = found.get(trial.run)
+        best = trial_by_run.get(trial.run)
         if best is None or _budget(trial) > _budget(best):
-            found[trial.run] = trial
-    return found
+            trial_by_run[trial.run] = trial
+    return trial_by_run
 
 
 def _budget(trial: TrialRecord) -> float:
@@ -34,9 +34,9 @@ def examples(
     gold: Mapping[str, str],
     predictions: Mapping[str, Mapping[str, str]],
 ) -> list[Json]:
-    """The rows to look at; ``predictions`` are by run and then by the row's id.
+    """Returns the rows to show; ``predictions`` are by run and then by the row's id.
 
-    The first rows are a sample of all. The others are those on which predictions are most evenly
+    The first rows are a random sample. The others are the rows on which predictions are most evenly
     divided; ties go to the earlier row.
     """
     votes = {row["id"]: Counter(one[row["id"]] for one in predictions.values()) for row in rows}
@@ -65,7 +65,7 @@ def examples(
 
 
 def is_right(kind: Kind, gold: str, prediction: str) -> bool:
-    """Whether a prediction is the right answer, or one of several."""
+    """Whether a prediction is the right answer, or one of several right answers."""
     if kind.right_if is not None:
         return score(kind.right_if, [gold], [prediction]) == 1
     return prediction == gold

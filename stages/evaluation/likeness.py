@@ -1,17 +1,19 @@
-"""How alike a corpus and the texts of tasks are, by three measures that no model plays a part in.
+"""Likeness of a corpus and the texts of tasks, by three measures that use no neural model.
 
-- The Jensen-Shannon divergence (Lin 1991) of their words, in bits: 0 of equal distributions, 1 of
-  distributions without a word in common. Between samples it comes out too large, the more so the
-  smaller and the more varied they are. So samples of equal size are compared, half of the task's
-  words with as many of the corpus, and the mean of what two samples of the task and two samples of
-  the corpus differ by is subtracted. That is 0 on average where both have one distribution,
-  whatever the amount of text; where they differ it is somewhat too small. It may be just below 0.
-  (Fewer documents may have other words than more documents of one source: that counts.)
-- The share of the task's words that the corpus never has. It falls with the amount of text.
-- The bits that a byte of the task takes under a model of the corpus (``byte_ngrams``), which
-  the order of words and the amount of text change, too.
+- The Jensen-Shannon divergence (Lin 1991) of their words, in bits. It is 0 for equal distributions
+  and 1 for distributions without a common word. Estimated from samples it is too large, more so for
+  small and varied samples. So samples of equal size are compared, half of the task's words with the
+  same number of the corpus's words, and the mean divergence within the task and within the corpus
+  is subtracted. The corrected divergence is 0 on average if the distributions are equal, for any
+  amount of text. If they differ, it is somewhat too small. It may be slightly below 0.
+  (A few documents may have other words than many documents of the same source; this counts as a
+  difference.)
+- The share of the task's words that do not occur in the corpus. It falls with the amount of text.
+- The bits per byte of the task under an n-gram model of the corpus (``byte_ngrams``). They also
+  depend on the order of words and on the amount of text.
 
-Words are those of ``contamination``: case and punctuation make no difference. Bytes are the text's.
+Words are defined as in ``contamination``, without case and punctuation. Bytes are those of the
+original text.
 """
 
 from collections import Counter
@@ -29,29 +31,29 @@ from stages.evaluation.byte_ngrams import ByteNgrams, Counts
 from stages.evaluation.contamination import words
 from stages.evaluation.word_counts import Vocabulary, WordCounts
 
-NUM_DRAWS = 10  # of samples, whose divergences are averaged
+NUM_DRAWS = 10  # draws of samples, whose divergences are averaged
 SEED = 0
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """Of a task's texts to a corpus."""
+    """The likeness of a task's texts to a corpus."""
 
     texts: int
     words: int
     types: int  # different words
     bytes: int
-    sampled_words: int  # on each side of the divergence
+    sampled_words: int  # in each sample of the divergence
     divergence: float | None  # of words, Jensen-Shannon, in bits; None if there are no words
     uncorrected_divergence: float | None
-    unseen_words: float | None  # share of the task's words that the corpus never has
+    unseen_words: float | None  # share of the task's words that do not occur in the corpus
     unseen_types: float | None
     bits_per_byte: float | None  # under the n-gram model of the corpus
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What was read of a corpus, and the likeness of each task to it."""
+    """The size of a corpus, and the likeness of each task to it."""
 
     documents: int
     words: int
@@ -61,7 +63,7 @@ class Measured:
 
 
 class Reading(NamedTuple):
-    """What was counted of a part of the corpus."""
+    """The counts of a part of the corpus."""
 
     documents: int
     bytes: int
@@ -70,14 +72,14 @@ class Reading(NamedTuple):
 
 
 class Comparison:
-    """Of a corpus, which is read in parts, with the texts of tasks."""
+    """Compares a corpus, which is read in parts, with the texts of tasks."""
 
     def __init__(self, tasks: Mapping[str, Sequence[str]]) -> None:
         self._tasks = tasks
         self._ngrams = ByteNgrams([text.encode() for texts in tasks.values() for text in texts])
 
     def read(self, documents: Iterable[Sequence[str]]) -> Reading:
-        """Count documents (lists of sentences), a few at a time; any process can."""
+        """Counts documents (lists of sentences), a few at a time. Any process may call this."""
         counts: Counter[str] = Counter()
         num_documents = num_bytes = 0
 
@@ -95,7 +97,10 @@ class Comparison:
         return Reading(num_documents, num_bytes, counts, grams)
 
     def measured(self, readings: Iterable[Reading], folder: Path, *, seed: int = SEED) -> Measured:
-        """``folder``, which is not there, gets the words that are too many for memory."""
+        """Returns the likeness of each task to all parts of the corpus.
+
+        Words that do not fit into memory are written to ``folder``, which must not exist.
+        """
         corpus = WordCounts(folder)
         num_documents = num_bytes = num_words = 0
         for reading in readings:
@@ -110,13 +115,13 @@ class Comparison:
         }
         vocabulary = corpus.vocabulary(word for of_task in own.values() for word in of_task)
         bits = iter(self._ngrams.bits().tolist())
-        found = {
+        likeness_by_task = {
             task: _likeness(
                 texts, own[task], vocabulary, bits=sum(islice(bits, len(texts))), key=(seed, task)
             )
             for task, texts in self._tasks.items()
         }
-        return Measured(num_documents, num_words, vocabulary.num_types, num_bytes, found)
+        return Measured(num_documents, num_words, vocabulary.num_types, num_bytes, likeness_by_task)
 
 
 def _likeness(
@@ -151,8 +156,9 @@ def _likeness(
 def _divergences(
     own: Counter[str], corpus: Vocabulary, number: int, key: tuple[int, str]
 ) -> tuple[float, float]:
-    """Corrected and not: means over samples of ``number`` words, drawn without replacement."""
-    vocabulary = sorted(own)  # in an order that depends on no order of texts
+    """Returns the corrected and the uncorrected divergence: means over samples of ``number`` words,
+    drawn without replacement."""
+    vocabulary = sorted(own)  # an order that does not depend on the order of texts
     places = np.array([corpus.place[word] for word in vocabulary])
     ends = np.cumsum([own[word] for word in vocabulary])
     between, within = [], []
@@ -166,27 +172,29 @@ def _divergences(
 
 
 def _two_samples(ends: np.ndarray, number: int, rng: np.random.Generator) -> np.ndarray:
-    """int64 [2, number]: the words of two disjoint samples; ``ends`` are the sums of all counts up
-    to each word."""
+    """int64 [2, number]: the words of two disjoint samples. ``ends`` are the cumulative counts of
+    words."""
     drawn = rng.choice(ends[-1], 2 * number, replace=False)
     return np.searchsorted(ends, drawn, side="right").reshape(2, number)
 
 
 def _divergence(one: np.ndarray, other: np.ndarray) -> float:
-    """Of two samples of words. Of the words that neither has no count is kept: a corpus has
-    millions of them."""
-    found, places = np.unique(np.concatenate([one, other]), return_inverse=True)
+    """Returns the divergence of two samples of words. It counts only words of the samples, because
+    a corpus may have millions of others."""
+    sampled, places = np.unique(np.concatenate([one, other]), return_inverse=True)
     of_one, of_other = np.split(places, [len(one)])
-    return jensen_shannon(*(np.bincount(each, minlength=len(found)) for each in (of_one, of_other)))
+    return jensen_shannon(
+        np.bincount(of_one, minlength=len(sampled)), np.bincount(of_other, minlength=len(sampled))
+    )
 
 
 def jensen_shannon(one: np.ndarray, other: np.ndarray) -> float:
-    """The divergence, in bits, of the distributions that two arrays of counts are."""
+    """Returns the divergence, in bits, of two distributions given as counts."""
     p, q = one / one.sum(), other / other.sum()
     middle = (p + q) / 2
 
-    def from_middle(each: np.ndarray) -> float:
-        some = each > 0
-        return float(np.sum(each[some] * np.log2(each[some] / middle[some])))
+    def from_middle(share: np.ndarray) -> float:
+        some = share > 0
+        return float(np.sum(share[some] * np.log2(share[some] / middle[some])))
 
     return (from_middle(p) + from_middle(q)) / 2

@@ -1,9 +1,9 @@
-"""Scores of predictions, each computed once over the whole test set; in 0..1 unless the metric's
+"""Scores of predictions, computed over the whole test set. They are in 0..1 unless the metric's
 scale says otherwise.
 
-Here are the metrics that several kinds of rows may share, by name. A metric of one kind alone
-stands in the kind's file (``Kind.metrics``) and is found by its name, too. Answers and predictions
-are strings as ``Kind.answer`` writes them.
+This file contains the metrics that several kinds of rows may share. A metric of a single kind is
+defined in the kind's file (``Kind.metrics``); ``metric_of`` finds both by name. Answers and
+predictions are strings as ``Kind.answer`` writes them.
 """
 
 import json
@@ -20,15 +20,18 @@ from stages.kinds._metric import F1_OF, POINTS, Metric, Scale
 WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-SCALES = {  # of the shared metrics that are not a share
+SCALES = {  # for the shared metrics that are not proportions
     "bits_per_byte": Scale("bits per byte", factor=1, decimals=3, lower_is_better=True),
     "word_perplexity": Scale("", factor=1, decimals=1, lower_is_better=True),
 }
 
 
 def metric_of(name: str) -> Metric:
-    """The metric of this name, shared or of one kind; raises KeyError if there is none."""
-    if name in METRICS:  # without a look at any kind
+    """Returns the metric of this name, shared or of one kind.
+
+    Raises KeyError for an unknown name.
+    """
+    if name in METRICS:  # first, because it loads no kind
         return Metric(name, METRICS[name], SCALES.get(name, POINTS))
     if name.startswith(F1_OF):
         return Metric(name, partial(f1_of, name.removeprefix(F1_OF)))
@@ -38,10 +41,10 @@ def metric_of(name: str) -> Metric:
 @cache
 def _of_kinds() -> dict[str, Metric]:
     return {
-        each.name: each
+        metric.name: metric
         for kind in KINDS.values()
-        for each in kind.metrics
-        if isinstance(each, Metric)
+        for metric in kind.metrics
+        if isinstance(metric, Metric)
     }
 
 
@@ -50,22 +53,22 @@ def scale_of(metric: str) -> Scale:
 
 
 def merit(metric: str, value: float) -> float:
-    """Larger is better: what every choice of the best goes by."""
+    """Returns the value with the sign that makes larger better. Every choice of a best uses it."""
     return -value if scale_of(metric).lower_is_better else value
 
 
 def score(metric: str, gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The value of the metric of this name."""
+    """Returns the value of the metric of this name."""
     assert len(gold) == len(predicted) > 0, "one prediction for each example"
     return float(metric_of(metric).value(gold, predicted))
 
 
 def macro_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The mean F1 over the labels that occur in ``gold``: every run has the same denominator,
-    whatever it predicts besides.
+    """The mean F1 over the labels that occur in ``gold``, so that all runs have the same
+    denominator.
 
-    scikit-learn's ``f1_score(average="macro")`` with these as its ``labels``, which the tests
-    compare it with; importing that takes longer than many a trial does, in every process.
+    It equals scikit-learn's ``f1_score(average="macro")`` with these ``labels``, as the tests
+    check. Importing scikit-learn in every process would take longer than many trials.
     """
     labels = Counter(gold)
     answers = Counter(predicted)
@@ -78,8 +81,11 @@ def accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
 
 
 def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """Matthews' correlation of any number of classes (Gorodkin 2004, eq. 8), in -1..1; 0 where all
-    answers or all predictions are the same. As scikit-learn's ``matthews_corrcoef``."""
+    """Matthews' correlation for any number of classes (Gorodkin 2004, eq. 8), in -1..1.
+
+    It is 0 if all answers or all predictions are equal, as in scikit-learn's
+    ``matthews_corrcoef``.
+    """
     labels, answers, num = Counter(gold), Counter(predicted), len(gold)
     right = sum(g == p for g, p in zip(gold, predicted, strict=True))
     covariance = right * num - sum(labels[x] * answers[x] for x in labels)
@@ -88,8 +94,8 @@ def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
 
 
 def f1_of(label: str, gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The F1 of one label (MRPC and QQP: of the pairs that are paraphrases), as scikit-learn's with
-    this ``pos_label``; 0 if it is neither an answer nor predicted."""
+    """The F1 of one label (for MRPC and QQP: of paraphrases), as scikit-learn's with this
+    ``pos_label``; 0 if the label is neither an answer nor predicted."""
     right = sum(g == p == label for g, p in zip(gold, predicted, strict=True))
     return 2 * right / (gold.count(label) + predicted.count(label)) if right else 0.0
 
@@ -101,27 +107,33 @@ def word_accuracy(gold: Sequence[str], predicted: Sequence[str]) -> float:
 
 
 def entity_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """F1 of whole entities: right is one with the same kind, first and last word (CoNLL-2003)."""
+    """The F1 of whole entities. A prediction is right if kind, first and last word are equal
+    (CoNLL-2003)."""
     num_gold = num_predicted = num_right = 0
     for row in zip(gold, predicted, strict=True):
         _words(*row)
-        expected, found = (entities(tags.split()) for tags in row)
-        num_gold += len(expected)
-        num_predicted += len(found)
-        num_right += len(expected & found)
+        gold_entities, predicted_entities = (entities(tags.split()) for tags in row)
+        num_gold += len(gold_entities)
+        num_predicted += len(predicted_entities)
+        num_right += len(gold_entities & predicted_entities)
     return 2 * num_right / (num_gold + num_predicted) if num_right else 0.0
 
 
 def bits_per_byte(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """What a byte of all texts takes to encode, from ``num_bytes num_words`` and the bits of each
-    text: whatever a tokenizer's tokens are, the bytes are the same."""
+    """The bits per byte of all texts together, which do not depend on the tokenizer.
+
+    ``gold`` has "num_bytes num_words" of each text, and ``predicted`` its bits.
+    """
     bits, num_bytes, _ = _bits(gold, predicted)
     return bits / num_bytes
 
 
 def word_perplexity(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """From the same, 2 to the power of the bits per word; words are parted by blanks. Infinite
-    where a script parts no words, and a line of text counts as one."""
+    """2 to the power of the bits per word, from the same input as ``bits_per_byte``.
+
+    Words are separated by blanks. The perplexity is infinite for scripts without blanks between
+    words, because a whole line counts as one word.
+    """
     bits, _, num_words = _bits(gold, predicted)
     try:
         return 2 ** (bits / num_words)
@@ -130,43 +142,43 @@ def word_perplexity(gold: Sequence[str], predicted: Sequence[str]) -> float:
 
 
 def _bits(gold: Sequence[str], predicted: Sequence[str]) -> tuple[float, int, int]:
-    """(bits, bytes, words) of all texts."""
+    """Returns the total (bits, bytes, words) of all texts."""
     lengths = [tuple(map(int, row.split())) for row in gold]
     num_bytes, num_words = map(sum, zip(*lengths, strict=True))
     return sum(map(float, predicted)), num_bytes, num_words  # type: ignore[return-value]
 
 
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
-    """(kind, first word, word after the last) of each entity in BIO tags.
+    """Returns (kind, first word, word after the last) of each entity in BIO tags.
 
     An I- that continues no entity of its kind begins one, as in the CoNLL-2003 evaluation. A tag
-    that is not of BIO is an entity of one word and of its own kind.
+    without a BIO prefix is an entity of one word, whose kind is the tag.
     """
-    found: set[tuple[str, int, int]] = set()
+    spans: set[tuple[str, int, int]] = set()
     kind, start = None, 0
     for i, tag in enumerate([*tags, "O"]):
         prefix, _, name = tag.partition("-")
         if prefix == "I" and name == kind:
             continue
         if kind is not None:
-            found.add((kind, start, i))
+            spans.add((kind, start, i))
         kind, start = (None if tag == "O" else name or tag), i
-    return found
+    return spans
 
 
 def exact_match(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The share of questions whose predicted text is that of a right answer, but for case,
-    punctuation, articles and blanks (the script of SQuAD 2.0; Rajpurkar et al. 2016, 2018)."""
-    return _mean_of_questions(lambda right, found: right == found, gold, predicted)
+    """The share of questions whose prediction equals a right answer, ignoring case, punctuation,
+    articles and blanks (the script of SQuAD 2.0; Rajpurkar et al. 2016, 2018)."""
+    return _mean_of_questions(lambda right, answer: right == answer, gold, predicted)
 
 
 def squad_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """The F1 of the words of the predicted text and of the right answer nearest to it, mean over
-    questions; but for the same things as ``exact_match``. Where one of the two is empty both
-    must be.
+    """The mean over questions of the F1 of the words of the prediction and of the most similar
+    right answer, after the same normalisation as in ``exact_match``. If one of the two is empty,
+    the F1 is 1 if both are and else 0.
 
-    Our own, since torchmetrics needs torch, ``evaluate`` loads its code from a hub, and
-    transformers 5 has it no more.
+    It is implemented here because torchmetrics needs torch, ``evaluate`` downloads its code, and
+    transformers 5 no longer has it.
     """
     return _mean_of_questions(_overlap, gold, predicted)
 
@@ -174,24 +186,24 @@ def squad_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
 def _mean_of_questions(
     of: Callable[[list[str], list[str]], float], gold: Sequence[str], predicted: Sequence[str]
 ) -> float:
-    """The mean over questions of the best that the right answers give."""
+    """The mean over questions of the highest score among the question's right answers."""
     total = 0.0
     for answers, prediction in zip(gold, predicted, strict=True):
         right = [words for text in json.loads(answers) if (words := normalised_words(text))]
-        found = normalised_words(prediction)
-        total += max(float(of(words, found)) for words in right or [[]])
+        predicted_words = normalised_words(prediction)
+        total += max(float(of(words, predicted_words)) for words in right or [[]])
     return total / len(gold)
 
 
-def _overlap(right: list[str], found: list[str]) -> float:
-    if not right or not found:
-        return float(right == found)
-    num_same = (Counter(right) & Counter(found)).total()
-    return 2 * num_same / (len(right) + len(found))
+def _overlap(right: list[str], answer: list[str]) -> float:
+    if not right or not answer:
+        return float(right == answer)
+    num_same = (Counter(right) & Counter(answer)).total()
+    return 2 * num_same / (len(right) + len(answer))
 
 
 def normalised_words(text: str) -> list[str]:
-    """In lower case, without punctuation and without English articles, in this order."""
+    """Returns the words of a text in lower case, without punctuation and English articles."""
     letters = text.lower().translate(WITHOUT_PUNCTUATION)
     return re.sub(r"\b(a|an|the)\b", " ", letters).split()
 
@@ -203,7 +215,7 @@ def _words(gold: str, predicted: str) -> list[tuple[str, str]]:
 
 
 def bleu(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """BLEU of all texts together (Papineni et al. 2002), as sacrebleu defines it (Post 2018):
+    """Corpus BLEU (Papineni et al. 2002), as sacrebleu defines it (Post 2018):
     ``nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp``."""
     from sacrebleu.metrics.bleu import BLEU
 
@@ -211,8 +223,8 @@ def bleu(gold: Sequence[str], predicted: Sequence[str]) -> float:
 
 
 def chrf(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """chrF2, the F-score of n-grams of letters of all texts together (Popovic 2015), as sacrebleu
-    defines it: ``nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no``."""
+    """Corpus chrF2, the F-score of character n-grams (Popovic 2015), as sacrebleu defines it:
+    ``nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no``."""
     from sacrebleu.metrics.chrf import CHRF
 
     return CHRF().corpus_score(predicted, [gold]).score / 100
@@ -222,8 +234,8 @@ def rouge_l(gold: Sequence[str], predicted: Sequence[str]) -> float:
     """ROUGE-L, the mean over texts of the F1 of the longest common subsequence of words (Lin 2004,
     section 3.1, with beta 1).
 
-    Words are runs of letters and digits of any script, in one case, not stemmed. (The package
-    rouge-score knows the letters a to z alone, and is the same for texts of them.)
+    Words are runs of letters and digits of any script, in lower case and not stemmed. The package
+    rouge-score recognises only the letters a to z; it gives the same value for texts of these.
     """
     pairs = ((_running(g), _running(p)) for g, p in zip(gold, predicted, strict=True))
     return sum(_subsequence_f1(*pair) for pair in pairs) / len(gold)
@@ -234,8 +246,8 @@ def _running(text: str) -> list[str]:
 
 
 def _subsequence_f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
-    """F1 of the longest common subsequence."""
-    # longest[j]: of the words of gold so far and the first j of predicted.
+    """The F1 of the longest common subsequence."""
+    # longest[j]: the length for the words of gold so far and the first j words of predicted.
     longest = [0] * (len(predicted) + 1)
     for word in gold:
         diagonal = 0

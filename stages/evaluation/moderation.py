@@ -1,25 +1,27 @@
-"""Variances of a study's cells, estimated together.
+"""Moderated variances: the variances of a study's cells, estimated together.
 
-With three seeds each cell by itself has two degrees of freedom, with which a study finds almost
-nothing. So the variance of every contrast is shrunk towards that of comparable contrasts (Smyth
-2004; limma), in a way that holds its error rate also where cells vary differently, which plain
-moderation does not. The procedure was chosen by simulation (benchmarks/coverage.md):
+With three seeds a cell has two degrees of freedom, too few to find anything but large effects. So
+the variance of every contrast is shrunk towards the variance of comparable contrasts (Smyth 2004;
+limma). Plain moderation exceeds its error rate if cells vary differently; this procedure does not.
+It was chosen by simulation (benchmarks/coverage.md):
 
 - All runs of one task, method and label budget share the labels that a seed draws. So seeds are
-  paired, and the prior of a contrast is the mean variance of such differences there: of two runs
-  twice the residual mean square of runs and seeds, of two methods or label budgets the mean over
-  runs.
-- A factor of the run (the mean factor of both runs) multiplies it: how much more or less the run
-  varies than others over all tasks, methods and label budgets, itself shrunk towards 1. So a run
-  whose seeds vary widely does not borrow the others' small variance.
-- It counts for at most 3 degrees of freedom, at most 1.5 times those of the contrast itself, and at
-  most as many as the other runs have. With a single task it counts for half as many: a run's factor
-  then comes from the very trials whose variance it corrects, and where one run varies widely,
-  claims were false in up to 10 % of studies.
+  paired, and the prior of a contrast is the mean variance of paired differences. For two runs this
+  is twice the residual mean square of runs and seeds; for two methods or label budgets it is the
+  mean over runs.
+- The prior is multiplied by a factor of the run (for two runs, by the mean of their factors): how
+  much more or less the run varies than others over all tasks, methods and label budgets. The factor
+  is itself shrunk towards 1. So a run whose seeds vary widely does not borrow the others' small
+  variance.
+- The prior counts for at most 3 degrees of freedom, at most 1.5 times those of the contrast itself,
+  and at most the number that the other runs have. With a single task it counts for half as many,
+  because a run's factor then comes from the same trials whose variance it corrects: without the
+  halving, up to 10 % of studies made false claims where one run varied widely.
 
-The mean of an effect over tasks has the variance of a mean of independent tasks, times a factor for
-what tasks share, since a checkpoint is the same on all of them: the variance of differences that
-are averaged over tasks, divided by what it would be without sharing, and at least 1.
+The mean of an effect over tasks has the variance of a mean of independent tasks, times a factor of
+at least 1 for what tasks share, because they all use the same checkpoint. The factor is the
+variance of differences that are averaged over tasks, divided by the variance that they would have
+if tasks were independent.
 """
 
 from collections import defaultdict
@@ -35,14 +37,14 @@ from jaxtyping import Float
 from stages.evaluation.statistics import Interval, are_paired, difference, mean, mean_of_differences
 from stages.evaluation.variance import Prior, Sample
 
-PRIOR_DF = 3.0  # at most, of other cells
-PRIOR_DF_PER_OWN = 1.5  # at most, for each degree of freedom of the contrast itself
-OF_ONE_TASK = 0.5  # times the degrees of freedom of a prior, where there is one task
-FACTOR_DF = 3.0  # by which a run's factor is shrunk towards 1
+PRIOR_DF = 3.0  # maximum for a prior
+PRIOR_DF_PER_OWN = 1.5  # maximum for a prior, per degree of freedom of the contrast itself
+OF_ONE_TASK = 0.5  # multiplies the degrees of freedom of a prior if the study has one task
+FACTOR_DF = 3.0  # weight of 1 when a run's factor is shrunk towards it
 
 
 class CellKey(NamedTuple):
-    """What is averaged: the trials of a run (of all its seeds) or baseline."""
+    """A cell: the trials that are averaged, of all seeds of a run or of a baseline."""
 
     run: str
     task: str
@@ -55,7 +57,7 @@ Place = tuple[str, str, str]  # task, method, label budget
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """Scores, or differences of scores, of runs with the same units."""
+    """Scores, or differences of scores, of runs that have the same units."""
 
     runs: tuple[str, ...]
     values: Float[np.ndarray, "runs units"]
@@ -65,28 +67,28 @@ class _Table:
         return self.values.shape[1]
 
     def of_runs(self, runs: Sequence[str]) -> "_Table":
-        """The rows of some of its runs."""
+        """Returns the table of some of its runs."""
         return _Table(tuple(runs), self.values[[self.runs.index(run) for run in runs]])
 
     @cached_property
     def residuals(self) -> Float[np.ndarray, "runs units"]:
-        """What is left of the values without the means of runs and of units."""
+        """The values minus the means of runs and of units."""
         centred = self.values - self.values.mean(axis=1, keepdims=True)
         return centred - centred.mean(axis=0)
 
     @property
     def residual_mean_square(self) -> float:
-        """The variance between units of a run without what all runs share."""
+        """The variance of a run between units, without the part that all runs share."""
         return float((self.residuals**2).sum()) / ((len(self.runs) - 1) * (self.num_units - 1))
 
     @property
     def residual_variances(self) -> Float[np.ndarray, " runs"]:
-        """Unbiased for each run, where the others vary alike or not."""
+        """An unbiased variance for each run, whether or not the other runs vary equally."""
         number = len(self.runs)
         squares = (self.residuals**2).sum(axis=1) / (self.num_units - 1)
         if number < 3:
             return squares * number / max(number - 1, 1)
-        # A residual has (1 - 1/n)^2 of its own run's variance and 1/n^2 of each other one's.
+        # A residual has (1 - 1/n)^2 of its own run's variance and 1/n^2 of every other run's.
         total = squares.sum() * number / (number - 1)
         return np.maximum((squares - total / number**2) * number / (number - 2), 0.0)
 
@@ -96,31 +98,32 @@ class _Table:
 
 
 class Moderation:
-    """Intervals of the means and differences of a study's cells."""
+    """Computes the intervals of means and differences of a study's cells."""
 
     def __init__(
         self, samples: Mapping[CellKey, Sample], *, baselines: Collection[str], confidence: float
     ) -> None:
-        """``baselines`` are the names in ``samples`` that are no runs: the variances of runs say
-        nothing about theirs."""
+        """``baselines`` are the names in ``samples`` of baselines, whose variances are not shrunk
+        towards those of runs."""
         self.samples, self.confidence = samples, confidence
         self._baselines = frozenset(baselines)
-        self._known: dict[tuple[CellKey, CellKey], Interval] = {}
+        self._differences_by_pair: dict[tuple[CellKey, CellKey], Interval] = {}
         self._to_baselines: dict[tuple[Place, CellKey], _Table | None] = {}
         self._shared: dict[tuple[str, ...], float] = {}  # by tasks
 
     # Intervals
 
     def mean(self, key: CellKey) -> Interval:
-        """The mean score of a cell."""
+        """Returns the interval of the mean score of a cell."""
         prior = self._prior_of_mean(key)
         return mean(self.samples[key], confidence=self.confidence, prior=prior)
 
     def difference(self, a: CellKey, b: CellKey, *, sample_b: Sample | None = None) -> Interval:
-        """The mean of ``a`` minus that of ``b``; ``sample_b`` are trials to take for ``b``."""
-        if sample_b is None and (a, b) in self._known:
-            return self._known[a, b]
-        found = difference(
+        """Returns the interval of the mean of ``a`` minus that of ``b``. If given, ``sample_b``
+        replaces the trials of ``b``."""
+        if sample_b is None and (a, b) in self._differences_by_pair:
+            return self._differences_by_pair[a, b]
+        interval = difference(
             self.samples[a],
             self.samples[b] if sample_b is None else sample_b,
             confidence=self.confidence,
@@ -129,11 +132,12 @@ class Moderation:
             prior_b=self._prior_of_mean(b),
         )
         if sample_b is None:
-            self._known[a, b] = found
-        return found
+            self._differences_by_pair[a, b] = interval
+        return interval
 
     def mean_difference(self, pairs: Sequence[tuple[CellKey, CellKey]]) -> Interval:
-        """The mean over tasks of the difference of two cells, a pair of them for each task."""
+        """Returns the interval of the mean over tasks of a difference, given one pair of cells per
+        task."""
         return mean_of_differences(
             [self.difference(a, b) for a, b in pairs],
             shared=self._shared_by_tasks(pairs),
@@ -144,12 +148,12 @@ class Moderation:
 
     @cached_property
     def _runs(self) -> dict[Place, list[str]]:
-        """The runs of each task, method and label budget that have a variance between units."""
-        found: dict[Place, list[str]] = defaultdict(list)
+        """The runs with at least two units, by task, method and label budget."""
+        runs_by_place: dict[Place, list[str]] = defaultdict(list)
         for key, sample in self.samples.items():
             if key.run not in self._baselines and sample.num_units > 1:
-                found[key[1:]].append(key.run)
-        return found
+                runs_by_place[key[1:]].append(key.run)
+        return runs_by_place
 
     @cached_property
     def _tables(self) -> dict[Place, _Table]:
@@ -160,7 +164,8 @@ class Moderation:
         }
 
     def _table(self, samples: Mapping[str, Sample]) -> _Table | None:
-        """The runs that share the units which most of them have; None for fewer than two runs."""
+        """Returns the table of the largest group of runs with the same units, or None if it has
+        fewer than two runs."""
         members: dict[tuple[object, ...], list[str]] = defaultdict(list)
         for run, sample in samples.items():
             members[tuple(sorted(sample.unit_keys))].append(run)
@@ -172,13 +177,14 @@ class Moderation:
 
     @cached_property
     def _factors(self) -> dict[str, float]:
-        """How much a run varies, relative to the others of its tables, shrunk towards 1."""
+        """How much each run varies relative to the others in its tables, shrunk towards 1."""
         return _relative_spreads(
             [(table, table.residual_variances) for table in self._tables.values()]
         )
 
     def _differences(self, one: Place, other: Place) -> _Table | None:
-        """The same runs in two places: a task with two methods, or with two label budgets."""
+        """Returns the differences of runs between two places, which are one task with two methods
+        or two label budgets."""
         samples = {}
         for run in self._runs.get(one, ()):
             a, b = (self.samples.get(CellKey(run, *place)) for place in (one, other))
@@ -188,27 +194,29 @@ class Moderation:
 
     @cached_property
     def _pairs_of_places(self) -> dict[tuple[Place, Place], _Table]:
-        found = {}
+        tables = {}
         for one, other in combinations(self._runs, 2):
             differ = [a != b for a, b in zip(one, other, strict=True)]
             if not differ[0] and sum(differ) == 1 and (table := self._differences(one, other)):
-                found[one, other] = table
-        return found
+                tables[one, other] = table
+        return tables
 
     def _table_of_differences(self, one: Place, other: Place) -> _Table | None:
-        """The differences of runs between two places, in either direction."""
+        """Returns the differences of runs between two places. Their sign may be reversed, which
+        does not matter for variances."""
         tables = self._pairs_of_places
         return tables.get((one, other)) or tables.get((other, one))
 
     @cached_property
     def _factors_of_places(self) -> dict[str, float]:
-        """How much a run's differences between methods or label budgets vary, likewise."""
+        """How much each run's differences between methods or label budgets vary relative to other
+        runs, shrunk towards 1."""
         return _relative_spreads(
             [(table, table.variances) for table in self._pairs_of_places.values()]
         )
 
     def _prior(self, a: CellKey, b: CellKey) -> Prior | None:
-        """The prior of the difference of two cells; None if there are no comparable ones."""
+        """Returns the prior of the difference of two cells, or None without comparable cells."""
         own_df = self.samples[a].num_units - 1
         if a.run == b.run:
             table = self._table_of_differences(a[1:], b[1:])
@@ -223,8 +231,8 @@ class Moderation:
         return self._prior_to_baseline(a, b)
 
     def _prior_to_baseline(self, a: CellKey, b: CellKey) -> Prior | None:
-        """The mean variance of the differences of runs to a baseline. The factor of a run applies
-        to its own half of it."""
+        """Returns the mean variance of the differences of runs to a baseline, with the factor of
+        the run applied to half of it: the other half is the baseline's."""
         run, baseline = (b, a) if a.run in self._baselines else (a, b)
         if baseline.run not in self._baselines or run.run in self._baselines:
             return None
@@ -233,7 +241,7 @@ class Moderation:
         return self._prior_of_one(table, run.run, halved, self.samples[baseline].num_units - 1)
 
     def _table_to_baseline(self, place: Place, baseline: CellKey) -> _Table | None:
-        """The differences of the runs of a place to a baseline; made once."""
+        """Returns the differences of the runs of a place to a baseline; cached."""
         if (place, baseline) not in self._to_baselines:
             of_baseline = self.samples[baseline]
             samples = {
@@ -251,14 +259,14 @@ class Moderation:
     def _prior_of_one(
         self, table: _Table | None, run: str, factors: Mapping[str, float], own_df: float
     ) -> Prior | None:
-        """The mean variance of the rows of a table, times the factor of the run."""
+        """Returns the mean variance of the runs of a table, times the factor of ``run``."""
         if table is None or run not in table.runs:
             return None
         variance = float(table.variances.mean()) * _relative(factors, table.runs)[run]
         return self._weighted(variance, own_df, (len(table.runs) - 1) * (table.num_units - 1))
 
     def _weighted(self, variance: float, own_df: float, others_df: float) -> Prior:
-        """A prior that counts for as many degrees of freedom as is safe."""
+        """Returns a prior with the number of degrees of freedom that the module docstring gives."""
         df = min(PRIOR_DF, PRIOR_DF_PER_OWN * own_df, others_df)
         has_one_task = len({task for task, _, _ in self._tables}) == 1
         return Prior(float(variance), OF_ONE_TASK * df if has_one_task else df)
@@ -267,8 +275,8 @@ class Moderation:
 
     def _shared_by_tasks(self, pairs: Sequence[tuple[CellKey, CellKey]]) -> float:
         """Returns the factor by which the variance of a mean over tasks exceeds that of independent
-        tasks. Of two runs it is the same with all methods and label budgets, and made once: each by
-        itself has few degrees of freedom."""
+        tasks. For two runs one factor is estimated from all methods and label budgets together,
+        because a single one has few degrees of freedom."""
         a, b = pairs[0]
         if a.run == b.run:
             tables = [self._table_of_differences(a[1:], b[1:]) for a, b in pairs]
@@ -284,17 +292,17 @@ class Moderation:
 def _shared(
     tables_of_tasks: Sequence[Sequence[_Table | None]], spread: Callable[[_Table], float]
 ) -> float:
-    """Returns the ``spread`` of tables averaged over tasks, divided by what it would be if tasks
-    were independent, and at least 1. Tables are compared by the runs that all tasks have."""
+    """Returns the ``spread`` of tables averaged over tasks, divided by the spread that they would
+    have if tasks were independent, and at least 1. Only runs that all tasks have are used."""
     averaged = independent = 0.0
     for of_tasks in tables_of_tasks:
-        known = [table for table in of_tasks if table is not None]
-        if len(known) < len(of_tasks) or len({table.num_units for table in known}) > 1:
+        tables = [table for table in of_tasks if table is not None]
+        if len(tables) < len(of_tasks) or len({table.num_units for table in tables}) > 1:
             continue
-        runs = [run for run in known[0].runs if all(run in table.runs for table in known)]
+        runs = [run for run in tables[0].runs if all(run in table.runs for table in tables)]
         if len(runs) < 2:
             continue
-        parts = [table.of_runs(runs) for table in known]
+        parts = [table.of_runs(runs) for table in tables]
         mean_values = np.mean([part.values for part in parts], axis=0)
         averaged += spread(_Table(tuple(runs), mean_values))
         independent += sum(map(spread, parts)) / len(parts) ** 2
@@ -302,7 +310,7 @@ def _shared(
 
 
 def _in_order(sample: Sample) -> list[float]:
-    """The values of its units, in the order of their names."""
+    """Returns the values of a sample's units, ordered by the units' keys."""
     pairs = sorted(zip(sample.unit_keys, sample.unit_values.tolist(), strict=True))
     return [value for _, value in pairs]
 
@@ -310,8 +318,11 @@ def _in_order(sample: Sample) -> list[float]:
 def _relative_spreads(
     of_tables: Sequence[tuple[_Table, Float[np.ndarray, " runs"]]],
 ) -> dict[str, float]:
-    """The variance of each run over the mean of its table: a mean over tables, weighted with their
-    degrees of freedom, and with FACTOR_DF of a factor of 1."""
+    """Returns for each run its variance divided by the mean variance of its table.
+
+    The result is a mean over tables and over a factor of 1, weighted with the degrees of freedom of
+    the tables and with FACTOR_DF.
+    """
     sums: dict[str, float] = defaultdict(lambda: FACTOR_DF)
     dfs: dict[str, float] = defaultdict(lambda: FACTOR_DF)
     for table, variances in of_tables:
@@ -325,7 +336,7 @@ def _relative_spreads(
 
 
 def _relative(factors: Mapping[str, float], runs: Sequence[str]) -> dict[str, float]:
-    """The factors of some runs, divided by their mean."""
+    """Returns the factors of ``runs``, divided by their mean."""
     of_runs = {run: factors.get(run, 1.0) for run in runs}
     usual = sum(of_runs.values()) / len(of_runs)
     return {run: factor / usual for run, factor in of_runs.items()}

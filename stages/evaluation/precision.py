@@ -1,6 +1,7 @@
-"""What to have more of for narrower intervals, and what that takes, from the report's tables.
+"""The effect of more seeds or more test rows on the width of intervals, and its cost.
 
-The report makes the tables, and the plan of the next study reads them.
+The numbers come from the report's tables, so that the report and the plan of the next study can
+both compute them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +11,7 @@ from statistics import fmean
 from stages.core.artifacts import Json
 from stages.evaluation.variance import Source
 
-SOURCES: dict[Source, str] = {  # what an interval covers, as columns of contrasts.csv end
+SOURCES: dict[Source, str] = {  # what an interval covers -> suffix of columns of contrasts.csv
     "pretraining seeds": "pretrain",
     "fine-tuning seeds": "finetune",
     "test rows": "rows",
@@ -19,20 +20,21 @@ SOURCES: dict[Source, str] = {  # what an interval covers, as columns of contras
 
 @dataclass(frozen=True)
 class Doubling:
-    """Twice as many of one source of chance, in the whole study."""
+    """The effect of doubling the number of units of one source of chance in the whole study."""
 
     source: Source
-    narrower: float  # the share of their width by which intervals shrink, a mean over contrasts
-    cost: float | None  # None: of test rows, the prediction alone
+    narrower: float  # relative reduction of the intervals' width, a mean over contrasts
+    cost: float | None  # None for test rows, which cost only their prediction
 
 
 def doublings(
     contrasts: Iterable[Json], trials: Sequence[Json], *, pretraining: str, finetuning: str
 ) -> tuple[int, list[Doubling]]:
-    """How many contrasts are tested and not significant, and what would narrow their intervals.
+    """Returns the number of tested contrasts that are not significant, and the doublings that would
+    narrow their intervals.
 
-    Rows are those of contrasts.csv, and of trials.csv or costs.csv, whose columns ``pretraining``
-    (the same in all trials of a run) and ``finetuning`` are the costs.
+    ``contrasts`` are the rows of contrasts.csv. ``trials`` are the rows of trials.csv or costs.csv,
+    whose columns ``pretraining`` (equal in all trials of a run) and ``finetuning`` are the costs.
     """
     undecided = [row for row in contrasts if row["p_holm"] not in ("", None)]
     undecided = [row for row in undecided if "not significant" in row["verdict"]]
@@ -48,28 +50,31 @@ def doublings(
 
 
 def _number(value: object) -> float:
-    """A field that is empty is not known, and counts as nothing."""
+    """Returns the number in a field; an empty field is unknown and counts as 0."""
     return 0.0 if value in ("", None) else float(str(value))
 
 
 def sentence(
-    found: tuple[int, list[Doubling]], shown: Callable[[float], str], *, per: str, unit: float
+    undecided: tuple[int, list[Doubling]], shown: Callable[[float], str], *, per: str, unit: float
 ) -> list[str]:
-    """The same in words; ``shown`` writes a cost, and ``per`` is ``unit`` of it."""
-    number, all_of_them = found
-    if not all_of_them:
+    """Returns the result of ``doublings`` as a sentence, or nothing if all contrasts are decided.
+
+    ``shown`` formats a cost, and ``per`` names the amount ``unit`` of cost: "per hour", 3600.
+    """
+    number, options = undecided
+    if not options:
         return []
     parts = [
-        f"{each.source} by {_percent(each.narrower)} "
+        f"{option.source} by {_percent(option.narrower)} "
         + (
             "for predicting them"
-            if each.cost is None
-            else f"for {shown(each.cost)} ({_rate(each, unit)} {per})"
+            if option.cost is None
+            else f"for {shown(option.cost)} ({_rate(option, unit)} {per})"
         )
-        for each in all_of_them
+        for option in options
     ]
-    priced = [each for each in all_of_them if each.cost]
-    best = max(priced, key=lambda each: each.narrower / (each.cost or 1), default=None)
+    priced = [option for option in options if option.cost]
+    best = max(priced, key=lambda option: option.narrower / (option.cost or 1), default=None)
     most = f" {best.source.capitalize()} narrow them most {per}." if best else ""
     return [
         f"Of the contrasts with a verdict, {number} are not significant. Twice as many of these "
@@ -77,8 +82,8 @@ def sentence(
     ]
 
 
-def _rate(each: Doubling, unit: float) -> str:
-    return "free" if not each.cost else _percent(each.narrower / (each.cost / unit))
+def _rate(option: Doubling, unit: float) -> str:
+    return "free" if not option.cost else _percent(option.narrower / (option.cost / unit))
 
 
 def _percent(share: float) -> str:

@@ -1,4 +1,4 @@
-"""How well one number ranks runs as another does: weighted Kendall's tau, with an interval."""
+"""Agreement of two rankings of runs: weighted Kendall's tau, with an interval."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from stages.core.seeding import stream
 
-FEWEST = 4  # runs for a tau; groups of runs for its interval
+FEWEST = 4  # minimum number of runs for a tau, and of groups of runs for its interval
 RESAMPLES = 2000
 
 
@@ -16,17 +16,17 @@ def weighted_tau(
     score: Float[np.ndarray, " n"],
     counts: Int[np.ndarray, "B n"],
 ) -> Float[np.ndarray, " B"]:
-    """Tau of each resample, in which a run stands ``counts`` times: ``scipy.stats.weightedtau``,
-    without a loop over resamples. NaN if all of a resample tie.
+    """Returns tau of each resample, in which a run occurs ``counts`` times.
 
-    A pair counts the more the better its two runs: 1 / rank of the one plus 1 / rank of the other,
-    ranked by the estimate and by the score, of which it is the mean (Vigna 2015). Copies of a run
-    tie in both, so such pairs do not count.
+    It equals ``scipy.stats.weightedtau`` (Vigna 2015), without a loop over resamples. Pairs of good
+    runs count more: a pair has the weight 1 / rank of one run plus 1 / rank of the other. The
+    result is the mean of tau with ranks by the estimate and of tau with ranks by the score. Copies
+    of a run tie in both, so their pairs do not count. Tau is NaN if all runs of a resample tie.
     """
     by_estimate = np.sign(estimate[:, None] - estimate)
     by_score = np.sign(score[:, None] - score)
     harmonic = np.concatenate([[0], np.cumsum(1 / np.arange(1, counts.sum(axis=1).max() + 1))])
-    pairs = counts @ (by_estimate * by_score)  # concordant less discordant ones of each run
+    pairs = counts @ (by_estimate * by_score)  # for each run: concordant minus discordant pairs
     untied = counts @ np.abs(by_estimate), counts @ np.abs(by_score)
     tau = np.zeros(len(counts))
     for first, second in ((estimate, score), (score, estimate)):
@@ -34,7 +34,7 @@ def weighted_tau(
         ends = counts[:, best_first].cumsum(axis=1)
         weights = np.empty(counts.shape)
         weights[:, best_first] = harmonic[ends] - harmonic[ends - counts[:, best_first]]
-        norms = [(weights * each).sum(axis=1) for each in untied]
+        norms = [(weights * num_pairs).sum(axis=1) for num_pairs in untied]
         with np.errstate(invalid="ignore"):
             tau += (weights * pairs).sum(axis=1) / np.sqrt(norms[0] * norms[1]) / 2
     return tau
@@ -48,10 +48,11 @@ def agreement(
     confidence: float,
     seed: int,
 ) -> tuple[float | None, float | None, float | None]:
-    """Weighted tau and its interval; None of fewer than ``FEWEST`` runs, or if all tie.
+    """Returns weighted tau and the ends of its interval.
 
-    The interval is that of the bootstrap (percentiles) over groups of runs, since runs that differ
-    in their seeds alone are no independent ones. None of fewer than ``FEWEST`` groups.
+    Tau is None for fewer than ``FEWEST`` runs, or if all runs tie. The interval is the percentile
+    bootstrap over groups of runs, because runs that differ only in their seeds are not independent.
+    It is None for fewer than ``FEWEST`` groups.
     """
     values = np.array(estimate, dtype=float), np.array(score, dtype=float)
     if len(groups) < FEWEST:
@@ -64,8 +65,7 @@ def agreement(
         return tau, None, None
     drawn = stream(seed, "agreement").integers(len(names), size=(RESAMPLES, len(names)))
     counts = np.stack([(drawn == i).sum(axis=1) for i in range(len(names))], axis=1)[:, group]
-    found = weighted_tau(*values, counts)
-    known = found[np.isfinite(found)]
+    resampled = weighted_tau(*values, counts)
     beyond = (1 - confidence) / 2
-    low, high = np.quantile(known, [beyond, 1 - beyond]).tolist()
+    low, high = np.quantile(resampled[np.isfinite(resampled)], [beyond, 1 - beyond]).tolist()
     return tau, low, high

@@ -1,7 +1,7 @@
-"""The table of trials: its columns, and CSV files of them.
+"""The tables of trials: their columns, and reading and writing them as CSV files.
 
-A trial is one (run or baseline, task, method, label budget, seed). Everything in a file is text or
-a number; a field is empty only where nobody knows the number: ``None`` here.
+A trial is one (run or baseline, task, method, label budget, seed). All values are texts or numbers.
+An empty field is an unknown number, which is ``None`` here.
 """
 
 import csv
@@ -25,11 +25,13 @@ SEPARATOR = ", "  # between the settings of a read_out
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRecord:
-    """What was trained. A baseline has the architecture of its name, method CLASSICAL, corpus
-    and objective "none", the seeds whose labelled rows it learnt from, and zeros. A public
-    checkpoint has objective "hub" and as corpus its path, or what it was pretrained on further;
-    what its own pretraining took is not known. A lineage is a run with all that it came from: its
-    parents and teachers."""
+    """A trial without its scores.
+
+    A baseline has its component's name as architecture, the method CLASSICAL, corpus and objective
+    "none", the seeds that drew its labelled rows, and zeros. A public checkpoint has the objective
+    "hub"; its corpus is its path, or the corpus on which a run continued its pretraining; the cost
+    of its own pretraining is unknown. A lineage is a run with all its parents and teachers.
+    """
 
     run: str
     architecture: str
@@ -47,29 +49,29 @@ class TrialRecord:
     lineage_tokens: int | None
     lineage_flops: int | None
     finetune_flops: int  # of all tries
-    lr: float  # the one that was best on validation; 0 if nothing was trained
+    lr: float  # the best learning rate on validation; 0 if nothing was trained
     d_model: int
     num_layers: int
     best_epoch: int
-    weights_bytes: int | None  # what is kept to use it; a baseline's are not stored
-    num_pretrained_params: int  # of the checkpoint; num_params are those that the trial uses
-    used_architecture: str  # "encoder" where the decoder of an encoder_decoder is not used
-    design: str | None  # equal where two models compute states alike, but for their weights
-    lineage_bytes: int | None  # of the text that lineage_tokens are
-    num_epochs: int  # trained at the rate that was kept; 0 if nothing was trained by steps
-    num_steps: int  # of these epochs; the iterations of all tries if it was solved
-    last_train_loss: float | None  # the mean of the last epoch; at the minimum if it was solved
+    weights_bytes: int | None  # size of the files needed to use it; None for a baseline
+    num_pretrained_params: int  # in the checkpoint; num_params counts those that the trial uses
+    used_architecture: str  # "encoder" if the decoder of an encoder_decoder is not used
+    design: str | None  # equal for models that compute states equally, except for their weights
+    lineage_bytes: int | None  # bytes of the text of lineage_tokens
+    num_epochs: int  # trained at the best rate; 0 if nothing was trained in steps
+    num_steps: int  # in these epochs; for a solved probe the iterations of all tries
+    last_train_loss: float | None  # mean of the last epoch; for a solved probe at the minimum
     best_is_last: int  # 1 if the last epoch is the best on validation, whichever is kept
-    chosen_in_warmup: int  # 1 if the best epoch ended before the learning rate was at its highest
+    chosen_in_warmup: int  # 1 if the best epoch ended before the learning rate reached its peak
     still_improving: int  # 1 if training ended too early (``trials/best_epoch.py``)
-    converged: int | None  # 1 if every try of a solved probe came to a minimum
+    converged: int | None  # 1 if every try of a solved probe reached a minimum
     C: float | None  # the inverse strength of a solved probe's penalty
-    num_tries: int  # what validation chose from: variants, each at every learning rate or C
-    at_edge: int | None  # 1 if the rate or C that was kept is the smallest or largest of several
-    # Settings of task and method that validation chose: "pooling=last, dropout=0.1". "" where a
-    # single value was tried, whichever it is, and of a baseline.
+    num_tries: int  # candidates for validation: variants times learning rates or values of C
+    at_edge: int | None  # 1 if the best rate or C is the smallest or largest of several
+    # Settings of task and method that validation chose: "pooling=last, dropout=0.1". "" if only one
+    # value was tried, and for a baseline.
     read_out: str = ""
-    initial_weights: str = ""  # that validation chose; "" unless from scratch
+    initial_weights: str = ""  # chosen on validation; "" unless from scratch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +82,7 @@ class ScoredTrial(TrialRecord):
     value: float
     other_metric: str
     other_value: float
-    # Of trials whose predictions have probabilities; see ``calibration.Calibration``.
+    # None unless predictions have probabilities; see ``calibration.Calibration``.
     accuracy: float | None = None
     mean_probability: float | None = None
     calibration_error: float | None = None
@@ -88,8 +90,8 @@ class ScoredTrial(TrialRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class TryRecord:
-    """A variant that a trial has tried, at the learning rate or C that is its best on validation. A
-    trial that had nothing to choose has one."""
+    """A variant that a trial tried, at its best learning rate or C on validation. A trial without a
+    choice has one variant."""
 
     run: str
     method: str
@@ -98,21 +100,23 @@ class TryRecord:
     finetune_seed: int
     read_out: str  # as in TrialRecord
     initial_weights: str  # as in TrialRecord
-    fixed: str  # settings of which the trial had one value and could have tried several
+    fixed: str  # settings with a single value, of which the trial could have tried several
     validation_metric: float | None  # None if training diverged, or if nothing is trained
     validation_loss: float | None
-    kept: int  # 1 of the variant that is the trial, else 0
+    kept: int  # 1 if the trial kept this variant, else 0
 
     @property
     def settings(self) -> dict[str, str]:
-        """The value of each setting that the trial may have tried several of, by its name:
+        """The value of each setting of which the trial tried several, by name:
         ``{"pooling": "last", "initial_weights": "usual"}``."""
-        found = _pairs(self.read_out)
-        return found | {"initial_weights": self.initial_weights} if self.initial_weights else found
+        settings = _pairs(self.read_out)
+        if self.initial_weights:
+            settings["initial_weights"] = self.initial_weights
+        return settings
 
     @property
     def fixed_settings(self) -> dict[str, str]:
-        """``fixed``, as ``settings``."""
+        """The values in ``fixed``, in the form of ``settings``."""
         return _pairs(self.fixed)
 
 
@@ -140,7 +144,7 @@ class PredictionRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class LostPredictionRecord(PredictionRecord):
-    """A prediction of a variant that a trial has not kept."""
+    """A prediction of a variant that the trial did not keep."""
 
     read_out: str
     initial_weights: str
@@ -148,7 +152,8 @@ class LostPredictionRecord(PredictionRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class BaselinePredictionRecord(PredictionRecord):
-    """All baselines of a task share one file. The seeds say which rows were labelled."""
+    """A prediction of a baseline. All baselines of a task share one file, and the seeds identify
+    the labelled rows."""
 
     run: str
     pretrain_seed: int
@@ -156,8 +161,7 @@ class BaselinePredictionRecord(PredictionRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class EpochRecord:
-    """A point of the curve of one variant of a trial at one learning rate; the metric is on
-    validation."""
+    """One epoch of one variant of a trial at one learning rate."""
 
     run: str
     method: str
@@ -174,14 +178,15 @@ class EpochRecord:
 
 
 def curve_key(row: "TrialRecord | EpochRecord") -> tuple[str | int | float, ...]:
-    """Equal for a trial and the epochs of the variant and learning rate that it keeps."""
+    """Returns a key that a trial shares with the epochs of the variant and learning rate that it
+    keeps."""
     place = row.run, row.method, row.label_budget, row.finetune_seed, row.lr
     return *place, row.read_out, row.initial_weights
 
 
 @dataclass(frozen=True, kw_only=True)
 class SkippedMethod:
-    """A method that does not fit a run: they have no trials."""
+    """A method that does not fit a run, and so has no trials with it."""
 
     run: str
     method: str
@@ -190,15 +195,15 @@ class SkippedMethod:
 
 @dataclass(frozen=True, kw_only=True)
 class InputRecord:
-    """What a run reads of the rows of a split, and which states its labels are predicted from.
+    """How much of a split's rows a run reads, and from which states it predicts labels.
 
-    Of ``train`` these are as many rows as the largest label budget. ``tokens`` are those of all
-    examples and those that were cut: ``tokens_cut`` is a part of it.
+    The number of rows of ``train`` is the largest label budget. ``tokens`` counts all tokens, and
+    ``tokens_cut`` those of them that were cut.
     """
 
     run: str
     split: str
-    read_at: str  # as Task.read_at; of several that trials try, all, between "or"
+    read_at: str  # as Task.read_at; if trials try several, all of them, joined with "or"
     rows: int
     rows_cut: int
     tokens: int
@@ -211,14 +216,14 @@ class TextBitsRecord:
 
     run: str
     loss: float  # nats per target
-    bits_per_byte: float  # of the texts, if each of their tokens took as much as a target
+    bits_per_byte: float  # of the texts, if all their tokens cost as much as a target on average
     num_targets: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class CostRecord:
-    """What a trial took on the machine that ran it, and how fast it predicts there, which is
-    measured once for all seeds: with the first one."""
+    """The cost of a trial and its speed of prediction on the machine that ran it. The speed is
+    measured only with the first seed."""
 
     method: str
     label_budget: str
@@ -232,16 +237,16 @@ class CostRecord:
     tokens_per_s: float | None
     hardware: str
     threads: int
-    side_by_side: int  # as many trials ran at once
+    side_by_side: int  # number of trials that ran at once
 
 
 def budget_order(label_budget: str) -> float:
-    """A key that sorts label budgets: numbers first, "all" last."""
+    """Returns a key that sorts label budgets: numbers first, "all" last."""
     return math.inf if label_budget == "all" else float(label_budget)
 
 
 def read(path: Path, kind: type[T]) -> list[T]:
-    """The rows of a CSV file (``.gz`` or not), typed.
+    """Reads the rows of a CSV file (``.gz`` or not) as objects of the dataclass ``kind``.
 
     Raises ValueError if the file is missing.
     """
@@ -256,15 +261,16 @@ def read(path: Path, kind: type[T]) -> list[T]:
 
 
 def _parser(hint: Any) -> Callable[[str], Any]:
-    """What makes a field's text a value."""
+    """Returns the function that converts a field's text to a value."""
     if not get_args(hint):
         return hint
-    known = get_args(hint)[0]  # of ``known | None``
-    return lambda text: known(text) if text else None
+    convert = get_args(hint)[0]  # the first of ``float | None``
+    return lambda text: convert(text) if text else None
 
 
 def write(path: Path, kind: type, rows: Iterable[Any]) -> None:
-    """The same, written: whole or not at all, byte for byte the same for the same rows."""
+    """Writes rows of the dataclass ``kind`` to a CSV file, completely or not at all. Equal rows
+    give equal bytes."""
     write_table(path, list(get_type_hints(kind)), map(asdict, rows))
 
 
@@ -283,13 +289,14 @@ def write_table(path: Path, columns: Iterable[str], rows: Iterable[Row]) -> None
 
 
 def _breaks(row: Row) -> bool:
-    """Whether a text in it has a carriage return, which Python before 3.13 does not quote, and
-    takes for the end of a row when it reads."""
+    """Whether a text in the row has a carriage return. Python before 3.13 does not quote it, and
+    reads it as the end of a row."""
     return any("\r" in value for value in row.values() if isinstance(value, str))
 
 
 def discard_unlisted(folder: Path, listed: Iterable[str]) -> None:
-    """Delete what is in ``folder`` but not in ``listed``; a dot before a name protects it."""
+    """Deletes the files and folders in ``folder`` that are not ``listed``, except those whose name
+    begins with a dot."""
     keep = set(listed)
     for path in sorted(folder.glob("*")):
         if path.name not in keep and not path.name.startswith("."):
@@ -302,7 +309,7 @@ def _open(path: Path, how: str, *, gz: bool | None = None) -> Iterator[IO[str]]:
         with path.open(how, encoding="utf-8", newline="") as file:
             yield file
         return
-    # Neither a time nor a name in the header: equal rows give equal bytes.
+    # The header has no time and no file name, so that equal rows give equal bytes.
     with (
         path.open(how + "b") as raw,
         gzip.GzipFile(filename="", fileobj=raw, mode=how + "b", mtime=0) as binary,

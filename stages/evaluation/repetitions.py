@@ -7,20 +7,21 @@ from stages.core.params import Run
 
 
 def repetitions(runs: Mapping[str, Run]) -> list[tuple[str, ...]]:
-    """The names of runs that repeat one another, the first of each named first, in their order."""
+    """Returns the groups of runs that repeat one another, each as names in the order of
+    params.yaml."""
 
     def kind(name: str) -> str:
-        """The entry of a run and those of its ancestors, without their seeds."""
+        """Returns the entries of a run and its ancestors, without their seeds."""
         if name not in runs:
             return name
         run = runs[name]
-        seed = run.seed if run.as_published else 0  # no seed makes another of a public checkpoint
+        seed = run.seed if run.as_published else 0  # seeds do not vary a public checkpoint
         return repr(run.model_copy(update={"seed": seed, "parent": kind(run.parent)}))
 
     members: dict[tuple[str, int], list[str]] = defaultdict(list)
     seen: Counter[tuple[str, int]] = Counter()
     for name, run in runs.items():
         repetition = kind(name), run.seed
-        members[kind(name), seen[repetition]].append(name)  # the same seed again is another group
+        members[kind(name), seen[repetition]].append(name)  # a repeated seed begins another group
         seen[repetition] += 1
     return [tuple(names) for names in members.values()]

@@ -1,10 +1,11 @@
-"""What each test row contributes to a metric: scores of rows whose mean is the metric.
+"""Row scores: the contribution of each test row to a metric. Their mean is the metric.
 
-For a mean over rows they are the scores of the rows themselves. Other metrics are linearised: row i
-has ``value + (n - 1) (value - value without i)``, moved so that the mean is the value (the
-infinitesimal and the delete-one jackknife; Efron and Tibshirani 1993, chapters 11 and 21). The
-standard deviation of the scores divided by sqrt(n) is the standard error of the metric over test
-sets, and that of their difference between two models the standard error of the paired difference.
+If the metric is a mean over rows, they are the rows' own scores. Other metrics are linearised: the
+score of row i is ``value + (n - 1) (value - value without i)``, shifted so that the mean is the
+value (the infinitesimal and the delete-one jackknife; Efron and Tibshirani 1993, chapters 11 and
+21). The standard deviation of the scores divided by sqrt(n) is the standard error of the metric
+over test sets. The same formula for the differences of two models' scores gives the standard error
+of the paired difference.
 """
 
 from collections import Counter
@@ -17,25 +18,26 @@ from stages.evaluation import metrics
 from stages.kinds._metric import F1_OF, Metric, Sums
 
 Texts = Sequence[str]
-NUM_GROUPS = 50  # of rows left out at once, for a metric that is no function of sums
-NGRAMS = 4  # of BLEU
-LETTERS = 6  # of chrF: n-grams of letters up to this long
-BETA = 2  # of chrF
+NUM_GROUPS = 50  # groups of rows to leave out, for a metric that is not a function of sums
+NGRAMS = 4  # largest n in BLEU
+LETTERS = 6  # largest n of character n-grams in chrF
+BETA = 2  # weight of recall in chrF
 
 
 def row_scores(metric: str, gold: Texts, predicted: Texts) -> Float32[np.ndarray, " n"]:
-    """The score of each row on the metric of this name."""
+    """Returns the score of each row on the metric of this name."""
     value = metrics.score(metric, gold, predicted)
     if not np.isfinite(value):
         return np.full(len(gold), value, dtype=np.float32)
-    found = metrics.metric_of(metric)
-    sums = found.sums or SUMS.get(metric) or _f1_of(metric)
+    definition = metrics.metric_of(metric)
+    sums = definition.sums or SUMS.get(metric) or _f1_of(metric)
     influence = (
-        _by_groups(found, value, gold, predicted)
+        _by_groups(definition, value, gold, predicted)
         if sums is None
         else _by_sums(sums, sums.counts(gold, predicted))
     )
-    # A value without some rows may not exist: the only row of its label, a perplexity too large.
+    # The metric may be undefined without a row: the only one of its label, or a perplexity too
+    # large for a float.
     influence = np.where(np.isfinite(influence), influence, 0.0)
     return (value + influence - influence.mean()).astype(np.float32)
 
@@ -49,17 +51,19 @@ def _by_sums(sums: Sums, counts: Float[np.ndarray, "n K"]) -> Float[np.ndarray, 
 def _by_groups(
     metric: Metric, value: float, gold: Texts, predicted: Texts
 ) -> Float[np.ndarray, " n"]:
-    """The same from leaving out a group of rows at a time. The groups are those of every model, so
-    that differences are paired. All rows of a group share a score; scaled so that the standard
-    error is that of the delete-a-group jackknife."""
+    """Returns the influence of each row, computed by leaving out one group of rows at a time.
+
+    All models have the same groups, so that differences are paired. The rows of a group share a
+    value, which is scaled to give the standard error of the delete-a-group jackknife.
+    """
     num_groups = min(NUM_GROUPS, len(gold))
     if num_groups < 2:
         return np.zeros(len(gold))
     group = np.arange(len(gold)) % num_groups
     without = [
-        metric.value([gold[i] for i in kept], [predicted[i] for i in kept])
+        metric.value([gold[i] for i in rows], [predicted[i] for i in rows])
         for left_out in range(num_groups)
-        for kept in [np.flatnonzero(group != left_out).tolist()]
+        for rows in [np.flatnonzero(group != left_out).tolist()]
     ]
     scale = ((num_groups - 1) * (len(gold) - 1)) ** 0.5
     with np.errstate(invalid="ignore"):
@@ -67,7 +71,7 @@ def _by_groups(
 
 
 def _ratio(of_row: Callable[[str, str], tuple[float, float]]) -> Sums:
-    """The sum of one number over rows divided by the sum of another; 0 if that is 0."""
+    """The sum of one number over rows divided by the sum of another, or 0 if the divisor is 0."""
 
     def counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n 2"]:
         return np.array([of_row(*row) for row in zip(gold, predicted, strict=True)], dtype=float)
@@ -80,7 +84,7 @@ def _ratio(of_row: Callable[[str, str], tuple[float, float]]) -> Sums:
 
 
 def _mean(metric: Callable[[Texts, Texts], float]) -> Sums:
-    """A mean over rows is that of the metric's values of single rows."""
+    """The sums of a metric that is the mean of its values for single rows."""
     return _ratio(lambda gold, predicted: (metric([gold], [predicted]), 1))
 
 
@@ -90,12 +94,12 @@ def _words(gold: str, predicted: str) -> tuple[float, float]:
 
 
 def _entities(gold: str, predicted: str) -> tuple[float, float]:
-    expected, found = (metrics.entities(tags.split()) for tags in (gold, predicted))
-    return 2 * len(expected & found), len(expected) + len(found)
+    right, answered = (metrics.entities(tags.split()) for tags in (gold, predicted))
+    return 2 * len(right & answered), len(right) + len(answered)
 
 
 def _bits(place: int) -> Sums:
-    """Bits per byte (place 0) or per word (place 1)."""
+    """The sums of bits per byte (``place`` 0) or per word (``place`` 1)."""
     return _ratio(lambda gold, predicted: (float(predicted), float(gold.split()[place])))
 
 
@@ -105,7 +109,8 @@ def _perplexity() -> Sums:
 
 
 def _label_counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n K"]:
-    """Of each label that occurs: whether the row has it, is said to have it, and both."""
+    """Returns, for each label in ``gold``, whether the row has the label, whether it is predicted,
+    and whether both are true."""
     number = {label: i for i, label in enumerate(sorted(set(gold)))}
     counts = np.zeros((3, len(gold), len(number)))
     for row, (right, answer) in enumerate(zip(gold, predicted, strict=True)):
@@ -117,23 +122,23 @@ def _label_counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n K"]:
 
 
 def _macro_f1(sums: Float[np.ndarray, "sets K"]) -> Float[np.ndarray, " sets"]:
-    """Over the labels that occur in each set of rows."""
+    """The mean F1 over the labels that occur in each set of rows."""
     labels, answers, right = np.split(sums, 3, axis=-1)
     f1 = np.where(labels > 0, 2 * right / np.maximum(labels + answers, 1), 0)
     return f1.sum(axis=-1) / (labels > 0).sum(axis=-1)
 
 
 def _f1_of(metric: str) -> Sums | None:
-    """Of the F1 of one label."""
+    """The sums of the F1 of one label, or None for other metrics."""
     if not metric.startswith(F1_OF):
         return None
     label = metric.removeprefix(F1_OF)
-    return _ratio(lambda gold, found: (2 * (gold == found == label), [gold, found].count(label)))
+    return _ratio(lambda gold, answer: (2 * (gold == answer == label), [gold, answer].count(label)))
 
 
 def _both_counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n K"]:
-    """Of each label that occurs: whether the row has it, and is said to have it; and a last number,
-    whether the row is right."""
+    """Returns, for each label, whether the row has the label and whether it is predicted; and in
+    the last column whether the prediction is right."""
     labels = sorted({*gold, *predicted})
     has = [
         np.array([[text == label for label in labels] for text in of]) for of in (gold, predicted)
@@ -155,21 +160,22 @@ def _bleu_counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n K"]:
     from sacrebleu.metrics.bleu import BLEU
 
     bleu = BLEU(effective_order=True)
-    found = [bleu.sentence_score(p, [g]) for g, p in zip(gold, predicted, strict=True)]
-    rows = [[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in found]
+    scores = [bleu.sentence_score(p, [g]) for g, p in zip(gold, predicted, strict=True)]
+    rows = [[*score.counts, *score.totals, score.sys_len, score.ref_len] for score in scores]
     return np.array(rows, dtype=float)
 
 
 def _bleu(sums: Float[np.ndarray, "sets K"]) -> Float[np.ndarray, " sets"]:
-    """sacrebleu's, with exponential smoothing: an order without a match counts as half a match of
-    the order before without one, beginning with a half."""
-    right, found = sums[..., :NGRAMS], sums[..., NGRAMS : 2 * NGRAMS]
+    """BLEU as in sacrebleu, with exponential smoothing: the first order without a match counts as
+    half a match, and every further one as half of the one before."""
+    right, answered = sums[..., :NGRAMS], sums[..., NGRAMS : 2 * NGRAMS]
     length, expected = sums[..., -2], sums[..., -1]
     halvings = np.cumsum(right == 0, axis=-1)
-    precision = np.where(right == 0, 0.5**halvings, right) / np.maximum(found, 1)
+    precision = np.where(right == 0, 0.5**halvings, right) / np.maximum(answered, 1)
     mean = np.exp(np.log(precision).mean(axis=-1))
     shortness = np.exp(np.minimum(1 - expected / np.maximum(length, 1), 0))
-    return np.where((right.sum(axis=-1) > 0) & (found > 0).all(axis=-1), mean * shortness, 0.0)
+    is_defined = (right.sum(axis=-1) > 0) & (answered > 0).all(axis=-1)
+    return np.where(is_defined, mean * shortness, 0.0)
 
 
 def _chrf_counts(gold: Texts, predicted: Texts) -> Float[np.ndarray, "n K"]:
@@ -188,19 +194,19 @@ def _matches(answer: Counter[str], right: Counter[str]) -> tuple[int, int, int]:
 
 
 def _chrf(sums: Float[np.ndarray, "sets K"]) -> Float[np.ndarray, " sets"]:
-    """sacrebleu's: precision and recall are means over the orders that both texts have."""
-    found, expected, same = (sums[..., i::3] for i in range(3))
-    counted = (found > 0) & (expected > 0)
+    """chrF as in sacrebleu: precision and recall are means over the orders that both texts have."""
+    answered, expected, same = (sums[..., i::3] for i in range(3))
+    counted = (answered > 0) & (expected > 0)
     orders = np.maximum(counted.sum(axis=-1), 1)
     precision, recall = (
         np.where(counted, same / np.maximum(number, 1), 0).sum(axis=-1) / orders
-        for number in (found, expected)
+        for number in (answered, expected)
     )
     below = BETA**2 * precision + recall
     return (1 + BETA**2) * precision * recall / np.where(below == 0, 1, below)
 
 
-SUMS: dict[str, Sums] = {  # of the shared metrics
+SUMS: dict[str, Sums] = {  # for the shared metrics
     "accuracy": _mean(metrics.accuracy),
     "exact_match": _mean(metrics.exact_match),
     "squad_f1": _mean(metrics.squad_f1),

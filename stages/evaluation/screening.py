@@ -1,6 +1,6 @@
-"""Which runs are fine-tuned where an estimate screens them first: those with the highest ones.
+"""Screening: only the runs with the highest estimates on a task are fine-tuned.
 
-Estimates are computed from labelled rows of train, so the choice does not see the test set.
+Estimates are computed from labelled rows of train, so the choice does not use the test set.
 """
 
 import math
@@ -11,32 +11,32 @@ from stages.core.params import Run, Screen
 from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.repetitions import repetitions
 
-LAYERS = "last"  # of the estimates that screen: what heads read
+LAYERS = "last"  # layer of the estimates that are used, because heads read it
 
 
 @dataclass(frozen=True)
 class ScreenedOut:
-    """Runs that are not fine-tuned on a task: they differ in their seeds alone."""
+    """Runs that differ only in their seeds and are not fine-tuned on a task."""
 
     runs: tuple[str, ...]
     by: str  # one of ESTIMATES
-    value: float  # the mean of their estimates
+    value: float  # the mean of the runs' estimates
     rank: int  # among the pretrained candidates, from 1
 
 
 def candidates(pretrain: Mapping[str, Run]) -> list[tuple[str, ...]]:
-    """Those that an estimate may screen out. From scratch there is nothing to choose: what the
-    pretrained runs are compared with is always kept."""
+    """Returns the groups of runs that may be screened out. Runs from scratch never are, because
+    the pretrained runs are compared with them."""
     return [runs for runs in repetitions(pretrain) if not pretrain[runs[0]].from_scratch]
 
 
 def screened_out(
     screen: Screen | None, pretrain: Mapping[str, Run], records: Sequence[EstimateRecord]
 ) -> list[ScreenedOut]:
-    """Of a task with these estimates, all but the ``keep`` best candidates, the best first.
+    """Returns all but the ``keep`` best candidates on a task with these estimates, best first.
 
-    Runs that differ in their seeds alone are ranked by their mean and stay or go together. Of ties
-    the first in params.yaml is kept, and so is each run whose estimate is not defined.
+    Runs that differ only in their seeds are ranked by their mean estimate and are kept or screened
+    out together. Ties go to the first in params.yaml. A run without a defined estimate is kept.
     """
     if screen is None:
         return []
@@ -52,7 +52,7 @@ def screened_out(
         for runs in candidates(pretrain)
         if all(run in values for run in runs)
     ]
-    ranked.sort(key=lambda each: -each[0])
+    ranked.sort(key=lambda candidate: -candidate[0])
     return [
         ScreenedOut(runs, screen.by, value, rank)
         for rank, (value, runs) in enumerate(ranked, start=1)

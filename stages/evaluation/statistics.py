@@ -1,8 +1,9 @@
 """Confidence intervals and tests for means and for differences of means.
 
-An interval covers everything that varied: pretraining seeds, fine-tuning seeds and test rows. Where
-a run was pretrained once, it is about *these checkpoints* and covers the other two. Simulations of
-whole studies show that it covers the truth as often as it says: benchmarks/coverage.md.
+An interval covers everything that varied: pretraining seeds, fine-tuning seeds and test rows. If a
+run was pretrained once, its interval is about *these checkpoints* and covers the other two.
+Simulations of whole studies show that intervals have their nominal coverage:
+benchmarks/coverage.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,16 +23,16 @@ TRIALS = "fine-tuning seeds and test rows"  # from scratch, and baselines: nothi
 ROWS = "test rows only: all seeds agree"
 SINGLE = "one trial"
 AGREEING = "all seeds agree"
-POWER = 0.8  # the share of studies that find an effect with ``seeds_needed`` seeds
-MAX_SEEDS = 1_000  # larger numbers of seeds are not reported
+POWER = 0.8  # share of studies that find an effect with ``seeds_needed`` seeds
+MAX_SEEDS = 1_000  # largest number of seeds that is reported
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its confidence interval; ``basis`` is what it covers.
+    """A value with its confidence interval; ``basis`` says what the interval covers.
 
-    ``variance`` is None, and there is no interval, for a single trial, and where all trials of both
-    sides have the same score in every row.
+    ``variance`` is None, and there is no interval, for a single trial, and if all trials of both
+    sides have equal scores in every row.
     """
 
     value: float
@@ -54,7 +55,7 @@ class Interval:
 
     @cached_property
     def p_value(self) -> float | None:
-        """Of the hypothesis that the value is 0."""
+        """The p-value of the hypothesis that the value is 0."""
         return self.variance.p_value(self.value) if self.variance else None
 
     @property
@@ -63,12 +64,13 @@ class Interval:
 
     @cached_property
     def seeds_needed(self) -> int | None:
-        """The number of units of seeds (of each of two samples; pretraining seeds, or fine-tuning
-        seeds where those are not covered) with which POWER of all studies would find an effect of
-        this size: have an interval that excludes zero, on as many test rows as here.
+        """The number of seeds in each sample with which a share POWER of studies would find an
+        effect of this size, that is, have an interval that excludes zero.
 
-        The estimate is rough, because the spread is estimated from few seeds. None for more than
-        MAX_SEEDS, and if no number of seeds would do without more test rows.
+        Seeds are pretraining seeds or, if the interval does not cover these, fine-tuning seeds. The
+        number of test rows stays as it is. The estimate is rough, because the spread is estimated
+        from few seeds. It is None above MAX_SEEDS, and if no number of seeds suffices without more
+        test rows.
         """
         if self.variance is None:
             return None
@@ -80,7 +82,7 @@ class Interval:
 
         if not finds(MAX_SEEDS):
             return None
-        low, high = 1, MAX_SEEDS  # with the one too few, with the other enough
+        low, high = 1, MAX_SEEDS  # too few, enough
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if finds(middle) else (middle, high)
@@ -88,7 +90,7 @@ class Interval:
 
 
 def mean(sample: Sample, *, confidence: float, prior: Prior | None = None) -> Interval:
-    """The interval of the mean of a group, its variance shrunk towards the ``prior``."""
+    """Returns the interval of the mean of a sample, with its variance shrunk towards ``prior``."""
     between = sample.between()
     return _interval(
         sample.mean,
@@ -101,7 +103,7 @@ def mean(sample: Sample, *, confidence: float, prior: Prior | None = None) -> In
 
 
 def are_paired(a: Sample, b: Sample) -> bool:
-    """Whether both have the same units, at least two: seeds and, with them, the labels drawn."""
+    """Whether both samples have the same units, at least two, and so the same draws of labels."""
     return a.num_units > 1 and {*a.keys} == {*b.keys} and a.num_units == b.num_units
 
 
@@ -114,11 +116,11 @@ def difference(
     prior_a: Prior | None = None,
     prior_b: Prior | None = None,
 ) -> Interval:
-    """The mean of ``a`` minus that of ``b``. Test rows are paired.
+    """Returns the interval of the mean of ``a`` minus the mean of ``b``. Test rows are paired.
 
-    Seeds are paired if both sides have the same ones, since a seed draws the same labels for all;
-    then the variance of the differences is shrunk towards ``prior``. Otherwise the variances of
-    both sides, each shrunk towards its own prior, are added up as in Welch's t test.
+    Seeds are paired if both samples have the same seeds, because a seed draws the same labels for
+    all; then the variance of the differences is shrunk towards ``prior``. Otherwise the variances
+    of both samples, each shrunk towards its own prior, are added as in Welch's t test.
     """
     fixed = a.is_fixed or b.is_fixed
     if are_paired(a, b):
@@ -146,18 +148,18 @@ def difference(
 def mean_of_differences(
     differences: Sequence[Interval], *, shared: float, confidence: float
 ) -> Interval:
-    """The mean of differences on several tasks, whose test rows are independent. ``shared`` is the
-    factor by which the variance between units exceeds that of independent tasks.
+    """Returns the mean of differences on several tasks, whose test rows are independent.
 
-    There is no interval if a difference has none.
+    ``shared`` is the factor by which the variance between units exceeds that of independent tasks.
+    There is no interval if one of the differences has none.
     """
-    value = sum(each.value for each in differences) / len(differences)
+    value = sum(interval.value for interval in differences) / len(differences)
     basis = differences[0].basis
-    variances = [each.variance for each in differences if each.variance is not None]
+    variances = [interval.variance for interval in differences if interval.variance is not None]
     if len(variances) < len(differences):
         return Interval(value, None, basis, "none", confidence)
     weight = 1 / len(variances)
-    between = added([each.between for each in variances], weight=weight)
+    between = added([part.between for part in variances], weight=weight)
     finetuning = between.finetuning
     between = replace(
         between,
@@ -166,9 +168,9 @@ def mean_of_differences(
     )
     variance = Variance(
         between,
-        weight**2 * sum(each.rows for each in variances),
-        sum(each.num_rows for each in variances),
-        all(each.covers_pretraining for each in variances),
+        weight**2 * sum(part.rows for part in variances),
+        sum(part.num_rows for part in variances),
+        all(part.covers_pretraining for part in variances),
     )
     if variance.total < NO_SPREAD**2:
         return Interval(value, None, AGREEING, "none", confidence)
@@ -204,7 +206,7 @@ def _interval(
 
 
 def over_seeds(values: Sequence[float], *, confidence: float) -> tuple[float, float] | None:
-    """Student's t interval of a mean over seeds alone; None where all of them agree."""
+    """Returns Student's t interval of a mean over seeds, or None if all values are equal."""
     if np.ptp(values) < NO_SPREAD:
         return None
     low, high = stats.ttest_1samp(values, 0).confidence_interval(confidence)
@@ -212,12 +214,12 @@ def over_seeds(values: Sequence[float], *, confidence: float) -> tuple[float, fl
 
 
 def per_pretrain_seed(values: Values) -> dict[int, float]:
-    """The mean over fine-tuning seeds for each pretraining seed."""
+    """Returns the mean over fine-tuning seeds for each pretraining seed."""
     return {seed: float(np.mean(list(by_seed.values()))) for seed, by_seed in values.items()}
 
 
 def per_finetune_seed(values: Values) -> dict[int, float]:
-    """The mean over pretraining seeds for each fine-tuning seed."""
+    """Returns the mean over pretraining seeds for each fine-tuning seed."""
     seeds = sorted({seed for by_seed in values.values() for seed in by_seed})
     return {
         seed: float(np.mean([by_seed[seed] for by_seed in values.values() if seed in by_seed]))
@@ -226,8 +228,8 @@ def per_finetune_seed(values: Values) -> dict[int, float]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values with Holm's correction (Holm 1979), which bounds the family-wise error rate: if all
-    below alpha are called significant, the chance of any false positive is at most alpha."""
+    """Returns p-values with Holm's correction (Holm 1979), which bounds the family-wise error rate:
+    if all below alpha are called significant, the chance of any false positive is at most alpha."""
     order = np.argsort(p_values, kind="stable")
     stepwise = np.asarray(p_values)[order] * np.arange(len(p_values), 0, -1)
     corrected = np.empty(len(p_values))
@@ -238,13 +240,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def two_stages(
     of_question: Sequence[float], of_tests: Sequence[Sequence[float]], *, alpha: float
 ) -> tuple[list[float], list[list[float]]]:
-    """Corrected p-values of questions and of the tests below each, significant below ``alpha``.
+    """Returns the corrected p-values of questions, and of the tests that belong to each question.
+    They are significant below ``alpha``.
 
-    Questions come first: Holm's correction at ``alpha / 2``. The tests below those that are
-    significant are then corrected together, by Holm at ``alpha``; the others cannot be significant.
-    A question without tests below it is its own. If no question has any, all of ``alpha`` goes to
-    the questions. In the simulations of benchmarks/coverage.md at most 5 % of studies make a false
-    claim at an ``alpha`` of 0.05, of either kind.
+    First the questions are corrected by Holm at ``alpha / 2``. Then the tests of all significant
+    questions are corrected together, by Holm at ``alpha``; the tests of the other questions cannot
+    be significant. If no question has tests, the questions get all of ``alpha``. In the simulations
+    of benchmarks/coverage.md at most 5 % of studies make a false claim at an ``alpha`` of 0.05,
+    among questions and among tests.
     """
     share = 2 if any(of_tests) else 1
     questions = [min(share * p, 1.0) for p in holm(of_question)]

@@ -1,4 +1,4 @@
-"""Estimates of how well a checkpoint would do on a task, from its frozen states and their labels.
+"""Estimates of how well a checkpoint would do on a task, from frozen states and their labels.
 
 Nothing is trained. N is the number of states, D their width, C the number of classes.
 """
@@ -9,14 +9,14 @@ import numpy as np
 from jaxtyping import Float, Int
 
 NEIGHBOURS = 3
-WIDEST = 30.0  # of the search for alpha / beta, in powers of e beyond the squared singular values
+WIDEST = 30.0  # log(alpha / beta) is searched this far around the log of the largest variance
 GRID = 25  # points of that search before it is refined
-RANK = 1e-15  # eigenvalues below this share of the largest count as 0; as in Ibrahim et al.
+RANK = 1e-15  # eigenvalues below this share of the largest count as 0, as in Ibrahim et al.
 
 
 class HScore(NamedTuple):
     value: float
-    by_chance: float  # its mean over all orders of the labels
+    by_chance: float  # mean value over all permutations of the labels
 
     @property
     def above_chance(self) -> float:
@@ -24,19 +24,20 @@ class HScore(NamedTuple):
 
 
 def h_score(states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"]) -> HScore:
-    """tr(cov(f)^-1 cov(E[f|y])): how much of the variance of the states lies between the classes,
-    in units of the variance of all (Bao et al. 2019). It is between 0 and C - 1.
+    """The H-score tr(cov(f)^-1 cov(E[f|y])): the variance of the states between the classes,
+    relative to their total variance (Bao et al. 2019). It is between 0 and C - 1.
 
-    The covariance of all states is shrunk towards a multiple of the identity (Ledoit and Wolf
-    2004), and that between classes by as much (Ibrahim et al. 2022): the plain one is singular
-    where D exceeds N.
+    The covariance of all states is singular if D exceeds N. So it is shrunk towards a multiple of
+    the identity (Ledoit and Wolf 2004), and the covariance between classes by the same factor
+    (Ibrahim et al. 2022).
 
-    Labels that say nothing have an H-score as well, up to (C - 1) D / N: the less the covariance is
-    shrunk, the higher, and that differs between models. So it comes with what chance gives: sums of
-    n drawn without replacement from N centred states have the covariance n (1 - n / N) N / (N - 1)
-    times that of the states.
+    Even random labels have an H-score, up to (C - 1) D / N. It is higher the less the covariance is
+    shrunk, which differs between models. So the score comes with its expectation under chance: the
+    sum of n states drawn without replacement from N centred states has n (1 - n / N) N / (N - 1)
+    times their covariance.
     """
-    # Which takes longer to import than torch, and is not wanted where the store has all estimates.
+    # scikit-learn takes longer to import than torch, and is not needed if the store has all
+    # estimates.
     from sklearn.covariance import ledoit_wolf
 
     number, num_classes = len(states), len(np.unique(classes))
@@ -49,43 +50,45 @@ def h_score(states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"]) ->
         ]
     )
     inverse = (1 - shrinkage) * np.linalg.pinv(total, rcond=RANK, hermitian=True) / (number - 1)
-    found = np.einsum("cd,de,ce->", means, inverse, means)
+    score = np.einsum("cd,de,ce->", means, inverse, means)
     covariance = centred.T @ centred / number
     by_chance = (num_classes - 1) * number / (number - 1) * (inverse * covariance).sum()
-    return HScore(float(found), float(by_chance))
+    return HScore(float(score), float(by_chance))
 
 
 def logme(states: Float[np.ndarray, "N D"], targets: Float[np.ndarray, "N K"]) -> float:
-    """The log evidence of a Bayesian linear regression from states to targets, per state, at the
-    precisions alpha of its weights and beta of its noise that maximise it; the mean over the K
-    targets, which are one-hot classes or one number (You et al. 2021).
+    """LogME: the maximum log evidence per state of a Bayesian linear regression from states to
+    targets, over the precisions alpha of its weights and beta of its noise. It is the mean over the
+    K targets, which are one-hot classes or one number (You et al. 2021).
 
-    The evidence is that of y ~ N(0, I / beta + F F' / alpha). With t = alpha / beta the best beta
-    is N / r(t), and what is left to search is t alone. The fixed point that the paper iterates is a
-    stationary point of the same function.
+    The model is y ~ N(0, I / beta + F F' / alpha). With t = alpha / beta the best beta is N / r(t),
+    so the search is over t alone. The fixed point that the paper iterates is a stationary point of
+    the same function.
     """
     left, singular, _ = np.linalg.svd(states.astype(np.float64), full_matrices=False)
     inside = np.square(left.T @ targets)  # [min(N, D), K]
     outside = np.maximum(np.square(targets).sum(axis=0) - inside.sum(axis=0), 0.0)
-    found = [
-        _highest_evidence(np.square(singular), each, rest, len(states))
-        for each, rest in zip(inside.T, outside, strict=True)
+    evidences = [
+        _highest_evidence(np.square(singular), within, rest, len(states))
+        for within, rest in zip(inside.T, outside, strict=True)
     ]
-    return float(np.mean(found)) / len(states)
+    return float(np.mean(evidences)) / len(states)
 
 
 def _highest_evidence(
     variances: Float[np.ndarray, " R"], inside: Float[np.ndarray, " R"], outside: float, number: int
 ) -> float:
-    """Over t, of a target with these squared projections on the states' directions and beside."""
+    """Returns the highest log evidence over t. ``inside`` are the squared projections of a target
+    on the singular directions of the states, and ``outside`` is the rest of its square."""
     from scipy.optimize import minimize_scalar  # as above
 
     largest = max(float(variances.max()), np.finfo(float).tiny)
 
     def lost(log_t: float) -> float:
-        kept = 1 / (1 + variances / (largest * np.exp(log_t)))  # t / (t + variance)
-        residual = max(float((inside * kept).sum() + outside), np.finfo(float).tiny)
-        return -0.5 * (np.log(kept).sum() + number * (np.log(number / residual / 2 / np.pi) - 1))
+        unexplained = 1 / (1 + variances / (largest * np.exp(log_t)))  # t / (t + variance)
+        residual = max(float((inside * unexplained).sum() + outside), np.finfo(float).tiny)
+        log_beta = np.log(number / residual / 2 / np.pi)
+        return -0.5 * (np.log(unexplained).sum() + number * (log_beta - 1))
 
     points = np.linspace(-WIDEST, WIDEST, GRID)
     losses = [lost(point) for point in points]
@@ -96,29 +99,29 @@ def _highest_evidence(
 
 
 def one_hot(classes: Int[np.ndarray, " N"]) -> Float[np.ndarray, "N C"]:
-    """A column for each class that occurs."""
+    """Returns one column for each class that occurs."""
     return (classes[:, None] == np.unique(classes)).astype(np.float64)
 
 
 def nearest_neighbours(
     states: Float[np.ndarray, "N D"], classes: Int[np.ndarray, " N"], *, at_once: int = 256
 ) -> float:
-    """The accuracy of the majority of the ``NEIGHBOURS`` nearest other states, by Euclidean
-    distance (Puigcerver et al. 2021; as many neighbours as in transformer-ranker). No state is its
-    own neighbour; of equal distances and of classes with equal votes the first counts.
+    """The accuracy of k nearest neighbours: the majority vote of the ``NEIGHBOURS`` nearest other
+    states by Euclidean distance (Puigcerver et al. 2021; transformer-ranker has the same number of
+    neighbours). Ties between distances and between votes go to the first.
     """
     points, index = states.astype(np.float64), np.unique(classes, return_inverse=True)[1]
-    points = points - points.mean(axis=0)  # fewer digits are lost in the differences of squares
+    points = points - points.mean(axis=0)  # loses fewer digits in the differences of squares
     norms, number = np.square(points).sum(axis=1), min(NEIGHBOURS, len(points) - 1)
     votes_of, right = np.eye(index.max() + 1), 0
     for start in range(0, len(points), at_once):
         some = np.arange(start, min(start + at_once, len(points)))
-        distances = points[some] @ points.T  # of squares, less a number for each row
+        distances = points[some] @ points.T  # becomes squared distances minus a constant per row
         distances *= -2
         distances += norms
         distances[some - start, some] = np.inf
         votes = np.zeros((len(some), votes_of.shape[1]))
-        for _ in range(number):  # several times as fast as to partition each row
+        for _ in range(number):  # several times as fast as np.partition
             nearest = distances.argmin(axis=1)
             votes += votes_of[index[nearest]]
             distances[some - start, nearest] = np.inf

@@ -1,11 +1,11 @@
 """The variance of a mean score and of a difference, from three sources of chance.
 
-A trial's score varies with the pretraining seed, with the fine-tuning seed (the order of the data,
-new weights, the labels that are drawn) and with the test rows. Seeds and rows are crossed: every
-trial predicts every row. So the variance of a mean is that between units of seeds, plus that
-between rows, minus that of their interaction, which both contain (Cameron, Gelbach and Miller 2011,
-equation 2.4). Three seeds say little about a variance, so it is shrunk towards that of other cells
-(``moderation.py``).
+A trial's score varies with the pretraining seed, with the fine-tuning seed (order of the data, new
+weights, labels drawn) and with the test rows. Seeds and rows are crossed: every trial predicts
+every row. So the variance of a mean is the variance between units of seeds, plus the variance
+between rows, minus the variance of their interaction, which both contain (Cameron, Gelbach and
+Miller 2011, equation 2.4). Three seeds give a poor estimate of a variance, so it is shrunk towards
+the variance of other cells (``moderation.py``).
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ NO_SPREAD = 1e-12  # below the rounding of a difference of two scores
 
 @dataclass(frozen=True)
 class Prior:
-    """What other cells say about the variance between units, and how many degrees of freedom it
-    counts for (Smyth 2004). Of a paired difference it is the variance of the pairs' differences."""
+    """The variance between units according to other cells, and the degrees of freedom that it
+    counts for (Smyth 2004). For a paired difference it is the variance of the differences."""
 
     variance: float
     df: float
@@ -35,12 +35,12 @@ class Prior:
 
 @dataclass(frozen=True)
 class Sample:
-    """The trials of a group, or the differences of paired trials.
+    """The trials of a cell, or the differences of paired trials.
 
-    Its units, between which the variance of its mean is estimated, are pretraining seeds, each with
-    all of its fine-tuning seeds. If it has one pretraining seed, they are its trials. If its
-    ``checkpoints`` were pretrained here, the trials of a pretraining seed share one; a published
-    checkpoint is the same for all trials, and from scratch ("none") each trial has its own weights.
+    The variance of the mean is estimated between units. A unit is a pretraining seed with all its
+    fine-tuning seeds or, if the sample has only one pretraining seed, a trial. If ``checkpoints``
+    is "pretrained here", the trials of a pretraining seed share a checkpoint; if "published", all
+    trials share one; if "none" (from scratch), each trial has its own weights.
     """
 
     keys: tuple[Key, ...]
@@ -58,8 +58,8 @@ class Sample:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it has one checkpoint that was pretrained here, so that nothing is known of what
-        another pretraining seed gives."""
+        """Whether the sample has a single checkpoint that was pretrained here, so that the variance
+        between pretraining seeds is unknown."""
         return self.pretrained and self.num_checkpoints == 1
 
     @cached_property
@@ -71,7 +71,7 @@ class Sample:
 
     @cached_property
     def unit_keys(self) -> tuple[Key, ...]:
-        """Names the units: two samples with the same units can be paired."""
+        """The keys of the units. Samples with the same units can be paired."""
         if self.num_checkpoints == 1:
             return self.keys
         return tuple((seed, len(trials)) for seed, trials in self._trials_of_seeds.items())
@@ -92,7 +92,7 @@ class Sample:
         if self.num_checkpoints in (1, len(self.keys)):
             return numbers.astype(float)
         trials = self._trials_of_seeds.values()
-        return np.array([numbers[each].mean(axis=0, dtype=float) for each in trials])
+        return np.array([numbers[unit].mean(axis=0, dtype=float) for unit in trials])
 
     @cached_property
     def mean(self) -> float:
@@ -103,16 +103,18 @@ class Sample:
         return self.unit_rows.mean(axis=0)
 
     def of_seeds(self, other: "Sample") -> "Sample":
-        """Those of its trials that have a pretraining seed of ``other``; all if none has."""
+        """Returns the trials with a pretraining seed of ``other``, or all trials if there are
+        none."""
         seeds = {pretrain_seed for pretrain_seed, _ in other.keys}
-        kept = [i for i, (pretrain_seed, _) in enumerate(self.keys) if pretrain_seed in seeds]
-        if not kept:
+        shared = [i for i, (pretrain_seed, _) in enumerate(self.keys) if pretrain_seed in seeds]
+        if not shared:
             return self
-        keys = tuple(self.keys[i] for i in kept)
-        return Sample(keys, self.values[kept], self.rows[kept], self.checkpoints)
+        keys = tuple(self.keys[i] for i in shared)
+        return Sample(keys, self.values[shared], self.rows[shared], self.checkpoints)
 
     def repeated(self) -> "Sample":
-        """A single trial that is the same for all seeds, twice: nothing varies but its rows."""
+        """Returns a single trial twice. It is for a trial that no seed changes, so that only its
+        rows vary."""
         seed, again = self.keys[0]
         keys = ((seed, again), (seed, again + 1))
         return Sample(
@@ -120,7 +122,8 @@ class Sample:
         )
 
     def minus(self, other: "Sample") -> "Sample":
-        """The differences of trials with the same key; both samples have the same keys."""
+        """Returns the differences of trials with the same key. Both samples must have the same
+        keys."""
         places = {key: place for place, key in enumerate(other.keys)}
         order = [places[key] for key in self.keys]
         values, rows = self.values - other.values[order], self.rows - other.rows[order]
@@ -128,8 +131,8 @@ class Sample:
         return Sample(self.keys, values, rows, checkpoints)
 
     def between(self, *, within_checkpoints: bool = False) -> "Between | None":
-        """The variance of the mean between units or, ``within_checkpoints``, between the trials of
-        each pretraining seed. None with fewer than two units of a kind."""
+        """Returns the variance of the mean between units or, with ``within_checkpoints``, between
+        the trials of each pretraining seed. None if there are fewer than two units or trials."""
         if within_checkpoints and self.pretrained:
             return self._within()
         if self.num_units < 2:
@@ -139,37 +142,35 @@ class Sample:
         return replace(units, finetuning=within.units if within else None)
 
     def _within(self) -> "Between | None":
-        """The variance between trials within each pretraining seed."""
+        """Returns the variance of the mean between the trials of each pretraining seed."""
         parts = []
         for trials in self._trials_of_seeds.values():
             if len(trials) < 2:
                 return None
             parts.append(_between(self.values[trials], self.rows[trials]))
-        found = added(parts)
-        weight = 1 / len(parts) ** 2  # of a mean over seeds
-        units, interaction = weight * found.units, weight * found.interaction
-        return Between(units, found.df, interaction, finetuning=units, num_units=found.num_units)
+        total = added(parts)
+        weight = 1 / len(parts) ** 2  # for the variance of a mean over seeds
+        units, interaction = weight * total.units, weight * total.interaction
+        return Between(units, total.df, interaction, finetuning=units, num_units=total.num_units)
 
 
 @dataclass(frozen=True)
 class Between:
-    """The variance of a mean between units, with its degrees of freedom. ``finetuning`` is the part
-    of it that more fine-tuning seeds reduce (None: not known, since each checkpoint has one trial),
-    and ``interaction`` the part that more test rows reduce."""
+    """The variance of a mean between units, with its degrees of freedom."""
 
-    units: float
+    units: float  # the variance
     df: float
-    interaction: float
-    finetuning: float | None
-    num_units: float  # of a sample, on average
-    prior_df: float = 0.0  # those of ``df`` that come from other cells
+    interaction: float  # part of the variance that more test rows reduce
+    finetuning: float | None  # part that more fine-tuning seeds reduce; None if unknown
+    num_units: float  # mean number per sample
+    prior_df: float = 0.0  # part of ``df`` that comes from other cells
 
     def moderated(self, prior: Prior | None) -> "Between":
-        """The variance shrunk towards that of other cells (Smyth 2004, eq. 3): the mean of both,
-        weighted with their degrees of freedom, which add up. The interaction with test rows bounds
-        both from below, since it is a part of either."""
+        """Returns the variance shrunk towards the prior (Smyth 2004, eq. 3): the mean of both,
+        weighted with their degrees of freedom, which are added. Both are at least the interaction
+        with test rows, because they contain it."""
         if prior is None or prior.df <= 0 or self.units < NO_SPREAD**2:
-            return self  # seeds that agree are no sample of a variance
+            return self  # without spread between seeds there is no variance to shrink
         elsewhere = max(prior.variance / self.num_units, self.interaction)
         df = prior.df + self.df
         units = (prior.df * elsewhere + self.df * self.units) / df
@@ -177,7 +178,7 @@ class Between:
 
 
 def _between(values: Float[np.ndarray, " units"], rows: Float[np.ndarray, "units n"]) -> Between:
-    """The interaction bounds the variance between units from below: it is a part of it."""
+    """Returns the variance between units, which is at least the interaction that it contains."""
     number, num_rows = rows.shape
     centred = rows - rows.mean(axis=1, keepdims=True, dtype=float)
     centred -= centred.mean(axis=0)
@@ -188,8 +189,8 @@ def _between(values: Float[np.ndarray, " units"], rows: Float[np.ndarray, "units
 
 
 def added(parts: Sequence[Between], *, weight: float = 1.0) -> Between:
-    """The variance of a sum of independent means, each times ``weight``, with the degrees of
-    freedom of Welch (1947) and Satterthwaite (1946)."""
+    """Returns the variance of a sum of independent means, each multiplied by ``weight``, with the
+    degrees of freedom of Welch (1947) and Satterthwaite (1946)."""
     units = sum(part.units for part in parts)
     squares = sum(part.units**2 / part.df for part in parts)
     finetuning = [part.finetuning for part in parts]
@@ -199,24 +200,23 @@ def added(parts: Sequence[Between], *, weight: float = 1.0) -> Between:
         weight**2 * units,
         df,
         weight**2 * sum(part.interaction for part in parts),
-        None if None in finetuning else weight**2 * sum(each or 0.0 for each in finetuning),
+        None if None in finetuning else weight**2 * sum(part or 0.0 for part in finetuning),
         float(np.mean([part.num_units for part in parts])),
         prior_df=share * df,
     )
 
 
 def of_rows(rows: Float[np.ndarray, " n"]) -> float:
-    """The variance of a mean over test rows."""
+    """Returns the variance of a mean over test rows."""
     return float(np.var(rows, ddof=1)) / len(rows) if len(rows) > 1 else 0.0
 
 
 @dataclass(frozen=True)
 class Variance:
-    """The variance of a mean or of a difference of means: between units of seeds, and of the rows
-    alone."""
+    """The variance of a mean or of a difference of means."""
 
-    between: Between
-    rows: float
+    between: Between  # between units of seeds
+    rows: float  # of the rows alone, without the interaction
     num_rows: int
     covers_pretraining: bool
 
@@ -224,7 +224,8 @@ class Variance:
     def crossed(
         cls, between: Between, rows: Float[np.ndarray, " n"], *, covers_pretraining: bool
     ) -> "Variance":
-        """``rows`` are means over units, whose variance contains the interaction, too."""
+        """Returns the variance for ``rows``, means over units whose variance contains the
+        interaction as ``between`` does."""
         alone = max(of_rows(rows) - between.interaction, 0.0)
         return cls(between, alone, len(rows), covers_pretraining)
 
@@ -234,30 +235,30 @@ class Variance:
 
     @property
     def df(self) -> float:
-        """Satterthwaite's degrees of freedom of the sum of both."""
+        """Satterthwaite's degrees of freedom of the total."""
         parts = self.between.units**2 / self.between.df + self.rows**2 / max(self.num_rows - 1, 1)
         return self.total**2 / parts
 
     def half_width(self, confidence: float) -> float:
-        """Half the width of the confidence interval."""
+        """Returns half the width of the confidence interval."""
         return -float(special.stdtrit(self.df, (1 - confidence) / 2)) * self.total**0.5
 
     def p_value(self, value: float) -> float:
-        """Of the hypothesis that the true value is 0: 1 minus the confidence of the interval that
-        ends there."""
+        """Returns the p-value of the hypothesis that the true value is 0: 1 minus the confidence of
+        the interval that ends at 0."""
         return 2 * float(special.stdtr(self.df, -abs(value) / self.total**0.5))
 
     def power(self, value: float, confidence: float) -> float:
-        """The share of studies that would find an effect of this size: from the noncentral t
+        """Returns the share of studies that would find an effect of this size, by the noncentral t
         distribution (Cohen 1988, chapter 2)."""
         limit = -float(special.stdtrit(self.df, (1 - confidence) / 2))
         shift = abs(value) / self.total**0.5
-        # NaN is what the function gives for a probability too small for it.
+        # nctdtr returns NaN for very small probabilities.
         below, above = np.nan_to_num(special.nctdtr(self.df, shift, [-limit, limit]))
         return float(1 - above + below)
 
     def with_units(self, times: float) -> "Variance":
-        """With ``times`` as many units, and as much said by other cells."""
+        """Returns the variance for ``times`` as many units and an unchanged prior."""
         now = self.between
         number = times * now.num_units
         own_df = (now.df - now.prior_df) * (number - 1) / (now.num_units - 1)
@@ -272,7 +273,8 @@ class Variance:
         return replace(self, between=between)
 
     def twice(self, source: Source) -> "Variance | None":
-        """With twice as many of them; None if that is not known, or not what the variance is of."""
+        """Returns the variance for twice as many units of ``source``, or None if it is unknown or
+        the variance does not cover ``source``."""
         now = self.between
         if source == "test rows":
             units = now.units - now.interaction / 2
@@ -292,13 +294,14 @@ class Variance:
         return replace(self, between=replace(now, units=units))
 
     def narrower(self, source: Source, confidence: float) -> float | None:
-        """By what share of its width the interval would shrink with twice as many of them."""
+        """Returns the relative reduction of the interval's width with twice as many units of
+        ``source``, or None if it is unknown."""
         more = self.twice(source)
         return 1 - more.half_width(confidence) / self.half_width(confidence) if more else None
 
     def share(self, source: Source) -> float | None:
-        """Of the variance; None is not covered or not known. What an unknown share of fine-tuning
-        seeds is belongs to pretraining seeds."""
+        """Returns the share of the variance that comes from ``source``, or None if it is unknown or
+        not covered. An unknown share of fine-tuning seeds counts for pretraining seeds."""
         within = min(self.between.finetuning or 0.0, self.between.units)
         match source:
             case "test rows":

@@ -1,4 +1,4 @@
-"""Counts of the words of a corpus, which may have more different ones than memory holds."""
+"""Word counts of a corpus that may have more different words than fit into memory."""
 
 import heapq
 from array import array
@@ -11,23 +11,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-MOST_HELD = 2**20  # different words; about 200 bytes each
+MOST_HELD = 2**20  # different words in memory, at about 200 bytes per word
 
 
 class Vocabulary(NamedTuple):
-    """All words in their order, with how often the corpus has each."""
+    """The counts of all words in sorted order: the words of a corpus and some given words."""
 
-    ends: np.ndarray  # int64 [num_words]: the sums of all counts up to each word
-    num_types: int  # words that the corpus has
-    place: dict[str, int]  # of the words that were asked for
-    number: dict[str, int]  # how often the corpus has them
+    ends: np.ndarray  # int64 [num_words]: the cumulative counts
+    num_types: int  # different words in the corpus
+    place: dict[str, int]  # index of each given word
+    number: dict[str, int]  # count of each given word in the corpus
 
 
 class WordCounts:
-    """Counts that are added up; what is too much for memory lies sorted in files of ``folder``."""
+    """Adds up word counts; counts that do not fit into memory are written to sorted files."""
 
     def __init__(self, folder: Path) -> None:
-        """``folder`` is made if it is needed, and must not be there."""
+        """``folder`` for the files must not exist; it is created when needed."""
         self._folder = folder
         self._held: Counter[str] = Counter()
         self._runs: list[Path] = []
@@ -43,19 +43,19 @@ class WordCounts:
             self._held.clear()
 
     def vocabulary(self, words: Iterable[str]) -> Vocabulary:
-        """With ``words``, which the corpus may not have."""
-        asked = sorted({*words})
+        """Returns the vocabulary with the given ``words``, which need not occur in the corpus."""
+        given = sorted({*words})
         runs = [_read(run) for run in self._runs]
-        merged = heapq.merge(self._sorted(), *runs, ((word, 0) for word in asked), key=_WORD)
+        merged = heapq.merge(self._sorted(), *runs, ((word, 0) for word in given), key=_WORD)
         ends, num_types, total = array("q"), 0, 0
         place, number_of = {}, {}
-        waiting = iter([*asked, None])
-        next_asked = next(waiting)
+        waiting = iter([*given, None])
+        next_given = next(waiting)
         for word, same in groupby(merged, key=_WORD):
-            number = sum(each for _, each in same)
-            if word == next_asked:
+            number = sum(count for _, count in same)
+            if word == next_given:
                 place[word], number_of[word] = len(ends), number
-                next_asked = next(waiting)
+                next_given = next(waiting)
             total += number
             num_types += number > 0
             ends.append(total)

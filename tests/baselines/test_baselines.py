@@ -37,7 +37,7 @@ def texts(num: int, seed: int) -> list[dict]:
 
 
 def sentences(num: int, seed: int) -> list[dict]:
-    """Names follow "call" and end in brackets."""
+    """Returns sentences with names that follow "call" and end in brackets."""
     rng = stream(seed, "sentences")
     return [
         {
@@ -82,7 +82,7 @@ def test_tfidf_learns_what_words_say() -> None:
 
 
 def test_tfidf_reads_parts_of_words_where_whole_words_were_never_seen() -> None:
-    """Surnames by their endings."""
+    """Classifies surnames by their endings."""
     made = [
         {"text": f"{stem}{end}", "label": label}
         for stem in ("Ban", "Cor", "Del", "Far", "Gor", "Hol", "Kam", "Lor", "Mar", "Nor")
@@ -95,17 +95,17 @@ def test_tfidf_reads_parts_of_words_where_whole_words_were_never_seen() -> None:
 
 
 def test_tfidf_lets_rare_classes_count_where_validation_prefers_it() -> None:
-    """Nine tenths of rows are of one class; texts have more words of their own class."""
+    """Nine tenths of the rows have one class, and texts have more words of their own class."""
     rng = stream(1, "imbalance")
 
     def rows(num: int) -> list[dict]:
-        found = []
+        rows_drawn = []
         for _ in range(num):
             rare = rng.random() < 0.1
             own, others = (TOOLS, FRUIT) if rare else (FRUIT, TOOLS)
             words = [*rng.choice(own, size=4), *rng.choice(others, size=3)]
-            found.append({"text": " ".join(words), "label": "rare" if rare else "common"})
-        return found
+            rows_drawn.append({"text": " ".join(words), "label": "rare" if rare else "common"})
+        return rows_drawn
 
     train, validation, test = rows(150), rows(150), rows(600)
     tfidf = Tfidf(C=[1.0])
@@ -138,7 +138,7 @@ def test_window_gives_a_tag_for_each_word_of_each_row() -> None:
 
 
 def test_window_never_continues_nothing_and_finds_spans_of_two_words() -> None:
-    """The second word of a span is like any other: only what stands before it tells."""
+    """The second word of a span is any word, so that only the word before it helps."""
     rng = stream(1, "spans")
     rows = []
     for _ in range(60):
@@ -151,8 +151,8 @@ def test_window_never_continues_nothing_and_finds_spans_of_two_words() -> None:
         )
     window = Window(window=1, affix_length=0)
     window.fit(rows[:30], rows[30:40], entity_f1)
-    found = window.predict(unlabelled(rows[40:]))
-    assert entity_f1(rows[40:], found) == 1.0
+    predicted = window.predict(unlabelled(rows[40:]))
+    assert entity_f1(rows[40:], predicted) == 1.0
     for tags in window.predict([{"words": ["apple", "New", "apple", "apple"]}, {"words": []}]):
         assert entities(tags.split()) == entities(tags.replace("O I-", "O B-").split())
 
@@ -178,18 +178,18 @@ def test_one_class_among_few_labels_is_predicted_everywhere(cls: type, rows: lis
 
 
 def test_regularisation_is_chosen_by_validation_alone() -> None:
-    """A score that likes one prediction above all decides, whatever training would say."""
-    asked: list[Any] = []
+    """A planted score prefers the second model, and its choice does not depend on training."""
+    scored_rows: list[Any] = []
 
     class SecondIsBest(Score):
         def __call__(self, rows: Any, predicted: Any) -> float:
-            asked.append(rows)
-            return float(len(asked) == 2)
+            scored_rows.append(rows)
+            return float(len(scored_rows) == 2)
 
     validation = texts(5, seed=2)
     tfidf = Tfidf(C=[0.001, 1.0, 1000.0])
     tfidf.fit(texts(20, seed=1), validation, SecondIsBest(KINDS["classification"], "macro_f1"))
-    assert asked == [validation] * tfidf.num_tries
+    assert scored_rows == [validation] * tfidf.num_tries
     assert tfidf.model.C == 1.0
 
 
@@ -201,8 +201,8 @@ def test_nearest_gives_the_target_of_the_text_that_is_most_alike() -> None:
     ]
     nearest = Nearest()
     nearest.fit(train, [], bleu)
-    asked = [{"text": text} for text in ("the dog runs away", "one cat", "a cat sleeps", "xyz", "")]
-    assert nearest.predict(asked) == [train[i]["target"] for i in (0, 1, 1, 0, 0)]
+    rows = [{"text": text} for text in ("the dog runs away", "one cat", "a cat sleeps", "xyz", "")]
+    assert nearest.predict(rows) == [train[i]["target"] for i in (0, 1, 1, 0, 0)]
 
 
 def test_copy_is_the_text() -> None:
@@ -229,7 +229,8 @@ MADE = ["a kite", "a boat", "a lamp", "a drum", "a coat", "a book"]
 
 
 def questions(num: int, seed: int, *, none: float = 0.0) -> list[dict]:
-    """Who made a thing, of a text of six; or of a thing that is not in it."""
+    """Returns questions on who made a thing, given a text of six, or on a thing that is not in the
+    text."""
     rng = stream(seed, "questions")
     rows = []
     for i in range(num):
@@ -250,9 +251,9 @@ def questions(num: int, seed: int, *, none: float = 0.0) -> list[dict]:
 def test_sliding_window_finds_a_name_beside_the_words_of_the_question() -> None:
     baseline, test = SlidingWindow(), questions(30, seed=3)
     baseline.fit(questions(30, seed=1), questions(10, seed=2), squad_f1)
-    found = baseline.predict([{k: v for k, v in row.items() if k != "answers"} for row in test])
-    assert squad_f1(test, found) > 0.9
-    for row, text in zip(test, found, strict=True):
+    predicted = baseline.predict([{k: v for k, v in row.items() if k != "answers"} for row in test])
+    assert squad_f1(test, predicted) > 0.9
+    for row, text in zip(test, predicted, strict=True):
         assert text and text in row["context"]
 
 
@@ -285,14 +286,14 @@ def test_tfidf_gives_each_answer_its_probability() -> None:
     features = tfidf.vectorizer.transform([row["text"] for row in test])
     expected = tfidf.model.predict_proba(features)
     classes = [*tfidf.model.classes_]
-    for found, row, answer in zip(
+    for probability, row, answer in zip(
         tfidf.probabilities(test), expected, tfidf.predict(test), strict=True
     ):
-        assert found == row[classes.index(answer)]
+        assert probability == row[classes.index(answer)]
 
 
 def rated(num: int, seed: int) -> list[dict]:
-    """The target is how many of the first text's words the second has."""
+    """Returns pairs whose target is the number of words that they share."""
     rng = stream(seed, "rated")
     rows = []
     for _ in range(num):
@@ -325,7 +326,7 @@ def test_ridge_reads_single_texts_and_predicts_in_the_targets_units() -> None:
 
 
 def topics(num: int, seed: int) -> list[dict[str, Any]]:
-    """Each label says by itself whether words of its kind are in the text."""
+    """Returns texts with labels, each of which says whether the text has words of one kind."""
     rng, rows = stream(seed, "topics"), []
     for _ in range(num):
         kinds = [kind for kind in (FRUIT, TOOLS) if rng.random() < 0.5]
@@ -363,7 +364,7 @@ def test_one_vs_rest_takes_a_label_that_every_text_has() -> None:
     rows = [row | {"labels": [*row["labels"], "text"]} for row in topics(40, 1)]
     baseline = OneVsRest(C=[1.0])
     baseline.fit(rows, rows, micro_f1)
-    assert all("text" in json.loads(found) for found in baseline.predict(rows))
+    assert all("text" in json.loads(answer) for answer in baseline.predict(rows))
 
 
 def test_overlap_chooses_what_repeats_the_text_and_the_first_of_equal_ones() -> None:
@@ -374,7 +375,7 @@ def test_overlap_chooses_what_repeats_the_text_and_the_first_of_equal_ones() -> 
     ]
     overlap = Overlap()
     overlap.fit(rows[:1], [], accuracy)
-    assert overlap.predict(rows) == ["1", "2", "0"]  # of the second it knows "the" alone
+    assert overlap.predict(rows) == ["1", "2", "0"]  # in the second, only "the" is known
     overlap.fit(rows, [], accuracy)
     assert overlap.predict(rows) == ["1", "1", "0"]
 

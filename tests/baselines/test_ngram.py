@@ -1,4 +1,4 @@
-"""The n-gram language model: a probability of each byte, and fewer bits the more it knows."""
+"""The n-gram language model: its probabilities, and fewer bits with more text and context."""
 
 import pytest
 
@@ -19,7 +19,8 @@ def fitted(train: list[dict[str, str]], **settings) -> Ngram:
 
 
 def test_probabilities_by_hand() -> None:
-    """Of "abab": a and b twice each; behind a, b twice; below all, 1/256 each."""
+    """The text "abab" has a and b twice each, and b twice after a. Below the empty context each
+    byte has the probability 1/256."""
     model = fitted([{"text": "abab"}], orders=[2])
     unigram = (2 + 2 / 256) / (4 + 2)
     assert model.probability(ord("b"), b"") == pytest.approx(unigram)
@@ -36,11 +37,11 @@ def test_probabilities_of_all_bytes_add_up_to_one(context) -> None:
 
 @pytest.mark.slow
 def test_more_text_and_more_context_take_fewer_bits() -> None:
-    def found(train, *orders: int) -> float:
+    def bits(train, *orders: int) -> float:
         return bits_per_byte(TEST, fitted(train, orders=orders).predict(TEST))
 
-    assert 2 < found(TRAIN, 5) < found(TRAIN, 2) < found(TRAIN, 1) < 5.5
-    assert found(TRAIN, 5) < 0.9 * found(TRAIN[:2], 5)
+    assert 2 < bits(TRAIN, 5) < bits(TRAIN, 2) < bits(TRAIN, 1) < 5.5
+    assert bits(TRAIN, 5) < 0.9 * bits(TRAIN[:2], 5)
 
 
 @pytest.mark.slow

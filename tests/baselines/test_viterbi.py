@@ -10,7 +10,7 @@ TAGS = ["B-X", "B-Y", "I-X", "I-Y", "O"]
 
 
 def valid(tags: tuple[str, ...]) -> bool:
-    """Whether each I- continues a span of its kind, read from the definition."""
+    """Whether each I- continues a span of its kind, written from the definition."""
     for before, tag in zip(("O", *tags), tags, strict=False):
         if tag.startswith("I-") and (before == "O" or before[2:] != tag[2:]):
             return False
@@ -42,10 +42,10 @@ def test_the_best_sequence_is_the_best_of_all_valid_ones() -> None:
 
 
 def test_transitions_say_how_much_more_often_a_tag_stands_behind_another() -> None:
-    found = transition_scores([["O", "O", "B-X", "O"]], ["B-X", "O"], weight=1.0)
-    # Behind B-X: O once, and half a count of each; anywhere: O three times in four.
-    assert found[0, 1] == pytest.approx(np.log((1.5 / 2) / (3 / 4)))
-    assert found[1, 0] == pytest.approx(np.log((1.5 / 3) / (1 / 4)))
+    scores = transition_scores([["O", "O", "B-X", "O"]], ["B-X", "O"], weight=1.0)
+    # After B-X, O occurs once, and a half is added to both counts. Three of all four tags are O.
+    assert scores[0, 1] == pytest.approx(np.log((1.5 / 2) / (3 / 4)))
+    assert scores[1, 0] == pytest.approx(np.log((1.5 / 3) / (1 / 4)))
     assert not transition_scores([["O", "B-X"]], ["B-X", "O"], weight=0.0).any()
 
 

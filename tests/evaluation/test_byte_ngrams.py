@@ -1,4 +1,5 @@
-"""The model of bytes, beside the baseline that has the same formula and shares no code with it."""
+"""The byte n-gram model, compared with the baseline, which has the same formula but shares no
+code."""
 
 from math import log2
 
@@ -24,7 +25,7 @@ def bits(corpus: list[str], texts: list[str], **settings: int) -> np.ndarray:
 
 
 def of_baseline(corpus: list[str], texts: list[str], order: int) -> list[float]:
-    """Its bits, less those of the mark at the beginning."""
+    """Returns the baseline's bits, without the bits of the mark at the beginning."""
     rows = [{"text": f"\n{text}"} for text in corpus]
     baseline = Ngram(orders=[order])
     baseline.fit(rows, [], Score(KINDS["language_modelling"], "bits_per_byte"))
@@ -38,18 +39,19 @@ def test_bits_are_those_of_the_baseline(order: int) -> None:
 
 
 def test_by_hand() -> None:
-    """Of "ab" behind its mark: each of the three bytes once; behind a, b once."""
+    """The text "ab" after its mark has each of the three bytes once, and b once after a."""
     one = (1 + 3 / 256) / (3 + 3)
     begins_with_a = (1 + 1 * one) / (1 + 1)
-    b_behind_a = (1 + 1 * one) / (1 + 1)
-    assert bits(["ab"], ["ab"], order=2) == pytest.approx([-log2(begins_with_a * b_behind_a)])
+    b_after_a = (1 + 1 * one) / (1 + 1)
+    assert bits(["ab"], ["ab"], order=2) == pytest.approx([-log2(begins_with_a * b_after_a)])
     assert bits(["ab"], ["b"], order=2) == pytest.approx([-log2(1 * one / 2)])
     assert bits([], ["ab"]) == pytest.approx([16])
 
 
 @pytest.mark.parametrize("context", [b"", b"t", b"the num", b"\xff\x00", b"\n"])
 def test_probabilities_of_all_bytes_add_up_to_one(context: bytes) -> None:
-    """Of those that may follow a context, which itself takes the same bits in all texts."""
+    """Adds up the probabilities of all bytes after a context, whose own bits are equal in all
+    texts."""
     model = ByteNgrams([context, *(context + bytes([byte]) for byte in range(256))])
     model.count(text.encode() for text in CORPUS)
     before, *with_one_more = model.bits()

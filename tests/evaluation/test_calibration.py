@@ -1,4 +1,4 @@
-"""Calibration, against a count by hand and on probabilities whose calibration is planted."""
+"""Calibration, compared with a count by hand and with planted probabilities."""
 
 import math
 
@@ -14,22 +14,23 @@ ROWS = st.lists(st.tuples(st.booleans(), st.integers(0, 300)), min_size=1)
 
 
 def error(right: list[bool], probabilities: list[float]) -> float:
-    found = calibration(["a"] * len(right), ["a" if r else "b" for r in right], probabilities)
-    assert found is not None
-    return found.calibration_error
+    calibrated = calibration(["a"] * len(right), ["a" if r else "b" for r in right], probabilities)
+    assert calibrated is not None
+    return calibrated.calibration_error
 
 
 @given(ROWS)
 def test_the_error_is_that_of_bins_counted_one_by_one(rows: list[tuple[bool, int]]) -> None:
-    """In whole numbers: probabilities are three-hundredths, of which each bin has twenty."""
+    """Probabilities are multiples of 1/300, so that each bin has twenty and all counts are
+    exact."""
     expected = 0
     for m in range(15):
         inside = [(r, p) for r, p in rows if 20 * m < p <= 20 * (m + 1) or (m == 0 and p == 0)]
         expected += abs(sum(300 * r - p for r, p in inside))
-    found = error([r for r, _ in rows], [p / 300 for _, p in rows])
-    # The nearest float of an edge may fall on either side of it: no edges are drawn apart.
+    value = error([r for r, _ in rows], [p / 300 for _, p in rows])
+    # Rounding may put a value at an edge into either bin, so edges are not drawn.
     if all(p % 20 for _, p in rows):
-        assert found == pytest.approx(expected / 300 / len(rows), abs=1e-12)
+        assert value == pytest.approx(expected / 300 / len(rows), abs=1e-12)
 
 
 def test_calibrated_probabilities_have_no_error_but_for_chance() -> None:
@@ -37,10 +38,10 @@ def test_calibrated_probabilities_have_no_error_but_for_chance() -> None:
     p = rng.uniform(0.3, 1, 40000)
     right = (rng.random(len(p)) < p).tolist()
     assert error(right, p.tolist()) < 0.01
-    found = calibration(["a"] * len(p), ["a" if r else "b" for r in right], p.tolist())
-    assert found is not None
-    assert found.accuracy == pytest.approx(np.mean(right))
-    assert found.mean_probability == pytest.approx(p.mean())
+    calibrated = calibration(["a"] * len(p), ["a" if r else "b" for r in right], p.tolist())
+    assert calibrated is not None
+    assert calibrated.accuracy == pytest.approx(np.mean(right))
+    assert calibrated.mean_probability == pytest.approx(p.mean())
 
 
 @pytest.mark.parametrize("shift", [-0.2, 0.1, 0.25])
@@ -52,7 +53,8 @@ def test_planted_over_and_underconfidence_are_the_error(shift: float) -> None:
 
 
 def test_errors_of_both_signs_do_not_cancel() -> None:
-    """Always sure in one half, never in the other, and right in half of each."""
+    """One half has a probability of 0.9, the other of 0.1, and in both half of the predictions are
+    right."""
     right, p = [True, False] * 100, [0.9, 0.9] * 50 + [0.1, 0.1] * 50
     assert error(right, p) == pytest.approx(0.4)
     assert np.mean(p) == pytest.approx(np.mean(right))

@@ -1,4 +1,4 @@
-"""Overlap against a search that reads every run of words of every document."""
+"""Contamination, compared with a search that reads every run of words of every document."""
 
 from collections.abc import Iterator
 
@@ -11,21 +11,21 @@ from stages.core.paths import examples
 from stages.core.paths import test_originals as originals_of
 from stages.evaluation.contamination import TaskTexts, gram_length, searched_texts, words
 
-WORDS = ("a", "b", "c")  # few, so that runs of them repeat
+WORDS = ("a", "b", "c")  # few words, so that sequences repeat
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=18)
-Span = tuple[int, int]  # the first of a document's sentences that a match touches, and the last
+Span = tuple[int, int]  # first and last sentence of a match in a document
 
 
 @st.composite
 def tasks_and_documents(draw) -> tuple[list[list[list[str]]], list[list[list[str]]]]:
-    """Tasks, each of texts, and documents, each of sentences, as lists of words; the documents are
-    put together from parts of the texts and other words."""
+    """Draws tasks (lists of texts) and documents (lists of sentences), all as lists of words. The
+    documents are made of parts of the texts and other words."""
     tasks = draw(st.lists(st.lists(TEXTS, max_size=3), min_size=1, max_size=2))
-    known = [text for task in tasks for text in task] or [[]]
+    texts = [text for task in tasks for text in task] or [[]]
     documents = []
     for _ in range(draw(st.integers(0, 3))):
         flat: list[str] = []
-        for text in draw(st.lists(st.sampled_from(known), max_size=4)):
+        for text in draw(st.lists(st.sampled_from(texts), max_size=4)):
             begin = draw(st.integers(0, 2))
             flat += text[begin : len(text) - draw(st.integers(0, 2))]
             flat += draw(st.lists(st.sampled_from((*WORDS, "other")), max_size=1))
@@ -36,8 +36,8 @@ def tasks_and_documents(draw) -> tuple[list[list[list[str]]], list[list[list[str
 
 
 def spans(text: list[str], n: int, document: list[list[str]]) -> Iterator[Span]:
-    """Where n words in a row of the text stand in a document: of a text of fewer than 8 words, as
-    sentences of their own."""
+    """Yields the places in a document of n consecutive words of the text. A text of fewer than 8
+    words must be complete sentences."""
     flat = [(word, i) for i, sentence in enumerate(document) for word in sentence]
     grams = [text[i : i + n] for i in range(len(text) - n + 1)] if n else []
     for start in range(len(flat) - n + 1):
@@ -50,12 +50,12 @@ def spans(text: list[str], n: int, document: list[list[str]]) -> Iterator[Span]:
         yield first, last
 
 
-def stands_in(text: list[str], n: int, documents: list[list[list[str]]]) -> bool:
+def occurs_in(text: list[str], n: int, documents: list[list[list[str]]]) -> bool:
     return any(True for document in documents for _ in spans(text, n, document))
 
 
 def rows(tasks: list[list[list[str]]]) -> dict[str, list[list[str]]]:
-    """A row for each text, not as plain as it is."""
+    """Returns a row for each text, with added case and punctuation."""
     return {
         f"task_{i}": [[", ".join(text).title() + "!"] for text in task]
         for i, task in enumerate(tasks)
@@ -69,11 +69,11 @@ def joined(documents: list[list[list[str]]]) -> list[list[str]]:
 @given(tasks_and_documents())
 def test_what_overlaps_is_what_a_slow_search_finds(drawn) -> None:
     tasks, documents = drawn
-    found = TaskTexts(rows(tasks)).overlap(joined(documents))
-    for of_task, task in zip(found.values(), tasks, strict=True):
+    overlaps = TaskTexts(rows(tasks)).overlap(joined(documents))
+    for of_task, task in zip(overlaps.values(), tasks, strict=True):
         assert of_task.num_test == len(task)
-        assert of_task.exact == sum(stands_in(text, len(text), documents) for text in task)
-        grams = [stands_in(text, gram_length(len(text)), documents) for text in task]
+        assert of_task.exact == sum(occurs_in(text, len(text), documents) for text in task)
+        grams = [occurs_in(text, gram_length(len(text)), documents) for text in task]
         assert of_task.ngram == sum(grams)
 
 
@@ -129,8 +129,8 @@ SENTENCE = "one two three four five six seven eight nine ten eleven twelve thirt
     ],
 )
 def test_one_text(sentences: list[str], exact: int, ngram: int) -> None:
-    found = TaskTexts({"task": [[SENTENCE]]}).overlap([["Another."], sentences])["task"]
-    assert (found.exact, found.ngram) == (exact, ngram)
+    overlap = TaskTexts({"task": [[SENTENCE]]}).overlap([["Another."], sentences])["task"]
+    assert (overlap.exact, overlap.ngram) == (exact, ngram)
 
 
 def test_a_match_does_not_go_on_in_the_next_document() -> None:
@@ -140,7 +140,7 @@ def test_a_match_does_not_go_on_in_the_next_document() -> None:
 
 
 def test_a_short_text_is_a_sentence_of_its_own_or_does_not_count() -> None:
-    """Else one that is "No." would take every sentence with that word from a corpus."""
+    """Otherwise the text "No." would remove every sentence with this word from a corpus."""
     searched = TaskTexts({"task": [["No."], ["Yes"], ["?!"]]})
     document = ["There is no yes.", "NO", "There is none."]
     assert searched.overlap([document])["task"].ngram == 1

@@ -1,4 +1,4 @@
-"""The rows to look at: some at random, and those that runs agree on least."""
+"""The rows to show: random rows, and rows on which runs agree least."""
 
 import json
 from typing import Any
@@ -26,8 +26,8 @@ def test_of_each_run_the_first_trial_of_its_most_labels_is_shown() -> None:
         trial("b", "lora", "all", 1),
         trial("b", "full", "200", 1),
     ]
-    found = shown_trials(trials)
-    keys = {run: (t.method, t.label_budget, t.finetune_seed) for run, t in found.items()}
+    shown = shown_trials(trials)
+    keys = {run: (t.method, t.label_budget, t.finetune_seed) for run, t in shown.items()}
     assert keys == {"a": ("full", "1000", 1), "b": ("lora", "all", 1)}
 
 
@@ -40,16 +40,16 @@ def test_first_rows_stand_for_all_and_the_disputed_are_those_with_the_most_even_
     gold = {row["id"]: "x" for row in rows}
     agreed = dict.fromkeys(gold, "x")
     runs = {name: dict(agreed) for name in "abcd"}
-    runs["a"]["15"] = "y"  # one of four
-    runs["a"]["9"] = runs["b"]["9"] = "y"  # two of four
-    runs["a"]["12"], runs["b"]["12"] = "y", "z"  # three opinions
-    found = examples(TEXTS, rows, gold, runs)
-    assert [row["id"] for row in found] == ["0", "1", "2", "12", "9", "15"]
-    assert [row["chosen"] for row in found] == ["any"] * ANY + ["disputed"] * 3
-    assert found[0]["predictions"] == [{"prediction": "x", "right": True, "runs": [*"abcd"]}]
-    votes = {one["prediction"]: (one["right"], one["runs"]) for one in found[3]["predictions"]}
+    runs["a"]["15"] = "y"  # one of four runs
+    runs["a"]["9"] = runs["b"]["9"] = "y"  # two of four runs
+    runs["a"]["12"], runs["b"]["12"] = "y", "z"  # three different predictions
+    shown = examples(TEXTS, rows, gold, runs)
+    assert [row["id"] for row in shown] == ["0", "1", "2", "12", "9", "15"]
+    assert [row["chosen"] for row in shown] == ["any"] * ANY + ["disputed"] * 3
+    assert shown[0]["predictions"] == [{"prediction": "x", "right": True, "runs": [*"abcd"]}]
+    votes = {one["prediction"]: (one["right"], one["runs"]) for one in shown[3]["predictions"]}
     assert votes == {"x": (True, ["c", "d"]), "y": (False, ["a"]), "z": (False, ["b"])}
-    assert found[0]["input"] == {"text": "text 0"} and found[0]["answer"] == "x"
+    assert shown[0]["input"] == {"text": "text 0"} and shown[0]["answer"] == "x"
     other = {"a": dict(agreed), "b": dict.fromkeys(gold, "y")}
     assert len(examples(TEXTS, rows, gold, other)) == ANY + DISPUTED
 
@@ -57,19 +57,19 @@ def test_first_rows_stand_for_all_and_the_disputed_are_those_with_the_most_even_
 def test_tags_stand_behind_their_words_and_any_right_answer_is_right() -> None:
     tagged = [{"id": "1", "words": ["call", "int", "now"]}]
     runs = {"a": {"1": "O B-CODE O"}, "b": {"1": "O O O"}}
-    (found,) = examples(KINDS["tagging"], tagged, {"1": "O B-CODE O"}, runs)
-    assert found["answer"] == "int/B-CODE" and found["input"] == {"words": "call int now"}
-    assert [(one["prediction"], one["right"]) for one in found["predictions"]] == [
+    (shown,) = examples(KINDS["tagging"], tagged, {"1": "O B-CODE O"}, runs)
+    assert shown["answer"] == "int/B-CODE" and shown["input"] == {"words": "call int now"}
+    assert [(one["prediction"], one["right"]) for one in shown["predictions"]] == [
         ("int/B-CODE", True),
         ("", False),
     ]
     question = [{"id": "1", "question": "Who?", "context": "Ada Lovelace did."}]
     gold = {"1": json.dumps(["Ada", "Ada Lovelace"])}
     runs = {"a": {"1": "Ada Lovelace"}, "b": {"1": "did"}}
-    (found,) = examples(KINDS["span_qa"], question, gold, runs)
-    assert found["answer"] == "Ada"
-    assert [one["right"] for one in found["predictions"]] == [True, False]
-    (found,) = examples(KINDS["span_qa"], question, gold, {"a": {"1": "the ada lovelace."}})
-    assert found["predictions"][0]["right"]  # as exact_match counts it
-    (found,) = examples(KINDS["span_qa"], question, {"1": "[]"}, {"a": {"1": ""}})
-    assert found["answer"] == "" and found["predictions"][0]["right"]
+    (shown,) = examples(KINDS["span_qa"], question, gold, runs)
+    assert shown["answer"] == "Ada"
+    assert [one["right"] for one in shown["predictions"]] == [True, False]
+    (shown,) = examples(KINDS["span_qa"], question, gold, {"a": {"1": "the ada lovelace."}})
+    assert shown["predictions"][0]["right"]  # exact_match ignores case and articles
+    (shown,) = examples(KINDS["span_qa"], question, {"1": "[]"}, {"a": {"1": ""}})
+    assert shown["answer"] == "" and shown["predictions"][0]["right"]

@@ -1,4 +1,4 @@
-"""Likeness of planted texts: two languages with words and a grammar of their own."""
+"""Likeness of planted texts in two languages, each with its own words and grammar."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,8 @@ Document = list[str]
 
 
 class Language:
-    """Words of random letters, each followed by a few others; both languages know some words."""
+    """A language of words of random letters, each followed by one of a few others. Both languages
+    share some words."""
 
     def __init__(self, name: str) -> None:
         shared = stream(0, "shared")
@@ -44,10 +45,10 @@ class Language:
         ]
 
     def _sentence(self, start: int, turns: list[int]) -> str:
-        found = [start]
+        numbers = [start]
         for turn in turns:
-            found.append(self.followers[found[-1]][turn])
-        return " ".join(self.words[number] for number in found)
+            numbers.append(self.followers[numbers[-1]][turn])
+        return " ".join(self.words[number] for number in numbers)
 
 
 ONE, OTHER = Language("one"), Language("other")
@@ -61,30 +62,31 @@ def measure(documents: Sequence[Document], tasks: Mapping[str, Sequence[str]]) -
 
 
 def likeness(documents: list[Document], texts: list[str] = TASK) -> Any:
-    """Any: of texts with words no number is None."""
+    """Returns the likeness as Any, because texts without words have None for some numbers."""
     return measure(documents, {"task": texts}).tasks["task"]
 
 
 def mixed(share: float, number: int = 200) -> list[Document]:
-    """Documents of both languages."""
+    """Returns documents in both languages."""
     of_one = round(share * number)
     return ONE.documents(of_one, "corpus") + OTHER.documents(number - of_one, "corpus")
 
 
 def test_every_measure_orders_corpora_by_their_share_of_the_tasks_language() -> None:
-    found = [likeness(mixed(share)) for share in (1, 0.5, 0.1, 0)]
+    likenesses = [likeness(mixed(share)) for share in (1, 0.5, 0.1, 0)]
     for measured in ("divergence", "uncorrected_divergence", "bits_per_byte"):
-        values = [getattr(each, measured) for each in found]
+        values = [getattr(each, measured) for each in likenesses]
         assert values == sorted(values) and len(set(values)) == 4, measured
-    # Every word of a language stands in few of its documents already.
+    # A few documents already have all words of their language.
     for measured in ("unseen_words", "unseen_types"):
-        values = [getattr(each, measured) for each in found]
+        values = [getattr(each, measured) for each in likenesses]
         assert values[:2] == [0, 0] and 0.5 < values[3] < 1, measured
         assert values == sorted(values), measured
 
 
 def test_languages_that_only_change_places_tie() -> None:
-    """Their own corpora are alike as much, and the others' as little."""
+    """Both languages are equally similar to their own corpus, and equally different from the
+    other."""
     own = likeness(ONE.documents(200, "corpus")), likeness(OTHER.documents(200, "c"), OTHER_TASK)
     cross = likeness(OTHER.documents(200, "c")), likeness(ONE.documents(200, "corpus"), OTHER_TASK)
     for a, b in (own, cross):
@@ -109,7 +111,7 @@ def test_other_order_of_words_changes_the_bits_alone() -> None:
 
 
 def texts(rng: np.random.Generator, weights: np.ndarray, number: int) -> list[str]:
-    """Each of 20 words, drawn one by one."""
+    """Returns texts of 20 words, drawn independently."""
     drawn = rng.choice(len(weights), (number, 20), p=weights / weights.sum()).tolist()
     return [" ".join(f"w{word}" for word in text) for text in drawn]
 
@@ -119,10 +121,10 @@ def test_amount_changes_what_is_unseen_and_not_the_divergence() -> None:
     rng = stream(2, "zipf")
     corpus = [[text] for text in texts(rng, p, 4000)]
     task = texts(rng, p, 200)
-    found = [likeness(corpus[:number], task) for number in (500, 1000, 4000)]
-    assert [each.divergence for each in found] == pytest.approx([0] * 3, abs=0.01)
-    assert all(each.uncorrected_divergence > 0.15 for each in found)
-    for a, b in pairwise(found):
+    likenesses = [likeness(corpus[:number], task) for number in (500, 1000, 4000)]
+    assert [each.divergence for each in likenesses] == pytest.approx([0] * 3, abs=0.01)
+    assert all(each.uncorrected_divergence > 0.15 for each in likenesses)
+    for a, b in pairwise(likenesses):
         assert a.unseen_words > 1.2 * b.unseen_words and a.bits_per_byte > b.bits_per_byte
 
 
@@ -131,9 +133,9 @@ def test_the_correction_is_nearer_to_the_truth_than_counts(strength: float) -> N
     rng = stream(3, "truth", str(strength))
     p, q = np.exp(strength * rng.normal(size=(2, 5000))) / np.arange(1, 5001)
     truth = jensen_shannon(p, q)
-    found = likeness([texts(rng, q, 2500)], texts(rng, p, 250))
-    assert 0.7 * truth < found.divergence < truth < found.uncorrected_divergence
-    assert truth - found.divergence < found.uncorrected_divergence - truth
+    estimate = likeness([texts(rng, q, 2500)], texts(rng, p, 250))
+    assert 0.7 * truth < estimate.divergence < truth < estimate.uncorrected_divergence
+    assert truth - estimate.divergence < estimate.uncorrected_divergence - truth
 
 
 def test_it_is_the_divergence_of_scipy() -> None:
@@ -160,7 +162,8 @@ def test_a_corpus_in_parts_whose_words_are_in_files_is_as_a_whole(
 
 
 def test_the_divergence_is_that_over_all_words() -> None:
-    """Bit by bit: words that no sample has change nothing, and are left out."""
+    """The result is equal to the last bit, because words in no sample do not change the
+    divergence."""
     corpus = mixed(0.5)
     count = [Counter(w for text in texts for w in words(text)) for texts in (TASK, sum(corpus, []))]
     vocabulary = sorted({*count[0], *count[1]})
@@ -177,9 +180,9 @@ def test_the_divergence_is_that_over_all_words() -> None:
         a, b, c, d = samples
         between += [jensen_shannon(a, c), jensen_shannon(b, d)]
         within += [jensen_shannon(a, b), jensen_shannon(c, d)]
-    found = likeness(corpus)
-    assert found.uncorrected_divergence == fmean(between)
-    assert found.divergence == fmean(between) - fmean(within)
+    measured = likeness(corpus)
+    assert measured.uncorrected_divergence == fmean(between)
+    assert measured.divergence == fmean(between) - fmean(within)
 
 
 @pytest.mark.parametrize("most", [1, 3, 100])
@@ -190,24 +193,24 @@ def test_words_are_counted_in_their_order(
     counts = WordCounts(tmp_path / "words")
     for text in ("ä b b", "z a b", "\U00020000 ﬀ", "ä é"):
         counts.add(Counter(text.split()))
-    found = counts.vocabulary(["b", "c", "é", "zz", "b"])
+    vocabulary = counts.vocabulary(["b", "c", "é", "zz", "b"])
     #                          a  b  c  z  zz ä  é  ﬀ  \U00020000
-    assert found.ends.tolist() == np.cumsum([1, 3, 0, 1, 0, 2, 1, 1, 1]).tolist()
-    assert found.num_types == 7
-    assert found.place == {"b": 1, "c": 2, "zz": 4, "é": 6}
-    assert found.number == {"b": 3, "c": 0, "zz": 0, "é": 1}
+    assert vocabulary.ends.tolist() == np.cumsum([1, 3, 0, 1, 0, 2, 1, 1, 1]).tolist()
+    assert vocabulary.num_types == 7
+    assert vocabulary.place == {"b": 1, "c": 2, "zz": 4, "é": 6}
+    assert vocabulary.number == {"b": 3, "c": 0, "zz": 0, "é": 1}
 
 
 def test_what_was_read_is_counted() -> None:
-    found = measure([["Ein Wort.", "Größer!"], ["ein, ein"]], {"task": ["Ein Baum", "wort"]})
-    assert (found.documents, found.words, found.types) == (2, 5, 3)
-    assert found.bytes == sum(len(text.encode()) for text in ("Ein Wort.", "Größer!", "ein, ein"))
-    task = found.tasks["task"]
+    counted = measure([["Ein Wort.", "Größer!"], ["ein, ein"]], {"task": ["Ein Baum", "wort"]})
+    assert (counted.documents, counted.words, counted.types) == (2, 5, 3)
+    assert counted.bytes == sum(len(text.encode()) for text in ("Ein Wort.", "Größer!", "ein, ein"))
+    task = counted.tasks["task"]
     assert (task.texts, task.words, task.types, task.bytes) == (2, 3, 3, 12)
     assert task.unseen_words == task.unseen_types == 1 / 3
 
 
 def test_texts_without_words_have_no_likeness() -> None:
-    found = likeness([["a b c"]], [""])
-    assert found.divergence is found.unseen_words is found.bits_per_byte is None
+    empty = likeness([["a b c"]], [""])
+    assert empty.divergence is empty.unseen_words is empty.bits_per_byte is None
     assert likeness([], ["a b"]).bits_per_byte == pytest.approx(8)

@@ -27,10 +27,11 @@ def test_a_continuation_of_nothing_begins_an_entity() -> None:
 
 
 def test_entity_f1_by_hand() -> None:
-    """3 right of 4 found and of 5 expected: precision 3/4, recall 3/5, F1 = 6/9."""
+    """3 of 4 predicted and of 5 expected entities are right: precision 3/4, recall 3/5, F1 =
+    6/9."""
     gold = ["B-X I-X O B-Y", "B-X O B-X O", "O O O B-Y"]
-    found = ["B-X I-X O B-Y", "B-X I-X O O", "O O O I-Y"]
-    assert score("entity_f1", gold, found) == pytest.approx(6 / 9)
+    predicted = ["B-X I-X O B-Y", "B-X I-X O O", "O O O I-Y"]
+    assert score("entity_f1", gold, predicted) == pytest.approx(6 / 9)
 
 
 def test_entity_f1_needs_kind_and_both_ends() -> None:
@@ -41,44 +42,44 @@ def test_entity_f1_needs_kind_and_both_ends() -> None:
 
 
 def test_entity_f1_is_of_the_whole_test_set_and_no_mean_of_rows() -> None:
-    gold, found = ["B-X", "B-X B-X B-X"], ["O", "B-X B-X B-X"]
-    assert score("entity_f1", gold, found) == pytest.approx(2 * 3 / (4 + 3))
+    gold, predicted = ["B-X", "B-X B-X B-X"], ["O", "B-X B-X B-X"]
+    assert score("entity_f1", gold, predicted) == pytest.approx(2 * 3 / (4 + 3))
 
 
 def test_macro_f1_by_hand() -> None:
-    """a: precision 1/2, recall 1; b: never predicted; the mean of 2/3 and 0."""
+    """Label a has precision 1/2 and recall 1, b is never predicted: the mean of 2/3 and 0."""
     assert score("macro_f1", ["a", "b"], ["a", "a"]) == pytest.approx(1 / 3)
 
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcde")), min_size=1))
 def test_macro_f1_and_accuracy_are_those_of_scikit_learn(pairs: list[tuple[str, str]]) -> None:
-    gold, found = map(list, zip(*pairs, strict=True))
+    gold, predicted = map(list, zip(*pairs, strict=True))
     of_labels = sorted(set(gold))
-    expected = f1_score(gold, found, labels=of_labels, average="macro")
-    assert score("macro_f1", gold, found) == pytest.approx(expected)
-    assert score("accuracy", gold, found) == pytest.approx(accuracy_score(gold, found))
-    assert score("matthews", gold, found) == pytest.approx(matthews_corrcoef(gold, found))
-    of_one = f1_score(gold, found, labels=["a"], average="micro", zero_division=0.0)
-    assert score("f1_of_a", gold, found) == pytest.approx(of_one)
+    expected = f1_score(gold, predicted, labels=of_labels, average="macro")
+    assert score("macro_f1", gold, predicted) == pytest.approx(expected)
+    assert score("accuracy", gold, predicted) == pytest.approx(accuracy_score(gold, predicted))
+    assert score("matthews", gold, predicted) == pytest.approx(matthews_corrcoef(gold, predicted))
+    of_one = f1_score(gold, predicted, labels=["a"], average="micro", zero_division=0.0)
+    assert score("f1_of_a", gold, predicted) == pytest.approx(of_one)
 
 
 def test_matthews_by_hand_and_of_constants() -> None:
-    """2 of 3 and 1 of 2 right: (2 * 1 - 1 * 1) / sqrt(3 * 3 * 2 * 2)."""
+    """Right are 2 of 3 and 1 of 2: (2 * 1 - 1 * 1) / sqrt(3 * 3 * 2 * 2)."""
     assert score("matthews", [*"aaabb"], [*"aabab"]) == pytest.approx(1 / 6)
     assert score("matthews", [*"ab"], [*"ba"]) == -1
-    for gold, found in (("ab", "aa"), ("aa", "ab"), ("aa", "aa"), ("aa", "bb")):
-        assert score("matthews", [*gold], [*found]) == 0
+    for gold, predicted in (("ab", "aa"), ("aa", "ab"), ("aa", "aa"), ("aa", "bb")):
+        assert score("matthews", [*gold], [*predicted]) == 0
 
 
 def test_f1_of_a_label_is_binary_f1_with_that_label_as_the_positive_one() -> None:
-    gold, found = ["no", "yes", "yes", "no"], ["yes", "yes", "no", "no"]
+    gold, predicted = ["no", "yes", "yes", "no"], ["yes", "yes", "no", "no"]
     for label in ("yes", "no"):
-        expected = f1_score(gold, found, pos_label=label)
-        assert score(f"f1_of_{label}", gold, found) == pytest.approx(expected)
+        expected = f1_score(gold, predicted, pos_label=label)
+        assert score(f"f1_of_{label}", gold, predicted) == pytest.approx(expected)
     assert score("f1_of_yes", gold, ["no"] * 4) == 0
     with pytest.raises(KeyError):
-        score("f1", gold, found)
+        score("f1", gold, predicted)
 
 
 def test_accuracy_of_labels_and_of_words() -> None:
@@ -99,29 +100,29 @@ def test_a_prediction_of_another_length_cannot_happen(metric: str) -> None:
     [
         (["Denver Broncos"], "the denver  broncos!", 1, 1),
         (["Denver Broncos"], "Broncos", 2 / 3, 0),  # precision 1, recall 1/2
-        (["Denver Broncos", "Broncos"], "Broncos", 1, 1),  # the nearest of the right ones
+        (["Denver Broncos", "Broncos"], "Broncos", 1, 1),  # the most similar right answer
         (["two cats", "one cat and two dogs"], "two dogs", 4 / 7, 0),  # 1/2 and 4/7
         (["a a b b c"], "b b b", 2 * 2 / (3 + 3), 0),  # repeated words count; articles do not
         (["308"], "", 0, 0),
-        ([], "", 1, 1),  # no answer, and none given
+        ([], "", 1, 1),  # no answer, and none predicted
         ([], "308", 0, 0),
-        ([], "the", 1, 1),  # nothing is left of it
+        ([], "the", 1, 1),  # empty after normalisation
         (["the"], "", 1, 1),
-        (["the", "308"], "", 0, 0),  # but one that leaves something is there
+        (["the", "308"], "", 0, 0),  # the other answer is not empty
         (["U.S."], "us", 1, 1),
         (["well-known"], "well known", 0, 0),
-        (["“tea”"], "tea", 0, 0),  # ASCII punctuation alone
+        (["“tea”"], "tea", 0, 0),  # only ASCII punctuation is removed
     ],
 )
-def test_scores_of_a_question_by_hand(right, found, f1, exact) -> None:
-    assert score("squad_f1", [json.dumps(right)], [found]) == pytest.approx(f1)
-    assert score("exact_match", [json.dumps(right)], [found]) == exact
+def test_scores_of_a_question_by_hand(right, predicted, f1, exact) -> None:
+    assert score("squad_f1", [json.dumps(right)], [predicted]) == pytest.approx(f1)
+    assert score("exact_match", [json.dumps(right)], [predicted]) == exact
 
 
 def test_scores_of_questions_are_means_over_them() -> None:
-    gold, found = ['["one two"]', '["three"]', "[]"], ["one", "three", "four"]
-    assert score("squad_f1", gold, found) == pytest.approx((2 / 3 + 1) / 3)
-    assert score("exact_match", gold, found) == pytest.approx(1 / 3)
+    gold, predicted = ['["one two"]', '["three"]', "[]"], ["one", "three", "four"]
+    assert score("squad_f1", gold, predicted) == pytest.approx((2 / 3 + 1) / 3)
+    assert score("exact_match", gold, predicted) == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("row", [{"answers": []}, {"answers": [{"text": "é", "answer_start": 3}]}])
@@ -132,11 +133,11 @@ def test_a_right_answer_scores_as_such(row) -> None:
 
 
 def test_bits_are_of_all_texts_together_and_no_mean_of_rows() -> None:
-    """30 bits for 4 + 16 bytes and 1 + 4 words."""
-    gold, found = ["4 1", "16 4"], ["20.0", "10.0"]
-    assert score("bits_per_byte", gold, found) == pytest.approx(1.5)
-    assert score("word_perplexity", gold, found) == pytest.approx(2**6)
-    assert score("word_perplexity", ["600 1"], ["1600.0"]) == math.inf  # a line without a blank
+    """The texts have 30 bits, 4 + 16 bytes and 1 + 4 words."""
+    gold, predicted = ["4 1", "16 4"], ["20.0", "10.0"]
+    assert score("bits_per_byte", gold, predicted) == pytest.approx(1.5)
+    assert score("word_perplexity", gold, predicted) == pytest.approx(2**6)
+    assert score("word_perplexity", ["600 1"], ["1600.0"]) == math.inf  # a text without blanks
 
 
 def test_of_two_scores_the_better_has_the_larger_merit() -> None:
@@ -161,26 +162,28 @@ def test_texts_as_they_should_be_score_1_and_others_0(metric) -> None:
 
 
 def test_bleu_by_hand() -> None:
-    """Of 6 words 5 are right, of 5 pairs 4, of 4 triples 3, of 3 quadruples 2; as long as gold."""
-    gold, found = ["one two three four five six"], ["one two three four five seven"]
+    """Right are 5 of 6 words, 4 of 5 pairs, 3 of 4 triples and 2 of 3 quadruples; the lengths are
+    equal."""
+    gold, predicted = ["one two three four five six"], ["one two three four five seven"]
     expected = (5 / 6 * 4 / 5 * 3 / 4 * 2 / 3) ** (1 / 4)
-    assert score("bleu", gold, found) == pytest.approx(expected)
+    assert score("bleu", gold, predicted) == pytest.approx(expected)
 
 
 def test_bleu_is_of_the_whole_test_set_and_no_mean_of_rows() -> None:
-    """Counts are added up: 8 of 10 words, 5 of 8 pairs, 4 of 6 triples, 3 of 4 quadruples."""
+    """Counts are added: 8 of 10 words, 5 of 8 pairs, 4 of 6 triples, 3 of 4 quadruples."""
     gold = ["one two three four five six", "seven eight nine ten"]
-    found = ["one two three four five six", "seven ate not ten"]
+    predicted = ["one two three four five six", "seven ate not ten"]
     expected = (8 / 10 * 5 / 8 * 4 / 6 * 3 / 4) ** (1 / 4)
-    assert score("bleu", gold, found) == pytest.approx(expected)
+    assert score("bleu", gold, predicted) == pytest.approx(expected)
 
 
 def test_rouge_l_by_hand() -> None:
-    """Lin 2004, section 3.1: "police killed the gunman" against two that have the same pairs."""
+    """Lin 2004, section 3.1: "police killed the gunman" against two texts with the same pairs of
+    words."""
     gold = ["police killed the gunman"]
     assert score("rouge_l", gold, ["police kill the gunman"]) == pytest.approx(3 / 4)
     assert score("rouge_l", gold, ["the gunman kill police"]) == pytest.approx(2 / 4)
-    # Recall 4/4, precision 4/8; the mean of the two texts.
+    # Recall is 4/4 and precision 4/8. ``both`` is the mean of two texts.
     longer = "Police, who were late, killed the gunman there."
     assert score("rouge_l", gold, [longer]) == pytest.approx(2 * 4 / (4 + 8))
     both = score("rouge_l", [*gold, "Größe zählt"], ["police kill the gunman", "größe"])
@@ -189,9 +192,9 @@ def test_rouge_l_by_hand() -> None:
 
 @given(st.lists(st.sampled_from("abc"), max_size=8), st.lists(st.sampled_from("abc"), max_size=8))
 def test_rouge_l_is_symmetric_and_of_a_subsequence(one, other) -> None:
-    gold, found = [" ".join(one)], [" ".join(other)]
-    value = score("rouge_l", gold, found)
-    assert value == score("rouge_l", found, gold)
+    gold, predicted = [" ".join(one)], [" ".join(other)]
+    value = score("rouge_l", gold, predicted)
+    assert value == score("rouge_l", predicted, gold)
     common = value * (len(one) + len(other)) / 2
     assert common == pytest.approx(round(common))
     assert common <= sum(min(one.count(x), other.count(x)) for x in "abc") + 1e-9
@@ -202,7 +205,8 @@ def test_rouge_l_is_symmetric_and_of_a_subsequence(one, other) -> None:
 @pytest.mark.slow
 @needs_datasets
 def test_translations_of_multi30k() -> None:
-    """Its German against itself, moved by a line, and the English, of which names are right."""
+    """Scores German texts against themselves, against the next text, and against English, which
+    shares names."""
     packed = ((MULTI30K / f"test_2016_flickr.{name}.gz").read_bytes() for name in ("de", "en"))
     german, english = (gzip.decompress(text).decode().splitlines() for text in packed)
     assert len(german) == len(english) == 1000

@@ -18,7 +18,7 @@ def key(run: str, task: str = "one", method: str = "full") -> CellKey:
 
 
 def sample(values: np.ndarray, *, num_rows: int = 20) -> Sample:
-    """One trial for each seed; nothing varies with rows."""
+    """Returns one trial for each seed; scores do not vary with rows."""
     keys = tuple((seed, 1) for seed in range(1, len(values) + 1))
     rows = np.repeat(values[:, None], num_rows, axis=1)
     return Sample(keys, values, rows, "pretrained here")
@@ -34,16 +34,17 @@ def study(
     labels: float = 0.0,
     name: str = "study",
 ) -> dict[CellKey, Sample]:
-    """Scores around 0.5, with a spread by run; ``labels`` is that of what all runs share."""
+    """Returns scores around 0.5, with a spread by run. ``labels`` is the spread that all runs
+    share."""
     rng = stream(1, name)
-    found = {}
+    samples = {}
     for task in tasks:
         shared = rng.normal(0, 1, seeds) * labels
         for method in methods:
             for run in runs:
                 values = 0.5 + shared + rng.normal(0, 1, seeds) * spread(run)
-                found[key(run, task, method)] = sample(values)
-    return found
+                samples[key(run, task, method)] = sample(values)
+    return samples
 
 
 def moderated(samples: dict[CellKey, Sample], baselines: tuple[str, ...] = ()) -> Moderation:
@@ -51,7 +52,8 @@ def moderated(samples: dict[CellKey, Sample], baselines: tuple[str, ...] = ()) -
 
 
 def units(moderation: Moderation, a: CellKey, b: CellKey) -> tuple[float, float]:
-    """The variance of the difference between seeds, and how much of its df other cells give."""
+    """Returns the variance of the difference between seeds, and the degrees of freedom of its
+    prior."""
     variance = moderation.difference(a, b).variance
     assert variance is not None
     return variance.between.units, variance.between.prior_df
@@ -63,14 +65,14 @@ def test_difference_takes_at_most_three_degrees_of_freedom_from_other_cells() ->
         _, prior_df = units(moderated(samples), key("a"), key("b"))
         assert prior_df == min(PRIOR_DF, PRIOR_DF_PER_OWN * (seeds - 1))
     _, prior_df = units(moderated(study(runs=RUNS[:3])), key("a"), key("b"))
-    assert prior_df == 2  # those of the third run
+    assert prior_df == 2  # from the third run
     with_two = study(runs=RUNS[:2])
     alone = difference(with_two[key("a")], with_two[key("b")], confidence=0.95)
     assert moderated(with_two).difference(key("a"), key("b")) == alone
 
 
 def test_with_one_task_other_cells_count_for_half_as_much() -> None:
-    """For a run's factor is then of the contrast's own trials."""
+    """A run's factor comes from the contrast's own trials if there is one task."""
     samples = study(tasks=("one",))
     _, prior_df = units(moderated(samples), key("a"), key("b"))
     assert prior_df == PRIOR_DF / 2
@@ -80,33 +82,33 @@ def test_with_one_task_other_cells_count_for_half_as_much() -> None:
 
 def test_difference_is_that_of_the_means_whatever_other_cells_say() -> None:
     samples = study(labels=0.1)
-    found = moderated(samples).difference(key("a"), key("b"))
+    interval = moderated(samples).difference(key("a"), key("b"))
     expected = samples[key("a")].values.mean() - samples[key("b")].values.mean()
-    assert found.value == pytest.approx(expected)
+    assert interval.value == pytest.approx(expected)
 
 
 def test_difference_by_hand() -> None:
-    """Of runs that vary alike on one task with one method: the factors are estimated and near 1,
-    so that the prior lies near twice the residual mean square of seeds and runs."""
+    """Compares runs that vary equally on one task with one method. Their factors are estimated and
+    near 1, so that the prior is near twice the residual mean square of seeds and runs."""
     samples = study(tasks=("one",), methods=("full",), labels=0.1, seeds=200)
     values = np.array([samples[key(run)].values for run in RUNS])
     residuals = values - values.mean(1, keepdims=True) - values.mean(0) + values.mean()
     mean_square = (residuals**2).sum() / (4 * 199)
     own = (values[0] - values[1]).var(ddof=1)
-    found, prior_df = units(moderated(samples), key("a"), key("b"))
+    variance, prior_df = units(moderated(samples), key("a"), key("b"))
     expected = (prior_df * 2 * mean_square + 199 * own) / (prior_df + 199) / 200
-    assert found == pytest.approx(expected, rel=0.01)
+    assert variance == pytest.approx(expected, rel=0.01)
 
 
 def test_difference_does_not_depend_on_what_all_runs_share() -> None:
-    """The labels that a seed draws shift all runs alike."""
+    """The labels that a seed draws shift all runs equally."""
     samples = study()
     shift = np.array([0.3, -0.2, 0.1])
     shifted = {
         key: Sample(s.keys, s.values + shift, s.rows + shift[:, None], s.checkpoints)
         for key, s in samples.items()
     }
-    one, other = (units(moderated(each), key("a"), key("b")) for each in (samples, shifted))
+    one, other = (units(moderated(of_case), key("a"), key("b")) for of_case in (samples, shifted))
     assert one == pytest.approx(other)
 
 
@@ -121,15 +123,15 @@ def test_a_run_that_varies_widely_does_not_borrow_the_variance_of_others() -> No
 def test_difference_of_methods_is_shrunk_towards_that_of_other_runs() -> None:
     samples = study()
     a, b = key("a", method="full"), key("a", method="probe")
-    # In the runs but one both methods agree in all seeds.
+    # In all runs but "a", both methods have equal scores in all seeds.
     same = {
         k: samples[k._replace(method="full")] if k.run != "a" and k.method == "probe" else s
         for k, s in samples.items()
     }
-    found, prior_df = units(moderated(same), a, b)
+    variance, prior_df = units(moderated(same), a, b)
     alone = difference(samples[a], samples[b], confidence=0.95).variance
     assert alone is not None and prior_df == PRIOR_DF
-    assert found < alone.between.units
+    assert variance < alone.between.units
     assert moderated(same).difference(key("c"), key("c", method="probe")).basis == AGREEING
 
 
@@ -137,9 +139,9 @@ def test_difference_to_a_baseline_is_shrunk_towards_those_of_other_runs() -> Non
     samples = study(methods=("full",))
     baseline = CellKey("tfidf", "one", "classical", "200")
     samples[baseline] = sample(np.array([0.5, 0.52, 0.49]))
-    found, prior_df = units(moderated(samples, ("tfidf",)), key("a"), baseline)
-    assert prior_df == PRIOR_DF and found > 0
-    # A baseline is no run: it changes nothing of what runs say of each other.
+    variance, prior_df = units(moderated(samples, ("tfidf",)), key("a"), baseline)
+    assert prior_df == PRIOR_DF and variance > 0
+    # A baseline does not change the differences between runs.
     with_it, without = (
         units(moderated(each, ("tfidf",)), key("a"), key("b"))
         for each in (samples, {k: s for k, s in samples.items() if k.run != "tfidf"})
@@ -156,7 +158,8 @@ def test_swapping_sides_flips_the_sign_and_nothing_else() -> None:
 
 
 def test_mean_difference_knows_what_tasks_share() -> None:
-    """Where a checkpoint's effects are the same on both tasks, their mean varies as each does."""
+    """If a checkpoint has the same effects on both tasks, their mean varies as much as each of
+    them."""
     rng = stream(1, "shared")
     apart, alike = {}, {}
     for run in RUNS:
@@ -168,18 +171,18 @@ def test_mean_difference_knows_what_tasks_share() -> None:
     parts = [moderated(alike).difference(*pair).variance for pair in pairs]
     assert parts[0] and parts[1]
     independent = (parts[0].between.units + parts[1].between.units) / 4
-    found = moderated(alike).mean_difference(pairs).variance
-    assert found is not None and found.between.units == pytest.approx(2 * independent)
-    found = moderated(apart).mean_difference(pairs).variance
-    assert found is not None
+    variance = moderated(alike).mean_difference(pairs).variance
+    assert variance is not None and variance.between.units == pytest.approx(2 * independent)
+    variance = moderated(apart).mean_difference(pairs).variance
+    assert variance is not None
     parts = [moderated(apart).difference(*pair).variance for pair in pairs]
     assert parts[0] and parts[1]
     independent = (parts[0].between.units + parts[1].between.units) / 4
-    assert independent <= found.between.units + 1e-15 < 2 * independent
+    assert independent <= variance.between.units + 1e-15 < 2 * independent
 
 
 def test_no_number_is_invented() -> None:
-    """One seed everywhere; all cells equal; a run whose seeds agree."""
+    """Covers one seed everywhere, equal cells, and a run whose seeds agree."""
     once = moderated(study(seeds=1))
     assert once.difference(key("a"), key("b")).basis == SINGLE
     assert once.mean(key("a")).variance is None
@@ -216,9 +219,9 @@ def test_runs_with_other_seeds_are_compared_without_pairs() -> None:
     ids=lambda case: case.name,
 )
 def test_claims_of_simulated_studies_are_right_as_often_as_they_say(case: Case) -> None:
-    """benchmarks/coverage.md has more of them. Two standard errors of 30 studies are 8 %."""
-    found = simulate(case, 15, procedures=("ours", "before: each contrast by itself, Holm"))
-    ours, before = found.values()
+    """Simulates a part of benchmarks/coverage.md. Two standard errors of 30 studies are 8 %."""
+    results = simulate(case, 15, procedures=("ours", "before: each contrast by itself, Holm"))
+    ours, before = results.values()
     assert np.mean(ours.covered) > 0.93 and np.mean(ours.mean_covered) > 0.91
     assert np.mean(ours.false_claims) <= 0.14
     size = "one task, over 10"

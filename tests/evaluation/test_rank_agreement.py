@@ -1,4 +1,4 @@
-"""The agreement of two rankings, beside scipy and on planted ones."""
+"""The agreement of two rankings, compared with scipy and on planted rankings."""
 
 import numpy as np
 import pytest
@@ -15,12 +15,12 @@ from stages.evaluation.rank_agreement import agreement, weighted_tau
     )
 )
 def test_weighted_tau_is_that_of_scipy(drawn: tuple[list[int], list[int], list[int]]) -> None:
-    """Of each resample, written out with its copies; with ties, too."""
+    """Compares each resample, written out with its copies of runs and with ties."""
     estimate, score, counts = map(np.array, drawn)
     if counts.sum() < 2:
         return
-    found = weighted_tau(estimate * 1.0, score * 1.0, np.stack([counts, np.ones_like(counts)]))
-    for value, times in zip(found, (counts, np.ones_like(counts)), strict=True):
+    taus = weighted_tau(estimate * 1.0, score * 1.0, np.stack([counts, np.ones_like(counts)]))
+    for value, times in zip(taus, (counts, np.ones_like(counts)), strict=True):
         copies = np.repeat(estimate, times), np.repeat(score, times)
         expected = weightedtau(*copies)[0]
         assert value == pytest.approx(expected, abs=1e-12, nan_ok=True)
@@ -46,7 +46,7 @@ def test_too_few_runs_have_no_number_and_too_few_groups_no_interval() -> None:
 
 
 def test_runs_of_one_group_are_drawn_together() -> None:
-    """Each run five times over says as little as once: the interval stays as wide."""
+    """Five copies of each run give no more evidence than one, so the interval stays as wide."""
     rng = np.random.default_rng(3)
     score = rng.normal(size=8)
     estimate = score + rng.normal(size=8)
@@ -66,15 +66,15 @@ def test_runs_of_one_group_are_drawn_together() -> None:
 
 
 def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
-    """The truth is tau over very many runs drawn alike. With few runs it covers less: of 10 that
-    is at least 80 %."""
+    """The truth is tau over very many runs from the same distribution. With 10 runs the interval
+    covers it in at least 80 % of draws, less than its nominal rate."""
     rng = np.random.default_rng(4)
 
     def drawn(n: int) -> tuple[np.ndarray, np.ndarray]:
         score = rng.normal(size=n)
         return score + 1.2 * rng.normal(size=n), score
 
-    # Its weights depend on the number of runs, so the truth is the mean tau of as many.
+    # The weights depend on the number of runs, so the truth is the mean tau of equally many runs.
     truth = np.mean(np.array([weightedtau(*drawn(10)) for _ in range(300)])[:, 0])
     held = 0
     for _ in range(100):

@@ -10,8 +10,8 @@ def test_runs_that_differ_in_seeds_alone_repeat_one_another() -> None:
     runs = load(PROJECT / "studies" / "smoke.yaml").pretrain
     encoder, decoder = runs["encoder_mlm"], runs["decoder_causal"]
     again = encoder.model_copy(update={"seed": 2})
-    found = repetitions({"a": encoder, "b": decoder, "a_2": again, "a_same": encoder})
-    assert found == [("a", "a_2"), ("b",), ("a_same",)]
+    groups = repetitions({"a": encoder, "b": decoder, "a_2": again, "a_same": encoder})
+    assert groups == [("a", "a_2"), ("b",), ("a_same",)]
 
 
 def test_runs_repeat_one_another_if_their_parents_do() -> None:

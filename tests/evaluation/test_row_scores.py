@@ -1,4 +1,4 @@
-"""What rows contribute to a metric, against bootstraps of the metric itself."""
+"""Row scores, compared with bootstraps of the metric itself."""
 
 import json
 
@@ -23,19 +23,19 @@ def of_labels(rng: np.random.Generator, num: int) -> Rows:
 def of_tags(rng: np.random.Generator, num: int) -> Rows:
     tags = ["O", "O", "B-X", "I-X", "B-Y"]
     gold = [rng.choice(tags, rng.integers(1, 12)).tolist() for _ in range(num)]
-    found = [[t if rng.random() < 0.8 else str(rng.choice(tags)) for t in row] for row in gold]
-    return [" ".join(row) for row in gold], [" ".join(row) for row in found]
+    predicted = [[t if rng.random() < 0.8 else str(rng.choice(tags)) for t in row] for row in gold]
+    return [" ".join(row) for row in gold], [" ".join(row) for row in predicted]
 
 
 def of_texts(rng: np.random.Generator, num: int) -> Rows:
     gold = [rng.choice(WORDS, rng.integers(4, 12)).tolist() for _ in range(num)]
-    found = [[w if rng.random() < 0.8 else str(rng.choice(WORDS)) for w in row] for row in gold]
-    return [" ".join(row) for row in gold], [" ".join(row[: rng.integers(2, 13)]) for row in found]
+    texts = [[w if rng.random() < 0.8 else str(rng.choice(WORDS)) for w in row] for row in gold]
+    return [" ".join(row) for row in gold], [" ".join(row[: rng.integers(2, 13)]) for row in texts]
 
 
 def of_questions(rng: np.random.Generator, num: int) -> Rows:
-    gold, found = of_texts(rng, num)
-    return [json.dumps([text] if rng.random() < 0.8 else []) for text in gold], found
+    gold, predicted = of_texts(rng, num)
+    return [json.dumps([text] if rng.random() < 0.8 else []) for text in gold], predicted
 
 
 def of_bits(rng: np.random.Generator, num: int) -> Rows:
@@ -69,35 +69,35 @@ def standard_error(scores: np.ndarray) -> float:
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_shared_metric_is_the_mean_of_its_row_scores(metric: str) -> None:
-    gold, found = drawn(metric)
-    scores = row_scores(metric, gold, found)
+    gold, predicted = drawn(metric)
+    scores = row_scores(metric, gold, predicted)
     assert scores.dtype == np.float32 and scores.shape == (len(gold),)
-    assert scores.mean(dtype=float) == pytest.approx(score(metric, gold, found), rel=1e-6)
+    assert scores.mean(dtype=float) == pytest.approx(score(metric, gold, predicted), rel=1e-6)
 
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("num", [1, 2, 7, 60])
 def test_sums_over_rows_give_the_metric_of_any_rows(metric: str, num: int) -> None:
-    """For translations by sacrebleu, which counts on its own."""
-    gold, found = drawn(metric, num)
+    """The expected value for translations comes from sacrebleu, which has its own counts."""
+    gold, predicted = drawn(metric, num)
     sums = SUMS[metric]
-    (value,) = sums.value(sums.counts(gold, found).sum(axis=0, keepdims=True))
-    assert float(value) == pytest.approx(score(metric, gold, found), rel=1e-9, abs=1e-12)
+    (value,) = sums.value(sums.counts(gold, predicted).sum(axis=0, keepdims=True))
+    assert float(value) == pytest.approx(score(metric, gold, predicted), rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_standard_error_is_that_of_a_bootstrap_over_rows(metric: str) -> None:
-    """Of the metric as it is defined, on rows drawn with replacement; so is that of a paired
-    difference with a model that is often wrong in the same rows."""
-    gold, found = drawn(metric)
-    worse = [one if i % 3 else spoilt(metric, one) for i, one in enumerate(found)]
+    """Compares the standard error of the metric, and of a paired difference with a model that is
+    often wrong in the same rows, with rows drawn with replacement."""
+    gold, predicted = drawn(metric)
+    worse = [one if i % 3 else spoilt(metric, one) for i, one in enumerate(predicted)]
     rng, values = stream(1, "bootstrap", metric), []
     for _ in range(RESAMPLES):
         rows = rng.integers(len(gold), size=len(gold))
         sample = [gold[i] for i in rows]
-        values.append([score(metric, sample, [one[i] for i in rows]) for one in (found, worse)])
-    one, other = (row_scores(metric, gold, each) for each in (found, worse))
+        values.append([score(metric, sample, [one[i] for i in rows]) for one in (predicted, worse)])
+    one, other = (row_scores(metric, gold, each) for each in (predicted, worse))
     expected, paired = np.std(values, axis=0)[0], np.std(np.diff(values, axis=1))
     assert standard_error(one) == pytest.approx(expected, rel=0.2)
     assert standard_error(one - other) == pytest.approx(paired, rel=0.2)
@@ -105,16 +105,16 @@ def test_the_standard_error_is_that_of_a_bootstrap_over_rows(metric: str) -> Non
 
 @pytest.mark.parametrize("metric", ["accuracy", "exact_match", "squad_f1", "rouge_l"])
 def test_of_a_mean_over_rows_each_row_has_its_own_score(metric: str) -> None:
-    gold, found = drawn(metric, 50)
-    alone = [score(metric, [g], [f]) for g, f in zip(gold, found, strict=True)]
-    assert row_scores(metric, gold, found).tolist() == pytest.approx(alone, abs=1e-6)
+    gold, predicted = drawn(metric, 50)
+    alone = [score(metric, [g], [f]) for g, f in zip(gold, predicted, strict=True)]
+    assert row_scores(metric, gold, predicted).tolist() == pytest.approx(alone, abs=1e-6)
 
 
 def test_a_metric_that_is_no_function_of_sums_is_computed_again_without_some_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gold, found = drawn("macro_f1", 1000)
-    expected = row_scores("macro_f1", gold, found)
+    gold, answers = drawn("macro_f1", 1000)
+    expected = row_scores("macro_f1", gold, answers)
     calls = []
 
     def counted(gold: list[str], predicted: list[str]) -> float:
@@ -126,10 +126,10 @@ def test_a_metric_that_is_no_function_of_sums_is_computed_again_without_some_row
         "stages.evaluation.metrics.metric_of",
         lambda name: own if name == "own" else metric_of(name),
     )
-    scores = row_scores("own", gold, found)
+    scores = row_scores("own", gold, answers)
     assert len(calls) <= 51 and set(calls[1:]) == {980}
-    assert scores.mean(dtype=float) == pytest.approx(score("macro_f1", gold, found), rel=1e-6)
-    # 50 groups have 49 degrees of freedom: their standard error is good to 1/sqrt(98).
+    assert scores.mean(dtype=float) == pytest.approx(score("macro_f1", gold, answers), rel=1e-6)
+    # 50 groups have 49 degrees of freedom, so the relative error of the estimate is 1/sqrt(98).
     assert standard_error(scores) == pytest.approx(standard_error(expected), rel=0.3)
 
 
@@ -141,16 +141,16 @@ def test_of_single_rows_and_of_what_has_no_value_there_is_nothing_but_the_value(
 
 
 def test_the_only_row_of_a_label_makes_no_infinite_score() -> None:
-    gold, found = ["a"] * 30 + ["b"], ["a"] * 31
-    scores = row_scores("macro_f1", gold, found)
+    gold, predicted = ["a"] * 30 + ["b"], ["a"] * 31
+    scores = row_scores("macro_f1", gold, predicted)
     assert np.isfinite(scores).all() and scores.mean() == pytest.approx(
-        score("macro_f1", gold, found)
+        score("macro_f1", gold, predicted)
     )
 
 
 def test_f1_of_a_label_has_sums_of_its_own() -> None:
-    gold, found = drawn("accuracy", 60)
-    scores = row_scores("f1_of_b", gold, found).astype(float)
-    assert scores.mean() == pytest.approx(score("f1_of_b", gold, found))
-    elsewhere = [s for s, g, f in zip(scores, gold, found, strict=True) if "b" not in (g, f)]
-    assert len({*elsewhere}) == 1  # rows that neither have the label nor are said to
+    gold, predicted = drawn("accuracy", 60)
+    scores = row_scores("f1_of_b", gold, predicted).astype(float)
+    assert scores.mean() == pytest.approx(score("f1_of_b", gold, predicted))
+    elsewhere = [s for s, g, f in zip(scores, gold, predicted, strict=True) if "b" not in (g, f)]
+    assert len({*elsewhere}) == 1  # rows without the label in answer and prediction

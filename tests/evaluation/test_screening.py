@@ -1,4 +1,4 @@
-"""Which runs an estimate keeps: planted estimates, and what no estimate may touch."""
+"""The runs that a screen keeps, given planted estimates."""
 
 from itertools import permutations
 
@@ -22,13 +22,13 @@ def record(run: str, value: float | None, **others: str) -> EstimateRecord:
     )
 
 
-def names(found: list[ScreenedOut]) -> set[str]:
-    return {run for each in found for run in each.runs}
+def names(groups: list[ScreenedOut]) -> set[str]:
+    return {run for each in groups for run in each.runs}
 
 
 @pytest.fixture
 def params() -> Params:
-    """Two pretraining seeds of each run: ``encoder_mlm``, ``encoder_mlm_2``, ..."""
+    """Returns two pretraining seeds of each run: ``encoder_mlm``, ``encoder_mlm_2``, ..."""
     return Params(**raw_params(repeated(RUNS, 2)))
 
 
@@ -37,20 +37,20 @@ def test_without_the_setting_nothing_is_screened_out(params: Params) -> None:
 
 
 def test_the_highest_are_kept_and_runs_from_scratch_always(params: Params) -> None:
-    """Wherever the best stand in params.yaml, and however high those from scratch are."""
+    """Neither the order in params.yaml nor high estimates of runs from scratch matter."""
     for order in [*permutations(PRETRAINED)][::17]:
         values = {name: float(i) for i, name in enumerate(order)}
         records = [
             record(f"{name}{seed}", values.get(name, -9.0)) for name in RUNS for seed in ("", "_2")
         ]
-        found = screened_out(Screen(by="knn", keep=2), params.pretrain, records)
-        assert names(found) == {f"{n}{seed}" for n in order[:-2] for seed in ("", "_2")}
-        assert [each.value for each in found] == sorted(values[n] for n in order[:-2])[::-1]
-        assert [each.rank for each in found] == [3, 4, 5]
+        screened = screened_out(Screen(by="knn", keep=2), params.pretrain, records)
+        assert names(screened) == {f"{n}{seed}" for n in order[:-2] for seed in ("", "_2")}
+        assert [each.value for each in screened] == sorted(values[n] for n in order[:-2])[::-1]
+        assert [each.rank for each in screened] == [3, 4, 5]
 
 
 def test_the_seeds_of_a_run_stand_or_fall_together_by_their_mean(params: Params) -> None:
-    """One seed with the best estimate of all does not save a run whose mean is low."""
+    """A run with a low mean is screened out even if one of its seeds has the best estimate."""
     records = [record(f"{name}{seed}", 0.5) for name in PRETRAINED for seed in ("", "_2")]
     low = [record("decoder_causal", 0.9), record("decoder_causal_2", 0.0)]
     records = [low.pop(0) if r.run.startswith("decoder_causal") else r for r in records]
@@ -60,12 +60,12 @@ def test_the_seeds_of_a_run_stand_or_fall_together_by_their_mean(params: Params)
 
 def test_of_ties_the_first_in_the_file_is_kept(params: Params) -> None:
     records = [record(run, 0.5) for run in params.pretrain]
-    found = screened_out(Screen(by="knn", keep=3), params.pretrain, records[::-1])
-    assert [each.runs[0] for each in found] == PRETRAINED[3:]
+    screened = screened_out(Screen(by="knn", keep=3), params.pretrain, records[::-1])
+    assert [each.runs[0] for each in screened] == PRETRAINED[3:]
 
 
 def test_what_has_no_estimate_is_not_screened_out(params: Params) -> None:
-    """A task where it is not defined, a run that no method fits, another estimate or layer."""
+    """Covers an undefined estimate, a run without estimates, and another estimate or layer."""
     screen = Screen(by="knn", keep=1)
     assert screened_out(screen, params.pretrain, []) == []
     assert screened_out(screen, params.pretrain, [record(r, None) for r in params.pretrain]) == []
@@ -73,8 +73,8 @@ def test_what_has_no_estimate_is_not_screened_out(params: Params) -> None:
     others += [record(r, 1.0, layers="best") for r in params.pretrain]
     assert screened_out(screen, params.pretrain, others) == []
     some = [record(r, 0.1 if "mlm" in r else 0.2) for r in params.pretrain if "small" not in r]
-    found = names(screened_out(screen, params.pretrain, some))
-    assert "encoder_small" not in found and "encoder_mlm" in found
+    screened = names(screened_out(screen, params.pretrain, some))
+    assert "encoder_small" not in screened and "encoder_mlm" in screened
 
 
 def test_candidates_are_the_groups_that_are_pretrained(params: Params) -> None:
@@ -111,8 +111,8 @@ def test_a_bad_value_is_one_line_with_its_path_and_the_valid_ones(
 
 
 def test_what_a_screen_would_have_lost_and_saved_of_a_finished_study() -> None:
-    """Of five pretrained runs with the scores .1 to .5, from scratch with .15 and .2: a screen that
-    knows loses nothing, one that is wrong loses what lies between its choice and the best."""
+    """Five pretrained runs have scores from .1 to .5, and two from scratch .15 and .2. A perfect
+    screen loses nothing; a reversed one loses the distance from its choice to the best."""
     runs = Params(**raw_params()).pretrain
     score = {name: 0.1 * (i + 1) for i, name in enumerate(PRETRAINED)}
     score |= {"encoder_scratch": 0.15, "decoder_scratch": 0.2}
@@ -121,15 +121,15 @@ def test_what_a_screen_would_have_lost_and_saved_of_a_finished_study() -> None:
     costs = pd.DataFrame([{"run": run, "wall_time_s": 10.0} for run in score])
     records = [record(run, score[run]) for run in PRETRAINED]
     records += [record(run, -score[run], estimate="logme") for run in PRETRAINED]
-    found = {(row["by"], row["keep"]): row for row in screens(runs, trials, costs, records, 7.0)}
-    assert {keep for _, keep in found} == {"1", "2", "3"}  # five are all
+    screen = {(row["by"], row["keep"]): row for row in screens(runs, trials, costs, records, 7.0)}
+    assert {keep for _, keep in screen} == {"1", "2", "3"}  # keeping all five is no screen
     best = PRETRAINED[-1]
     for keep in ("1", "2", "3"):
-        assert found["knn", keep]["of the screen"] == f"{best} full"
-        assert found["knn", keep]["lost"] == "0.0"
-    assert found["logme", "1"]["of the screen"] == "decoder_scratch full"
-    assert [found["logme", keep]["lost"] for keep in ("1", "2", "3")] == ["30.0", "30.0", "20.0"]
-    # Two of five drawn blindly have .5 in 4 of 10 draws, .4 in 3, .3 in 2 and .2 in 1.
-    assert found["knn", "2"]["at random"] == "10.0"
-    assert found["knn", "2"]["trials saved"] == "43%"  # 3 of 7
-    assert found["knn", "2"]["with the screen"] == "47 s"  # 4 trials and the estimates
+        assert screen["knn", keep]["of the screen"] == f"{best} full"
+        assert screen["knn", keep]["lost"] == "0.0"
+    assert screen["logme", "1"]["of the screen"] == "decoder_scratch full"
+    assert [screen["logme", keep]["lost"] for keep in ("1", "2", "3")] == ["30.0", "30.0", "20.0"]
+    # The best of two runs drawn from five is .5 in 4 of 10 draws, .4 in 3, .3 in 2 and .2 in 1.
+    assert screen["knn", "2"]["at random"] == "10.0"
+    assert screen["knn", "2"]["trials saved"] == "43%"  # 3 of 7
+    assert screen["knn", "2"]["with the screen"] == "47 s"  # 4 trials and 7 s of estimates

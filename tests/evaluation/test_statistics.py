@@ -34,8 +34,8 @@ def sample(
     checkpoints: Checkpoints = "pretrained here",
     first_seed: int = 1,
 ) -> Sample:
-    """``values``: pretraining x fine-tuning seeds. Without ``rows`` (seeds x seeds x rows), all
-    rows of a trial have its value: nothing varies with rows."""
+    """Returns a sample from ``values`` (pretraining x fine-tuning seeds). Without ``rows`` (seeds x
+    seeds x rows), all rows of a trial have its value, so that nothing varies with rows."""
     values = np.asarray(values, dtype=float)
     seeds, again = values.shape
     keys = tuple((first_seed + p, f) for p in range(seeds) for f in range(again))
@@ -45,7 +45,7 @@ def sample(
 
 
 def draw(rng: np.random.Generator, seeds: int, again: int, *, centre: float = 0.5) -> np.ndarray:
-    """Scores that vary with the pretraining seed and, around that, with the fine-tuning seed."""
+    """Draws scores that vary with the pretraining seed and, less, with the fine-tuning seed."""
     return rng.normal(centre, 0.02, (seeds, 1)) + rng.normal(0, 0.01, (seeds, again))
 
 
@@ -58,11 +58,11 @@ def ends(interval: Interval) -> tuple[float, float]:
     return interval.low, interval.high
 
 
-# Seeds alone: the tests of Student and Welch
+# Without variation of rows: the tests of Student and Welch
 
 
 def test_mean_by_hand() -> None:
-    """Three values 1, 2, 3: mean 2, standard error 1/sqrt(3), t(0.975, 2) = 4.302653."""
+    """Values 0.1, 0.2, 0.3: mean 0.2, standard error 0.1/sqrt(3), t(0.975, 2) = 4.302653."""
     interval = mean(sample([[0.1, 0.2, 0.3]], checkpoints="none"), confidence=0.95)
     half = 4.302653 * 0.1 / math.sqrt(3)
     assert (interval.value, *ends(interval)) == pytest.approx((0.2, 0.2 - half, 0.2 + half))
@@ -70,7 +70,7 @@ def test_mean_by_hand() -> None:
 
 
 def test_several_pretraining_seeds_count_once_each() -> None:
-    """More fine-tuning of the same checkpoints says nothing new about pretraining."""
+    """More fine-tuning of the same checkpoints gives no evidence on pretraining."""
     few = mean(sample([[0.1], [0.2], [0.3]]), confidence=0.95)
     many = mean(sample([[0.1] * 10, [0.2] * 10, [0.3] * 10]), confidence=0.95)
     assert (few.value, *ends(few)) == pytest.approx((many.value, *ends(many)))
@@ -78,12 +78,13 @@ def test_several_pretraining_seeds_count_once_each() -> None:
 
 
 def test_units_are_pretraining_seeds_or_the_trials_of_one() -> None:
-    """Whatever was pretrained: a seed draws the labels of all runs."""
+    """Pretraining seeds are units also from scratch, because a seed draws the labels of all
+    runs."""
     values = [[0.1, 0.2], [0.3, 0.5]]
     for checkpoints in ("none", "pretrained here"):
         interval = mean(sample(values, checkpoints=checkpoints), confidence=0.95)
-        found: Any = stats.ttest_1samp(np.mean(values, axis=1), 0)
-        assert ends(interval) == pytest.approx(tuple(found.confidence_interval(0.95)))
+        expected: Any = stats.ttest_1samp(np.mean(values, axis=1), 0)
+        assert ends(interval) == pytest.approx(tuple(expected.confidence_interval(0.95)))
     one_seed = sample([[0.1, 0.2, 0.4]], checkpoints="none")
     assert one_seed.num_units == 3 and sample(values).num_units == 2
 
@@ -93,15 +94,15 @@ def test_without_variation_of_rows_differences_are_those_of_scipy(confidence: fl
     rng = stream(1, "scipy")
     a, b = draw(rng, 4, 3), draw(rng, 5, 3)
     expected: Any = stats.ttest_ind(a.mean(1), b.mean(1), equal_var=False)
-    found = against(sample(a), sample(b, first_seed=10), confidence=confidence)
-    assert found.test == "Welch's t" and found.p_value == pytest.approx(expected.pvalue, rel=1e-6)
-    assert ends(found) == pytest.approx(tuple(expected.confidence_interval(confidence)))
+    welch = against(sample(a), sample(b, first_seed=10), confidence=confidence)
+    assert welch.test == "Welch's t" and welch.p_value == pytest.approx(expected.pvalue, rel=1e-6)
+    assert ends(welch) == pytest.approx(tuple(expected.confidence_interval(confidence)))
 
     a, b = draw(rng, 5, 3), draw(rng, 5, 3)
     expected = stats.ttest_rel(a.mean(1), b.mean(1))
-    found = against(sample(a), sample(b), confidence=confidence)
-    assert found.test == "paired t" and found.p_value == pytest.approx(expected.pvalue, rel=1e-6)
-    assert ends(found) == pytest.approx(tuple(expected.confidence_interval(confidence)))
+    paired = against(sample(a), sample(b), confidence=confidence)
+    assert paired.test == "paired t" and paired.p_value == pytest.approx(expected.pvalue, rel=1e-6)
+    assert ends(paired) == pytest.approx(tuple(expected.confidence_interval(confidence)))
 
 
 def test_samples_with_the_same_seeds_are_paired() -> None:
@@ -147,7 +148,7 @@ def test_swapping_sides_flips_the_sign_and_nothing_else(seeds: int) -> None:
 
 
 def test_rows_alone_give_the_paired_t_of_rows() -> None:
-    """Where all seeds agree, on both sides."""
+    """All seeds agree on both sides, so that only rows vary."""
     rng = stream(1, "rows")
     one, other = rng.random((2, 300)) < 0.7
     sides = [
@@ -155,17 +156,18 @@ def test_rows_alone_give_the_paired_t_of_rows() -> None:
         for rows in (one.astype(float), other.astype(float))
     ]
     expected: Any = stats.ttest_rel(one.astype(float), other.astype(float))
-    found = against(*sides)
-    assert found.basis == ROWS and found.p_value == pytest.approx(expected.pvalue, rel=1e-6)
-    assert ends(found) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    interval = against(*sides)
+    assert interval.basis == ROWS and interval.p_value == pytest.approx(expected.pvalue, rel=1e-6)
+    assert ends(interval) == pytest.approx(tuple(expected.confidence_interval(0.95)))
 
 
 def test_the_variance_is_that_of_a_crossed_analysis() -> None:
-    """Of seeds and rows by their mean squares: (seeds + rows - both) / (number of all)."""
+    """Computes the variance by mean squares: (seeds + rows - interaction) / number of scores."""
     rng = stream(1, "crossed")
     seeds, num = 6, 40
     rows = rng.normal(0, 1, (seeds, 1)) + rng.normal(0, 3, num) + rng.normal(0, 1, (seeds, num))
-    found = mean(sample(rows.mean(1, keepdims=True), rows=rows[:, None]), confidence=0.95).variance
+    crossed = sample(rows.mean(1, keepdims=True), rows=rows[:, None])
+    variance = mean(crossed, confidence=0.95).variance
     total = rows - rows.mean()
     of_seeds, of_rows = total.mean(1), total.mean(0)
     residual = total - of_seeds[:, None] - of_rows
@@ -174,18 +176,18 @@ def test_the_variance_is_that_of_a_crossed_analysis() -> None:
         + seeds * (of_rows**2).sum() / (num - 1)
         - (residual**2).sum() / ((seeds - 1) * (num - 1))
     )
-    assert found is not None and found.total == pytest.approx(squares / (seeds * num))
+    assert variance is not None and variance.total == pytest.approx(squares / (seeds * num))
 
 
 def test_no_variance_is_less_than_that_of_its_rows_or_of_its_seeds() -> None:
     rng = stream(1, "less")
     for _ in range(50):
         rows = (rng.random((3, 1, 30)) < 0.5).astype(float)
-        found = mean(sample(rows.mean(2), rows=rows), confidence=0.95).variance
-        assert found is not None
+        variance = mean(sample(rows.mean(2), rows=rows), confidence=0.95).variance
+        assert variance is not None
         of_rows = rows.mean((0, 1)).var(ddof=1) / 30
         of_seeds = rows.mean((1, 2)).var(ddof=1) / 3
-        assert found.total >= max(of_rows, of_seeds) - 1e-12
+        assert variance.total >= max(of_rows, of_seeds) - 1e-12
 
 
 def test_the_interval_ends_at_zero_where_its_p_value_is_what_is_left() -> None:
@@ -222,12 +224,12 @@ def test_one_pretraining_seed_makes_no_claim_beyond_these_checkpoints() -> None:
 
 
 def test_between_fixed_checkpoints_only_their_trials_vary() -> None:
-    """Three checkpoints far apart against one."""
+    """Compares three checkpoints that are far apart with a single one."""
     far = sample([[0.1, 0.11], [0.5, 0.51], [0.9, 0.91]])
     one = sample([[0.5, 0.51]])
-    found = against(far, one)
-    low, high = ends(found)
-    assert found.basis == CHECKPOINTS and high - low < 0.1
+    interval = against(far, one)
+    low, high = ends(interval)
+    assert interval.basis == CHECKPOINTS and high - low < 0.1
     low, high = ends(against(far, sample([[0.5, 0.51], [0.5, 0.52]])))
     assert high - low > 1
 
@@ -251,32 +253,32 @@ def test_predictions_that_agree_in_every_row_are_no_evidence_and_nothing_is_nan(
     assert against(flat, flat).value == 0
     assert mean(same, confidence=0.95).basis == ROWS
     varied = sample([[0.1, 0.2, 0.3, 0.4, 0.5]], checkpoints="none")
-    assert against(varied, flat).low is not None  # one side that varies is enough
+    assert against(varied, flat).low is not None  # it is enough that one side varies
 
 
 @pytest.mark.slow
 def test_after_correction_a_study_without_effects_rarely_finds_any() -> None:
     rng = stream(1, "false positives")
-    found = 0
+    false_positives = 0
     for _ in range(SIMULATIONS // 4):
         sides = [
             sample(draw(rng, 3, 3), rows=rng.normal(0, 0.4, (3, 3, 100)), first_seed=10 * i)
             for i in range(8)
         ]
         p = [against(a, b).p_value for a, b in zip(sides[::2], sides[1::2], strict=True)]
-        found += min(holm([value for value in p if value is not None])) < 0.05
-    assert found / (SIMULATIONS // 4) <= 0.10  # 5 % and two standard errors
+        false_positives += min(holm([value for value in p if value is not None])) < 0.05
+    assert false_positives / (SIMULATIONS // 4) <= 0.10  # 5 % and two standard errors
 
 
-# More of it
+# More seeds and rows
 
 
 def test_as_many_seeds_as_the_tables_say() -> None:
-    """Of effects of 0.2, 0.5 and 0.8 standard deviations at 5 % and 80 % (Cohen 1988, tables 2.4.1
-    for two samples and 2.3.5 for one, by G*Power)."""
+    """Tables give effects of 0.2, 0.5 and 0.8 standard deviations at 5 % and 80 % (Cohen 1988,
+    tables 2.4.1 for two samples and 2.3.5 for one, computed by G*Power)."""
 
     def needed(effect: float, sides: int, confidence: float = 0.95) -> int | None:
-        of_one = np.array([[-1.0, 0.0, 1.0]])  # of deviation 1
+        of_one = np.array([[-1.0, 0.0, 1.0]])  # standard deviation 1
         a = sample(of_one + effect, checkpoints="none")
         if sides == 1:
             return mean(a, confidence=confidence).seeds_needed
@@ -301,7 +303,7 @@ def test_where_rows_are_too_few_no_number_of_seeds_is_enough() -> None:
 
 @pytest.mark.slow
 def test_studies_of_so_many_seeds_find_the_effect_as_often_as_asked() -> None:
-    rng, found = stream(1, "power"), 0
+    rng, num_significant = stream(1, "power"), 0
     of_one = np.array([[-1.0, 0.0, 1.0]])
     pilot = against(
         sample(of_one + 0.9, checkpoints="none"),
@@ -314,8 +316,9 @@ def test_studies_of_so_many_seeds_find_the_effect_as_often_as_asked() -> None:
             sample(rng.normal(m, 1, (1, needed)), checkpoints="none", first_seed=at)
             for m, at in ((0.9, 0), (0, 99))
         )
-        found += against(a, b).excludes_zero
-    assert abs(found / SIMULATIONS - POWER) < 3 * (POWER * (1 - POWER) / SIMULATIONS) ** 0.5
+        num_significant += against(a, b).excludes_zero
+    standard_error = (POWER * (1 - POWER) / SIMULATIONS) ** 0.5
+    assert abs(num_significant / SIMULATIONS - POWER) < 3 * standard_error
 
 
 @pytest.mark.parametrize(
@@ -329,7 +332,7 @@ def test_studies_of_so_many_seeds_find_the_effect_as_often_as_asked() -> None:
 def test_twice_as_many_narrow_the_interval_as_predicted(
     source: Any, more: Callable[[int, int, int], tuple[int, int, int]]
 ) -> None:
-    """In the mean over studies that really have twice as many."""
+    """The prediction is compared with the mean over studies that have twice as many."""
 
     def width(rng: np.random.Generator, p: int, f: int, n: int) -> tuple[float, float]:
         effects = rng.normal(0, 0.03, (p, 1, 1)) + rng.normal(0, 0.04, (p, f, 1))
@@ -349,11 +352,11 @@ def test_shares_of_the_variance_are_those_that_were_planted() -> None:
     rng = stream(1, "shares")
     p, f, n = 40, 20, 400
     rows = rng.normal(0, 0.3, (p, 1, 1)) + rng.normal(0, 1, (p, f, 1)) + rng.normal(0, 0.6, n)
-    found = mean(sample(rows.mean(2), rows=rows), confidence=0.95).variance
-    assert found is not None
+    variance = mean(sample(rows.mean(2), rows=rows), confidence=0.95).variance
+    assert variance is not None
     planted = np.array([0.3**2 / p, 1 / (p * f), 0.6**2 / n])
     sources: tuple[Any, ...] = ("pretraining seeds", "fine-tuning seeds", "test rows")
-    shares = [found.share(source) for source in sources]
+    shares = [variance.share(source) for source in sources]
     assert shares == pytest.approx(planted / planted.sum(), abs=0.1)
     assert sum(share or 0 for share in shares) == pytest.approx(1)
 
@@ -376,13 +379,14 @@ def test_holm_by_hand() -> None:
 
 
 def test_two_stages_by_hand() -> None:
-    """Questions: Holm of 0.01, 0.04 and 0.001, doubled. The tests below the first and the third,
-    which are significant, are corrected together; those below the second are not better than it."""
+    """Questions have Holm's correction of 0.01, 0.04 and 0.001, doubled. The tests of the first and
+    third question, which are significant, are corrected together. The tests of the second are never
+    below their question."""
     questions, tests = two_stages(
         [0.01, 0.04, 0.001], [[0.001, 0.5], [1e-9, 0.2], [0.02, 0.004]], alpha=0.05
     )
     assert questions == pytest.approx([0.04, 0.08, 0.006])
-    assert tests[0] == pytest.approx([0.04, 0.5])  # 4 x 0.001 is less than the question's
+    assert tests[0] == pytest.approx([0.04, 0.5])  # 4 x 0.001 is below the question's 0.04
     assert tests[1] == pytest.approx([0.08, 0.2])
     assert tests[2] == pytest.approx([0.04, 0.012])
 
@@ -411,25 +415,25 @@ def test_a_prior_of_no_degrees_of_freedom_changes_nothing_and_one_of_many_decide
 
 
 def test_a_prior_adds_its_degrees_of_freedom() -> None:
-    """Smyth 2004, eq. 3: (d0 s0^2 + d s^2) / (d0 + d)."""
+    """Smyth 2004, eq. 3, gives (d0 s0^2 + d s^2) / (d0 + d)."""
     a, b = sample([[0.1], [0.2], [0.6]]), sample([[0.1], [0.1], [0.2]])
     own = float(np.var([0.0, 0.1, 0.4], ddof=1))
-    found = difference(a, b, confidence=0.95, prior=Prior(0.01, 3.0)).variance
-    assert found is not None and found.between.df == 5 and found.between.prior_df == 3
-    assert found.between.units == pytest.approx((3 * 0.01 + 2 * own) / 5 / 3)
+    variance = difference(a, b, confidence=0.95, prior=Prior(0.01, 3.0)).variance
+    assert variance is not None and variance.between.df == 5 and variance.between.prior_df == 3
+    assert variance.between.units == pytest.approx((3 * 0.01 + 2 * own) / 5 / 3)
 
 
 def test_the_mean_over_tasks_of_independent_differences() -> None:
-    """Variances of means add up, divided by the square of their number; what tasks share
+    """Variances of means are added and divided by the square of their number. The shared factor
     multiplies the part between seeds."""
     rng = stream(1, "tasks")
     pairs = [(sample(draw(rng, 4, 1)), sample(draw(rng, 4, 1))) for _ in range(3)]
     parts = [difference(a, b, confidence=0.95) for a, b in pairs]
     units = [part.variance.between.units for part in parts if part.variance]
     for shared in (1.0, 2.5):
-        found = mean_of_differences(parts, shared=shared, confidence=0.95)
-        assert found.value == pytest.approx(np.mean([part.value for part in parts]))
-        assert found.variance is not None
-        assert found.variance.between.units == pytest.approx(shared * sum(units) / 9)
+        interval = mean_of_differences(parts, shared=shared, confidence=0.95)
+        assert interval.value == pytest.approx(np.mean([part.value for part in parts]))
+        assert interval.variance is not None
+        assert interval.variance.between.units == pytest.approx(shared * sum(units) / 9)
     none = difference(sample([[0.5]]), sample([[0.4]]), confidence=0.95)
     assert mean_of_differences([*parts, none], shared=1.0, confidence=0.95).variance is None

@@ -1,4 +1,4 @@
-"""Each estimate is got a second way: by its definition, by another library, by a planted truth."""
+"""Estimates, each compared with its definition, another library or a planted truth."""
 
 import csv
 from pathlib import Path
@@ -22,7 +22,7 @@ EVERY = [*CASES, *WIDE]
 
 @pytest.fixture(scope="module")
 def elsewhere() -> dict[tuple[str, str], float]:
-    """What transformer-ranker gives (``benchmarks/estimates_elsewhere.py``)."""
+    """Returns the estimates of transformer-ranker (``benchmarks/estimates_elsewhere.py``)."""
     with Path(__file__).with_name("transformer_ranker.csv").open() as file:
         return {(r["case"], r["estimate"]): float(r["value"]) for r in csv.DictReader(file)}
 
@@ -37,7 +37,7 @@ def test_h_score_is_that_of_transformer_ranker(case: Case, elsewhere) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_logme_is_that_of_transformer_ranker(case: Case, elsewhere) -> None:
-    """Which ends its search at a change of 1e-3, so that the evidence is never above ours."""
+    """transformer-ranker ends its search at a change of 1e-3, so its evidence is never higher."""
     states, classes = case.draw()
     for targets, name in (
         (one_hot(classes), "logme"),
@@ -48,14 +48,15 @@ def test_logme_is_that_of_transformer_ranker(case: Case, elsewhere) -> None:
 
 @pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
 def test_nearest_neighbours_are_those_of_transformer_ranker(case: Case, elsewhere) -> None:
-    """Of two classes it gives the F1 of the second one in place of the accuracy."""
+    """transformer-ranker returns the F1 of the second class instead of the accuracy if there are
+    two classes."""
     if case.num_classes > 2:
         expected = elsewhere[case.name, "knn"]
         assert nearest_neighbours(*case.draw()) == pytest.approx(expected, abs=1e-6)
     else:
         states, classes = case.draw()
-        found = NearestNeighbors(n_neighbors=3).fit(states).kneighbors(return_distance=False)
-        predicted = (classes[found].mean(axis=1) > 0.5).astype(int)
+        neighbours = NearestNeighbors(n_neighbors=3).fit(states).kneighbors(return_distance=False)
+        predicted = (classes[neighbours].mean(axis=1) > 0.5).astype(int)
         right = (predicted * classes).sum()
         f1 = 2 * right / (predicted.sum() + classes.sum())
         assert f1 == pytest.approx(elsewhere[case.name, "knn"], abs=1e-6)
@@ -66,7 +67,7 @@ def test_nearest_neighbours_are_those_of_transformer_ranker(case: Case, elsewher
 
 @pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
 def test_h_score_is_its_definition(case: Case) -> None:
-    """Every sum written out: the covariances of Bao et al., the shrinkage of Ledoit and Wolf."""
+    """Writes out every sum: the covariances of Bao et al., the shrinkage of Ledoit and Wolf."""
     states, classes = case.draw()
     number, width = states.shape
     centred = states - sum(states) / number
@@ -86,7 +87,7 @@ def test_h_score_is_its_definition(case: Case) -> None:
 
 @pytest.mark.parametrize("case", [*CASES[:3], *WIDE], ids=lambda case: case.name)
 def test_logme_is_the_highest_evidence(case: Case) -> None:
-    """The density of the targets as one normal vector, searched over both precisions."""
+    """Searches both precisions for the highest density of the targets as one normal vector."""
     states, classes = case.draw()
     products, number = states @ states.T, len(states)
 
@@ -117,7 +118,8 @@ def test_logme_is_the_highest_evidence(case: Case) -> None:
 def test_what_transformer_ranker_gives_for_few_wide_states_is_no_evidence(
     case: Case, elsewhere
 ) -> None:
-    """It is above the highest one, for log(alpha) of the directions without a state stays in."""
+    """Its value exceeds the maximum, because it includes log(alpha) of directions without a
+    state."""
     states, classes = case.draw()
     assert elsewhere[case.name, "logme"] > logme(states, one_hot(classes)) + 1
 
@@ -126,13 +128,14 @@ def test_what_transformer_ranker_gives_for_few_wide_states_is_no_evidence(
 @pytest.mark.parametrize("at_once", [7, 1024])
 def test_nearest_neighbours_are_those_of_scikit_learn(case: Case, at_once: int) -> None:
     states, classes = case.draw()
-    found = NearestNeighbors(n_neighbors=3).fit(states).kneighbors(return_distance=False)
-    expected = (mode(classes[found], axis=1).mode == classes).mean()
+    neighbours = NearestNeighbors(n_neighbors=3).fit(states).kneighbors(return_distance=False)
+    expected = (mode(classes[neighbours], axis=1).mode == classes).mean()
     assert nearest_neighbours(states, classes, at_once=at_once) == pytest.approx(expected)
 
 
 def test_of_equal_distances_the_first_state_counts() -> None:
-    """Five equal states on either side: the nearest of each are the first three of the others."""
+    """There are five equal states on either side. The nearest of each are the first three
+    others."""
     states = np.repeat([[1.0], [-1.0]], 5, axis=0)
     for classes, expected in ([0, 0, 0, 1, 1], 0.6), ([1, 1, 0, 0, 0], 0.0):
         both = np.array([*classes, *(1 - one for one in classes)])
@@ -144,19 +147,19 @@ def test_of_equal_distances_the_first_state_counts() -> None:
 
 @pytest.mark.parametrize("width", [16, 300])
 def test_the_better_classes_are_separated_the_higher(width: int) -> None:
-    found = []
+    estimates_by_separation = []
     for separation in (0.0, 3.0, 6.0, 12.0, 24.0):
         states, classes = Case(240, width, 4, separation).draw()
         targets = one_hot(classes)
         estimates = h_score(states, classes).value, logme(states, targets)
-        found.append((*estimates, nearest_neighbours(states, classes)))
-    for values in zip(*found, strict=True):
+        estimates_by_separation.append((*estimates, nearest_neighbours(states, classes)))
+    for values in zip(*estimates_by_separation, strict=True):
         assert list(values) == sorted(values) and values[0] < values[-1]
 
 
 def test_labels_that_say_nothing_get_what_chance_gives() -> None:
-    """H-score: (C - 1) D / (N - 1), as much as that many random directions take. Neighbours: one in
-    C. LogME: as if the states were noise."""
+    """Chance gives the H-score (C - 1) D / (N - 1), the accuracy 1 / C of neighbours, and the LogME
+    of noise."""
     case = Case(2000, 10, 4, 6.0)
     states, classes = case.draw()
     scores, accuracies, evidences, of_noise = [], [], [], []
@@ -187,8 +190,9 @@ def test_the_h_score_of_chance_is_its_mean_over_shuffled_labels(case: Case) -> N
 
 
 def test_states_that_say_nothing_may_have_the_higher_h_score() -> None:
-    """Of two models the one whose states are noise, most of it in few directions, so that little is
-    shrunk, and the one with as much noise in all directions and classes that differ."""
+    """One model's states are noise, most of it in few directions, so that little is shrunk. The
+    other's have equal noise in all directions and classes that differ. The first has the higher
+    H-score."""
     case = Case(200, 128, 8, 0.0)
     states, classes = case.draw()
     noise = (states - 0.5) / np.linspace(2, 0.2, case.width)
@@ -201,7 +205,8 @@ def test_states_that_say_nothing_may_have_the_higher_h_score() -> None:
 
 @pytest.mark.parametrize("width", [8, 80])
 def test_neither_shift_nor_rotation_changes_an_estimate_that_should_not_see_it(width: int) -> None:
-    """H-score and neighbours see neither; LogME has no intercept, so it sees a shift."""
+    """H-score and neighbours are invariant to both. LogME has no intercept, so a shift changes
+    it."""
     states, classes = Case(60, width, 3, 4.0).draw()
     rotation = np.linalg.qr(np.random.default_rng(2).normal(size=(width, width)))[0]
     for changed in (states @ rotation, 3 * states, states + 5):
