@@ -96,7 +96,7 @@ def test_a_prediction_of_another_length_cannot_happen(metric: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "found", "f1", "exact"),
+    ("right", "predicted", "f1", "exact"),
     [
         (["Denver Broncos"], "the denver  broncos!", 1, 1),
         (["Denver Broncos"], "Broncos", 2 / 3, 0),  # precision 1, recall 1/2
