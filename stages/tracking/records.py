@@ -7,8 +7,8 @@ import csv
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
 
@@ -20,10 +20,11 @@ from stages.training.energy import Energy
 
 Point = tuple[str, float, int]  # key, value, step
 Row = dict[str, str]
+Place = tuple[str, ...]  # what a group of rows has in common
 
-# Of the names and tags of this code, and part of each fingerprint: a database that an older form
-# filled keeps its runs, which are not current, and gets new ones.
-FORM = "2"
+# The form of this code's names and tags, and part of each fingerprint: a database that an older
+# form filled keeps its runs, which are not current, and gets new ones.
+FORM = "3"
 DIGEST = 16  # hexadecimal digits of the hash that identifies data
 
 
@@ -42,38 +43,56 @@ class Data:
 class RunRecord:
     """One run as MLflow shows it."""
 
-    name: str
+    name: str  # unique among the records of a study
     kind: str  # group, baseline, pretraining, trials, trial or comparison
     fingerprint: str
-    parent: str = ""  # the parent's fingerprint
+    parent: str = ""  # the parent's name
     tags: dict[str, str] = field(default_factory=dict)  # for grouping, filtering and searching
     inputs: list[Data] = field(default_factory=list)
     params: dict[str, str] = field(default_factory=dict)
     points: list[Point] = field(default_factory=list)
     costs: dict[str, float] = field(default_factory=dict)  # measured, so they differ each time
-    note: str = ""  # Markdown
-    artifacts: list[str] = field(default_factory=list)  # files, folders; CSV also as tables
-    # By name; made when MLflow lacks them.
-    tables: dict[str, Callable[[], list[Json]]] = field(default_factory=dict)
+    artifacts: list[str] = field(default_factory=list)  # files and folders
+
+    @property
+    def content(self) -> str:
+        """The hash of what MLflow has to log once."""
+        inputs = [asdict(data) for data in self.inputs]
+        return digest([inputs, self.points, self.costs, self.artifacts])
 
 
-def pretraining_fingerprint(run: str, fingerprint: str) -> str:
-    """Of a run that is mirrored while it trains, and of its record when it has ended."""
-    return f"{FORM}:{run}:{fingerprint}"
+def pretraining_record(
+    run: str,
+    seed: int,
+    fingerprint: str,
+    *,
+    parent: str = "",
+    tags: dict[str, str],
+    params: dict[str, str],
+) -> RunRecord:
+    """The record of a pretraining, begun or finished; ``fingerprint`` is that of its checkpoint."""
+    return RunRecord(
+        f"{run} pretraining p{seed}",
+        "pretraining",
+        f"{FORM}:{run}:{fingerprint}",
+        parent,
+        tags={"run": run, "pretrain_seed": str(seed), **tags},
+        params={"run": run, **params},
+    )
 
 
 def train_metrics(values: Mapping[str, float]) -> dict[str, float]:
-    """The same under the prefix of training, by which MLflow sorts charts into sections."""
+    """Add the prefix of training, by which MLflow sorts charts into sections."""
     return {f"train/{key}": value for key, value in values.items()}
 
 
 def at_rate(measured: Mapping[str, float], rate: float) -> dict[str, float]:
-    """The names of curves of one of several learning rates that a run tries."""
+    """Name the curves of one of several learning rates that a run tries."""
     return {f"{key}_at_{rate}": value for key, value in measured.items() if key != "lr"}
 
 
 def cost_metrics(measured: Mapping[str, float]) -> dict[str, float]:
-    """What was measured of the machine, with an estimate of energy, under the prefix of costs."""
+    """Add an estimate of energy to what was measured of the machine, and the prefix of costs."""
     costs = dict(measured)
     energy = Energy.of(costs.get("processor_time_s", 0.0), costs.get("gpu_energy_j"))
     if energy is not None:
@@ -128,8 +147,8 @@ def rows(path: Path) -> list[Row]:
         return list(csv.DictReader(file))
 
 
-def grouped(rows: Iterable[Row], *keys: str) -> dict[tuple[str, ...], list[Row]]:
-    groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+def grouped(rows: Iterable[Row], *keys: str) -> dict[Place, list[Row]]:
+    groups: dict[Place, list[Row]] = defaultdict(list)
     for row in rows:
         groups[tuple(row[key] for key in keys)].append(row)
     return dict(groups)

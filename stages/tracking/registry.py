@@ -1,237 +1,195 @@
-"""MLflow's model registry: of each task the best fine-tuned model, under the alias ``best``.
+"""MLflow's model registry: the best fine-tuned model of each task, under the alias ``best``.
 
-A version has the files that predicting takes, as hard links to those of the study where the disk
-allows that: DVC and the stages replace files and never write into one. When another model becomes
-the best, a new version gets the alias. Of the versions before it one is kept.
+A version belongs to the run of its trials. It has the files that predicting needs, as hard links to
+those of the study where the disk allows that: DVC and the stages replace files and never write into
+one. Of the versions that are not the best, the latest is kept.
 """
 
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import version as installed
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stages.core import paths
+from stages.core.artifacts import read_json, read_jsonl
 from stages.core.params import Params
-from stages.kinds._inputs import WORDS
+from stages.evaluation.metrics import merit
+from stages.evaluation.records import budget_order
 from stages.kinds._kind import KINDS
 from stages.tracking import store
-from stages.tracking.best_models import BestModel
-from stages.tracking.records import RunRecord
+from stages.tracking.records import RunRecord, rows
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import LoggedModel
-    from mlflow.entities.model_registry import ModelVersion, RegisteredModel
-    from mlflow.models import ModelSignature
 
 ALIAS = "best"
-KEPT_VERSIONS = 2  # of each task: the best one, and the one before it
 MAX_NAMES = 1_000  # of registered models in one answer of MLflow
-# Named here, or MLflow would load the model to find out, and might ask the network.
-PACKAGES = ("mlflow", "numpy", "pandas", "safetensors", "sentencepiece", "tokenizers", "torch")
-PACKAGES += ("transformers",)
-SHOWN = {str: 40, list: 5}  # letters of a text, words or choices, in an example
+EXAMPLE_ROWS = 2
+SCORES = ("score", "score_low", "score_high")
+ABOUT = ("run", "task", "method", "label_budget", "metric", "seeds")
 NOTE = """\
 The best of all fine-tuned runs of the study `{study}` on the task `{task}`, with the most labels; \
 the weights are those of one trial. A classical baseline may be better: the version says.
 
     import mlflow, pandas
     model = mlflow.pyfunc.load_model("models:/{name}@best")
-    model.predict(pandas.DataFrame({example}))
+    model.predict(pandas.DataFrame(...))
 
 The answer has the columns that `python -m stages.commands.predict` writes. The model runs the \
 code of the project, which is in no package index: in the project's folder, or with it on \
 PYTHONPATH, and with the packages of its requirements.lock."""
 
 
-class Registry:
-    """That of an experiment; ``loader`` is the module that ``mlflow.pyfunc`` loads models with."""
+def register(
+    client: "MlflowClient",
+    run_ids: Mapping[str, str],
+    params: Params,
+    records: Sequence[RunRecord],
+    loader: str,
+) -> None:
+    """Register the best model of each task and give it the alias.
 
-    def __init__(
-        self, client: "MlflowClient", experiment_id: str, params: Params, loader: str
-    ) -> None:
-        self._client, self._experiment_id = client, experiment_id
-        self._params, self._loader = params, loader
-        self._known = {
-            model.name: model
-            for model in self._client.search_registered_models(
-                f"tags.study = '{params.study}'", max_results=MAX_NAMES
-            )
-        }
-
-    def update(self, records: Sequence[RunRecord], run_ids: Mapping[str, str]) -> None:
-        """Register what is the best now and not registered yet, and give it the alias; ``run_ids``
-        are those of the records, by their fingerprints."""
-        for task in self._params.tasks:
-            best = BestModel.of(self._params, records, task)
-            if best is not None:
-                self._show(best, run_ids[best.record.fingerprint])
-        listed = {f"{self._params.study}-{task}" for task in self._params.tasks}
-        for name, model in self._known.items():
-            if name not in listed and ALIAS in model.aliases:
-                self._client.delete_registered_model_alias(name, ALIAS)
-
-    def _show(self, best: BestModel, run_id: str) -> None:
-        model = self._known.get(best.name)
-        if model is None and not best.files:
-            return
-        if model is None:
-            model = self._registered(best)
-        versions = self._client.search_model_versions(f"name = '{best.name}'")
-        found = [each for each in versions if each.tags.get("fingerprint") == best.fingerprint]
-        if not found and best.files:
-            found = [self._created(best, run_id)]
-            versions = [*versions, *found]
-        elif found and best.files and self._is_empty(found[0]):  # the files were not copied
-            self._fill(self._client.get_logged_model(found[0].tags["model_id"]), best)
-        before = model.aliases.get(ALIAS)
-        if not found:  # the best one was not kept: another would be taken for it
-            if before is not None:
-                self._client.delete_registered_model_alias(best.name, ALIAS)
-            return
-        if str(before) != str(found[0].version):
-            self._client.set_registered_model_alias(best.name, ALIAS, str(found[0].version))
-            self._remove_others(best.name, found[0], versions)
-
-    def _registered(self, best: BestModel) -> "RegisteredModel":
-        """A new model without a version."""
-        study, task = self._params.study, best.task
-        inputs = best.example[0].items()
-        example = {key: [value[: SHOWN[type(value)]]] for key, value in inputs}
-        note = NOTE.format(study=study, task=task, name=best.name, example=example)
-        tags = {"study": study, "task": task}
-        return self._client.create_registered_model(best.name, tags, note)
-
-    def _created(self, best: BestModel, run_id: str) -> "ModelVersion":
-        """A new version, with its files."""
-        model = self._client.create_logged_model(
-            self._experiment_id,
-            name=best.name,
-            source_run_id=run_id,
-            tags=best.tags,
-            model_type=best.columns.kind,
-        )
-        try:
-            return self._filled(model, best, run_id)
-        except BaseException:
-            self._remove(model)  # a failure that comes each time must not fill the disk
-            raise
-
-    def _filled(self, model: "LoggedModel", best: BestModel, run_id: str) -> "ModelVersion":
-        from mlflow.entities import LoggedModelOutput, LoggedModelStatus, Metric
-
-        self._fill(model, best)
-        self._client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
-        self._client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
-        numbers = [
-            Metric(key, value, 0, 0, model_id=model.model_id) for key, value in best.numbers.items()
-        ]
-        self._client.log_batch(run_id, numbers)
-        found = self._client.create_model_version(
-            best.name,
-            model.artifact_location,  # `models:/...` would be looked up in MLflow's default store
-            run_id,
-            tags=best.tags | {"fingerprint": best.fingerprint, "model_id": model.model_id},
-            description=best.note,
-            model_id=model.model_id,
-        )
-        registered = [{"name": best.name, "version": found.version}]
-        tags = {"mlflow.modelVersions": json.dumps(registered)}  # by which its page links there
-        self._client.set_logged_model_tags(model.model_id, tags)
-        return found
-
-    def _is_empty(self, version: "ModelVersion") -> bool:
-        place = store.local(version.source or "")
-        return place is not None and not place.exists()
-
-    def _fill(self, model: "LoggedModel", best: BestModel) -> None:
-        """Give a model its files, all at once."""
-        with tempfile.TemporaryDirectory(dir=paths.SCRATCH) as folder:
-            whole, place = Path(folder, "model"), store.local(model.artifact_location)
-            self._write(whole, model, best)
-            if place is None:
-                self._client.log_model_artifacts(model.model_id, str(whole))
-            else:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.move(whole, place)  # which keeps hard links
-
-    def _write(self, folder: Path, model: "LoggedModel", best: BestModel) -> None:
-        """The model as MLflow has it: MLmodel and so on, and beside them the files of the study in
-        their places."""
-        import mlflow.pyfunc
-        import pandas as pd
-        from mlflow.models import Model
-
-        described = Model(
-            run_id=model.source_run_id, model_uuid=model.model_id, model_id=model.model_id
-        )
-        mlflow.pyfunc.save_model(
-            str(folder),
-            loader_module=self._loader,
-            mlflow_model=described,
-            signature=_signature(best),
-            input_example=pd.DataFrame(best.example),
-            pip_requirements=[f"{name}=={installed(name).split('+')[0]}" for name in PACKAGES],
-        )
-        for path in best.files:
-            _link(path, folder / path)
-        described.model_size_bytes = sum(path.stat().st_size for path in best.files)
-        described.save(str(folder / "MLmodel"))
-
-    def _remove_others(
-        self, name: str, best: "ModelVersion", versions: "Iterable[ModelVersion]"
-    ) -> None:
-        """All versions but the best and the latest others; and what an interruption left."""
-        older = sorted((v for v in versions if v is not best), key=lambda v: -int(v.version))
-        kept = [best, *older[: KEPT_VERSIONS - 1]]
-        for each in older[KEPT_VERSIONS - 1 :]:
-            self._client.delete_model_version(name, str(each.version))
-        models = self._client.search_logged_models([self._experiment_id], f"name = '{name}'")
-        for model in models:
-            if model.model_id not in [each.tags.get("model_id") for each in kept]:
-                self._remove(model)
-
-    def _remove(self, model: "LoggedModel") -> None:
-        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
-        place = store.local(model.artifact_location)
-        if place is None:
-            get_artifact_repository(model.artifact_location).delete_artifacts()
-        else:
-            shutil.rmtree(place.parent, ignore_errors=True)
-        self._client.delete_logged_model(model.model_id)
+    ``run_ids`` are MLflow's, by the names of the records; ``loader`` is the module that
+    ``mlflow.pyfunc`` loads models with.
+    """
+    ours = f"tags.study = '{params.study}'"
+    models = client.search_registered_models(ours, max_results=MAX_NAMES)
+    names = {model.name for model in models}
+    for task in params.tasks:
+        name = f"{params.study}-{task}"  # no name of a study has a dash
+        best = best_cell(params, records, task)
+        if best and (name in names or _files(best)):
+            if name not in names:
+                note = NOTE.format(study=params.study, task=task, name=name)
+                client.create_registered_model(name, {"study": params.study, "task": task}, note)
+            _update(client, name, run_ids[best.name], best, params, loader)
+        names.discard(name)
+    for name in names:  # of tasks that params.yaml no longer lists
+        client.delete_registered_model_alias(name, ALIAS)
 
 
-def _link(path: Path, place: Path) -> None:
-    """The same file in another place; on another disk, a copy."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(path.resolve(), place)
-    except OSError:
-        shutil.copyfile(path, place)
+def best_cell(params: Params, records: Sequence[RunRecord], task: str) -> RunRecord | None:
+    """The run and method with the best mean at the most labels; None if the report has not seen
+    all trials of the task."""
+    cells = [
+        record
+        for record in records
+        if record.kind == "trials"
+        and record.tags["task"] == task
+        and record.tags["run"] in params.pretrain
+    ]
+    if not cells or any("seeds" not in cell.tags for cell in cells):
+        return None
+    most = max((cell.tags["label_budget"] for cell in cells), key=budget_order)
+    rivals = [cell for cell in cells if cell.tags["label_budget"] == most]
+    return max(rivals, key=lambda cell: merit(cell.tags["metric"], _scores(cell)["score"]))
 
 
-def _signature(best: BestModel) -> "ModelSignature":
-    """Of the inputs; the outputs are those of the task's kind."""
-    from mlflow.models import ModelSignature
-    from mlflow.types import ColSpec, DataType, Schema
-    from mlflow.types.schema import Array
+def _update(
+    client: "MlflowClient", name: str, run_id: str, best: RunRecord, params: Params, loader: str
+) -> None:
+    """Give the version of a run the alias, and create it if it does not exist."""
+    files = _files(best)
+    versions = client.search_model_versions(f"name = '{name}'")
+    own = next((version for version in versions if version.run_id == run_id), None)
+    if own is None and files:
+        source = _save(client, name, run_id, best, files, loader)
+        tags, note = _tags(best, files[0], params), _verdict(best.tags)
+        own = client.create_model_version(name, source, run_id, tags=tags, description=note)
+    if own is None:  # no weights were kept: another version would be taken for the best
+        client.delete_registered_model_alias(name, ALIAS)
+        return
+    client.set_registered_model_alias(name, ALIAS, str(own.version))
+    others = [version for version in versions if version.run_id != run_id]
+    for version in sorted(others, key=lambda version: -int(version.version))[1:]:
+        client.delete_model_version(name, str(version.version))
+        shutil.rmtree(_folder(name, version.run_id), ignore_errors=True)
 
-    columns = best.columns
-    lists = {WORDS, *KINDS[columns.kind].lists}
-    return ModelSignature(
-        Schema(
-            [
-                ColSpec(
-                    Array(DataType.string) if key in lists else DataType.string,
-                    key,
-                    required=key in columns.inputs,
-                )
-                for key in (*columns.inputs, *columns.optional)
-            ]
-        )
+
+def _files(best: RunRecord) -> list[Path]:
+    """The files that predicting needs, the weights of the first run and fine-tuning seed before
+    the others; empty if some do not exist."""
+    task, tags = best.tags["task"], best.tags
+    folder, run = paths.FINETUNED / task / tags["run"] / "weights", paths.PRETRAINED / tags["run"]
+    kept = sorted(folder.glob(f"{tags['method']}-{tags['label_budget']}-*.safetensors"), key=_seed)
+    examples = [paths.examples(task) / name for name in ("task.json", "train.jsonl")]
+    if not kept or not run.is_dir() or not all(path.exists() for path in examples):
+        return []
+    return [kept[0], *sorted(path for path in run.rglob("*") if path.is_file()), *examples]
+
+
+def _seed(weights: Path) -> int:
+    """The fine-tuning seed; the name of a kept trial is method-budget-seed."""
+    return int(weights.stem.rpartition("-")[2])
+
+
+def _scores(cell: RunRecord) -> dict[str, float]:
+    return {key: value for key, value, _ in cell.points if key in SCORES}
+
+
+def _tags(best: RunRecord, weights: Path, params: Params) -> dict[str, str]:
+    """The tags of a version: its score with the interval, and the seeds of its weights."""
+    seeds = {
+        "pretrain_seed": str(params.pretrain[best.tags["run"]].seed),
+        "finetune_seed": str(_seed(weights)),
+    }
+    scores = {key: f"{value:.6g}" for key, value in _scores(best).items()}
+    return {key: best.tags[key] for key in ABOUT} | seeds | scores
+
+
+def _verdict(tags: Mapping[str, str]) -> str:
+    """The sentences of the report on a task, which may say that a baseline is better."""
+    return "\n\n".join(
+        f"The report: {row['use']} {row['against']} {row['runs']}"
+        for row in rows(paths.REPORTS / "answer.csv")
+        if (row["task"], row["label_budget"]) == (tags["task"], tags["label_budget"])
     )
+
+
+def _folder(name: str, run_id: str) -> Path:
+    return store.ARTIFACTS / "registry" / name / run_id
+
+
+def _save(
+    client: "MlflowClient",
+    name: str,
+    run_id: str,
+    best: RunRecord,
+    files: Sequence[Path],
+    loader: str,
+) -> str:
+    """Save the model with its files; returns its address."""
+    if store.artifacts() is None:
+        with tempfile.TemporaryDirectory() as folder:
+            _write(Path(folder, "model"), best, files, loader)
+            client.log_artifacts(run_id, folder)
+        return f"{client.get_run(run_id).info.artifact_uri}/model"
+    folder = _folder(name, run_id)
+    shutil.rmtree(folder, ignore_errors=True)  # of an interruption
+    _write(folder, best, files, loader)
+    return folder.resolve().as_uri()
+
+
+def _write(folder: Path, best: RunRecord, files: Sequence[Path], loader: str) -> None:
+    """Write a model of MLflow, with the study's files in their places."""
+    import mlflow.pyfunc
+    import pandas as pd
+
+    examples = paths.examples(best.tags["task"])
+    kind = KINDS[read_json(examples / "task.json")["kind"]]
+    some = [kind.inputs_of(row) for row in read_jsonl(examples / "test.jsonl")[:EXAMPLE_ROWS]]
+    mlflow.pyfunc.save_model(
+        str(folder),
+        loader_module=loader,
+        input_example=pd.DataFrame(some),
+        pip_requirements=[],  # without it, MLflow loads the model to find out
+    )
+    for path in files:
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(path.resolve(), place)
+        except OSError:  # another disk
+            shutil.copyfile(path, place)

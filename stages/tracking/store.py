@@ -1,6 +1,5 @@
 """The MLflow store: its address and client, one process at a time, errors as warnings."""
 
-import fcntl
 import logging
 import os
 import sqlite3
@@ -10,6 +9,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from filelock import FileLock
+
 from stages.core import paths
 
 if TYPE_CHECKING:
@@ -17,93 +18,61 @@ if TYPE_CHECKING:
 
 DATABASE, ARTIFACTS = Path("mlflow.db"), Path("mlruns")  # unless MLFLOW_TRACKING_URI is set
 LOCK = paths.SCRATCH / "mlflow.lock"
-TIMEOUT_S = 30.0
-# Columns of MLflow's tables that hold the address of a folder or of a file in it.
-ADDRESSES = (
-    ("experiments", "artifact_location"),
-    ("runs", "artifact_uri"),
-    ("logged_models", "artifact_location"),
-    ("model_versions", "source"),
-    ("model_versions", "storage_location"),
-)
+SQLITE = "sqlite:///"
+SETTINGS = {
+    # Nothing may wait long for a server that does not answer.
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # two lines for each run on a server
+}
 
 
 def address() -> str:
     """MLFLOW_TRACKING_URI, or an SQLite database in the project."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or default_address()
+    return os.environ.get("MLFLOW_TRACKING_URI") or _default_address()
 
 
-def default_address() -> str:
-    return f"sqlite:///{DATABASE.resolve()}"
+def _default_address() -> str:
+    return f"{SQLITE}{DATABASE.resolve()}"
 
 
 def client() -> "mlflow.MlflowClient":
-    # Without a network, nothing may wait long for a server that does not answer.
-    quick = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
-    quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
-    quiet["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # two lines for each run of a server
-    for key, value in {**quiet, **quick}.items():
+    """Connect to the store; call it within ``exclusive``, because it creates a missing database."""
+    for key, value in SETTINGS.items():
         os.environ.setdefault(key, value)
-    if address().startswith("sqlite:///"):
-        path = Path(address().removeprefix("sqlite:///"))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(path, timeout=TIMEOUT_S)) as database:
-            # If this fails, MLflow would retry for minutes. With WAL, readers do not wait.
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("BEGIN IMMEDIATE")
+    if address().startswith(SQLITE):
+        _prepare(Path(address().removeprefix(SQLITE)))
 
     from mlflow import MlflowClient
-    from sqlalchemy import event
-    from sqlalchemy.pool import Pool
 
-    if not event.contains(Pool, "connect", _do_not_wait_for_disk):
-        event.listen(Pool, "connect", _do_not_wait_for_disk)
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
     return MlflowClient(address())
 
 
-def _do_not_wait_for_disk(connection: object, _: object) -> None:
-    """A power cut may lose the last runs, never the database; the next ``reconcile`` adds them.
-    Waiting for the disk after each of several calls per run would take longer than all else."""
-    if isinstance(connection, sqlite3.Connection):
-        connection.execute("PRAGMA synchronous = NORMAL")
+def _prepare(database: Path) -> None:
+    """Let readers and a writer of the file not wait for each other (SQLite's write-ahead log).
+
+    Raises sqlite3.Error for a file that is no database or cannot be written, with which MLflow
+    would try to connect for minutes.
+    """
+    database.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
 
 
 def artifacts() -> str | None:
-    """Where an experiment has its files; None where the server of another address decides."""
-    return ARTIFACTS.resolve().as_uri() if address() == default_address() else None
+    """The address of the experiment's files; None if MLFLOW_TRACKING_URI decides where they are."""
+    return ARTIFACTS.resolve().as_uri() if address() == _default_address() else None
 
 
-def local(location: str) -> Path | None:
-    """The folder of an address of artifacts; None if a server has them."""
-    from mlflow.utils.file_utils import local_file_uri_to_path
-
-    return Path(local_file_uri_to_path(location)) if location.startswith("file:") else None
-
-
-def relocate(old: str, new: str) -> None:
-    """Make the project's database name ``new`` wherever it names the folder ``old``.
-
-    MLflow keeps absolute addresses and has no call to change them, so that the runs of a copied or
-    moved project would show files of the original, or none.
-    """
-    with closing(sqlite3.connect(DATABASE, timeout=TIMEOUT_S)) as database, database:
-        for table, column in ADDRESSES:
-            database.execute(
-                f"UPDATE {table} SET {column} = ? || substr({column}, ?) "
-                f"WHERE {column} = ? OR substr({column}, 1, ?) = ?",
-                (new, len(old) + 1, old, len(old) + 1, f"{old}/"),
-            )
-
-
-@contextmanager
-def exclusive() -> Iterator[None]:
-    """One process at a time: two that create the database both fail, and both would add a run."""
+def exclusive() -> FileLock:
+    """A lock for one process at a time: two that create the database both fail, and both would add
+    the same run."""
     LOCK.parent.mkdir(exist_ok=True)
-    with LOCK.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    return FileLock(LOCK)
 
 
 @contextmanager

@@ -9,19 +9,19 @@ from types import TracebackType
 from stages.core.components import Settings
 from stages.tracking.records import (
     Point,
-    RunRecord,
     corpus_data,
     flat,
     objective_tags,
-    pretraining_fingerprint,
+    pretraining_record,
     train_metrics,
 )
-from stages.tracking.store import TIMEOUT_S, errors_as_warnings, exclusive, warn
+from stages.tracking.store import errors_as_warnings, exclusive, warn
 from stages.tracking.view import View
 
 # A pretraining that ends sooner is left to ``reconcile``: importing mlflow takes seconds.
 DELAY_S = 20.0
 FLUSH_S = 5.0
+TIMEOUT_S = 30.0  # for what is left to log at the end
 
 
 class Tracker:
@@ -42,18 +42,13 @@ class Tracker:
         delay_s: float = DELAY_S,
     ) -> None:
         self._study = study
-        self._record = RunRecord(
+        self._record = pretraining_record(
             run_name,
-            "pretraining",
-            pretraining_fingerprint(run_name, fingerprint),
-            tags={
-                "study": study,
-                "run": run_name,
-                **tags,
-                **objective_tags(params["objective"]["name"], tags["corpus"]),
-                "pretrain_seed": str(params["seed"]),
-            },
-            params={"run": run_name, **tags} | flat(params),
+            params["seed"],
+            fingerprint,
+            tags={"study": study, **tags}
+            | objective_tags(params["objective"]["name"], tags["corpus"]),
+            params={**tags, **flat(params)},
         )
         self._delay_s = delay_s
         self._points: queue.SimpleQueue[Point] = queue.SimpleQueue()
@@ -89,8 +84,9 @@ class Tracker:
         with errors_as_warnings():
             with exclusive():
                 view = View(self._study)
-                run = view.begin(self._record, started=self._started)
-                view.log(run, params=self._record.params, tags=self._record.tags)
+                run = view.begin(self._record, self._started)
+                view.client.update_run(run.info.run_id, "RUNNING")  # also one that is resumed
+                view.log(run, params=self._record.params)
                 view.log_inputs(run, corpus_data(self._record.tags["corpus"]))
             ended = False
             while not ended:

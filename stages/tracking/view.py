@@ -8,33 +8,27 @@ mlflow is imported late: that takes longer than a small stage.
 """
 
 import json
-import tempfile
+import subprocess
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
-from stages.core import paths
 from stages.core.params import Params
 from stages.tracking import store
-from stages.tracking.note import note
-from stages.tracking.origin import origin_tags
-from stages.tracking.records import Data, Point, RunRecord, digest
-from stages.tracking.registry import Registry
-from stages.tracking.saved_views import SavedView, is_ours, saved_views
+from stages.tracking.records import Data, Point, RunRecord
+from stages.tracking.registry import register
+from stages.tracking.saved_views import LEADERBOARD, SavedView, saved_views
 from stages.tracking.store import errors_as_warnings, exclusive
-from stages.tracking.study import recorded, warn_of_left_out
-from stages.tracking.tables import Table
+from stages.tracking.study import note_left_out, recorded
 
 if TYPE_CHECKING:
-    import mlflow.entities
-    import pandas as pd
+    from mlflow.entities import Experiment, Run
 
 MAX_METRICS, MAX_PARAMS = 800, 100  # MLflow's limits of one request
-NOTE = "mlflow.note.content"
+MAX_RUNS = 50_000  # MLflow's limit of one answer
 SHARED = "mlflow.sharedViewState."
-LOGGED_TABLES = "mlflow.loggedArtifacts"  # by which it shows a JSON file as a table
+NOTE = "The rest is in `reports/index.html`, a page for the browser, and `reports/comparison.md`."
 
 
 def reconcile(params: Params, *, loader: str | None = None) -> dict[str, str]:
@@ -44,21 +38,20 @@ def reconcile(params: Params, *, loader: str | None = None) -> dict[str, str]:
 
     A failure prints one line of warning and returns no page.
     """
+    pages: dict[str, str] = {}
     with errors_as_warnings():
-        records, saved = recorded(params), {}
+        records = recorded(params)
         with exclusive():
             view = View(params.study)
             for record in records:
                 view.show(record)
-            view.retire(keep={record.fingerprint for record in records})
-            saved = view.arrange(saved_views(params, records))
+            view.retire_others()
+            pages = view.arrange(saved_views(params, records))
             if loader:
                 with errors_as_warnings():
-                    place = view.client, view.experiment.experiment_id
-                    Registry(*place, params, loader).update(records, view.run_ids())
-        warn_of_left_out(params)
-        return saved
-    return {}
+                    register(view.client, view.run_ids, params, records, loader)
+        note_left_out(records)
+    return pages
 
 
 class View:
@@ -66,94 +59,67 @@ class View:
 
     def __init__(self, study: str) -> None:
         self.client = store.client()
+        self.experiment = self._experiment(study)
+        self.run_ids: dict[str, str] = {}  # of shown runs, by the name of their record
+        self._runs: dict[str, Run] = {}  # by fingerprint
+        runs = self.client.search_runs([self.experiment.experiment_id], max_results=MAX_RUNS)
+        for run in runs:
+            self._runs[run.data.tags.get("fingerprint", run.info.run_id)] = run
+
+    def _experiment(self, study: str) -> "Experiment":
         experiment = self.client.get_experiment_by_name(study)
-        if experiment is None:
-            kind = {"mlflow.experimentKind": "custom_model_development"}
-            experiment = self.client.get_experiment(
-                self.client.create_experiment(study, store.artifacts(), tags=kind)
-            )
-        elif experiment.lifecycle_stage == "deleted":
+        if experiment and experiment.lifecycle_stage == "deleted":
             self.client.restore_experiment(experiment.experiment_id)
         place = store.artifacts()
-        moved = experiment.artifact_location.startswith("file:") and (
-            experiment.artifact_location != place
-        )
-        if place and moved:  # the project was copied or moved
-            store.relocate(experiment.artifact_location, place)
-        self.experiment = experiment
-        self._runs: dict[str, list[mlflow.entities.Run]] = defaultdict(list)  # by fingerprint
-        token: str | None = None
-        while token != "":
-            page = self.client.search_runs(
-                [experiment.experiment_id], order_by=["start_time ASC"], page_token=token
-            )
-            for run in page:
-                self._runs[run.data.tags.get("fingerprint", "")].append(run)
-            token = page.token or ""
+        if experiment and place and experiment.artifact_location != place:
+            # The project was copied or moved, and MLflow has no call that changes addresses.
+            identity = experiment.experiment_id
+            self.client.rename_experiment(identity, f"{study}, moved ({identity})")
+            self.client.delete_experiment(identity)
+            experiment = None
+        if experiment is None:
+            kind = {"mlflow.experimentKind": "custom_model_development"}
+            identity = self.client.create_experiment(study, place, tags=kind)
+            experiment = self.client.get_experiment(identity)
+        return experiment
 
-    def begin(self, record: RunRecord, *, started: float | None = None) -> "mlflow.entities.Run":
-        """The run with this fingerprint, as running. A new run begins at ``started`` (seconds since
-        the epoch) or, without it, as long ago as its costs say."""
-        if known := self._runs[record.fingerprint]:
-            self.client.update_run(known[0].info.run_id, "RUNNING")
-            return known[0]
-        if started is None:
-            started = time.time() - record.costs.get("cost/wall_time_s", 0)
-        run = self.client.create_run(
-            self.experiment.experiment_id,
-            start_time=round(1000 * started),
-            run_name=record.name,
-            tags=origin_tags(record.kind)
-            | record.tags
-            | {"kind": record.kind, "fingerprint": record.fingerprint},
-        )
-        known.append(run)
-        return run
+    def begin(self, record: RunRecord, started: float) -> "Run":
+        """The run with this fingerprint, or a new one that began at ``started`` (seconds since the
+        epoch)."""
+        if record.fingerprint not in self._runs:
+            self._runs[record.fingerprint] = self.client.create_run(
+                self.experiment.experiment_id,
+                start_time=round(1000 * started),
+                run_name=record.name,
+                tags=record.tags
+                | _commit()
+                | {"kind": record.kind, "fingerprint": record.fingerprint},
+            )
+        return self._runs[record.fingerprint]
 
     def show(self, record: RunRecord) -> None:
-        """Log what MLflow lacks of a record, and tag it as current."""
-        known = self._runs[record.fingerprint]
-        run = known[0] if known else self.begin(record)
-        run_id, tags = run.info.run_id, record.tags | {"current": "true"}
-        results = [record.points, record.costs, record.note, record.artifacts]
-        if record.tables:
-            results.append([*record.tables])
-            listed = [{"path": f"{name}.json", "type": "table"} for name in record.tables]
-            tags[LOGGED_TABLES] = json.dumps(listed)
-        tags["content"] = digest([record.kind, *results])
+        """Log what MLflow lacks of a record, and tag it as current; its parent comes before it."""
+        run = self.begin(record, time.time() - record.costs.get("cost/wall_time_s", 0))
+        self.run_ids[record.name] = run.info.run_id
+        tags = record.tags | {"current": "true", "content": record.content}
         if record.parent:
-            tags["mlflow.parentRunId"] = self._runs[record.parent][0].info.run_id
-        if record.note:
-            tags[NOTE] = record.note
-        if run.info.run_name != record.name:  # one that was mirrored live has the name of its entry
-            self.client.update_run(run_id, name=record.name)
-
-        self.log_inputs(run, record.inputs)
-        is_shown = run.data.tags.get("content") == tags["content"]
-        if is_shown and self._has_files(run, record):
-            self.log(run, params=record.params, tags=tags)
+            tags["mlflow.parentRunId"] = self.run_ids[record.parent]
+        if run.data.tags.get("content") == record.content:
+            self.log(run, tags=tags)
             return
-        if record.artifacts:
-            self._log_artifacts(run_id, record.artifacts)
-        if record.tables:
-            self._log_tables(run_id, record.tables)
-        # A run that was mirrored live ended with its training, not now.
-        ended = run.info.end_time if run.info.status == "FINISHED" else None
-        self.client.set_terminated(run_id, end_time=ended)
+        self.log_inputs(run, record.inputs)
+        for path in record.artifacts:
+            self.client.log_artifact(run.info.run_id, path)
+        if run.info.status != "FINISHED":  # a run that was mirrored live has ended before
+            self.client.set_terminated(run.info.run_id)
         # The tag "content" comes last: after an interruption, the record is logged again.
         self.log(run, points=record.points, costs=record.costs, params=record.params, tags=tags)
 
-    def run_ids(self) -> dict[str, str]:
-        """Of the runs that are shown, by their fingerprints."""
-        return {fingerprint: runs[0].info.run_id for fingerprint, runs in self._runs.items()}
-
-    def log_inputs(self, run: "mlflow.entities.Run", inputs: Iterable[Data]) -> None:
-        """Log the inputs that MLflow lacks, as names with digests; no data is copied."""
+    def log_inputs(self, run: "Run", inputs: Iterable[Data]) -> None:
+        """Log inputs as names with digests; MLflow drops those that the run already has."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        logged = run.inputs.dataset_inputs if run.inputs else []
-        known = {(each.dataset.name, each.dataset.digest) for each in logged}
-        new = [
+        datasets = [
             DatasetInput(
                 Dataset(
                     data.name,
@@ -165,73 +131,13 @@ class View:
                 [InputTag("mlflow.data.context", data.use)],
             )
             for data in inputs
-            if (data.name, data.digest) not in known
         ]
-        if new:
-            self.client.log_inputs(run.info.run_id, new)
-
-    def _log_artifacts(self, run_id: str, places: Iterable[str]) -> None:
-        """Files and folders, and CSV files also as tables. MLflow appends to a table that exists,
-        which an interruption leaves behind: then no rows are added, and the table gets listed."""
-        there = {file.path for file in self.client.list_artifacts(run_id, "tables")}
-        for path in map(Path, places):
-            self.client.log_artifact(run_id, str(path))
-            if path.suffix == ".csv":
-                place, table = f"tables/{path.stem}.json", _table(path)
-                self.client.log_table(run_id, table.head(0) if place in there else table, place)
-
-    def _has_files(self, run: "mlflow.entities.Run", record: RunRecord) -> bool:
-        """False if the database was copied without them. A server is asked of reports alone: each
-        question takes MLflow longer than all else about a run that is shown."""
-        place = store.local(run.info.artifact_uri or "")
-        if place is None:
-            return not record.artifacts or bool(self.client.list_artifacts(run.info.run_id))
-        return not (record.artifacts or record.tables) or (place.is_dir() and any(place.iterdir()))
-
-    def _log_tables(self, run_id: str, tables: Mapping[str, Callable[[], Table]]) -> None:
-        """In the form of ``mlflow.log_table``, which would append to what an interruption left."""
-        with tempfile.TemporaryDirectory() as folder:
-            for name, table in tables.items():
-                found = table()
-                data = [[*row.values()] for row in found]
-                content = {"columns": [*found[0]] if found else [], "data": data}
-                Path(folder, f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
-            self.client.log_artifacts(run_id, folder)
-
-    def retire(self, *, keep: Collection[str]) -> None:
-        """Only the first run with each of these fingerprints stays current."""
-        for fingerprint, runs in self._runs.items():
-            for run in runs[fingerprint in keep :]:
-                if run.data.tags.get("current") == "true":
-                    self.log(run, tags={"current": "false"})
-
-    def arrange(self, views: Sequence[SavedView]) -> dict[str, str]:
-        """Save views of the list of runs, and link them in the experiment's note; returns their
-        paths by their titles."""
-        page = f"#/experiments/{self.experiment.experiment_id}/runs?workflowType=machine_learning"
-        saved = {}
-        for place, view in enumerate(reversed(views)):
-            self._set_tag(f"{SHARED}{view.key}", view.saved(place + 1))
-        keys = {view.key for view in views}
-        for tag in [*self.experiment.tags]:
-            key = tag.removeprefix(SHARED)
-            if tag != key and is_ours(key) and key not in keys:  # of a task that is gone
-                self.client.delete_experiment_tag(self.experiment.experiment_id, tag)
-        for view in views:
-            saved[view.title] = f"{page}&viewStateShareKey={view.key}"
-        links = [f"[{title}]({path})" for title, path in saved.items()]
-        report = paths.REPORTS / "comparison.md"
-        self._set_tag(NOTE, note(report.read_text("utf-8") if report.exists() else "", links))
-        return saved
-
-    def _set_tag(self, key: str, value: str) -> None:
-        """Set a tag of the experiment if its value differs."""
-        if self.experiment.tags.get(key) != value:
-            self.client.set_experiment_tag(self.experiment.experiment_id, key, value)
+        if datasets:
+            self.client.log_inputs(run.info.run_id, datasets)
 
     def log(
         self,
-        run: "mlflow.entities.Run",
+        run: "Run",
         *,
         points: Iterable[Point] = (),
         costs: Mapping[str, float] | None = None,
@@ -255,9 +161,34 @@ class View:
                 changed if i + 1 >= num_batches else [],
             )
 
+    def retire_others(self) -> None:
+        """Runs that are not shown lose the tag ``current``."""
+        shown = {*self.run_ids.values()}
+        for run in self._runs.values():
+            if run.info.run_id not in shown and run.data.tags.get("current") == "true":
+                self.client.set_tag(run.info.run_id, "current", "false")
 
-def _table(path: Path) -> "pd.DataFrame":
-    import pandas as pd
+    def arrange(self, views: Sequence[SavedView]) -> dict[str, str]:
+        """Save views of the list of runs, and link them in the experiment's note; returns their
+        paths by their titles."""
+        identity = self.experiment.experiment_id
+        page = f"#/experiments/{identity}/runs?workflowType=machine_learning"
+        pages = {view.title: f"{page}&viewStateShareKey={view.key}" for view in views}
+        links = [f"- [{title}]({path})" for title, path in pages.items()]
+        tags = {"mlflow.note.content": "\n".join([*links, "", NOTE])}
+        for place, view in enumerate(reversed(views)):
+            tags[f"{SHARED}{view.key}"] = view.saved(place + 1)
+        for key, value in tags.items():
+            if self.experiment.tags.get(key) != value:
+                self.client.set_experiment_tag(identity, key, value)
+        for key in self.experiment.tags.keys() - tags.keys():
+            if key.startswith(f"{SHARED}{LEADERBOARD}"):  # of a task that is gone
+                self.client.delete_experiment_tag(identity, key)
+        return pages
 
-    # Only an empty field is missing: "none" and "NA" are names.
-    return pd.read_csv(path, keep_default_na=False, na_values=[""])
+
+@cache
+def _commit() -> dict[str, str]:
+    """The tag with the commit that is checked out; empty outside of git."""
+    git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
+    return {} if git.returncode else {"mlflow.source.git.commit": git.stdout.strip()}

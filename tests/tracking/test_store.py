@@ -1,20 +1,18 @@
 import os
-import sqlite3
 import subprocess
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from stages.core.params import Params
-from stages.tracking import store
 from tests import warm_python
+from tests.tracking.tracked_study import client
 
 PROJECT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-def test_two_processes_may_create_the_store_at_once(params: Params) -> None:
+def test_exclusive_lets_two_processes_create_the_store_at_once(params: Params) -> None:
     Path("mlflow.db").unlink()
     code = (
         "from stages.tracking.store import exclusive\n"
@@ -26,6 +24,5 @@ def test_two_processes_may_create_the_store_at_once(params: Params) -> None:
     python = warm_python.commands() / "python"
     both = [subprocess.Popen([python, "-c", code], env=environment) for _ in range(2)]
     assert [process.wait(180) for process in both] == [0, 0]
-    with closing(sqlite3.connect(store.DATABASE)) as database:
-        names = database.execute("SELECT name FROM experiments").fetchall()
-    assert sorted(names) == [("Default",), ("smoke",)]
+    names = [experiment.name for experiment in client().search_experiments()]
+    assert sorted(names) == ["Default", "smoke"]

@@ -22,7 +22,7 @@ def tracker(fingerprint: str = "a" * 8, delay_s: float = 0) -> Tracker:
     )
 
 
-def test_a_training_is_mirrored_and_reconciled_into_the_same_run(params: Params) -> None:
+def test_tracker_mirrors_a_training_into_the_run_that_is_reconciled(params: Params) -> None:
     before = time.time()
     with tracker(delay_s=1) as live:
         for step in range(1, 9):
@@ -41,7 +41,7 @@ def test_a_training_is_mirrored_and_reconciled_into_the_same_run(params: Params)
     assert curve(run, "train/loss") == [(step, 7 - step / 8) for step in range(1, 9)]
 
 
-def test_a_resumed_training_goes_on_in_the_same_run(params: Params) -> None:
+def test_tracker_goes_on_in_the_same_run_after_an_interruption(params: Params) -> None:
     with pytest.raises(ArithmeticError), tracker() as live:
         live.log(1, {"loss": 3.0})
         raise ArithmeticError
@@ -55,7 +55,7 @@ def test_a_resumed_training_goes_on_in_the_same_run(params: Params) -> None:
     assert curve(run, "train/loss") == [(1, 3.0), (2, 2.0)]
 
 
-def test_a_short_training_leaves_mlflow_alone(params: Params) -> None:
+def test_tracker_leaves_a_short_training_to_reconcile(params: Params) -> None:
     began = time.monotonic()
     with tracker(delay_s=60) as live:
         live.log(1, {"loss": 3.0})
@@ -63,7 +63,7 @@ def test_a_short_training_leaves_mlflow_alone(params: Params) -> None:
     assert client().get_experiment_by_name("smoke") is None
 
 
-def test_a_broken_store_stops_neither_training_nor_the_report(
+def test_tracker_and_reconcile_only_warn_of_a_broken_store(
     params: Params, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("broken.db").write_text("This is no database. " * 100)

@@ -1,13 +1,12 @@
 """The files of a small study, as its stages leave them, and what MLflow shows of them."""
 
 import csv
-import gzip
 import json
 from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
-from mlflow.entities import DatasetInput, Run
+from mlflow.entities import Run
 
 from stages.reporting.comparison.verdicts import SIGNIFICANT
 from stages.tracking import store, trials
@@ -15,7 +14,6 @@ from stages.tracking import store, trials
 RUNS = ["encoder_mlm", "decoder_causal"]
 SEEDS = [1, 2]
 KEYS = ("run", "task", "method", "label_budget", "pretrain_seed", "finetune_seed")
-TABLES = ("contrasts", "costs", "trials")
 SETTINGS = {"corpus": "all", "training": {"lr": 0.003}, "seed": 1}
 
 
@@ -34,8 +32,7 @@ def write_task(task: str) -> None:
     for split in ("train", "test"):
         row = {"id": "row", "text": f"{task} {split}"}
         (folder / f"{split}.jsonl").write_text(json.dumps(row))
-    labels = {"id": "row", "label": task}
-    (folder.parent / "test_labels.jsonl").write_text(json.dumps(labels))
+    (folder.parent / "test_labels.jsonl").write_text(json.dumps({"id": "row", "label": task}))
 
 
 def write_pretraining(run: str, fingerprint: str) -> None:
@@ -81,48 +78,19 @@ def write_evaluation(task: str, shift: float = 0.0) -> None:
     )
     epochs = [
         key
-        | {
-            "epoch": epoch,
-            "train_loss": key["finetune_seed"] / epoch,
-            "validation_metric": epoch / 10,
-            "validation_loss": 2 / epoch,
-        }
+        | {"epoch": epoch, "train_loss": key["finetune_seed"] / epoch}
+        | {"validation_metric": epoch / 10, "validation_loss": 2 / epoch}
         for key in keys
         for epoch in (1, 2, 3)
     ]
     write_table(folder / "history.csv", epochs)
-    write_predictions(task, keys)
-
-
-def write_predictions(task: str, keys: list[dict[str, Any]]) -> None:
-    """Of every trial, right with the second seed; the confusion of each group; kept weights."""
-    confused = []
-    for run in dict.fromkeys(key["run"] for key in keys):
-        own = [key for key in keys if key["run"] == run]
-        given = [
-            {**key, "id": "row", "prediction": (task if key["finetune_seed"] == 2 else "other")}
-            | {"probability": "0.75"}
-            for key in own
-        ]
-        is_baseline = own[0]["method"] == "classical"
-        folder = Path("data/baselines", task) if is_baseline else Path("data/finetuned", task, run)
+    for run in RUNS:
+        folder = Path("data/finetuned", task, run, "weights")
         folder.mkdir(parents=True, exist_ok=True)
-        columns = ["method", "label_budget", "finetune_seed", "id", "prediction", "probability"]
-        columns += ["run", "pretrain_seed"] if is_baseline else []
-        with gzip.open(folder / "predictions.csv.gz", "wt", newline="") as file:
-            writer = csv.DictWriter(file, columns, extrasaction="ignore")
-            writer.writeheader()
-            writer.writerows(given)
-        place = {key: own[0][key] for key in ("run", "method", "label_budget")}
-        place |= {"num_trials": len(own), "answer": task, "number": 1}
-        confused += [place | {"prediction": answer} for answer in ("other", task)]
-        if not is_baseline:
-            (folder / "weights").mkdir(exist_ok=True)
-            for seed in SEEDS:
-                kept = folder / "weights" / f"full-50-{seed}.safetensors"
-                kept.unlink(missing_ok=True)  # as DVC and the stages do
-                kept.write_text(f"{run} {task} {seed}")
-    write_table(Path("data/evaluated", task, "confusion.csv"), confused)
+        for seed in SEEDS:
+            kept = folder / f"full-50-{seed}.safetensors"
+            kept.unlink(missing_ok=True)  # as DVC and the stages do
+            kept.write_text(f"{run} {task} {seed}")
 
 
 def write_report(comparison: str) -> None:
@@ -137,7 +105,6 @@ def write_report(comparison: str) -> None:
     ]
     write_table(Path("reports/trials.csv"), trials)
     write_metrics(trials)
-    write_table(Path("reports/costs.csv"), [{"run": "encoder_mlm", "wall_time_s": 2.5}])
     here = {"task": "tag", "method": "full", "label_budget": "50"}
     runs = {"run_a": "encoder_mlm", "run_b": "encoder_scratch"}
     effects = [("pretrained", 0.05, 0.01, 0.09, SIGNIFICANT), ("size", 0.05, "", "", "one seed")]
@@ -147,19 +114,19 @@ def write_report(comparison: str) -> None:
 
 
 def write_metrics(trials: list[dict]) -> None:
-    """Of each run the mean and an interval, of the baseline no interval."""
+    """A mean for each run and an interval, for the baseline a mean alone."""
     places: dict[tuple[str, ...], list[float]] = {}
     for row in trials:
         place = tuple(row[key] for key in ("task", "run", "method", "label_budget"))
         places.setdefault(place, []).append(float(row["value"]))
-    found: dict = {}
+    printed: dict = {}
     for (task, run, method, budget), values in places.items():
         mean = sum(values) / len(values)
         interval = {"low": mean - 0.1, "high": mean + 0.2} if run in RUNS else {}
         seeds = {"num_pretrain_seeds": 1, "num_finetune_seeds": len(values)}
         numbers = {"mean": mean, **interval, **seeds}
-        found.setdefault(task, {}).setdefault(run, {})[method] = {budget: numbers}
-    Path("reports/metrics.json").write_text(json.dumps(found))
+        printed.setdefault(task, {}).setdefault(run, {})[method] = {budget: numbers}
+    Path("reports/metrics.json").write_text(json.dumps(printed))
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
@@ -198,19 +165,10 @@ def curve(run: Run, key: str) -> list[tuple[int, float]]:
     return [(m.step, m.value) for m in client().get_metric_history(run.info.run_id, key)]
 
 
-def datasets(run: Run) -> list[DatasetInput]:
-    return run.inputs.dataset_inputs if run.inputs else []
-
-
 def inputs(run: Run) -> list[tuple[str, str]]:
-    """The name and the digest of each."""
-    return [(each.dataset.name, each.dataset.digest) for each in datasets(run)]
-
-
-def table(run: Run, name: str = "tables/trials") -> list[dict]:
-    """The rows of one of its tables."""
-    place = f"{name}.json"
-    return client().load_table(run.info.experiment_id, place, [id_of(run)]).to_dict("records")
+    """The name and the digest of each of its inputs."""
+    datasets = [data.dataset for data in run.inputs.dataset_inputs] if run.inputs else []
+    return [(dataset.name, dataset.digest) for dataset in datasets]
 
 
 def everything() -> dict[str, object]:
@@ -225,7 +183,6 @@ def everything() -> dict[str, object]:
             run.data.tags["fingerprint"],
             run.data.tags["current"],
             inputs(run),
-            [str(table(run, f"tables/{name}")) for name in TABLES if name_of(run) == "comparison"],
             sorted(file.path for file in client().list_artifacts(run.info.run_id)),
         )
         for run in shown()

@@ -4,15 +4,15 @@ import pytest
 
 from stages.core import paths
 from stages.core.params import Params
-from stages.tracking import records
+from stages.tracking.records import at_rate
 from stages.tracking.study import recorded
-from tests.tracking.tracked_study import write_table
+from tests.tracking.tracked_study import read_table, write_table
 
 pytestmark = pytest.mark.slow
 
 
-def test_costs_are_those_that_were_measured_and_an_estimate_of_energy(params: Params) -> None:
-    """Of 10 s and 3 s of one core, at 12 W; what only one seed measured is its own."""
+def test_recorded_costs_are_measured_and_an_estimate_of_energy(params: Params) -> None:
+    """10 s and 3 s of one core, at 12 W; only the first seed has a latency."""
     timings = paths.TIMINGS
     (timings / "pretrain").mkdir(parents=True)
     measured = {"wall_time_s": 6.0, "processor_time_s": 10.0, "gpu_energy_j": 0.0, "device": "cpu"}
@@ -23,18 +23,18 @@ def test_costs_are_those_that_were_measured_and_an_estimate_of_energy(params: Pa
     rows = [key | first, key | second]
     (timings / "finetune/tag").mkdir(parents=True)
     write_table(timings / "finetune/tag/encoder_mlm.csv", rows)
-    found = {record.name: record.costs for record in recorded(params)}
-    pretraining, trials = found["encoder_mlm pretraining p1"], found["encoder_mlm full tag 50"]
+    costs = {record.name: record.costs for record in recorded(params)}
+    pretraining, trials = costs["encoder_mlm pretraining p1"], costs["encoder_mlm full tag 50"]
     assert pretraining.items() >= {"cost/wall_time_s": 6.0, "cost/energy_j_estimate": 120.0}.items()
     assert trials.items() >= {"cost/wall_time_s": 4.0, "cost/latency_s": 0.004}.items()
     assert trials["cost/energy_j_estimate"] == 36
     assert trials["cost/co2e_g_estimate"] == pytest.approx(36 / 3.6e6 * 473)
-    assert found["encoder_mlm full tag 50 p1 f1"]["cost/wall_time_s"] == 3
-    assert "cost/latency_s" not in found["encoder_mlm full tag 50 p1 f2"]
-    assert found["decoder_causal pretraining p1"] == {}
+    assert costs["encoder_mlm full tag 50 p1 f1"]["cost/wall_time_s"] == 3
+    assert "cost/latency_s" not in costs["encoder_mlm full tag 50 p1 f2"]
+    assert costs["decoder_causal pretraining p1"] == {}
 
 
-def test_the_curves_are_those_of_the_kept_rate_and_the_others_have_names_of_their_own(
+def test_recorded_curves_of_other_rates_have_names_of_their_own(
     params: Params,
 ) -> None:
     """As they are mirrored while it trains; a step that diverged has no loss to draw."""
@@ -45,10 +45,11 @@ def test_the_curves_are_those_of_the_kept_rate_and_the_others_have_names_of_thei
     ]
     (paths.PROGRESS / "rates").mkdir(parents=True)
     write_table(paths.PROGRESS / "rates/encoder_mlm.csv", rows)
-    found = {record.name: record for record in recorded(params)}
-    other = found["decoder_causal pretraining p1"].points
-    points = found["encoder_mlm pretraining p1"].points
-    mirrored = records.at_rate({"loss": 7.5, "lr": 0.1}, 0.1)
+    points_of = {record.name: record.points for record in recorded(params)}
+    other, points = (
+        points_of[f"{run} pretraining p1"] for run in ("decoder_causal", "encoder_mlm")
+    )
+    mirrored = at_rate({"loss": 7.5, "lr": 0.1}, 0.1)
     assert mirrored == {"loss_at_0.1": 7.5}
     assert [p for p in points if "_at_" in p[0]] == [
         ("train/loss_at_0.1", 7.5, 1),
@@ -58,7 +59,7 @@ def test_the_curves_are_those_of_the_kept_rate_and_the_others_have_names_of_thei
     assert [p for p in points if "_at_" not in p[0]] == other
 
 
-def test_the_rate_that_was_kept_has_a_number_beside_the_curve_of_rates(params: Params) -> None:
+def test_recorded_points_have_the_kept_rate_and_its_curve(params: Params) -> None:
     path = paths.PRETRAINED / "encoder_mlm/metrics.json"
     account = json.loads(path.read_text())
     path.write_text(json.dumps(account | {"lr": 0.003, "rates": {"0.003": 5.5, "0.1": None}}))
@@ -67,3 +68,11 @@ def test_the_rate_that_was_kept_has_a_number_beside_the_curve_of_rates(params: P
     assert [p for p in points if p[0] == "train/lr"] == [
         ("train/lr", 0.003, step) for step in range(1, 9)
     ]
+
+
+def test_recorded_points_lack_an_amount_that_is_unknown(params: Params) -> None:
+    path = paths.EVALUATED / "tag/trials.csv"
+    write_table(path, [row | {"pretrain_tokens": ""} for row in read_table(path)])
+    points = next(r.points for r in recorded(params) if r.name == "encoder_mlm full tag 50")
+    keys = {key for key, *_ in points}
+    assert "cost/pretrain_tokens" not in keys and "cost/num_params" in keys

@@ -1,0 +1,67 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from stages.tracking.printed import Printed
+from stages.tracking.records import Row
+from tests.tracking.tracked_study import write_table
+
+KEYS = {"task": "t", "method": "full", "label_budget": "50", "pretrain_seed": "1"}
+GROUP = ("a", ["a", "a_2"])
+
+
+def trials(*runs: str, metric: str = "macro_f1", value: float = 0.5) -> list[Row]:
+    return [
+        KEYS | {"run": run, "finetune_seed": "1", "metric": metric, "value": str(value)}
+        for run in runs
+    ]
+
+
+@pytest.fixture
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report of a group of two runs at 0.5."""
+    monkeypatch.chdir(tmp_path)
+    write_table(Path("reports/trials.csv"), trials("a", "a_2"))
+    printed = {"mean": 0.5, "low": 0.4, "high": 0.6}
+    printed |= {"num_pretrain_seeds": 2, "num_finetune_seeds": 1}
+    Path("reports/metrics.json").write_text(json.dumps({"t": {"a": {"full": {"50": printed}}}}))
+    effect = {"axis": "pretrained", "run_a": "a", "effect": 0.2, "low": 0.1, "high": 0.4}
+    write_table(Path("reports/contrasts.csv"), [KEYS | effect])
+
+
+@pytest.mark.usefixtures("report")
+def test_answers_are_what_the_report_printed() -> None:
+    printed = Printed.read()
+    assert printed.answers(*GROUP, trials("a", "a_2")) == {
+        "score": 0.5,
+        "score_low": 0.4,
+        "score_high": 0.6,
+        "gain_over_scratch": 0.2,
+        "gain_over_scratch_low": 0.1,
+        "gain_over_scratch_high": 0.4,
+    }
+    assert printed.seeds("a", ("t", "full", "50")) == "2 x 1"
+
+
+@pytest.mark.usefixtures("report")
+def test_answers_have_gains_above_0_where_a_lower_score_is_better() -> None:
+    answers = Printed.read().answers(*GROUP, trials("a", "a_2", metric="bits_per_byte"))
+    ends = [answers[f"gain_over_scratch{end}"] for end in ("_low", "", "_high")]
+    assert ends == [-0.4, -0.2, -0.1]
+
+
+@pytest.mark.usefixtures("report")
+def test_answers_are_empty_for_other_trials_than_the_report_has_seen() -> None:
+    printed = Printed.read()
+    assert printed.answers(*GROUP, trials("a")) == {}  # one of them is trained anew
+    assert printed.answers(*GROUP, trials("a", "a_2", value=0.51)) == {}
+    assert printed.answers("a", ["a", "a_2", "a_3"], trials("a", "a_2", "a_3")) == {}
+    assert printed.answers("b", ["b"], trials("b")) == {}
+
+
+def test_answers_are_empty_without_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Printed.read().answers("a", ["a"], trials("a")) == {}
