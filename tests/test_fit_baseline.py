@@ -157,7 +157,11 @@ def test_an_unknown_task_is_refused_with_the_known_ones(params: Params) -> None:
         fit_baseline.main(params, "tipe")
 
 
-def test_predictions_have_the_probability_that_the_model_gives_them(params: Params) -> None:
+def test_predictions_have_the_probability_that_the_model_gives_them(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ``tfidf``'s models logistic regression gives one, a support vector machine does not."""
+    monkeypatch.setattr("stages.baselines.tfidf.support_vector_machines", lambda C: [])
     fit_baseline.main(params, "type")
     given = {
         run: {row["probability"] for row in predictions("type") if row["run"] == run}
@@ -165,3 +169,7 @@ def test_predictions_have_the_probability_that_the_model_gives_them(params: Para
     }
     assert given["majority"] == {""}
     assert all(0.5 <= float(p) <= 1 for p in given["tfidf"])
+    monkeypatch.undo()
+    monkeypatch.setattr("stages.baselines.tfidf.logistic_regressions", lambda C: [])
+    fit_baseline.main(params, "type")
+    assert {row["probability"] for row in predictions("type")} == {""}
