@@ -157,19 +157,23 @@ def test_an_unknown_task_is_refused_with_the_known_ones(params: Params) -> None:
         fit_baseline.main(params, "tipe")
 
 
+@pytest.mark.parametrize(
+    "without, given",
+    [("support_vector_machines", "a probability"), ("logistic_regressions", "none")],
+)
 def test_predictions_have_the_probability_that_the_model_gives_them(
-    params: Params, monkeypatch: pytest.MonkeyPatch
+    without: str, given: str, params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of ``tfidf``'s models logistic regression gives one, a support vector machine does not."""
-    monkeypatch.setattr("stages.baselines.tfidf.support_vector_machines", lambda C: [])
+    """Among the models of ``tfidf`` logistic regression gives a probability, a support vector
+    machine does not."""
+    monkeypatch.setattr(f"stages.baselines.tfidf.{without}", lambda C: [])
     fit_baseline.main(params, "type")
-    given = {
+    probabilities = {
         run: {row["probability"] for row in predictions("type") if row["run"] == run}
         for run in ("majority", "tfidf")
     }
-    assert given["majority"] == {""}
-    assert all(0.5 <= float(p) <= 1 for p in given["tfidf"])
-    monkeypatch.undo()
-    monkeypatch.setattr("stages.baselines.tfidf.logistic_regressions", lambda C: [])
-    fit_baseline.main(params, "type")
-    assert {row["probability"] for row in predictions("type")} == {""}
+    assert probabilities["majority"] == {""}
+    if given == "none":
+        assert probabilities["tfidf"] == {""}
+    else:
+        assert all(0.5 <= float(p) <= 1 for p in probabilities["tfidf"])
