@@ -17,7 +17,7 @@ PACKAGES = .venv/bin/python -m pip install --quiet --no-compile --no-input --dis
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
 
-new: setup ## write a study of your labelled files: DATA=reviews.csv [TEXT=folder] [MINUTES=10] [FLAGS=...]
+new: setup ## write a study of your labelled files: DATA=reviews.csv [TEXT=folder] [MINUTES=10] [FLAGS=--published ...]
 	@python -m stages.commands.new $(if $(DATA),"$(DATA)") $(if $(TEXT),--corpus "$(TEXT)") \
 	    --minutes $(or $(MINUTES),10) $(if $(FORCE),--force) $(FLAGS)
 
@@ -26,8 +26,8 @@ repro: setup ## run the study of params.yaml (STUDY=FILE: put there first), what
 	    $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 	@python -m stages.commands.summary
 
-plan: setup ## what make repro would run and what that costs, before anything runs
-	@python -m stages.commands.plan
+plan: setup ## what make repro would run and what that costs (FLAGS=--resolved: the value of every setting), before anything runs
+	@python -m stages.commands.plan $(FLAGS)
 
 # Types keep one core busy for a minute, so the checks run beside the tests. Their result is printed
 # when they end, and either one can fail.
@@ -54,7 +54,7 @@ ui: setup ## the study in MLflow
 
 # The generator comes beside the packages of the lock and moves none of them.
 docs: setup ## the pages in docs/ as a site in site/; a broken link is an error
-	@python -m stages.commands.components --write docs/tasks_and_methods.md
+	@python -m stages.commands.components --write docs/tasks_and_methods.md docs/params.md
 	@python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' \
 	    | $(PACKAGES) --constraint requirements.lock --requirement /dev/stdin
 	@zensical build --strict --config-file mkdocs.yml
@@ -63,8 +63,7 @@ docs: setup ## the pages in docs/ as a site in site/; a broken link is an error
 # stands in the lock, so pip need not resolve anything (--no-deps) and two can share the work, which
 # keeps one core busy for over a minute. What torch's own build asks for besides (CUDA's packages)
 # only the last line looks up.
-setup: ## install the packages of requirements.lock into .venv, if need be (EXTRA=published: fetch a checkpoint)
-	$(if $(filter-out published,$(EXTRA)),$(error EXTRA=$(EXTRA): there is one extra, published))
+setup: ## install the packages of requirements.lock into .venv, if need be
 	@for python in $(PYTHON); do \
 	    key="$$("$$python" -c '$(KEY)' 2>/dev/null)" && break; \
 	done; \
@@ -82,20 +81,11 @@ setup: ## install the packages of requirements.lock into .venv, if need be (EXTR
 	    $(PACKAGES) --constraint requirements.lock torch && \
 	    echo "$$key" >.venv/installed; \
 	}
-	@.venv/bin/python -c '$(ENVIRONMENT)'
-	$(if $(EXTRA),@python -m stages.commands.fetch)
 
 KEY = import hashlib, sys; \
     assert (3, 11) <= sys.version_info < (3, 14); \
     lock = hashlib.sha256(open("requirements.lock", "rb").read()).hexdigest(); \
     print(sys.version.split()[0], lock)
-
-# The default study reads the documentation of the standard library: Python's version is an input.
-ENVIRONMENT = import json, pathlib, platform; \
-    path = pathlib.Path("data/environment.json"); \
-    path.parent.mkdir(exist_ok=True); \
-    text = json.dumps({"python": platform.python_version()}) + "\n"; \
-    path.exists() and path.read_text() == text or path.write_text(text)
 
 # One resolution for all of Python 3.11 to 3.13, in seconds. CUDA's packages are left to torch, which
 # pins them itself.

@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.pretraining_data import ARCHITECTURES, pretraining
 from stages.core.parallel import cores
-from stages.core.params import load
+from stages.core.study_file import load
 
 SIZES = {"d_model": 16, "num_layers": 1, "num_heads": 1, "d_ff": 16}  # no model runs
 STEPS, REPEATS = 40, 5

@@ -26,8 +26,9 @@ from itertools import product
 import numpy as np
 from scipy import special
 
+from stages.core.keys import CellKey
 from stages.core.seeding import stream
-from stages.evaluation.moderation import CellKey, Moderation
+from stages.evaluation.moderation import Moderation
 from stages.evaluation.row_scores import row_scores
 from stages.evaluation.statistics import Interval, holm, mean_of_differences, two_stages
 from stages.evaluation.variance import Sample, Variance, added

@@ -6,7 +6,7 @@ Trains the default study's models with each objective, from local attention (11,
 data and the same initial weights except the biases of queries and keys. Validates before the first
 step and after each quarter of the steps.
 
-Run by hand after the stages check_params, prepare_corpus@all, train_tokenizer and
+Run by hand after the stages resolve, prepare_corpus@all, train_tokenizer and
 encode_corpus@all-unigram of the default study; one thread. Prints the Markdown of
 initial_weights.md up to its conclusion, which is written by hand. The losses go to --losses as they
 come, and a run whose losses are there is not trained again.
@@ -29,7 +29,8 @@ from scipy.stats import t as student
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pretraining_data import reference, start
-from stages.core.params import Params, Run, load
+from stages.core.params import Params, Run
+from stages.core.study_file import load
 from stages.training.device import resolve
 from stages.training.loop import Diverged, train
 
@@ -117,11 +118,11 @@ def trials(params: Params, objectives: list[str]) -> Iterator[Trial]:
 
 def run_of(params: Params, trial: Trial) -> Run:
     kind = OBJECTIVES[trial.objective]
-    entry = params.pretrain[kind.like]
+    entry = params.runs[kind.like]
     changed = {
         "model": entry.model | {"locality": trial.locality},
         "objective": {"name": trial.objective} | kind.settings,
-        "seed": trial.seed,
+        "seeds": [trial.seed],
     }
     return entry.model_copy(update=changed)
 
@@ -255,7 +256,7 @@ def end_table(params: Params, losses: Losses, objectives: list[str], lr: float, 
         rows.append(
             {
                 "objective": name,
-                "architecture": str(params.pretrain[OBJECTIVES[name].like].model["name"]),
+                "architecture": str(params.runs[OBJECTIVES[name].like].model["name"]),
                 "seeds": str(contrast.num_seeds),
                 "before": f"{before:.3f}",
                 f"locality {USUAL:g}": f"{contrast.usual:.3f}",

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.many_runs import write
-from stages.core.params import read_yaml
+from stages.core.study_file import read_yaml
 from tests.project import ROOT, clone_of_working_tree
 
 THREADS = 2
 ENDED = re.compile(r"^ *\d+/\d+ +(\d+):(\d\d)  (\S+)$")  # as the scheduler's lines are
 NEEDS = """
-from stages.core.params import load
+from stages.core.study_file import load
 from stages.planning.pending import pending
 from stages.scheduling.units import units
 params = load()

@@ -21,7 +21,7 @@ from typing import Any
 
 from stages.commands.screenshots import browser_command
 from stages.core.params import Params
-from stages.reporting.comparison.results import load
+from stages.findings.results import load
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages
 from tests import synthetic_study
@@ -111,7 +111,7 @@ def main() -> None:
     results = load(params)
     names = gallery.pictures(results)
     print(
-        f"{len(results.trials):,} trials, {len(results.cells):,} means, "
+        f"{len(results.trials):,} trials, {len(results.scores.cells):,} means, "
         f"{len(results.contrasts):,} contrasts in {time.process_time() - begin:.0f} s",
         flush=True,
     )

@@ -44,7 +44,7 @@ def main() -> None:
         stages = len(project.lock())
         again = statistics.median(seconds(project, "dvc", "repro") for _ in range(5))
         check = statistics.median(
-            seconds(project, sys.executable, "-m", "stages.check_params") for _ in range(5)
+            seconds(project, sys.executable, "-m", "stages.resolve") for _ in range(5)
         )
         inside = trained(project.folder)
     table(asked, stages, first, again, check, inside)
@@ -53,17 +53,15 @@ def main() -> None:
 def study(smoke: dict[str, Any], num_runs: int, num_tasks: int) -> dict[str, Any]:
     """The smoke study with as many runs, of all architectures, pretrained and from scratch, and
     tasks, each with rows of its own."""
-    run, kinds = smoke["pretrain"]["encoder_mlm"], list(smoke["tasks"].items())
-    runs = {}
+    kinds, runs = list(smoke["tasks"].items()), {}
     for number in range(num_runs):
         name, objective = list(ARCHITECTURES.items())[number % 3]
         scratch = number % 2 == 1
-        runs[f"{name}_{number}"] = run | {
-            "corpus": "none" if scratch else run["corpus"],
+        runs[f"{name}_{number}"] = {
+            "corpus": "none" if scratch else "prose",
             "model": {"name": name} | MODEL,
-            "objective": {"name": "none" if scratch else objective},
-            "training": run["training"] | {"num_steps": 2, "num_validations": 1},
-            "seed": number,
+            "objective": "none" if scratch else objective,
+            "seeds": [number],
         }
     tasks = {}
     for number in range(num_tasks):
@@ -71,11 +69,11 @@ def study(smoke: dict[str, Any], num_runs: int, num_tasks: int) -> dict[str, Any
         tasks[f"{name}_{number}"] = entry | {"seed": number, "num_train": 100, "num_test": 50}
     method = smoke["finetune"]["methods"]["full"]
     shorter = method | {"training": method["training"] | {"num_epochs": 1}}
+    training = smoke["pretrain"]["training"] | {"num_steps": 2, "num_validations": 1}
     return smoke | {
         "study": "many_runs",
         "tasks": tasks,
-        "pretrain": runs,
-        "budget": {"matched": "tokens", "reference": next(iter(runs))},
+        "pretrain": {"training": training, "runs": runs},
         "finetune": smoke["finetune"] | {"methods": {"full": shorter}, "seeds": [1]},
     }
 
@@ -97,7 +95,9 @@ def trained(folder: Path) -> dict[str, list[float]]:
     """The seconds of each pretraining and trial, evaluation included."""
     timings = folder / "data/timings"
     return {
-        "pretraining": [read_json(path)["wall_time_s"] for path in timings.glob("pretrain/*.json")],
+        "pretraining": [
+            read_json(path)["wall_time_s"] for path in timings.glob("pretrain/*/*.json")
+        ],
         "trial": [
             second
             for path in timings.glob("finetune/*/*.csv")
@@ -134,7 +134,7 @@ def table(
     lengths = ", ".join(f"{seconds:.0f} s per {kind}" for kind, seconds in real.items())
     print(f"| its share, were they as long as in the default study | {share:.1%} | {SHARE:.0%} |")
     print(f"| `dvc repro` with nothing to do, median of 5 | {again:.1f} s | {NO_OP_S} s |")
-    print(f"| `check_params`, median of 5 | {check:.1f} s | {CHECK_S} s |")
+    print(f"| the root stage, median of 5 | {check:.1f} s | {CHECK_S} s |")
     print(f"\nMedians of the default study on the machine of its tables: {lengths}.")
 
 

@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from stages.core import paths
 from stages.core.artifacts import read_json
-from stages.core.params import load
 from stages.core.process import TIMES
+from stages.core.study_file import load
 from stages.planning import speed
 from stages.planning.estimate import made
 from stages.sources import installed_docs

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from stages.reporting.comparison.verdicts import ONE_SEED
+from stages.findings.verdicts import Verdict
 from tests.planted import NUM_TEST, Design
 from tests.planted_claims import Claim, Rate, Truth, claims_of_all, excludes_zero
 
@@ -94,7 +94,7 @@ def _percent(claims: list[Claim], outcomes: list[bool]) -> str:
 
 
 def _covered(claims: list[Claim], truth: Truth) -> str:
-    if claims[0].verdict == ONE_SEED:  # the interval is about these checkpoints
+    if claims[0].verdict == Verdict.ONE_SEED:  # the interval is about these checkpoints
         return ""
     return _percent(claims, [truth.is_covered(claim, claim.interval) for claim in claims])
 
@@ -157,7 +157,12 @@ def _by_axis(found: dict[str, list[Claim]], *, null: bool) -> Iterator[Labelled]
 
 def _together(found: dict[str, list[Claim]]) -> Iterator[Labelled]:
     """All null contrasts that have a verdict."""
-    nulls = [c for claims in found.values() for c in claims if c.is_null and c.verdict != ONE_SEED]
+    nulls = [
+        c
+        for claims in found.values()
+        for c in claims
+        if c.is_null and c.verdict != Verdict.ONE_SEED
+    ]
     yield "together, without 1 x 5", nulls
 
 

@@ -42,18 +42,18 @@ class Start:
 
 
 def reference(params: Params) -> Run:
-    return params.pretrain[params.budget.reference]
+    return params.runs[params.budget.reference]
 
 
 def start(run: Run, device: Device, *, num_steps: int, teacher: Backbone | None = None) -> Start:
     """A run as the stage ``pretrain`` begins it, with random weights. ``teacher`` is for objectives
     that have one."""
     backbone, objective, _ = _outline(run)
-    draw_weights(backbone, seed=run.seed)
+    draw_weights(backbone, seed=run.seeds[0])
     if teacher is not None:
         objective.learn_from(teacher, backbone)
     model = ModelWithHead(backbone, objective.head(backbone))
-    initialise_head(model.head, generator=torch_stream(run.seed, "head"))
+    initialise_head(model.head, generator=torch_stream(run.seeds[0], "head"))
     model.to(device.torch)
     data = _data(run, objective)
     begin_with_frequencies(backbone, data, num_steps=num_steps)
@@ -82,7 +82,7 @@ def pretraining(
             "model": {"name": ARCHITECTURES[name], **sizes},
             "objective": {"name": name, **(settings or {})},
             "training": entry.training.model_copy(update=steps),
-            "seed": 1,
+            "seeds": [1],
         }
     )
     backbone, objective, tokenizer = _outline(run)
@@ -98,11 +98,11 @@ def _outline(run: Run) -> tuple[Backbone, Objective, TaskTokenizer]:
 
 def _data(run: Run, objective: Objective) -> PretrainingData:
     return PretrainingData(
-        _packing(run, "train", seed=run.seed),
+        _packing(run, "train", seed=run.seeds[0]),
         objective,
         batch_rows=run.training.batch_rows,
         micro_batch_rows=run.training.micro_batch_rows,
-        seed=run.seed,
+        seed=run.seeds[0],
     )
 
 

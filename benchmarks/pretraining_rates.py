@@ -22,7 +22,8 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pretraining_data import reference, start
-from stages.core.params import Params, load
+from stages.core.params import Params
+from stages.core.study_file import load
 from stages.training.curve_end import last_quarter_share, slope_at_end
 from stages.training.device import resolve
 from stages.training.loop import Diverged, train
@@ -92,7 +93,7 @@ def pretrained(
     model = entry.model | sizes | {"num_heads": width // HEAD_DIM}
     rows = {"batch_rows": BATCH_ROWS, "micro_batch_rows": BATCH_ROWS}
     training = entry.training.model_copy(update=rows)
-    run = entry.model_copy(update={"model": model, "seed": seed, "training": training})
+    run = entry.model_copy(update={"model": model, "seeds": [seed], "training": training})
     begun = start(run, device, num_steps=num_steps)
     first, losses = 0.0, dict[int, float]()
     about = f"{width} wide, {rate:g}, seed {seed}"

@@ -5,7 +5,6 @@ and 5,000 trials. Prints a Markdown table; the result of a run by hand is in rep
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -20,7 +19,7 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.synthetic_study import RUNS, raw_params, write_study
+from tests.synthetic_study import RUNS, raw_params, repeated, write_study
 
 ROOT = Path(__file__).parents[1]
 STUDIES = {  # label budgets, seeds of fine-tuning, and of each pretraining
@@ -50,12 +49,7 @@ def main() -> None:
 
 def measured(name: str, folder: Path) -> tuple[float, dict[str, Any]]:
     budgets, seeds, pretrainings = STUDIES[name]
-    runs = {
-        f"{run}_{seed}": entry | {"seed": seed}
-        for run, entry in RUNS.items()
-        for seed in range(1, pretrainings + 1)
-    }
-    raw = raw_params(runs)
+    raw = raw_params(repeated(RUNS, pretrainings))
     raw["finetune"] |= {"label_budgets": budgets, "seeds": seeds}
     before = Path.cwd()
     os.chdir(folder)  # what a study reads is relative to its folder
@@ -63,7 +57,6 @@ def measured(name: str, folder: Path) -> tuple[float, dict[str, Any]]:
         write_study(folder, raw)
     finally:
         os.chdir(before)
-    (folder / "params.yaml").write_text(json.dumps(raw))
     begin = time.monotonic()
     subprocess.run(
         [sys.executable, "-m", "stages.report"],

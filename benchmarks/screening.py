@@ -15,7 +15,6 @@ are pretrained before they are screened, so that this saves nothing of pretraini
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -23,12 +22,11 @@ from typing import get_args
 
 import pandas as pd
 
-from stages.core.params import Params, Run, Screen, load
+from stages.core.params import Params, Run, Screen
+from stages.core.study_file import load
 from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.metrics import merit, scale_of
-from stages.evaluation.repetitions import repetitions
 from stages.evaluation.screening import LAYERS, candidates, screened_out
-from stages.matching.budget import plans
 
 KEEP = (1, 2, 3, 5)
 ESTIMATES: tuple[str, ...] = get_args(Screen.model_fields["by"].annotation)
@@ -45,29 +43,32 @@ def main() -> None:
     params = load(project / "params.yaml")
     if params.finetune.screen is not None:
         raise SystemExit("finetune.screen is set: not every run was fine-tuned; leave it out")
-    runs = {key: params.pretrain[key].planned(asdict(plan)) for key, plan in plans(params).items()}
-    tables = [pd.read_csv(project / f"reports/{name}.csv") for name in ("trials", "costs")]
-    estimates = pd.read_csv(project / "reports/estimates.csv")
-    found = pd.DataFrame(
+    runs = params.runs
+    trials, costs, estimates = (
+        pd.read_csv(project / f"reports/{name}.csv") for name in ("trials", "costs", "estimates")
+    )
+    rows = pd.DataFrame(
         row
         for task in params.tasks
         for row in screens(
             runs,
-            *(table[(table["task"] == task) & table["run"].isin([*runs])] for table in tables),
+            trials[(trials["task"] == task) & trials["run"].isin([*runs])],
+            costs[(costs["task"] == task) & costs["run"].isin([*runs])],
             records_of(estimates[estimates["task"] == task]),
             seconds_of_estimates(project, task),
         )
     )
-    print(found.to_markdown(index=False, disable_numparse=True))
-    print(f"\n{summary(params, found)}")
+    print(rows.to_markdown(index=False, disable_numparse=True))
+    print(f"\n{summary(params, rows)}")
 
 
 def records_of(table: pd.DataFrame) -> list[EstimateRecord]:
-    """Those with a value, of the layer that screens."""
+    """Returns the estimates of the layer that screens which have a value."""
     known = table[(table["layers"] == LAYERS) & table["value"].notna()]
     return [
         EstimateRecord(
             run=row.run,
+            pretrain_seed=int(row.pretrain_seed),
             estimate=row.estimate,
             layers=row.layers,
             value=float(row.value),
@@ -96,23 +97,20 @@ def screens(
     """A row for each label budget, estimate and number of runs, of one task."""
     metric, task = trials["metric"].iloc[0], trials["task"].iloc[0]
     shown = scale_of(metric).shown
-    group_of = {run: group[0] for group in repetitions(runs) for run in group}
-    pretrained = {group[0] for group in candidates(runs)}
-    named = trials.assign(
-        group=trials["run"].map(group_of), merit=[merit(metric, v) for v in trials["value"]]
-    )
+    pretrained = {*candidates(runs)}
     all_s = costs["wall_time_s"].sum()
-    for budget, some in named.groupby("label_budget"):
-        means = some.groupby(["group", "method"])["merit"].mean()
-        best_of = means.groupby("group").max()
+    judged = trials.assign(merit=[merit(metric, value) for value in trials["value"]])
+    for budget, some in judged.groupby("label_budget"):
+        means = some.groupby(["run", "method"])["merit"].mean()
+        best_of = means.groupby("run").max()
         whole = means.idxmax()
         for by in ESTIMATES:
             for keep in KEEP:
-                out = screened_out(Screen(by=by, keep=keep), runs, records)
-                if not out:
+                screen = Screen.model_validate({"by": by, "keep": keep})
+                left_out = {screened.run for screened in screened_out(screen, runs, records)}
+                if not left_out:
                     continue
-                left_out = {run for each in out for run in each.runs}
-                kept = means[~means.index.get_level_values("group").isin(left_out)]
+                kept = means[~means.index.get_level_values("run").isin(left_out)]
                 blind = blind_losses(best_of, pretrained, keep)
                 saved = costs[costs["run"].isin(left_out)]["wall_time_s"].sum() - estimating_s
                 trained = trials["run"].isin(left_out).mean()
@@ -133,16 +131,17 @@ def screens(
 
 
 def blind_losses(best_of: pd.Series, pretrained: set[str], keep: int) -> list[float]:
-    """What each set of so many pretrained runs would lose, beside those from scratch."""
-    always = [value for group, value in best_of.items() if group not in pretrained]
-    others = [value for group, value in best_of.items() if group in pretrained]
-    found = combinations(others, min(keep, len(others)))
-    return [max(best_of) - max(*some, *always, -float("inf")) for some in found]
+    """Returns what each set of ``keep`` pretrained runs would lose, if runs from scratch are kept
+    in addition."""
+    always = [value for run, value in best_of.items() if run not in pretrained]
+    others = [value for run, value in best_of.items() if run in pretrained]
+    kept = combinations(others, min(keep, len(others)))
+    return [max(best_of) - max(*some, *always, -float("inf")) for some in kept]
 
 
-def summary(params: Params, found: pd.DataFrame) -> str:
-    """In how many places each screen kept the choice of the study."""
-    right = found.assign(right=found["of the study"] == found["of the screen"])
+def summary(params: Params, rows: pd.DataFrame) -> str:
+    """Returns in how many tasks each screen kept the choice of the study."""
+    right = rows.assign(right=rows["of the study"] == rows["of the screen"])
     lines = [f"Study `{params.study}`: in how many of its tasks the choice is that of the study.\n"]
     table = right.groupby(["by", "keep"], sort=False)["right"].agg(["sum", "count"]).reset_index()
     table["right"] = [f"{r} of {n}" for r, n in zip(table["sum"], table["count"], strict=True)]

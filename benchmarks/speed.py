@@ -151,7 +151,7 @@ def peak(threads: int) -> float:
     """Operations per second of a product of two large matrices, in the arithmetic of trainings."""
     code = f"""
 import time, torch
-from stages.core.params import load
+from stages.core.study_file import load
 from stages.training.device import resolve
 device = resolve(load().compute, threads={threads})
 kind = torch.bfloat16 if device.precision == "bfloat16" else torch.float32

@@ -31,8 +31,10 @@ from benchmarks.speed_peer import (
 )
 from benchmarks.speed_recipe import seconds_of_recipe
 from stages.core.artifacts import read_jsonl
-from stages.core.params import Optimisation, Params, load
+from stages.core.keys import RunKey
+from stages.core.params import Optimisation, Params
 from stages.core.seeding import torch_stream
+from stages.core.study_file import load
 from stages.models._backbone import draw_weights
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.tasks.span_qa import SpanQA
@@ -40,7 +42,8 @@ from stages.tasks.tagging import Tagging
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.training.device import Device, resolve
 from stages.training.finetuning import FinetuningData
-from stages.training.loop import Data, step_flops, train
+from stages.training.flops import Counter
+from stages.training.loop import Data, accumulate, train
 from stages.training.pretraining import PretrainingData
 from stages.trials.prediction import predict
 from stages.trials.setup import TrialSetup
@@ -73,7 +76,10 @@ def main() -> None:
     side = pretraining_side if asked.work in ARCHITECTURES else finetuning_side
     model, criterion, data, peer = side(asked, params, device)
     some = data.micro_batches(0)
-    flops = sum(step_flops(model, criterion, batch) for batch in some)
+    with Counter() as of_step:
+        accumulate(model, criterion, some, replace(device, device="cpu"))
+    for weight in model.parameters():
+        weight.grad = None
     if asked.peer == RECIPE:
         rows = [row["input_ids"] for row in peer()[1]]
         seconds = seconds_of_recipe(asked, rows, model.backbone.vocab_size, device)
@@ -82,7 +88,7 @@ def main() -> None:
     else:
         seconds = _of_loop(asked, model.to(device.torch), criterion, data, device)
     units = asked.rows * asked.length if asked.work in ARCHITECTURES else asked.rows
-    sys.stdout.write(json.dumps(asdict(Timed(seconds, units, flops))) + "\n")
+    sys.stdout.write(json.dumps(asdict(Timed(seconds, units, of_step.total))) + "\n")
 
 
 def _of_loop(
@@ -162,12 +168,18 @@ def _scattered(batch: Batch) -> torch.Tensor:
 # Fine-tuning -------------------------------------------------------------------------------------
 
 
+def _setup(asked: Asked, params: Params) -> TrialSetup:
+    """Returns the first checkpoint of a run with a task of the study."""
+    checkpoint = RunKey(asked.run, params.runs[asked.run].seeds[0])
+    return TrialSetup(checkpoint, asked.work, max_tokens=params.finetune.max_tokens)
+
+
 def finetuning_side(
     asked: Asked, params: Params, device: Device
 ) -> tuple[ModelWithHead, Any, Data, Callable[[], Any]]:
     """The rows of a task of the study, the weights of one of its runs. The peer's model is of the
     same size, or has the same weights if these are a public checkpoint."""
-    setup = TrialSetup(asked.run, asked.work, max_tokens=params.finetune.max_tokens)
+    setup = _setup(asked, params)
     model = setup.headed(seed=1)
     examples = setup.task.encode(read_jsonl(setup.examples / "train.jsonl"))
     data = FinetuningData(examples, setup.task, batch_examples=asked.rows, seed=1)
@@ -234,7 +246,7 @@ def _fine_tuned_peer(asked: Asked, setup: TrialSetup, params: Params) -> Any:
 
 def _predicting(asked: Asked, params: Params, device: Device) -> Timed:
     """All test rows in each step: of ours from encoded texts to answers, of the peer to logits."""
-    setup = TrialSetup(asked.run, asked.work, max_tokens=params.finetune.max_tokens)
+    setup = _setup(asked, params)
     rows = read_jsonl(setup.examples / "test.jsonl")
     examples = setup.task.encode(rows)
     if asked.peer:

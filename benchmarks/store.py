@@ -19,10 +19,10 @@ from typing import ParamSpec, TypeVar
 import torch
 from safetensors.torch import save_file
 
-from stages.core.params import load
+from stages.core.keys import TrialKey
+from stages.core.study_file import load
 from stages.training.device import resolve
 from stages.trials import store
-from stages.trials.outcome import TrialKey
 from stages.trials.setup import TrialSetup
 
 P = ParamSpec("P")
@@ -35,9 +35,10 @@ def main() -> None:
     params = load()
     found = {each.folder.name: store.load(each.folder.name) for each in store.listed()}
     entries = {address: entry for address, entry in found.items() if entry}
-    run, task = next(iter(params.pretrain)), next(iter(params.tasks))
+    (checkpoint, *_), (task, *_) = params.checkpoints, params.tasks
     device = resolve(params.compute, threads=params.compute.trial_threads)
-    key = TrialKey(next(iter(params.finetune.methods)), "all", params.finetune.seeds[0])
+    method, seed = next(iter(params.finetune.methods)), params.finetune.seeds[0]
+    key = TrialKey(*checkpoint, task, method, "all", seed)
 
     rows: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as other:
@@ -52,13 +53,13 @@ def main() -> None:
             shutil.rmtree(Path(other, address))
             timed(rows, f"write, with {LARGE:,} weights", write, address, entry, large)
             timed(rows, f"take, with {LARGE:,} weights", take, address, Path(other))
-        setup = TrialSetup(run, task, max_tokens=params.finetune.max_tokens)
+        setup = TrialSetup(checkpoint, task, max_tokens=params.finetune.max_tokens)
         for _ in range(5):
             addresses = timed(
                 rows,
                 "hash checkpoint and rows, once per run and task",
                 store.Addresses,
-                params,
+                params.finetune,
                 setup,
                 device,
             )

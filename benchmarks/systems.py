@@ -18,7 +18,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pretraining_data import start
-from stages.core.params import Run, load
+from stages.core.params import Run
+from stages.core.study_file import load
 from stages.matching.budget import trains
 from stages.models._backbone import Backbone
 from stages.text.batch import IGNORE_INDEX, Batch
@@ -44,11 +45,11 @@ def main() -> None:
     rows = []
     for d_model in options.sizes:
         trained: dict[str, Trained] = {}  # teachers
-        for key, run in params.pretrain.items():
+        for key, run in params.runs.items():
             if trains(run):
                 rows.append(measure(key, run, d_model, num_steps, device, trained))
                 print(*rows[-1].values(), sep="  ", file=sys.stderr, flush=True)
-    first = next(iter(params.pretrain.values())).training
+    first = next(iter(params.runs.values())).training
     print(
         f"Validation loss (nats per target) of each system of {STUDY} on the default study's\n"
         f"corpus; {num_steps} steps of {first.batch_rows} rows of {first.max_tokens} tokens, one "
@@ -96,7 +97,7 @@ def measure(
         begun.data,
         schedule,
         num_steps=num_steps,
-        seed=run.seed,
+        seed=run.seeds[0],
         device=device,
     ):
         flops += step.flops

@@ -2,7 +2,8 @@
 
 from stages.core import paths
 from stages.core.artifacts import read_json, replacing, sha256, write_json
-from stages.core.params import HUB, Params, entry
+from stages.core.params import HUB
+from stages.core.plans import EncodingPlan
 from stages.core.process import run_stage
 from stages.sources._source import SOURCES
 from stages.text.corpus import SPLITS
@@ -11,11 +12,10 @@ from stages.text.stored import StoredDocuments
 from stages.text.tokenizer import FILE, TaskTokenizer, Tokenizer
 
 
-def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
-    corpus = entry(params.corpora, corpus_key, where="corpora")
+def main(plan: EncodingPlan, corpus_key: str, tokenizer_key: str) -> None:
     max_tokens = read_json(paths.CORPORA / corpus_key / "corpus.json")["max_tokens"]
-    source = SOURCES.find(corpus.source["name"], where=f"corpora.{corpus_key}.source")
-    encoder = _tokenizer(params, tokenizer_key)
+    source = SOURCES.find(plan.corpus.source["name"], where=f"corpora.{corpus_key}.source")
+    encoder = _tokenizer(tokenizer_key, is_public=plan.tokenizer.algorithm == HUB)
     with replacing(paths.ENCODED / corpus_key / tokenizer_key) as folder:
         folder.mkdir()
         counts: dict[str, int] = {}
@@ -40,9 +40,9 @@ def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
         write_json(folder / "encoded.json", counts | {"tokenizer": sha256(*encoder.files)})
 
 
-def _tokenizer(params: Params, key: str) -> TaskTokenizer:
+def _tokenizer(key: str, *, is_public: bool) -> TaskTokenizer:
     folder = paths.TOKENIZERS / key
-    if params.tokenizers[key].algorithm != HUB:
+    if not is_public:
         return Tokenizer(folder / FILE)
     from stages.text.published import PublishedTokenizer  # the import takes seconds
 
@@ -50,4 +50,4 @@ def _tokenizer(params: Params, key: str) -> TaskTokenizer:
 
 
 if __name__ == "__main__":
-    run_stage(main, "corpus", "tokenizer")
+    run_stage(main, EncodingPlan, "corpus", "tokenizer")

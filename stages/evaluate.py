@@ -13,23 +13,15 @@ from tqdm import tqdm
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl, replacing, write_json, write_jsonl
-from stages.core.params import Params, entry
+from stages.core.keys import CellKey, TrialKey
+from stages.core.plans import EvaluationPlan
 from stages.core.process import run_stage
 from stages.evaluation.calibration import calibration
-from stages.evaluation.confusion import (
-    ConfusionRecord,
-    Pairs,
-    Place,
-    has_confusion,
-    pairs,
-    records,
-)
+from stages.evaluation.confusion import ConfusionRecord, Pairs, has_confusion, pairs, records
 from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.examples import examples, shown_trials
 from stages.evaluation.metrics import score
 from stages.evaluation.records import (
-    CLASSICAL,
-    BaselinePredictionRecord,
     EpochRecord,
     InputRecord,
     LostPredictionRecord,
@@ -40,7 +32,6 @@ from stages.evaluation.records import (
     TextBitsRecord,
     TrialRecord,
     TryRecord,
-    curve_key,
     discard_unlisted,
     read,
     write,
@@ -55,31 +46,27 @@ OF_EACH_RUN: dict[str, type] = {
     "text_bits.csv": TextBitsRecord,
     "estimates.csv": EstimateRecord,
 }
-# run, method, label budget, fine-tuning seed, pretraining seed (None unless a baseline)
-Key = tuple[str, str, str, int, int | None]
 
 
-def main(params: Params, task: str) -> None:
-    entry(params.tasks, task, where="tasks")
+def main(plan: EvaluationPlan, task: str) -> None:
     about = read_json(paths.examples(task) / "task.json")
     rows = read_jsonl(paths.examples(task) / "test.jsonl")
     labels = read_jsonl(paths.test_labels(task))
     kind = KINDS[about["kind"]]
     gold = {row["id"]: kind.answer(row) for row in labels}
 
-    discard_unlisted(paths.FINETUNED / task, params.pretrain)
-    runs = [paths.FINETUNED / task / run for run in params.pretrain]
+    discard_unlisted(paths.FINETUNED / task, plan.runs)
+    runs = [paths.FINETUNED / task / run for run in plan.runs]
     trials: list[ScoredTrial] = []
     by_row: list[np.ndarray] = []  # one for each trial
     predictions: dict[str, Mapping[str, str]] = {}  # for the trials that examples show
-    confused: list[tuple[Place, Pairs]] = []  # one for each trial, if the kind has classes
+    confused: list[tuple[CellKey, Pairs]] = []  # one for each trial, if the kind has classes
     for folder in tqdm([*runs, paths.BASELINES / task], desc=f"evaluate {task}", disable=None):
-        record = PredictionRecord if folder in runs else BaselinePredictionRecord
-        answers, probabilities = _answers(folder, record)
+        answers, probabilities = _answers(folder)
         unscored = read(folder / "trials.csv", TrialRecord)
-        predictions |= {run: answers[_key(trial)] for run, trial in shown_trials(unscored).items()}
+        predictions |= {run: answers[trial.key] for run, trial in shown_trials(unscored).items()}
         for trial in unscored:
-            key = _key(trial)
+            key = trial.key
             assert answers[key].keys() == gold.keys(), f"{folder}: one prediction per test row"
             pair = list(gold.values()), [answers[key][id] for id in gold]
             scored = ScoredTrial(
@@ -93,9 +80,9 @@ def main(params: Params, task: str) -> None:
             trials.append(scored)
             by_row.append(row_scores(about["metric"], *pair))
             if has_confusion(kind):
-                confused.append((key[:3], pairs(kind, gold, answers[key])))
+                confused.append((key.cell, pairs(kind, gold, answers[key])))
 
-    scores = {_key(trial): trial.value for trial in trials}
+    scores = {trial.key: trial.value for trial in trials}
     tries = [row for run in runs for row in _scored_tries(run, about["metric"], gold, scores)]
     with replacing(paths.EVALUATED / task) as folder:
         write(folder / "trials.csv", ScoredTrial, trials)
@@ -111,47 +98,33 @@ def main(params: Params, task: str) -> None:
         write(folder / "confusion.csv", ConfusionRecord, records(confused))
 
 
-def _key(trial: TrialRecord) -> Key:
-    pretrain_seed = trial.pretrain_seed if trial.method == CLASSICAL else None
-    return trial.run, trial.method, trial.label_budget, trial.finetune_seed, pretrain_seed
-
-
 def _answers(
-    folder: Path, record: type[PredictionRecord]
-) -> tuple[Mapping[Key, dict[str, str]], Mapping[Key, dict[str, float | None]]]:
+    folder: Path,
+) -> tuple[Mapping[TrialKey, dict[str, str]], Mapping[TrialKey, dict[str, float | None]]]:
     """Returns the predictions and their probabilities, both by trial and then by row id."""
-    answers: dict[Key, dict[str, str]] = defaultdict(dict)
-    probabilities: dict[Key, dict[str, float | None]] = defaultdict(dict)
-    for row in read(folder / "predictions.csv.gz", record):
-        of_baseline = isinstance(row, BaselinePredictionRecord)
-        run, seed = (row.run, row.pretrain_seed) if of_baseline else (folder.name, None)
-        key = run, row.method, row.label_budget, row.finetune_seed, seed
-        answers[key][row.id], probabilities[key][row.id] = row.prediction, row.probability
+    answers: dict[TrialKey, dict[str, str]] = defaultdict(dict)
+    probabilities: dict[TrialKey, dict[str, float | None]] = defaultdict(dict)
+    for row in read(folder / "predictions.csv.gz", PredictionRecord):
+        answers[row.key][row.id], probabilities[row.key][row.id] = row.prediction, row.probability
     return answers, probabilities
 
 
 def _scored_tries(
-    folder: Path, metric: str, gold: Mapping[str, str], scores: Mapping[Key, float]
+    folder: Path, metric: str, gold: Mapping[str, str], scores: Mapping[TrialKey, float]
 ) -> Iterator[ScoredTry]:
     """Scores the variants that the trials of a run tried. A variant that a trial kept has the
     trial's score in ``scores``; the others are scored by their own predictions."""
-    answers: dict[tuple[str | int, ...], dict[str, str]] = defaultdict(dict)
+    answers: dict[tuple[TrialKey, str, str], dict[str, str]] = defaultdict(dict)
     for row in read(folder / "lost_predictions.csv.gz", LostPredictionRecord):
-        answers[_variant_key(row)][row.id] = row.prediction
+        answers[row.variant][row.id] = row.prediction
     for tried in read(folder / "tries.csv", TryRecord):
         value = None
         if tried.kept:
-            value = scores[tried.run, tried.method, tried.label_budget, tried.finetune_seed, None]
-        elif predicted := answers.get(_variant_key(tried)):
+            value = scores[tried.key]
+        elif predicted := answers.get(tried.variant):
             assert predicted.keys() == gold.keys(), f"{folder}: one prediction per test row"
             value = score(metric, list(gold.values()), [predicted[id] for id in gold])
         yield ScoredTry(**asdict(tried), value=value)
-
-
-def _variant_key(row: TryRecord | LostPredictionRecord) -> tuple[str | int, ...]:
-    """Returns the key of a variant of a run's trial."""
-    place = row.method, row.label_budget, row.finetune_seed
-    return *place, row.read_out, row.initial_weights
 
 
 def _calibration(
@@ -163,9 +136,9 @@ def _calibration(
 
 def _kept_curves(curves: Iterable[EpochRecord], trials: Iterable[TrialRecord]) -> list[EpochRecord]:
     """Returns one curve for each trial: of the variant and learning rate that the trial keeps."""
-    chosen = {curve_key(trial) for trial in trials}
-    return [epoch for epoch in curves if curve_key(epoch) in chosen]
+    chosen = {(trial.variant, trial.lr) for trial in trials}
+    return [epoch for epoch in curves if (epoch.variant, epoch.lr) in chosen]
 
 
 if __name__ == "__main__":
-    run_stage(main, "task")
+    run_stage(main, EvaluationPlan, "task")

@@ -5,7 +5,6 @@ sample for each pair of pretraining and fine-tuning seed. It predicts the same t
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 
 from tqdm import tqdm
@@ -13,55 +12,41 @@ from tqdm import tqdm
 from stages.baselines._baseline import BASELINES, Score
 from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl, replacing
-from stages.core.params import Params, entry
+from stages.core.keys import TrialKey
+from stages.core.plans import BaselinePlan
 from stages.core.process import run_stage
-from stages.evaluation.records import CLASSICAL, BaselinePredictionRecord, TrialRecord, write
+from stages.evaluation.records import CLASSICAL, PredictionRecord, TrialRecord, write
 from stages.kinds._kind import KINDS, SPLITS, distinct_draws, labelled_rows
 
 
-@dataclass(frozen=True)
-class Fit:
-    """One trial of a baseline."""
-
-    name: str
-    label_budget: int | str
-    pretrain_seed: int  # together with finetune_seed it only draws the labelled rows
-    finetune_seed: int
-
-
-def main(params: Params, task: str) -> None:
+def main(plan: BaselinePlan, task: str) -> None:
     """Writes ``trials.csv`` and ``predictions.csv.gz``. If a label budget is all rows of train,
     seeds have no effect, and there is one trial."""
-    entry(params.tasks, task, where="tasks")
     examples = paths.examples(task)
     about = read_json(examples / "task.json")
     train, validation, test = (read_jsonl(examples / f"{split}.jsonl") for split in SPLITS)
     kind = KINDS[about["kind"]]
     trials: list[TrialRecord] = []
-    predictions: list[BaselinePredictionRecord] = []
-    fits = [*_fits(params, kind.name, len(train), task)]
-    for fit in tqdm(fits, desc=f"baselines on {task}", disable=None):
-        component = params.baselines[fit.name]
-        baseline = BASELINES.build(component, where=f"baselines.{fit.name}")
+    predictions: list[PredictionRecord] = []
+    keys = [*_trials(plan, kind.name, len(train), task)]
+    for key in tqdm(keys, desc=f"baselines on {task}", disable=None):
+        component = plan.baselines[key.run]
+        baseline = BASELINES.build(component, where=f"baselines.{key.run}")
         rows = labelled_rows(
             train,
-            fit.label_budget,
+            key.label_budget,
             kind,
-            pretrain_seed=fit.pretrain_seed,
-            finetune_seed=fit.finetune_seed,
+            pretrain_seed=key.pretrain_seed,
+            finetune_seed=key.finetune_seed,
             task=task,
         )
         baseline.fit(rows, validation, Score(kind, about["metric"]))
-        trials.append(_trial(fit, str(component["name"]), task, num_tries=baseline.num_tries))
+        trials.append(_record(key, str(component["name"]), num_tries=baseline.num_tries))
         predictions += [
-            BaselinePredictionRecord(
-                run=fit.name,
-                method=CLASSICAL,
-                label_budget=str(fit.label_budget),
-                finetune_seed=fit.finetune_seed,
+            PredictionRecord(
+                **key._asdict(),
                 id=row["id"],
                 prediction=predicted,
-                pretrain_seed=fit.pretrain_seed,
                 probability=None if probability is None else round(probability, 6),
             )
             for row, predicted, probability in zip(
@@ -70,37 +55,32 @@ def main(params: Params, task: str) -> None:
         ]
     with replacing(paths.BASELINES / task) as folder:
         write(folder / "trials.csv", TrialRecord, trials)
-        write(folder / "predictions.csv.gz", BaselinePredictionRecord, predictions)
+        write(folder / "predictions.csv.gz", PredictionRecord, predictions)
 
 
-def _fits(params: Params, kind: str, num_train: int, task: str) -> Iterator[Fit]:
-    """Yields all trials of a task, in the order of params.yaml."""
-    seeds = read_json(paths.SEEDS)["pretrain_seeds"]
-    for name, budget in product(params.baselines, params.finetune.label_budgets):
-        baseline = BASELINES.build(params.baselines[name], where=f"baselines.{name}")
+def _trials(plan: BaselinePlan, kind: str, num_train: int, task: str) -> Iterator[TrialKey]:
+    """Yields all trials of a task, in the order of params.yaml. Their seeds only draw the labelled
+    rows."""
+    for name, budget in product(plan.baselines, plan.label_budgets):
+        baseline = BASELINES.build(plan.baselines[name], where=f"baselines.{name}")
         if kind not in baseline.fits:
             continue
-        for pair in distinct_draws(
+        for pretrain_seed, finetune_seed in distinct_draws(
             budget,
             num_train,
-            pretrain_seeds=seeds,
-            finetune_seeds=params.finetune.seeds,
+            pretrain_seeds=plan.pretrain_seeds,
+            finetune_seeds=plan.finetune_seeds,
             task=task,
         ):
-            yield Fit(name, budget, *pair)
+            yield TrialKey(name, pretrain_seed, task, CLASSICAL, str(budget), finetune_seed)
 
 
-def _trial(fit: Fit, architecture: str, task: str, *, num_tries: int) -> TrialRecord:
+def _record(key: TrialKey, architecture: str, *, num_tries: int) -> TrialRecord:
     return TrialRecord(
-        run=fit.name,
+        **key._asdict(),
         architecture=architecture,
         objective="none",
-        method=CLASSICAL,
-        task=task,
         corpus="none",
-        pretrain_seed=fit.pretrain_seed,
-        finetune_seed=fit.finetune_seed,
-        label_budget=str(fit.label_budget),
         num_params=0,
         num_trained_params=0,
         pretrain_tokens=0,
@@ -131,4 +111,4 @@ def _trial(fit: Fit, architecture: str, task: str, *, num_tries: int) -> TrialRe
 
 
 if __name__ == "__main__":
-    run_stage(main, "task")
+    run_stage(main, BaselinePlan, "task")

@@ -12,22 +12,21 @@ import numpy as np
 from stages.core import paths
 from stages.core.artifacts import read_json, replacing, write_json
 from stages.core.parallel import in_order
-from stages.core.params import Params, entry
+from stages.core.plans import TextsPlan
 from stages.core.process import run_stage
 from stages.evaluation.contamination import Matches, TaskTexts, searched_texts
 from stages.text.corpus import document_order
 from stages.text.stored import StoredDocuments
 
 
-def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
+def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> None:
     """Writes the overlap with each task, the number of documents that were searched (the last one
     may be encoded in part) and what ``decontaminate_against`` removed before."""
-    entry(params.corpora, corpus_key, where="corpora")
     folder, split = paths.CORPORA / corpus_key, "train"
     documents = StoredDocuments(folder / f"{split}.jsonl")
     encoded = read_json(paths.ENCODED / corpus_key / tokenizer_key / "encoded.json")
     searched = document_order(len(documents), split)[: encoded[f"{split}_documents"]]
-    texts = TaskTexts(searched_texts(params.tasks))
+    texts = TaskTexts(searched_texts(plan.tasks))
     parts = documents.parts(np.sort(searched))
     overlap = texts.overlap_of(in_order(partial(_matches, documents, texts), parts, documents.size))
     about = {
@@ -44,4 +43,4 @@ def _matches(documents: StoredDocuments, texts: TaskTexts, numbers: np.ndarray) 
 
 
 if __name__ == "__main__":
-    run_stage(main, "corpus", "tokenizer")
+    run_stage(main, TextsPlan, "corpus", "tokenizer")

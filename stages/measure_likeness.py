@@ -16,7 +16,7 @@ import numpy as np
 from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl, remove, replacing, write_json
 from stages.core.parallel import in_order
-from stages.core.params import Params, entry
+from stages.core.plans import TextsPlan
 from stages.core.process import run_stage
 from stages.evaluation.likeness import Comparison, Reading
 from stages.kinds._kind import KINDS
@@ -24,14 +24,13 @@ from stages.text.corpus import document_order
 from stages.text.stored import StoredDocuments
 
 
-def main(params: Params, corpus_key: str, tokenizer_key: str) -> None:
+def main(plan: TextsPlan, corpus_key: str, tokenizer_key: str) -> None:
     """Writes the likeness to each task, the number of encoded tokens and the hash of the whole
     corpus. Corpora with equal hashes differ in ``max_tokens`` alone."""
-    entry(params.corpora, corpus_key, where="corpora")
     encoded = read_json(paths.ENCODED / corpus_key / tokenizer_key / "encoded.json")
     documents = StoredDocuments(paths.CORPORA / corpus_key / "train.jsonl")
     encoded_documents = document_order(len(documents), "train")[: encoded["train_documents"]]
-    comparison = Comparison({task: list(_texts(task)) for task in params.tasks})
+    comparison = Comparison({task: list(_texts(task)) for task in plan.tasks})
     with scratch(f"words-{corpus_key}-{tokenizer_key}") as folder:
         read = partial(_read, documents, comparison)
         readings = in_order(read, documents.parts(np.sort(encoded_documents)), documents.size)
@@ -68,4 +67,4 @@ def _texts(task: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    run_stage(main, "corpus", "tokenizer")
+    run_stage(main, TextsPlan, "corpus", "tokenizer")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from stages.core import parallel, paths
 from stages.core.artifacts import replacing, write_json
 from stages.core.parallel import grouped, in_order
-from stages.core.params import NONE, Params, entry
+from stages.core.plans import CorpusPlan
 from stages.core.process import run_stage
 from stages.evaluation.contamination import TaskTexts, searched_texts
 from stages.sources._source import SOURCES, Document, Part, Source
@@ -24,7 +24,7 @@ _TO_JSON = json.JSONEncoder(ensure_ascii=False).encode
 _COUNTED = ("documents", "sentences", "characters")
 
 
-def main(params: Params, key: str) -> None:
+def main(plan: CorpusPlan, key: str) -> None:
     """Writes ``{train,validation}.jsonl`` and a summary to ``corpus.json``.
 
     Documents of the test split are in no corpus, because the texts of tasks are tested on them.
@@ -33,11 +33,10 @@ def main(params: Params, key: str) -> None:
     written, too. Raises ValueError if no document is left for training or validation.
     """
     where = f"corpora.{key}.source"
-    corpus = entry(params.corpora, key, where="corpora")
+    corpus = plan.corpus
     source: Source = SOURCES.build(corpus.source, where=where)
-    texts = None
-    if corpus.decontaminate_against != NONE:
-        texts = TaskTexts(searched_texts(params.tasks))
+    tasks = plan.decontaminated_against
+    texts = TaskTexts(searched_texts(tasks)) if tasks else None
     with replacing(paths.CORPORA / key) as folder:
         folder.mkdir()
         try:
@@ -172,4 +171,4 @@ def _lines(sentences: list[str]) -> bytes:
 
 
 if __name__ == "__main__":
-    run_stage(main, "corpus", repeats=lambda raw, key: [raw["corpora"][key]])
+    run_stage(main, CorpusPlan, "corpus")

@@ -7,14 +7,15 @@ from stages.core import paths
 from stages.core.artifacts import replacing, write_json, write_jsonl
 from stages.core.code import code_hash
 from stages.core.components import below
-from stages.core.params import Params, Task, entry
+from stages.core.params import Task
+from stages.core.plans import TaskPlan
 from stages.core.process import run_stage
 from stages.core.seeding import stream
 from stages.kinds._kind import KINDS, SPLITS, Kind, Split, stratified_order
 from stages.sources._source import SOURCES, Labelled, Source
 
 
-def main(params: Params, key: str) -> None:
+def main(plan: TaskPlan, key: str) -> None:
     """Writes ``examples/{train,validation,test}.jsonl``, ``examples/task.json``,
     ``test_labels.jsonl`` and ``test_originals.jsonl``.
 
@@ -25,7 +26,7 @@ def main(params: Params, key: str) -> None:
     all of them (``labelled_rows``). Raises ValueError if examples do not fit the task, are fewer
     than requested, or have a label in validation or test that train lacks.
     """
-    task = entry(params.tasks, key, where="tasks")
+    task = plan.task
     where = f"tasks.{key}"
     name, settings = str(task.task.get("name", "")), task.task
     kind = kind_of(name, where=f"{where}.task")
@@ -200,4 +201,4 @@ def check_labels(examples: dict[Split, list[Labelled]], kind: Kind, *, where: st
 
 
 if __name__ == "__main__":
-    run_stage(main, "task", repeats=lambda raw, key: [raw["tasks"][key]])
+    run_stage(main, TaskPlan, "task")

@@ -1,16 +1,21 @@
-"""Pretrain a run of params.yaml with its objective: from scratch, from its parent's weights or from
-a public checkpoint."""
+"""Pretrain a run of params.yaml with its objective, once with each of its seeds: from scratch, from
+its parent's weights or from a public checkpoint.
+
+Seeds that the store of checkpoints has are taken from there.
+"""
 
 import shutil
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from stages.core import paths
-from stages.core.artifacts import Json, read_json, replacing, sha256, write_json, write_jsonl
-from stages.core.code import hashes
+from stages.core.artifacts import Json, read_json, remove, sha256, write_json, write_jsonl
 from stages.core.components import below
-from stages.core.params import NONE, Params, Run, entry
+from stages.core.keys import RunKey
+from stages.core.params import NONE, Run
+from stages.core.plans import PretrainPlan
 from stages.core.process import run_stage
 from stages.core.rank import rank_of_process
 from stages.core.seeding import torch_stream
@@ -21,13 +26,13 @@ from stages.objectives._objective import Objective
 from stages.text.corpus import EncodedCorpus
 from stages.text.packing import Packing
 from stages.text.tokenizer import TaskTokenizer
-from stages.tracking.records import at_rate
+from stages.tracking.records import at_rate, checkpoint_name
 from stages.tracking.tracker import Tracker
+from stages.training import checkpoint_store as store
 from stages.training.accounts import Account, account_of, timing, write_history, write_tries
 from stages.training.checkpoint import (
     WEIGHTS,
     Resumable,
-    fingerprint,
     load_weights,
     save_weights,
 )
@@ -48,98 +53,128 @@ from stages.training.tries import Try, best, try_each
 
 @dataclass(frozen=True)
 class Start:
-    """What a run starts with."""
+    """What the pretraining of a checkpoint starts with."""
 
-    key: str
+    checkpoint: RunKey
+    where: str  # path of the run in params.yaml
     run: Run
     device: Device
     ranks: Ranks
     tokenizer: TaskTokenizer
     objective: Objective
     model: ModelWithHead
-    settings: dict[str, Any]  # of params.yaml, with the device as resolved
+    settings: dict[str, Any]  # of the run, with its seed and the device as resolved
     fingerprint: str  # of settings, inputs and code
     resumable: Resumable
 
+    @property
+    def seed(self) -> int:
+        return self.checkpoint.pretrain_seed
 
-def main(params: Params, key: str) -> None:
-    plan = read_json(paths.PLANS / f"{key}.json")
-    run = entry(params.pretrain, key, where="pretrain").planned(plan)
-    distributed, threads = params.distributed, params.compute.threads
+
+def main(plan: PretrainPlan, key: str, *, only_seed: int | None = None) -> None:
+    """Writes data/pretrained/RUN/SEED and what the report tells of each pretraining. With
+    ``only_seed`` it only leaves the checkpoint of this seed in the store."""
+    run, distributed, threads = plan.run, plan.distributed, plan.compute.threads
+    if only_seed is not None and only_seed not in run.seeds:
+        raise ValueError(f"--only-seed: {run.where(key)}.seeds has {run.seeds}, not {only_seed}")
     if trains(run) and (reason := uneven(run.training, distributed)):
-        raise ValueError(f"pretrain.{key}.training.micro_batch_rows: {reason}")
+        raise ValueError(f"{run.where(key)}.training.micro_batch_rows: {reason}")
     if trains(run) and rank_of_process():
         threads = max(threads // distributed.devices, 1)
-    device = resolve(params.compute, threads=threads)
-    with joined(distributed, device) if trains(run) else nullcontext(ALONE) as ranks:
-        meter = Meter(device)
-        start = _start(key, run, device, ranks, params)
-        tries = _train(start, params.study) if start.objective.trains else []
-        meter.add_others(ranks)
+    device = resolve(plan.compute, threads=threads)
+    seeds = run.seeds if only_seed is None else [only_seed]
+    addresses = {
+        checkpoint: store.address_of(plan, checkpoint, device)
+        for checkpoint in (RunKey(key, seed) for seed in seeds)
+    }
+    # All ranks look before the first of them adds an entry.
+    missing = [c for c, address in addresses.items() if store.find(address) is None]
+    for checkpoint in missing:
+        with joined(distributed, device) if trains(run) else nullcontext(ALONE) as ranks:
+            _pretrain(plan, checkpoint, device, ranks, addresses[checkpoint])
+    place = rank_of_process()
+    if only_seed is not None or (place is not None and place.rank):
+        return
+    store.take({c: store.ROOT / address for c, address in addresses.items()}, key)
+    if not trains(run):  # it is quickly made again, and a public checkpoint is large
+        for address in addresses.values():
+            remove(store.ROOT / address)
+
+
+def _pretrain(
+    plan: PretrainPlan, checkpoint: RunKey, device: Device, ranks: Ranks, address: str
+) -> None:
+    """Trains a checkpoint and leaves it in the store."""
+    meter = Meter(device)
+    start = _start(plan, checkpoint, device, ranks)
+    tries = _train(start, plan.study) if start.objective.trains else []
+    meter.add_others(ranks)
     if not ranks.is_first:
         return
-    account = _write(start, tries)
-    with replacing(paths.TIMINGS / "pretrain" / f"{key}.json") as file:
-        write_json(file, timing(start.resumable.wall_time_s(), meter, account, device))
+    with store.new_entry(address) as folder:
+        account = _write(start, tries, folder)
+        usage = timing(start.resumable.wall_time_s(), meter, account, device)
+        write_json(folder / "timing.json", usage)
     start.resumable.clear()
 
 
-def _rank(params: Params, key: str) -> int | None:
-    run = entry(params.pretrain, key, where="pretrain")
-    return rank_to_run(params.compute, params.distributed, trains=trains(run))
+def _rank(plan: PretrainPlan) -> int | None:
+    return rank_to_run(plan.compute, plan.distributed, trains=trains(plan.run))
 
 
 # Start -------------------------------------------------------------------------------------------
 
 
-def _start(key: str, run: Run, device: Device, ranks: Ranks, params: Params) -> Start:
-    """Build the model and the objective of a run, with the weights that it starts from: those of
+def _start(plan: PretrainPlan, checkpoint: RunKey, device: Device, ranks: Ranks) -> Start:
+    """Builds the model and the objective of a run with the weights that it starts from: those of
     its parent, else random ones, else (of a public checkpoint) the published ones. If the state of
     an interrupted process is there, ``train`` replaces them by it.
 
     Raises ValueError with the path in params.yaml for what does not go together.
     """
-    where = f"pretrain.{key}"
-    # Of all processes together: another number of them goes on with the same state.
-    compute = device.describe() | {"threads": params.compute.threads}
-    settings = run.model_dump() | {"compute": compute}
-    identity = _fingerprint(run, settings)
-    settings |= {"distributed": params.distributed.model_dump()}
-    resumable = Resumable(f"pretrain/{key}", identity, ranks=ranks)
+    run, seed = plan.run, checkpoint.pretrain_seed
+    where = run.where(checkpoint.run)
+    settings = store.settings_of(plan, seed, device)
+    settings |= {"distributed": plan.distributed.model_dump()}
+    identity = store.identity_of(plan, checkpoint, device)
+    name = f"pretrain/{checkpoint.run}/{seed}"
+    resumable = Resumable(name, identity, ranks=ranks)
     kind = MODELS.find(str(run.model["name"]), where=f"{where}.model")
     with below(f"{where}.model"):
         tokenizer = kind.tokenizer_of(run.model, paths.TOKENIZERS / run.tokenizer)
     backbone, objective = built(run, tokenizer, where=where)
+    parent = paths.pretrained(RunKey(run.parent, seed))
     if run.parent == NONE or objective.has_teacher:
         with below(f"{where}.model"):
-            draw_weights(backbone, seed=run.seed)
+            draw_weights(backbone, seed=seed)
     else:
-        load_weights(backbone, paths.PRETRAINED / run.parent / WEIGHTS)
+        load_weights(backbone, parent / WEIGHTS)
     if objective.has_teacher:
-        objective.learn_from(_teacher(run, tokenizer.vocab_size).to(device.torch), backbone)
+        teacher = _teacher(parent, tokenizer.vocab_size, where=where)
+        objective.learn_from(teacher.to(device.torch), backbone)
     with below(f"{where}.objective"):
         model = ModelWithHead(backbone, objective.head(backbone))
-    initialise_head(model.head, generator=torch_stream(run.seed, "head"))
+    initialise_head(model.head, generator=torch_stream(seed, "head"))
     return Start(
-        key, run, device, ranks, tokenizer, objective, model, settings, identity, resumable
+        checkpoint=checkpoint,
+        where=where,
+        run=run,
+        device=device,
+        ranks=ranks,
+        tokenizer=tokenizer,
+        objective=objective,
+        model=model,
+        settings=settings,
+        fingerprint=identity,
+        resumable=resumable,
     )
 
 
-def _fingerprint(run: Run, settings: Json) -> str:
-    inputs = [
-        paths.ENCODED / run.corpus / run.tokenizer,
-        paths.TOKENIZERS / run.tokenizer,
-        paths.PRETRAINED / run.parent,
-    ]
-    components = (f"models/{run.model['name']}", f"objectives/{run.objective['name']}")
-    return fingerprint(settings | {"code": hashes("pretrain", *components)}, inputs)
-
-
-def _teacher(run: Run, vocab_size: int) -> Backbone:
-    """The parent's model with its weights, frozen."""
-    parent = paths.PRETRAINED / run.parent
+def _teacher(parent: Path, vocab_size: int, *, where: str) -> Backbone:
+    """Returns the parent's model with its weights, frozen."""
     settings = read_json(parent / "run.json")["settings"]["model"]
-    teacher = MODELS.build(settings, vocab_size, where=f"pretrain.{run.parent}.model")
+    teacher = MODELS.build(settings, vocab_size, where=f"{where}.parent")
     load_weights(teacher, parent / WEIGHTS)
     return teacher.requires_grad_(False).eval()
 
@@ -153,11 +188,11 @@ def _train(start: Start, study: str) -> list[Try]:
     run, training, objective = start.run, start.run.training, start.objective
     ranks = start.ranks
     data = PretrainingData(
-        _packing(start, "train", seed=run.seed),
+        _packing(start, "train", seed=start.seed),
         objective,
         batch_rows=training.batch_rows,
         micro_batch_rows=training.micro_batch_rows,
-        seed=run.seed,
+        seed=start.seed,
     )
     begin_with_frequencies(start.model.backbone, data, num_steps=training.num_steps)
     compared = objective.for_validation()
@@ -168,19 +203,20 @@ def _train(start: Start, study: str) -> list[Try]:
     tracker = _tracker(start, study)  # which records nothing before it is entered
     with (
         tracker if ranks.is_first else nullcontext(),
-        below(f"pretrain.{start.key}.training"),
+        below(f"{start.where}.training"),
         ranks.spread(start.model, start.device) as model,
     ):
 
         def attempt(rate: float, history: list[Step], resumable: Resumable) -> None:
-            about = f"pretrain {start.key}" + (f" at {rate}" if several else "")
+            about = f"pretrain {checkpoint_name(start.checkpoint)}"
+            about += f" at {rate}" if several else ""
             for step in train(
                 model,
                 objective,
                 data.of(ranks),
                 training.at(rate),
                 num_steps=training.num_steps,
-                seed=run.seed,
+                seed=start.seed,
                 device=start.device,
                 history=history,
                 resumable=resumable,
@@ -201,7 +237,11 @@ def _train(start: Start, study: str) -> list[Try]:
 def _tracker(start: Start, study: str) -> Tracker:
     tags = {"architecture": start.model.backbone.architecture, "corpus": start.run.corpus}
     return Tracker(
-        study, start.key, params=start.settings, tags=tags, fingerprint=start.fingerprint
+        study,
+        start.checkpoint,
+        params=start.settings,
+        tags=tags,
+        fingerprint=start.fingerprint,
     )
 
 
@@ -211,8 +251,7 @@ def _packing(start: Start, split: str, *, seed: int) -> Packing:
         corpus = EncodedCorpus.load(paths.ENCODED / run.corpus / run.tokenizer / split)
         return Packing(corpus, run.training.max_tokens, seed=seed)
     except ValueError as error:
-        where = f"pretrain.{start.key}.corpus"
-        raise ValueError(f"{where}: {split} of {run.corpus}: {error}") from None
+        raise ValueError(f"{start.where}.corpus: {split} of {run.corpus}: {error}") from None
 
 
 def _validates(step: int, run: Run) -> bool:
@@ -224,15 +263,15 @@ def _validates(step: int, run: Run) -> bool:
 # Write -------------------------------------------------------------------------------------------
 
 
-def _write(start: Start, tries: list[Try]) -> Account:
-    """Write the checkpoint, the history and the samples; returns the account of the run."""
+def _write(start: Start, tries: list[Try], folder: Path) -> Account:
+    """Writes the checkpoint, the history and the samples to ``folder``; returns the account of the
+    run."""
     history = best(tries).history if tries else []
-    run, key = start.run, start.key
-    backbone = start.model.backbone
+    run, backbone = start.run, start.model.backbone
     backbone.drop_pretraining_layers()
     parent = None
     if run.parent != NONE:
-        parent = read_json(paths.PRETRAINED / run.parent / "metrics.json")
+        parent = read_json(paths.pretrained(RunKey(run.parent, start.seed)) / "metrics.json")
     account = account_of(
         backbone, run, tries, parent, bytes_per_token=_bytes_per_token(run) if history else 0.0
     )
@@ -240,37 +279,35 @@ def _write(start: Start, tries: list[Try]) -> Account:
     if history:
         corpus = EncodedCorpus.load(paths.ENCODED / run.corpus / run.tokenizer / "validation")
         written = samples(backbone, start.objective, corpus, start.tokenizer, start.device)
-    with replacing(paths.PRETRAINED / key) as folder:
-        folder.mkdir()
-        # Of a run from scratch too, as one draw of many: it can be exported, and be a parent. Its
-        # trials draw weights of their own.
-        save_weights(backbone, folder / WEIGHTS)
-        for file in start.tokenizer.files:
-            shutil.copyfile(file, folder / file.name)
-        write_json(folder / "metrics.json", account)
-        write_json(folder / "run.json", _record(start, backbone))
-    with replacing(paths.PROGRESS / "history" / f"{key}.csv") as file:
-        write_history(file, history, run)
-    with replacing(paths.PROGRESS / "rates" / f"{key}.csv") as file:
-        write_tries(file, tries, run)
-    with replacing(paths.PROGRESS / "samples" / f"{key}.jsonl") as file:
-        write_jsonl(file, written)
+    pretrained = folder / "pretrained"
+    pretrained.mkdir()
+    # A run from scratch has weights as well, one draw of many: it can be exported and be a parent.
+    # Its trials draw weights of their own.
+    save_weights(backbone, pretrained / WEIGHTS)
+    for file in start.tokenizer.files:
+        shutil.copyfile(file, pretrained / file.name)
+    write_json(pretrained / "metrics.json", account)
+    write_json(pretrained / "run.json", _record(start, backbone))
+    write_history(folder / "history.csv", history, run)
+    write_tries(folder / "rates.csv", tries, run)
+    write_jsonl(folder / "samples.jsonl", written)
     return account
 
 
 def _bytes_per_token(run: Run) -> float:
-    """The mean over the text that was encoded for training."""
+    """Returns the mean over the text that was encoded for training."""
     encoded = read_json(paths.ENCODED / run.corpus / run.tokenizer / "encoded.json")
     return encoded["train_bytes"] / encoded["train_tokens"]
 
 
 def _record(start: Start, backbone: Backbone) -> Json:
-    """What ``run.json`` holds: how to build the model again, and what it comes from."""
-    run, key = start.run, start.key
+    """Returns what ``run.json`` holds: how to build the model again, and what it comes from."""
+    run, checkpoint = start.run, start.checkpoint
     # A public checkpoint is built again from the folder of the run, which has all its files.
-    place = {"path": str(paths.PRETRAINED / key)} if run.is_public else {}
+    place = {"path": str(paths.pretrained(checkpoint))} if run.is_public else {}
     return {
-        "run": key,
+        "run": checkpoint.run,
+        "pretrain_seed": checkpoint.pretrain_seed,
         "architecture": backbone.architecture,
         "d_model": backbone.d_model,
         "num_layers": backbone.num_layers,
@@ -287,7 +324,8 @@ def _record(start: Start, backbone: Backbone) -> Json:
 if __name__ == "__main__":
     run_stage(
         main,
+        PretrainPlan,
         "run",
-        repeats=lambda raw, key: [raw["pretrain"][key], raw["compute"], raw["distributed"]],
+        number=("only_seed", "train this seed alone, and leave its checkpoint in the store"),
         rank=_rank,
     )

@@ -10,7 +10,8 @@ import numpy as np
 from stages.core import paths
 from stages.core.artifacts import replacing
 from stages.core.parallel import in_order
-from stages.core.params import Params, PublishedTokenizer, Tokenizer, entry
+from stages.core.params import PublishedTokenizer, Tokenizer
+from stages.core.plans import TokenizerPlan
 from stages.core.process import run_stage
 from stages.core.seeding import stream
 from stages.text import tokenizer
@@ -20,8 +21,8 @@ SEED = 0  # seed of the sample of sentences; a corpus no longer than max_sentenc
 THREADS = 2  # fixed, since sentencepiece's pieces may depend on their number
 
 
-def main(params: Params, key: str) -> None:
-    settings = entry(params.tokenizers, key, where="tokenizers")
+def main(plan: TokenizerPlan, key: str) -> None:
+    settings = plan.tokenizer
     if isinstance(settings, PublishedTokenizer):
         _fetch(settings, key)
     else:
@@ -116,4 +117,4 @@ def _sentences(documents: StoredDocuments, request: tuple[np.ndarray, np.ndarray
 
 
 if __name__ == "__main__":
-    run_stage(main, "tokenizer", repeats=lambda raw, key: [raw["tokenizers"][key]])
+    run_stage(main, TokenizerPlan, "tokenizer")

@@ -7,10 +7,14 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 
+from stages import prepare_task
 from stages.core.artifacts import Json
+from stages.core.params import Params
+from stages.core.plans import TaskPlan
 from stages.proposal.design import Budget, Pace
 from stages.proposal.flags import Flags
 from stages.proposal.propose import Proposal, propose
+from tests.smoke import plans
 
 NUM = 60
 THINGS = ("film", "book", "song", "play", "meal", "hotel")
@@ -75,8 +79,8 @@ def write_parquet(path: Path) -> None:
 
 
 def paced(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
-    """Instead of a measurement."""
-    names = {run["model"]["name"] for run in raw["pretrain"].values()}
+    """Returns a made-up pace in place of a measurement."""
+    names = {run["model"]["name"] for run in raw["pretrain"]["runs"].values()}
     return Pace(
         step_s=dict.fromkeys(names, STEP_S),
         trials_s={(name, budget): TRIAL_S for name in names for budget in budgets},
@@ -88,3 +92,10 @@ def proposed(
 ) -> Proposal:
     said = Flags(**flags)  # type: ignore[arg-type]
     return propose(Path(path), said, corpus=corpus, seconds=60 * minutes, measure=paced)
+
+
+def prepare(params: Params, task: str) -> None:
+    """Prepares a task of a proposed study, as its stage does."""
+    plan = plans(params)["prepare_task", task]
+    assert isinstance(plan, TaskPlan)
+    prepare_task.main(plan, task)

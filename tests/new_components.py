@@ -66,9 +66,6 @@ class StarRating(Task):
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Any]]:
         return {"star_rating": (1.0, (self._values(model, batch) - batch.labels).square().sum())}
 
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        return model.backbone.flops(batch) + model.head.flops(len(batch.input_ids))
-
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
         return [f"{value:.2f}" for value in self._values(model, batch).tolist()]
 
@@ -125,7 +122,7 @@ class Average(Baseline):
 from jaxtyping import Float
 from torch import Tensor
 
-from stages.models._transformer import TransformerBackbone, stack_flops
+from stages.models._transformer import TransformerBackbone
 from stages.models._blocks import Stack
 from stages.models._dimensions import Dimensions
 from stages.text.batch import Batch
@@ -142,9 +139,6 @@ class RepeatedEncoder(TransformerBackbone):
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
         x = self.embedding(batch.input_ids, batch.document_ids, batch.segment_ids)
         return self.stack(self.stack(x, batch.document_ids), batch.document_ids)
-
-    def block_flops(self, batch: Batch) -> int:
-        return 2 * stack_flops(self.dims, *batch.input_ids.shape)
 ''',
     "stages/objectives/autoencoding.py": '''
 """Each token from its own state: an autoencoder without corruption."""
@@ -178,9 +172,6 @@ class Autoencoding(Objective):
     def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         logits = model.backbone.unembed(model.backbone(batch))
         return {"autoencoding": (self.weight, cross_entropy(logits, batch.labels))}
-
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
 ''',
     "stages/methods/norms.py": '''
 """The norms of the backbone and the head train, nothing else."""

@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,17 @@ import torch
 from stages import evaluate, finetune, fit_baseline
 from stages.core import paths
 from stages.core.artifacts import sha256, write_json, write_jsonl
+from stages.core.keys import RunKey
 from stages.core.params import Params, Run
+from stages.core.plans import BaselinePlan, EvaluationPlan, FinetunePlan
 from stages.core.seeding import stream, torch_stream
-from stages.matching.budget import plans
+from stages.findings.results import Results, load
 from stages.models._backbone import MODELS, Backbone
 from stages.models._transformer import TransformerBackbone
-from stages.reporting.comparison.results import Results, load
 from stages.training.checkpoint import WEIGHTS, save_weights
 from stages.trials.estimates import Estimated
 from tests.small import small_tokenizer
+from tests.smoke import plans, write_plans
 from tests.synthetic_study import alike, overlapping, raw_params, run, write_progress
 
 TASK, LABELS = "polarity", ("against", "for")
@@ -76,16 +78,16 @@ class Planted:
 
     @property
     def truth(self) -> tuple[float, str]:
-        """Equal of groups that truly do not differ: of an encoder-decoder a probe reads the
-        encoder, and more units that are dead give nothing."""
+        """A value that is equal for groups that truly do not differ: a probe reads the encoder of
+        an encoder-decoder, and more dead units change nothing."""
         reads = "decoder" if self.architecture == "decoder" else "encoder"
         return self.knows, reads if self.is_pretrained else "none"
 
-    def entry(self, seed: int) -> dict[str, Any]:
+    def entry(self, seeds: list[int]) -> dict[str, Any]:
         objective = {"encoder": "mlm", "decoder": "causal", "encoder_decoder": "denoising"}
         learns = objective[self.architecture] if self.is_pretrained else "none"
-        made = run(self.architecture, learns, self.corpus, seed=seed)
-        return made | {"model": {"name": self.architecture, **DIMENSIONS, "d_ff": self.d_ff}}
+        model = {"name": self.architecture, **DIMENSIONS, "d_ff": self.d_ff}
+        return run(self.architecture, learns, self.corpus) | {"model": model, "seeds": seeds}
 
 
 GROUPS = {
@@ -102,7 +104,7 @@ GROUPS = {
 
 @dataclass(frozen=True)
 class Design:
-    """Of a study: its seeds, and what is fine-tuned how."""
+    """The seeds, methods, label budgets and groups of a study."""
 
     pretrain_seeds: int
     finetune_seeds: int
@@ -113,7 +115,7 @@ class Design:
 
 @cache
 def words() -> dict[str, int]:
-    """Words that are one token each, and the label that each speaks for."""
+    """Returns words of one token each, with the label that each speaks for."""
     tokenizer = small_tokenizer()
     regular = tokenizer.regular_ids
     pieces = [tokenizer.shown([i]) for i in regular[tokenizer.starts_word[regular]].tolist()]
@@ -122,15 +124,21 @@ def words() -> dict[str, int]:
 
 
 def results_of(design: Design, study: int, folder: Path) -> Results:
-    """A whole study in an empty folder: rows, seeds and checkpoints are new in each. No contrast
-    reads the estimates of checkpoints or the bits of texts, which take a third of the time."""
+    """Runs a whole study in a new folder; rows, seeds and checkpoints differ between studies. No
+    contrast reads estimates or bits of texts, which would take a third of the time."""
     folder.mkdir(parents=True)
     nothing = {"text_bits": lambda *_: None, "estimated": lambda *_: Estimated([], 0.0)}
     with _inside(folder), patch.multiple(finetune, **nothing):
         params = _written(design, study)
-        finetune.main(params, TASK)
-        fit_baseline.main(params, TASK)
-        evaluate.main(params, TASK)
+        planned = plans(params)
+        finetune_plan, baseline_plan = planned["finetune", TASK], planned["fit_baseline", TASK]
+        evaluation_plan = planned["evaluate", TASK]
+        assert isinstance(finetune_plan, FinetunePlan)
+        assert isinstance(baseline_plan, BaselinePlan)
+        assert isinstance(evaluation_plan, EvaluationPlan)
+        finetune.main(finetune_plan, TASK)
+        fit_baseline.main(baseline_plan, TASK)
+        evaluate.main(evaluation_plan, TASK)
         return load(params)
 
 
@@ -145,16 +153,14 @@ def _inside(folder: Path) -> Iterator[None]:
 
 
 def _written(design: Design, study: int) -> Params:
-    """All that ``finetune`` and what follows it read."""
+    """Writes what ``finetune`` and the stages after it read."""
     params = _params(design, study)
     _write_task(study)
-    write_json(paths.SEEDS, {"pretrain_seeds": params.pretrain_seeds})
-    paths.PLANS.mkdir()
-    for key, plan in plans(params).items():
-        write_json(paths.PLANS / f"{key}.json", asdict(plan))
-    for key, entry in params.pretrain.items():
-        _write_run(key, entry)
-        write_progress(paths.PROGRESS, key, entry)
+    write_plans(params)
+    for checkpoint in params.checkpoints:
+        entry = params.runs[checkpoint.run]
+        _write_checkpoint(checkpoint, entry)
+        write_progress(paths.PROGRESS, checkpoint, entry)
     for corpus in params.corpora:
         for folder, measured in (
             (paths.CONTAMINATION, overlapping(params)),
@@ -167,11 +173,7 @@ def _written(design: Design, study: int) -> Params:
 
 def _params(design: Design, study: int) -> Params:
     seeds = [SEEDS_OF_A_STUDY * study + p for p in range(1, design.pretrain_seeds + 1)]
-    runs = {
-        f"{name}_{number}": GROUPS[name].entry(seed)
-        for name in design.groups
-        for number, seed in enumerate(seeds, 1)
-    }
+    runs = {name: GROUPS[name].entry(seeds) for name in design.groups}
     raw = raw_params(runs)
     (corpus, *_), (task, *_) = raw["corpora"].values(), raw["tasks"].values()
     corpora = {group.corpus for group in GROUPS.values() if group.is_pretrained}
@@ -225,19 +227,21 @@ def _write_task(study: int) -> None:
 # Checkpoints --------------------------------------------------------------------------------------
 
 
-def _write_run(key: str, entry: Run) -> None:
-    """As ``pretrain`` leaves it."""
-    planted = GROUPS[key.rpartition("_")[0]]
-    tokenizer, folder = small_tokenizer(), paths.PRETRAINED / key
-    backbone = MODELS.build(entry.model, tokenizer.vocab_size, where=f"pretrain.{key}.model")
-    _draw(backbone, key, entry.seed, knows=planted.knows)
+def _write_checkpoint(checkpoint: RunKey, entry: Run) -> None:
+    """Writes a checkpoint as ``pretrain`` leaves it."""
+    name, seed = checkpoint
+    planted = GROUPS[name]
+    tokenizer, folder = small_tokenizer(), paths.pretrained(checkpoint)
+    backbone = MODELS.build(entry.model, tokenizer.vocab_size, where=f"pretrain.runs.{name}.model")
+    _draw(backbone, checkpoint, knows=planted.knows)
     folder.mkdir(parents=True)
     save_weights(backbone, folder / WEIGHTS)
     for file in tokenizer.files:
         shutil.copyfile(file, folder / file.name)
     objective, corpus = entry.learnt
     record = {
-        "run": key,
+        "run": name,
+        "pretrain_seed": seed,
         "architecture": backbone.architecture,
         "d_model": backbone.d_model,
         "num_layers": backbone.num_layers,
@@ -245,16 +249,17 @@ def _write_run(key: str, entry: Run) -> None:
         "corpus": corpus,
         "has_prefix": False,
         "model": entry.model,
-        "settings": entry.model_dump(),
+        "settings": entry.model_dump(exclude={"seeds"}) | {"seed": seed},
         "tokenizer": sha256(*tokenizer.files),
-        "fingerprint": key,
+        "fingerprint": str(checkpoint),
     }
     write_json(folder / "run.json", record)
     write_json(folder / "metrics.json", _account(backbone, trained=planted.is_pretrained))
     cost = {"wall_time_s": 1.0, "peak_memory_bytes": 1, "tokens_per_s": 1.0, "device": "cpu"}
     cost |= {"processor_time_s": 1.0, "gpu_energy_j": 0.0, "hardware": "none", "threads": 1}
-    paths.TIMINGS.joinpath("pretrain").mkdir(parents=True, exist_ok=True)
-    write_json(paths.TIMINGS / "pretrain" / f"{key}.json", cost)
+    timing = paths.pretraining_time(checkpoint)
+    timing.parent.mkdir(parents=True, exist_ok=True)
+    write_json(timing, cost)
 
 
 def _account(backbone: Backbone, *, trained: bool) -> dict[str, int]:
@@ -269,9 +274,12 @@ def _account(backbone: Backbone, *, trained: bool) -> dict[str, int]:
 
 
 @torch.no_grad()
-def _draw(backbone: Backbone, key: str, seed: int, *, knows: float) -> None:
-    """Random weights, alike in all architectures, and what the run knows of words."""
+def _draw(backbone: Backbone, checkpoint: RunKey, *, knows: float) -> None:
+    """Draws random weights, equal in all architectures, and what the checkpoint knows of words."""
     assert isinstance(backbone, TransformerBackbone)
+    name, seed = checkpoint
+    # The name of each stream ends with the number of the seed in its study, as results have it.
+    key = f"{name}_{seed % SEEDS_OF_A_STUDY}"
     generator = torch_stream(seed, "weights", key)
     for name, weight in backbone.named_parameters():
         if weight.dim() >= 2:

@@ -1,4 +1,4 @@
-"""What the report claims of planted studies, and how often it is right."""
+"""The report's claims about planted studies, and how often they are right."""
 
 import multiprocessing
 import os
@@ -14,9 +14,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from scipy import stats
 
-from stages.reporting.comparison.cells import Cell
-from stages.reporting.comparison.contrasts import Contrast
-from stages.reporting.comparison.results import Results
+from stages.findings.cells import Cell
+from stages.findings.contrasts import Contrast
+from stages.findings.results import Results
+from stages.findings.verdicts import Verdict
 from tests.planted import GROUPS, Design, results_of
 
 NO_INTERVAL = float("nan"), float("nan")
@@ -25,7 +26,7 @@ Side = tuple[str, str, str]  # group, method, label budget
 
 @dataclass(frozen=True)
 class Claim:
-    """What is said of one contrast of a study."""
+    """A claim of the report about one contrast of a study."""
 
     design: Design
     study: int
@@ -36,7 +37,7 @@ class Claim:
     over_finetune_seeds: tuple[float, float]  # of the first pretraining seed's trials alone
     before_correction: bool  # whether it is called significant
     after_correction: bool
-    verdict: str
+    verdict: Verdict
 
     @property
     def is_null(self) -> bool:
@@ -46,15 +47,15 @@ class Claim:
 
 
 def claims_of(design: Design, study: int) -> list[Claim]:
-    """Of all contrasts of a study, which is done for this."""
+    """Runs a study and returns the claims of all its contrasts."""
     with TemporaryDirectory() as folder:
         results = results_of(design, study, Path(folder, "study"))
         return [*_claims(design, study, results)]
 
 
 def claims_of_all(design: Design, studies: Iterable[int], processes: int) -> list[Claim]:
-    """Of several studies, in their order. In processes of their own, where nothing checks the types
-    of all arguments, which takes longer than the studies."""
+    """Returns the claims of several studies, in their order. They run in processes of their own,
+    where no types are checked, which would take longer than the studies."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(processes, context, initializer=_quiet) as pool:
@@ -62,7 +63,7 @@ def claims_of_all(design: Design, studies: Iterable[int], processes: int) -> lis
 
 
 def _quiet() -> None:
-    """What stages print is of no interest here."""
+    """Discards what stages print."""
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (as long as the process runs)
 
 
@@ -84,17 +85,17 @@ def _claims(design: Design, study: int, results: Results) -> Iterable[Claim]:
 
 
 def _side(cell: Cell) -> Side:
-    return cell.group.removesuffix("_1"), cell.method, cell.label_budget
+    return cell.group, cell.method, cell.label_budget
 
 
 def _over_finetune_seeds(contrast: Contrast) -> tuple[float, float]:
-    """A paired t interval over the fine-tuning seeds of one checkpoint a side, as if they were all
-    that varies. It takes neither other checkpoints nor other test rows into account."""
+    """Returns a paired t interval over the fine-tuning seeds of one checkpoint per side, which
+    takes neither other checkpoints nor other test rows into account."""
     a, b = (next(iter(cell.values.values())) for cell in (contrast.a, contrast.b))
     if len(a) < 2:
         return NO_INTERVAL
-    found = stats.ttest_1samp([a[seed] - b[seed] for seed in a], 0).confidence_interval(0.95)
-    return float(found.low), float(found.high)
+    interval = stats.ttest_1samp([a[seed] - b[seed] for seed in a], 0).confidence_interval(0.95)
+    return float(interval.low), float(interval.high)
 
 
 def excludes_zero(interval: tuple[float, float]) -> bool:
@@ -103,8 +104,8 @@ def excludes_zero(interval: tuple[float, float]) -> bool:
 
 
 class Truth:
-    """The true effects: 0 of null contrasts, else the mean over all studies but the one that is
-    judged. A mean over seeds depends on no number of seeds, so all designs count."""
+    """The true effects: 0 for null contrasts, else the mean over all other studies. A mean over
+    seeds does not depend on their number, so all designs count."""
 
     def __init__(self, claims: Iterable[Claim]) -> None:
         self._effects: dict[tuple[Side, Side], dict[tuple[Design, int], float]] = {}
@@ -119,7 +120,7 @@ class Truth:
         return 0.0 if claim.is_null else float(stats.sem(self._others(claim)))
 
     def is_covered(self, claim: Claim, interval: tuple[float, float]) -> bool:
-        """Whether an interval holds the true effect, of which the standard error is added."""
+        """Whether an interval covers the true effect, whose standard error is added."""
         low, high = interval
         error = self.standard_error(claim)
         return low - error <= self.of(claim) <= high + error
@@ -134,7 +135,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Rate:
-    """How often something is so: a share of contrasts, which are alike within a study."""
+    """The share of contrasts with an outcome. Contrasts of one study are correlated."""
 
     by_study: Mapping[int, Sequence[bool]]
 
@@ -147,15 +148,15 @@ class Rate:
 
     @property
     def share(self) -> float:
-        return float(np.mean([each for study in self.by_study.values() for each in study]))
+        return float(np.mean([*chain.from_iterable(self.by_study.values())]))
 
     @property
     def of_studies(self) -> float:
-        """The share of studies in which it is so at least once."""
+        """The share of studies in which at least one contrast has the outcome."""
         return float(np.mean([any(study) for study in self.by_study.values()]))
 
     def is_at_most(self, nominal: float, *, doubt: float = 0.01) -> bool:
         """Whether chance explains the share, if the true one is ``nominal`` and the contrasts of a
-        study say no more than one would, which is the most that they can vary."""
+        study have one outcome together, which is the most that they can vary."""
         studies = len(self.by_study)
         return bool(studies * self.share <= stats.binom.isf(doubt, studies, nominal))

@@ -3,7 +3,6 @@
 import ast
 import json
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -15,11 +14,14 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from stages.core.artifacts import write_jsonl
 from tests import warm_python
+from tests.small import VOCAB_SIZE, documents
+from tests.smoke import set_in
 
 ROOT = Path(__file__).parents[1]
 AFTER_THE_DECODER = [  # what runs when the smoke study's decoder was edited
-    "check_params",
+    "resolve",
     "pretrain@decoder_causal",
     "finetune@tag",
     "finetune@section",
@@ -32,13 +34,49 @@ AFTER_THE_DECODER = [  # what runs when the smoke study's decoder was edited
 SHORTER: dict[str, object] = {
     "tokenizers.unigram.vocab_size": 512,
     "tokenizers.unigram.max_sentences": 2000,
-    **{
-        f"pretrain.{run}.training.{name}": value
-        for run in ("encoder_mlm", "encoder_scratch", "decoder_causal")
-        for name, value in {"num_steps": 8, "num_validations": 2}.items()
-    },
+    "pretrain.training.num_steps": 8,
+    "pretrain.training.num_validations": 2,
     "finetune.methods.linear_probe.method": {"name": "linear_probe", "C": [0.1]},
 }
+
+TINY = f"""
+study: tiny
+title: Is a quiet text calm?
+compute: {{precision: float32}}
+corpora:
+  prose: {{source: {{name: files, path: topics.txt}}, max_tokens: all, decontaminate_against: none}}
+tokenizers:
+  unigram: {{corpus: prose, vocab_size: {VOCAB_SIZE}}}
+samples: {{num_train: 80, num_validation: 20, num_test: 20}}
+tasks:
+  loudness:
+    task: classification
+    source:
+      name: files
+      path: rows
+      train: train.jsonl
+      validation: validation.jsonl
+      test: test.jsonl
+pretrain:
+  seeds: [1]
+  training: {{num_steps: 4, batch_rows: 8, max_tokens: 32, lr: 3e-3, num_validations: 1}}
+  matched: none
+  runs:
+    encoder_mlm:
+      corpus: prose
+      model: {{name: encoder, d_model: 32, num_layers: 1, num_heads: 2}}
+      objective: mlm
+    encoder_scratch: {{objective: none}}
+baselines: [majority]
+finetune:
+  methods:
+    full: {{training: {{num_epochs: 1, batch_examples: 16, lr: 1e-3}}}}
+    linear_probe: {{method: {{name: linear_probe, C: [0.1]}}}}
+  label_budgets: [16]
+  seeds: [1]
+  max_tokens: 32
+  initial_weights: [as_pretrained]
+"""
 
 
 class Project:
@@ -75,6 +113,10 @@ class Project:
         assert done.returncode == 0 or not check, done.stdout
         return done.stdout
 
+    def commit(self, message: str) -> None:
+        self.run("git", "add", "--all")
+        self.run("git", "commit", "--quiet", "--message", message)
+
     def repro(self, *arguments: str) -> list[str]:
         """The stages that ran, in their order."""
         output = self.run("dvc", "repro", *arguments)
@@ -82,22 +124,21 @@ class Project:
 
     def pending(self) -> list[str]:
         """The stages that `make plan` says would run."""
-        imports = "from stages.core.params import load; from stages.planning.pending import pending"
+        imports = (
+            "from stages.core.study_file import load; from stages.planning.pending import pending"
+        )
         output = self.run("python", "-c", f"{imports}; print(*pending(load()))")
         return output.splitlines()[-1].split()
 
     def params(self) -> dict[str, Any]:
-        """What params.yaml says; nothing is shared by aliases."""
+        """Returns the parsed params.yaml, with aliases written out."""
         text = (self.folder / "params.yaml").read_text()
         return json.loads(json.dumps(YAML(typ="safe").load(text)))
 
     def edit(self, *path: str, value: object) -> None:
-        """Set one value of params.yaml; what it shared with others by an alias is written out."""
+        """Sets one value of params.yaml, as ``set_in``; aliases are written out."""
         params = self.params()
-        node = params
-        for key in path[:-1]:
-            node = node[key]
-        node[path[-1]] = value
+        set_in(params, path, value)
         with (self.folder / "params.yaml").open("w") as file:
             YAML().dump(params, file)  # which keeps the order of keys
 
@@ -123,13 +164,6 @@ def recommented(source: str) -> str:
     return "".join(["# Edited.\n\n", *lines, "\n\n# Edited.\n"])
 
 
-def write_environment(folder: Path) -> None:
-    """As make does."""
-    (folder / "data").mkdir(exist_ok=True)
-    version = {"python": platform.python_version()}
-    (folder / "data/environment.json").write_text(json.dumps(version) + "\n")
-
-
 def share_caches(folder: Path) -> None:
     """Clones keep in one place what they parse of packages and of this project, and the script of
     the charts: the first one makes it."""
@@ -142,7 +176,7 @@ def share_caches(folder: Path) -> None:
 
 
 def clone_of_working_tree(folder: Path, changes: Mapping[str, object] | None = None) -> Project:
-    """With the smoke study, or one that differs in ``changes``."""
+    """Returns a project with the smoke study, or one that differs in ``changes``."""
     project = Project(folder)
     folder.mkdir()
     listed = subprocess.run(
@@ -162,9 +196,26 @@ def clone_of_working_tree(folder: Path, changes: Mapping[str, object] | None = N
         for path, value in changes.items():
             project.edit(*path.split("."), value=value)
         shutil.copyfile(folder / "params.yaml", folder / "studies" / "smoke.yaml")
-    write_environment(folder)
     share_caches(folder)
     project.run("git", "init", "--quiet", "--initial-branch", "main")
-    project.run("git", "add", "--all")
-    project.run("git", "commit", "--quiet", "--message", "a study")
+    project.commit("a study")
+    return project
+
+
+def tiny_study(folder: Path) -> Project:
+    """Returns a project with a committed study of files, whose stages take a second or less: two
+    runs on topics of the language reference, and a task with the labels "calm" and "noisy"."""
+    project = clone_of_working_tree(folder)
+    (folder / "rows").mkdir()
+    rows = [
+        {"text": f"{word} number {i}", "label": label}
+        for i in range(60)
+        for word, label in (("a quiet", "calm"), ("A LOUD", "noisy"))
+    ]
+    for name, split in (("train", rows[:80]), ("validation", rows[80:100]), ("test", rows[100:])):
+        write_jsonl(folder / f"rows/{name}.jsonl", split)
+    topics = "\n\n".join("\n".join(lines) for lines in documents())
+    (folder / "topics.txt").write_text(topics, encoding="utf-8")
+    (folder / "params.yaml").write_text(TINY)
+    project.commit("a study of files")
     return project

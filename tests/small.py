@@ -7,13 +7,15 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
 
+import torch
 from torch import nn
 
 from stages.core.params import HUB, Params, Training
 from stages.core.seeding import torch_stream
 from stages.models._backbone import MODELS, Backbone
-from stages.models._heads import ModelWithHead
+from stages.models._heads import ModelWithHead, initialise_head
 from stages.models._transformer import TransformerBackbone
+from stages.tasks._task import Task
 from stages.text import tokenizer
 from stages.text.corpus import EncodedCorpus, encode
 from stages.text.tokenizer import Tokenizer
@@ -53,16 +55,16 @@ def small_corpus() -> EncodedCorpus:
 
 
 def with_encoder_decoder(smoke: Params) -> Params:
-    """The smoke study with a run of the architecture that it leaves out."""
-    decoder = smoke.pretrain["decoder_causal"]
+    """Returns the smoke study with a run of the architecture that it leaves out."""
+    decoder = smoke.runs["decoder_causal"]
     settings = {"model": decoder.model | {"name": "encoder_decoder"}}
     run = decoder.model_copy(update=settings | {"objective": {"name": "span_corruption"}})
-    runs = smoke.pretrain | {"encoder_decoder_span": run}
-    return smoke.model_copy(update={"pretrain": runs})
+    runs = smoke.runs | {"encoder_decoder_span": run}
+    return smoke.model_copy(update={"runs": runs})
 
 
 def without_output_layers(backbone: Any) -> Any:
-    """The same model, as a task with a head of its own trains it."""
+    """Returns the model as a task with a head of its own trains it."""
     backbone.drop_output_layers()
     return backbone
 
@@ -70,6 +72,13 @@ def without_output_layers(backbone: Any) -> Any:
 def headless(backbone: Backbone) -> ModelWithHead:
     """The backbone as an objective without a head of its own trains it."""
     return ModelWithHead(backbone, nn.Identity())
+
+
+def with_head(task: Task, backbone: Any) -> ModelWithHead:
+    """The backbone with the head of a task, whose weights are drawn from one seed."""
+    head = task.head(without_output_layers(backbone))
+    initialise_head(head, generator=torch.Generator().manual_seed(1))
+    return ModelWithHead(backbone, head).eval()
 
 
 def with_stub(backbone: Any, head: nn.Module) -> ModelWithHead:
@@ -89,14 +98,6 @@ def small_model(architecture: str, *, seed: int = 1, **settings: Any) -> Any:
 def small_schedule(
     *, rows: int, max_tokens: int, num_steps: int, lr: float, **changes: Any
 ) -> Training:
-    """Of a pretraining in batches of so many rows."""
-    settings: dict[str, Any] = {
-        "batch_rows": rows,
-        "micro_batch_rows": rows,
-        "warmup_fraction": 0.1,
-        "decay": "linear",
-        "weight_decay": 0.01,
-        "max_grad_norm": 1.0,
-        "num_validations": 1,
-    }
+    """Returns the settings of a pretraining in batches of ``rows`` rows."""
+    settings: dict[str, Any] = {"batch_rows": rows, "num_validations": 1}
     return Training(max_tokens=max_tokens, num_steps=num_steps, lr=lr, **(settings | changes))

@@ -2,17 +2,19 @@
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from stages import pretrain
+from stages import finetune, pretrain, record_inputs
 from stages.core.artifacts import write_json, write_jsonl
-from stages.core.params import Params, load
-from stages.matching.budget import plans
+from stages.core.params import Params
+from stages.core.plans import FinetunePlan, InputsPlan, PretrainPlan
+from stages.core.study_file import load
+from stages.text.corpus import encode
 from tests.small import documents, small_tokenizer
 from tests.small_hub import checkpoint, revision_of
-from tests.smoke import with_values
+from tests.smoke import plans, with_values, write_plans
 
 SCRATCH = "encoder_scratch"
 TASKS = ("section", "tag")
@@ -24,7 +26,7 @@ SMALLER = {
     # In bfloat16 a close call may go the other way in a batch of other rows.
     "compute.precision": "float32",
     "tokenizers.unigram.vocab_size": 600,
-    f"pretrain.{SCRATCH}.model.d_model": 32,
+    f"pretrain.runs.{SCRATCH}.model.d_model": 32,
     "finetune.methods.full.training.num_epochs": 4,
     "finetune.methods.linear_probe.method": {"name": "linear_probe", "C": [0.1, 1.0]},
     "finetune.label_budgets": [64],
@@ -35,46 +37,101 @@ SMALLER = {
 def write_study(
     folder: Path, *, lr: float | list[float], section: Mapping[str, Any] = SECTION
 ) -> Params:
-    """What ``pretrain`` reads of it and, after that, ``finetune``; the folder must be the current
-    one. ``lr`` is that of full fine-tuning, ``section`` the entry of that task."""
+    """Writes what ``pretrain`` and then ``finetune`` read into a folder, which must be the current
+    one. ``lr`` is the rate of full fine-tuning, ``section`` the entry of that task."""
     path = with_values(folder, SMALLER | {"finetune.methods.full.training.lr": lr})
     params = with_public_checkpoint(load(path))
     write_tasks(section)
-    for name in ("encoded/none", "plans", "pretrained", "tokenizers/unigram"):
+    for name in ("encoded", "pretrained", "tokenizers/unigram"):
         Path("data", name).mkdir(parents=True)
     (model,) = small_tokenizer().files
     shutil.copyfile(model, Path("data/tokenizers/unigram", model.name))
-    for nothing in ("encoded/none/unigram", "pretrained/none"):
-        Path("data", nothing).write_text("nothing\n")
-    for key, plan in plans(params).items():
-        write_json(Path(f"data/plans/{key}.json"), asdict(plan))
+    Path("data/encoded/none").write_text("nothing\n")
+    write_inputs(params)
     return params
+
+
+def run_stage(params: Params, stage: ModuleType, *keys: str) -> None:
+    """Runs the stage of a module of ``stages/`` with the plan that the root stage writes for it."""
+    name = stage.__name__.rpartition(".")[2]
+    stage.main(plans(params)[name, *keys], *keys)
+
+
+def write_corpus() -> None:
+    """Writes the topics of the language reference, encoded with the tokenizer of ``small``, as what
+    the corpus "prose" and the tokenizer "unigram" are."""
+    tokenizer, folder = Path("data/tokenizers/unigram"), Path("data/encoded/prose/unigram")
+    tokenizer.mkdir(parents=True)
+    (model,) = small_tokenizer().files
+    shutil.copyfile(model, tokenizer / model.name)
+    for split, texts in {"train": documents()[8:], "validation": documents()[:8]}.items():
+        encode(texts, small_tokenizer()).save(folder / split)
+    write_json(folder / "encoded.json", {"train_bytes": 1000, "train_tokens": 250})
+
+
+def write_inputs(params: Params) -> None:
+    """Writes the plans of a study and the inputs of its runs."""
+    write_plans(params)
+    plan = plans(params)["record_inputs",]
+    assert isinstance(plan, InputsPlan)
+    record_inputs.main(plan)
 
 
 def write_pair(folder: Path) -> Params:
-    """A study of an encoder and a decoder from scratch, with their checkpoints."""
+    """Writes a study of an encoder and a decoder from scratch, with their checkpoints."""
     params = write_study(folder, lr=1e-3)
-    encoder = params.pretrain[SCRATCH]
+    encoder = params.runs[SCRATCH]
     decoder = encoder.model_copy(update={"model": encoder.model | {"name": "decoder"}})
-    params = params.model_copy(update={"pretrain": {SCRATCH: encoder, "decoder": decoder}})
-    for key, plan in plans(params).items():
-        write_json(Path(f"data/plans/{key}.json"), asdict(plan))
-        pretrain.main(params, key)
+    params = params.model_copy(update={"runs": {SCRATCH: encoder, "decoder": decoder}})
+    write_inputs(params)
+    for run in params.runs:
+        pretrain_run(params, run)
     return params
 
 
+def pretrain_plan(params: Params, run: str) -> PretrainPlan:
+    plan = plans(params)["pretrain", run]
+    assert isinstance(plan, PretrainPlan)
+    return plan
+
+
+def finetune_plan(params: Params, task: str) -> FinetunePlan:
+    plan = plans(params)["finetune", task]
+    assert isinstance(plan, FinetunePlan)
+    return plan
+
+
+def pretrain_run(params: Params, run: str) -> None:
+    pretrain.main(pretrain_plan(params, run), run)
+
+
+def fine_tune(params: Params, task: str = TASKS[0]) -> None:
+    finetune.main(finetune_plan(params, task), task)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Returns the content of every file below a folder, by its path there."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
+
+
+def tuned(params: Params, **settings: Any) -> Params:
+    """Returns the study with other settings of ``finetune:``."""
+    return params.model_copy(update={"finetune": params.finetune.model_copy(update=settings)})
+
+
 def with_public_checkpoint(params: Params) -> Params:
-    """The run from scratch and, as "public", a small BERT."""
-    scratch, folder = params.pretrain[SCRATCH], checkpoint("bert")
+    """Returns the study with two runs: the run from scratch and, as "public", a small BERT."""
+    scratch, folder = params.runs[SCRATCH], checkpoint("bert")
     model = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
     public = scratch.model_copy(update={"model": model, "tokenizer": "none"})
     budget = params.budget.model_copy(update={"matched": "none", "reference": SCRATCH})
     runs = {SCRATCH: scratch, "public": public}
-    return params.model_copy(update={"pretrain": runs, "budget": budget})
+    return params.model_copy(update={"runs": runs, "budget": budget})
 
 
 def write_tasks(section: Mapping[str, Any] = SECTION) -> None:
-    """Which words are in title case, and whether a line is in capitals."""
+    """Writes two tasks: which words are in title case, and whether a line is in capitals."""
     rows = {
         "tag": [
             {"words": words, "tags": ["B-CODE" if word.istitle() else "O" for word in words]}

@@ -1,13 +1,20 @@
 """The smoke study with some of its settings changed, and the faults of such a study."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from ruamel.yaml import YAML
 
 from stages.checking.faults import find_faults
-from stages.core.params import Params, read_yaml, typed
+from stages.core import paths
+from stages.core.params import Params
+from stages.core.plans import Plan
+from stages.core.study_file import load, read_yaml, typed
+from stages.planning import stage_plans
 
 ROOT = Path(__file__).parents[1]
 STUDIES = sorted((ROOT / "studies").glob("*.yaml"))
@@ -16,29 +23,61 @@ DELETED = object()  # a value that removes its key
 
 
 class Fault(NamedTuple):
-    """A line of what check_params refuses."""
+    """A fault that the root stage reports."""
 
     path: str
     message: str
 
 
 def smoke_with(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The parsed study, with ``{"pretrain.encoder_mlm.corpus": "none"}``."""
-    raw = plain(read_yaml(SMOKE))
+    """Returns the smoke study with every setting written out and some of them changed:
+    ``{"pretrain.runs.encoder_mlm.corpus": "none"}``."""
+    raw = written_out(load(SMOKE))
     for path, value in changes.items():
-        *above, key = path.split(".")
-        node = raw
-        for part in above:
-            node = node[part]
-        if value is DELETED:
-            del node[key]
-        else:
-            node[key] = value
+        set_in(raw, path.split("."), value)
     return raw
 
 
+def short_smoke_with(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the smoke study as its file states it, with some settings changed."""
+    raw = json.loads(json.dumps(read_yaml(SMOKE)))  # without aliases
+    for path, value in changes.items():
+        set_in(raw, path.split("."), value)
+    return raw
+
+
+def written_out(params: Params) -> dict[str, Any]:
+    """Returns a params.yaml that means ``params`` and leaves no setting of runs, tasks and methods
+    out, so that a test can change any of them."""
+    raw = params.model_dump(mode="json", exclude_none=True)
+    raw["checkpoints"] = raw.pop("packaged_checkpoints")
+    budget, runs = raw.pop("budget"), raw.pop("runs")
+    sections: dict[str, dict[str, Any]] = {"runs": {}, "continued": {}}
+    for name, run in runs.items():
+        section = "runs" if run["parent"] == "none" else "continued"
+        if section == "runs":
+            del run["parent"]
+        sections[section][name] = run
+    training = dict(runs[budget["reference"]]["training"])
+    return raw | {"pretrain": budget | {"training": training} | sections}
+
+
+def set_in(raw: dict[str, Any], path: Sequence[str], value: object) -> None:
+    """Sets the value at a path of a parsed params.yaml. Missing mappings on the way are added, and
+    a component that is its name alone becomes a mapping."""
+    node = raw
+    for part in path[:-1]:
+        if isinstance(node.get(part), str):
+            node[part] = {"name": node[part]}
+        node = node.setdefault(part, {})
+    if value is DELETED:
+        del node[path[-1]]
+    else:
+        node[path[-1]] = value
+
+
 def with_values(folder: Path, changes: Mapping[str, Any]) -> Path:
-    """The study of ``smoke_with`` as ``params.yaml`` in a folder."""
+    """Writes the study of ``smoke_with`` as ``params.yaml`` into a folder."""
     path = folder / "params.yaml"
     with path.open("w") as file:
         YAML().dump(smoke_with(changes), file)  # which keeps the order of keys
@@ -46,7 +85,7 @@ def with_values(folder: Path, changes: Mapping[str, Any]) -> Path:
 
 
 def edited(folder: Path, old: str, new: str, *, count: int = 1) -> Path:
-    """The study as ``params.yaml`` in a folder, with another text: for mistakes in YAML."""
+    """Writes the smoke study with another text as ``params.yaml``: for mistakes in YAML."""
     text = SMOKE.read_text()
     assert old in text
     path = folder / "params.yaml"
@@ -54,15 +93,8 @@ def edited(folder: Path, old: str, new: str, *, count: int = 1) -> Path:
     return path
 
 
-def plain(node: Any) -> Any:
-    """Without aliases: what is changed in one place stays as it was in the others."""
-    if isinstance(node, dict):
-        return {key: plain(value) for key, value in node.items()}
-    return [plain(value) for value in node] if isinstance(node, list) else node
-
-
 def faults_of(study: Params | Mapping[str, Any]) -> list[Fault]:
-    """Of typed params, or of a parsed file."""
+    """Returns the faults of typed params, or of a parsed file."""
     try:
         params = study if isinstance(study, Params) else typed(study)
         lines = [line for fault in find_faults(params) for line in fault.splitlines()]
@@ -76,5 +108,23 @@ def paths_of(study: Params | Mapping[str, Any]) -> list[str]:
 
 
 def alone(params: Params, run: str) -> Params:
-    """The study with one of its runs."""
-    return params.model_copy(update={"pretrain": {run: params.pretrain[run]}})
+    """Returns the study with one of its runs, which is then its reference."""
+    budget = params.budget.model_copy(update={"reference": run})
+    return params.model_copy(update={"runs": {run: params.runs[run]}, "budget": budget})
+
+
+def plans(params: Params) -> dict[tuple[str, ...], Plan]:
+    """Returns the plans of all stages, by the name and the keys of the stage."""
+    with _project_packages():
+        return dict(stage_plans.plans(params))
+
+
+def write_plans(params: Params, root: Path = Path()) -> None:
+    """Writes the plans of all stages, as the root stage does, below the folder of a study."""
+    with _project_packages():
+        stage_plans.write_plans(params, root / paths.PLANS)
+
+
+def _project_packages() -> AbstractContextManager[object]:
+    """A stage's plan has the hash of requirements.lock, which the folder of a test lacks."""
+    return patch.object(stage_plans, "PACKAGES", ROOT / "requirements.lock")

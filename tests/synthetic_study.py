@@ -16,12 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from stages.core.artifacts import replacing, write_json, write_jsonl
+from stages import fit_baseline
+from stages.core.artifacts import write_json, write_jsonl
+from stages.core.keys import RunKey, TrialKey
 from stages.core.params import Params, Run
 from stages.core.seeding import stream
 from stages.evaluation.confusion import ConfusionRecord, records
 from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateCostRecord, EstimateRecord
 from stages.evaluation.records import (
+    CLASSICAL,
     CostRecord,
     EpochRecord,
     InputRecord,
@@ -32,9 +35,9 @@ from stages.evaluation.records import (
     write,
 )
 from stages.evaluation.screening import screened_out
+from stages.findings.pretraining_progress import Step, TriedStep
 from stages.kinds._kind import distinct_draws
-from stages.matching.budget import plans
-from stages.reporting.comparison.pretraining_progress import Step, TriedStep
+from tests.smoke import write_plans
 
 TRAINING = {
     "num_steps": 1000,
@@ -71,7 +74,7 @@ def run(model: str, objective: str, corpus: str = "all", d_model: int = 192, see
         "model": {"name": model, "d_model": d_model, "num_layers": 4, "num_heads": 4},
         "objective": {"name": objective},
         "training": dict(TRAINING),
-        "seed": seed,
+        "seeds": [seed],
     }
 
 
@@ -112,19 +115,18 @@ NUM_TEST = 1000
 
 
 def repeated(runs: Mapping[str, Any], seeds: int) -> dict[str, Any]:
-    """The runs, each pretrained with so many seeds: ``encoder_mlm``, ``encoder_mlm_2``, ..."""
-    return {
-        name if seed == 1 else f"{name}_{seed}": deepcopy(entry) | {"seed": seed}
-        for name, entry in runs.items()
-        for seed in range(1, seeds + 1)
-    }
+    """Returns the runs, each pretrained with the seeds from 1 to ``seeds``."""
+    listed = [*range(1, seeds + 1)]
+    return {name: deepcopy(entry) | {"seeds": listed} for name, entry in runs.items()}
 
 
 def raw_params(runs: Mapping[str, Any] = RUNS) -> dict[str, Any]:
+    """Returns the arguments of ``Params``, in which every setting of a study has its value."""
     source = {"name": "files", "path": "texts"}
     task = {"source": source, "num_train": 1000, "num_validation": 200, "num_test": 500, "seed": 1}
     return {
         "study": "synthetic",
+        "title": None,
         "compute": {
             "device": "cpu",
             "precision": "float32",
@@ -152,7 +154,7 @@ def raw_params(runs: Mapping[str, Any] = RUNS) -> dict[str, Any]:
             }
             for name in METRICS
         },
-        "pretrain": deepcopy(dict(runs)),
+        "runs": deepcopy(dict(runs)),
         "budget": {"matched": "tokens", "reference": next(iter(runs))},
         "baselines": {
             "majority": {"name": "majority"},
@@ -180,7 +182,7 @@ def write_study(
     score: float | None = None,
     incompatible: Collection[tuple[str, str]] = (),
 ) -> Params:
-    """Write ``data/`` of a study as its stages leave it; returns its params.
+    """Writes ``data/`` of a study as its stages leave it; returns its params.
 
     With ``score``, every trial of every run has this score, in every test row. ``incompatible`` are
     pairs of a run and a method without trials.
@@ -192,24 +194,27 @@ def write_study(
     for task in params.tasks:
         trials, curves = [], []
         estimates = estimates_of(params, task)
-        screened = screened_out(params.finetune.screen, params.pretrain, estimates)
-        for name in params.pretrain:
+        screened = screened_out(params.finetune.screen, params.runs, estimates)
+        left_out = {each.run for each in screened}
+        for name, entry in params.runs.items():
             costs = []
-            for key in product(
-                params.finetune.methods, params.finetune.label_budgets, params.finetune.seeds
+            for pretrain_seed, method, budget, seed in product(
+                entry.seeds,
+                params.finetune.methods,
+                params.finetune.label_budgets,
+                params.finetune.seeds,
             ):
-                if (name, key[0]) in incompatible or any(name in each.runs for each in screened):
+                if (name, method) in incompatible or name in left_out:
                     continue
-                trial = _trial(params, task, name, *key)
+                checkpoint = RunKey(name, pretrain_seed)
+                trial = _trial(params, task, checkpoint, method, budget, seed)
                 trial = trial if score is None else replace(trial, value=score)
                 first = trial.finetune_seed == params.finetune.seeds[0]
                 trials.append(trial)
-                curves += _curve(trial) if params.finetune.methods[key[0]].training else []
+                curves += _curve(trial) if params.finetune.methods[method].training else []
                 costs.append(
                     CostRecord(
-                        method=trial.method,
-                        label_budget=trial.label_budget,
-                        finetune_seed=trial.finetune_seed,
+                        **trial.key._asdict(),
                         wall_time_s=2.5,
                         peak_memory_bytes=400_000_000,
                         processor_time_s=2.0,
@@ -232,20 +237,21 @@ def write_study(
             scored[:] = np.array([[trial.value] for trial in trials])
         np.save(root / "data/evaluated" / task / "row_scores.npy", scored)
         write(root / "data/evaluated" / task / "history.csv", EpochRecord, curves)
-        tries = [_try(trial) for trial in trials if trial.method != "classical"]
+        tries = [_try(trial) for trial in trials if trial.method != CLASSICAL]
         write(root / "data/evaluated" / task / "tries.csv", ScoredTry, tries)
         write(root / "data/evaluated" / task / "skipped.csv", SkippedMethod, skipped)
         write(root / "data/evaluated" / task / "inputs.csv", InputRecord, read_of(task, params))
         bits = text_bits_of(params)
         write(root / "data/evaluated" / task / "text_bits.csv", TextBitsRecord, bits)
         write(root / "data/evaluated" / task / "estimates.csv", EstimateRecord, estimates)
-        took = [EstimateCostRecord(run=run, wall_time_s=1.5) for run in params.pretrain]
+        took = [EstimateCostRecord(**c._asdict(), wall_time_s=1.5) for c in params.checkpoints]
         write(root / "data/timings/estimates" / f"{task}.csv", EstimateCostRecord, took)
         write_json(root / "data/evaluated" / task / "task.json", about(task))
         write_jsonl(root / "data/evaluated" / task / "examples.jsonl", looked_at(task, params))
         write(root / "data/evaluated" / task / "confusion.csv", ConfusionRecord, confused(trials))
-    for name in params.pretrain:
-        path = root / "data/timings/pretrain" / f"{name}.json"
+    for checkpoint in params.checkpoints:
+        name, seed = checkpoint
+        path = root / "data/timings/pretrain" / name / f"{seed}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         cost = {
             "wall_time_s": 61.5,
@@ -258,7 +264,7 @@ def write_study(
             "threads": 2,
         }
         path.write_text(json.dumps(cost))
-        write_progress(root / "data/progress", name, params.pretrain[name])
+        write_progress(root / "data/progress", checkpoint, params.runs[name])
     for corpus in params.corpora:
         path = root / "data/contamination" / corpus / "unigram.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -266,17 +272,16 @@ def write_study(
         path = root / "data/likeness" / corpus / "unigram.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, alike(params, corpus))
-    with replacing(root / "data/plans") as folder:
-        folder.mkdir()
-        for name, plan in plans(params).items():
-            write_json(folder / f"{name}.json", asdict(plan))
+    write_plans(params, root)
     return params
 
 
-def write_progress(folder: Path, name: str, entry: Run) -> None:
-    """As pretrain leaves it, with a loss that falls with the root of the tokens."""
+def write_progress(folder: Path, checkpoint: RunKey, entry: Run) -> None:
+    """Writes the progress of a pretraining as the stage leaves it. The loss falls with the root of
+    the tokens."""
+    name, seed = checkpoint
     trained, decoder = entry.objective["name"] != "none", entry.model["name"] == "decoder"
-    offset = stream(entry.seed, str(entry.model), entry.corpus).random()
+    offset = stream(seed, str(entry.model), entry.corpus).random()
     steps = [
         Step(
             step=step,
@@ -289,17 +294,19 @@ def write_progress(folder: Path, name: str, entry: Run) -> None:
         for step in range(20, 1001, 20)
         if trained
     ]
-    write(folder / "history" / f"{name}.csv", Step, steps)
-    write(folder / "rates" / f"{name}.csv", TriedStep, _tries(entry, steps) if trained else [])
+    write(folder / "history" / name / f"{seed}.csv", Step, steps)
+    tries = _tries(entry, steps) if trained else []
+    write(folder / "rates" / name / f"{seed}.csv", TriedStep, tries)
     text = {"passage": "a list & <i>more</i>", "prompt": "a list &", "written": "<b>of</b> …"}
     nothing = {"passage": "", "prompt": "", "written": "It begins"}
-    samples = folder / "samples" / f"{name}.jsonl"
-    samples.parent.mkdir(exist_ok=True)
+    samples = folder / "samples" / name / f"{seed}.jsonl"
+    samples.parent.mkdir(parents=True, exist_ok=True)
     write_jsonl(samples, [nothing, text] if trained and decoder else [])
 
 
 def _tries(entry: Run, steps: list[Step]) -> list[TriedStep]:
-    """Of several learning rates the second one is kept; the third and further ones diverge."""
+    """Returns the tried learning rates: of several, the second is kept, and all from the third on
+    diverge."""
     rates = entry.training.rates
     if len(rates) == 1:
         return []
@@ -314,14 +321,14 @@ def _tries(entry: Run, steps: list[Step]) -> list[TriedStep]:
 
 
 def overlapping(params: Params) -> dict[str, Any]:
-    """As measure_contamination leaves it."""
+    """Returns the record of measure_contamination."""
     tasks = {task: {"num_test": 1000, "exact": 4, "ngram": 15} for task in params.tasks}
     return {"documents": 900, "tasks": tasks, "removed": {}}
 
 
 def alike(params: Params, corpus: str) -> dict[str, Any]:
-    """As measure_likeness leaves it. A corpus named ``NAME_half`` is half of the text of another;
-    the others have one amount, and the first is the one that the tasks are most like."""
+    """Returns the record of measure_likeness. A corpus named ``NAME_half`` is half of the text of
+    another; the others have one amount, and the first is the one that the tasks are most like."""
     text, *_ = corpus.split("_half")
     place = 1 + list(params.corpora).index(text)
     tokens = 1_000_000 // (2 if "_half" in corpus else 1)
@@ -349,8 +356,8 @@ def alike(params: Params, corpus: str) -> dict[str, Any]:
 
 
 def looked_at(task: str, params: Params) -> list[dict[str, Any]]:
-    """As evaluate leaves them."""
-    runs = [*params.pretrain]
+    """Returns the examples of predictions that evaluate writes."""
+    runs = [*params.runs]
     votes = [
         {"prediction": "array", "right": True, "runs": runs[:1]},
         {"prediction": "int <b>", "right": False, "runs": runs[1:]},
@@ -360,13 +367,15 @@ def looked_at(task: str, params: Params) -> list[dict[str, Any]]:
 
 
 def confused(trials: list[ScoredTrial]) -> list[ConfusionRecord]:
-    """As evaluate leaves them: of 90 rows of class ``b``, 30 are taken for ``c``."""
+    """Returns the confusions that evaluate writes: of 90 rows of class ``b``, 30 are predicted as
+    ``c``."""
     counts = {("a", "a"): 100, ("b", "b"): 60, ("b", "c"): 30, ("c", "c"): 98, ("c", "a"): 2}
-    return list(records(((t.run, t.method, t.label_budget), Counter(counts)) for t in trials))
+    return list(records((trial.key.cell, Counter(counts)) for trial in trials))
 
 
 def read_of(task: str, params: Params) -> list[InputRecord]:
-    """As evaluate leaves them: a decoder reads a word's label at its last subword."""
+    """Returns the inputs that evaluate writes: a decoder reads a word's label at its last
+    subword."""
 
     def read_at(run: Run) -> str:
         decodes = run.model["name"] == "decoder"
@@ -376,51 +385,55 @@ def read_of(task: str, params: Params) -> list[InputRecord]:
 
     return [
         InputRecord(
-            run=name,
+            **checkpoint._asdict(),
             split=split,
-            read_at=read_at(entry),
+            read_at=read_at(params.runs[checkpoint.run]),
             rows=200,
             rows_cut=4,
             tokens=6000,
             tokens_cut=30,
         )
-        for name, entry in params.pretrain.items()
+        for checkpoint in params.checkpoints
         for split in ("train", "validation", "test")
     ]
 
 
 def text_bits_of(params: Params) -> list[TextBitsRecord]:
-    """Of the runs that have an objective; the more alike their training sets, the fewer."""
+    """Returns the bits of runs that have an objective; the more similar the training set, the
+    fewer."""
     bits = {"all": 1.6, "all_half": 1.7, "scientific": 1.8, "deep_learning": 1.9}
     return [
         TextBitsRecord(
-            run=name, loss=4.5, bits_per_byte=bits.get(entry.corpus, 2.0), num_targets=900
+            run=name,
+            pretrain_seed=seed,
+            loss=4.5,
+            bits_per_byte=bits.get(entry.corpus, 2.0),
+            num_targets=900,
         )
-        for name, entry in params.pretrain.items()
+        for name, entry in params.runs.items()
+        for seed in entry.seeds
         if not entry.as_published and entry.objective["name"] != "none"
     ]
 
 
-def effect_of(params: Params, task: str, name: str) -> float:
-    """What a run adds to the score of a task, besides the noise of its trials."""
-    kind, _, again = name.rpartition("_")
-    effect = EFFECTS.get(kind if again.isdecimal() else name, 0.0)
-    if again.isdecimal():
-        effect += stream(int(again), task, kind).normal(0, 0.01)
-    return effect
+def effect_of(task: str, checkpoint: RunKey) -> float:
+    """Returns what a checkpoint adds to the score of a task, besides the noise of its trials."""
+    name, seed = checkpoint
+    noise = 0.0 if seed == 1 else stream(seed, task, name).normal(0, 0.01)
+    return EFFECTS.get(name, 0.0) + noise
 
 
 def estimates_of(params: Params, task: str) -> list[EstimateRecord]:
     """H-scores rank the runs as their effects do, LogME the other way round, and neighbours say
     nothing; they are not defined on the task ``section``."""
     found = []
-    for name, (estimate, layers) in product(params.pretrain, product(ESTIMATES, LAYERS)):
+    for checkpoint, estimate, layers in product(params.checkpoints, ESTIMATES, LAYERS):
         sign = {"logme": -1, "knn": 0}.get(estimate, 1)
         undefined = estimate == "knn" and task == "section"
-        value = 1 + sign * effect_of(params, task, name)
+        value = 1 + sign * effect_of(task, checkpoint)
         found.append(
             EstimateRecord(
-                run=name,
+                **checkpoint._asdict(),
                 estimate=estimate,
                 layers=layers,
                 value=None if undefined else value,
@@ -435,7 +448,7 @@ def estimates_of(params: Params, task: str) -> list[EstimateRecord]:
 
 
 def about(task: str) -> dict[str, Any]:
-    """As prepare_task leaves it."""
+    """Returns the record of prepare_task."""
     return {
         "kind": "tagging" if task == "tag" else "classification",
         "labels": ["B-CODE", "O"] if task == "tag" else ["a", "b", "c"],
@@ -452,7 +465,8 @@ def rows_of(trials: list[ScoredTrial]) -> np.ndarray:
 
     found = []
     for trial in trials:
-        run, seed = f"{trial.run} {trial.method}", str(trial.finetune_seed)
+        name = trial.run if trial.method == CLASSICAL else _label(trial.checkpoint)
+        run, seed = f"{name} {trial.method}", str(trial.finetune_seed)
         noise = 0.3 * normal(trial.task) + 0.15 * normal(trial.task, run)
         if trial.run != "majority":  # of which all seeds predict the same
             noise += 0.2 * normal(trial.task, run, seed)
@@ -461,27 +475,27 @@ def rows_of(trials: list[ScoredTrial]) -> np.ndarray:
 
 
 def _trial(
-    params: Params, task: str, name: str, method: str, budget: int | str, seed: int
+    params: Params, task: str, checkpoint: RunKey, method: str, budget: int | str, seed: int
 ) -> ScoredTrial:
-    entry = params.pretrain[name]
+    entry = params.runs[checkpoint.run]
     objective, corpus = entry.learnt
     pretrained = objective != "none"
-    rng = stream(seed, task, name, method, str(budget))
+    rng = stream(seed, task, _label(checkpoint), method, str(budget))
     more_labels = 0.0 if budget == 200 else 0.05
-    value = 0.5 + effect_of(params, task, name) + more_labels + rng.normal(0, 0.015)
+    value = 0.5 + effect_of(task, checkpoint) + more_labels + rng.normal(0, 0.015)
     value -= 0.05 if method == "linear_probe" else 0.0
     d_model = entry.model.get("d_model", 192)
     num_params = {192: 2_563_072, 96: 812_544, 48: 288_000}[d_model]
     num_params += 1_000 if entry.model["name"] == "decoder" else 0
     settings = params.finetune.methods[method].training
     return ScoredTrial(
-        run=name,
+        run=checkpoint.run,
         architecture="encoder" if entry.is_public else entry.model["name"],
         objective=objective,
         method=method,
         task=task,
         corpus=corpus,
-        pretrain_seed=entry.seed,
+        pretrain_seed=checkpoint.pretrain_seed,
         finetune_seed=seed,
         label_budget=str(budget),
         num_params=num_params,
@@ -520,14 +534,16 @@ def _trial(
     )
 
 
+def _label(checkpoint: RunKey) -> str:
+    """Returns a name of the checkpoint, for streams of random numbers."""
+    name, seed = checkpoint
+    return name if seed == 1 else f"{name}_{seed}"
+
+
 def _try(trial: ScoredTrial) -> ScoredTry:
-    """The only one of a trial."""
+    """Returns the only try of a trial."""
     return ScoredTry(
-        run=trial.run,
-        method=trial.method,
-        task=trial.task,
-        label_budget=trial.label_budget,
-        finetune_seed=trial.finetune_seed,
+        **trial.key._asdict(),
         read_out="",
         initial_weights=trial.initial_weights,
         fixed="pooling=mean, dropout=0.1",
@@ -541,11 +557,7 @@ def _try(trial: ScoredTrial) -> ScoredTry:
 def _curve(trial: ScoredTrial) -> list[EpochRecord]:
     return [
         EpochRecord(
-            run=trial.run,
-            method=trial.method,
-            task=trial.task,
-            label_budget=trial.label_budget,
-            finetune_seed=trial.finetune_seed,
+            **trial.key._asdict(),
             lr=trial.lr,
             epoch=epoch,
             train_loss=2.0 / epoch,
@@ -557,7 +569,8 @@ def _curve(trial: ScoredTrial) -> list[EpochRecord]:
 
 
 def _baselines(params: Params, task: str, name: str, budget: int | str) -> list[ScoredTrial]:
-    """One for each draw of labelled rows; their mean is the same with any number of seeds."""
+    """Returns a trial for each draw of labelled rows; their mean is equal for any number of
+    seeds."""
     draws = distinct_draws(
         budget,
         about(task)["num_examples"]["train"],
@@ -578,44 +591,7 @@ def _baseline(
     task: str, name: str, budget: str, pretrain_seed: int, finetune_seed: int, offset: float
 ) -> ScoredTrial:
     value = {"majority": 0.04, "tfidf": 0.57, "window": 0.53}[name] + offset
-    return ScoredTrial(
-        run=name,
-        architecture=name,
-        objective="none",
-        method="classical",
-        task=task,
-        corpus="none",
-        pretrain_seed=pretrain_seed,
-        finetune_seed=finetune_seed,
-        label_budget=budget,
-        num_params=0,
-        num_trained_params=0,
-        pretrain_tokens=0,
-        pretrain_flops=0,
-        lineage_tokens=0,
-        lineage_flops=0,
-        finetune_flops=0,
-        lr=0.0,
-        d_model=0,
-        num_layers=0,
-        best_epoch=0,
-        weights_bytes=None,
-        num_pretrained_params=0,
-        used_architecture=name,
-        design=None,
-        lineage_bytes=0,
-        num_epochs=0,
-        num_steps=0,
-        last_train_loss=None,
-        best_is_last=0,
-        chosen_in_warmup=0,
-        still_improving=0,
-        converged=None,
-        C=None,
-        num_tries=4,
-        at_edge=None,
-        metric=METRICS[task],
-        value=value,
-        other_metric="accuracy",
-        other_value=value,
-    )
+    key = TrialKey(name, pretrain_seed, task, CLASSICAL, budget, finetune_seed)
+    record = fit_baseline._record(key, name, num_tries=4)
+    scores = {"metric": METRICS[task], "value": value}
+    return ScoredTrial(**asdict(record), **scores, other_metric="accuracy", other_value=value)

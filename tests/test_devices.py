@@ -124,20 +124,10 @@ def fitting() -> list[tuple[str, str]]:
     ]
 
 
-def test_a_wait_for_the_host_and_a_tensor_on_another_device_are_found() -> None:
-    there, here = torch.ones(3, device=META), torch.ones(3, dtype=torch.long)
-    with pytest.raises(WAITS):
-        there.sum().item()
-    with pytest.raises(WAITS):
-        _ = there[there > 0]
-    with OneDevice(), pytest.raises(AssertionError, match="several devices"):
-        _ = there[here]
-
-
 @pytest.mark.parametrize(
     ("name", "architecture"), [case for case in cases() if case[1] not in RECURRENT]
 )
-def test_objectives(name: str, architecture: str) -> None:
+def test_objectives_wait_for_no_device(name: str, architecture: str) -> None:
     objective, model, data = built(name, architecture)
     (batch, *_) = data.micro_batches(0)
     if isinstance(objective, Distillation):
@@ -147,12 +137,12 @@ def test_objectives(name: str, architecture: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "architecture"), fitting())
-def test_tasks(name: str, architecture: str) -> None:
+def test_tasks_wait_for_no_device(name: str, architecture: str) -> None:
     with expected((name, architecture) in WAITING):
         learns(name, small_model(architecture), small_tokenizer())
 
 
 @pytest.mark.parametrize(("name", "architecture"), [*product(TRAINED, READERS)])
-def test_methods(name: str, architecture: str) -> None:
+def test_methods_wait_for_no_device(name: str, architecture: str) -> None:
     of, model, examples = applied(architecture, method_of(name))
     step(model, of, of.collate(examples, rngs=[]))

@@ -1,20 +1,25 @@
+"""The stage that scores trials on the test set."""
+
 import csv
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
 
 from stages import evaluate
-from stages.core.artifacts import read_jsonl, write_json, write_jsonl
-from stages.core.params import Params
+from stages.core import paths
+from stages.core.artifacts import Json, read_jsonl, write_json, write_jsonl
+from stages.core.keys import TrialKey
+from stages.core.plans import EvaluationPlan
 from stages.evaluation import metrics
 from stages.evaluation.confusion import ConfusionRecord
 from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.records import (
-    BaselinePredictionRecord,
+    CLASSICAL,
     EpochRecord,
     InputRecord,
     LostPredictionRecord,
@@ -25,351 +30,261 @@ from stages.evaluation.records import (
     TextBitsRecord,
     TrialRecord,
     TryRecord,
+    VariantRow,
     read,
     write,
 )
-from tests.synthetic_study import RUNS, raw_params
 
 GOLD = ["B-X I-X O", "O B-Y", "O"]
-RUN_NAMES = ["encoder_mlm", "decoder_causal"]
+BASELINE = ["B-X I-X O", "O O", "O"]
+RUNS = RIGHT, WRONG = "encoder_mlm", "decoder_causal"
+PLAN = EvaluationPlan(runs=[*RUNS], code={})
+FINETUNED, EVALUATED = Path("data/finetuned/tag"), Path("data/evaluated/tag")
+# The columns of a trial besides its key: 10 for each number.
 TRIAL: dict[str, Any] = {
-    "architecture": "encoder",
-    "objective": "mlm",
-    "task": "tag",
-    "corpus": "all",
-    "pretrain_seed": 1,
-    "num_params": 10,
-    "num_trained_params": 10,
-    "pretrain_tokens": 10,
-    "pretrain_flops": 10**13,
-    "lineage_tokens": 20,
-    "lineage_flops": 10**13,
-    "finetune_flops": 10,
-    "lr": 0.001,
-    "d_model": 4,
-    "num_layers": 1,
-    "best_epoch": 1,
-    "weights_bytes": 40,
-    "num_pretrained_params": 10,
-    "used_architecture": "encoder",
-    "design": None,
-    "lineage_bytes": 40,
-    "num_epochs": 2,
-    "num_steps": 20,
-    "last_train_loss": 0.5,
-    "best_is_last": 0,
-    "chosen_in_warmup": 0,
-    "still_improving": 0,
-    "converged": None,
-    "C": None,
-    "num_tries": 1,
-    "at_edge": None,
+    **{
+        name: 10.0 if hint in (float, float | None) else 10
+        for name, hint in get_type_hints(TrialRecord).items()
+        if name not in get_type_hints(VariantRow)
+    },
+    **{"architecture": "encoder", "objective": "mlm", "corpus": "all"},
+    **{"used_architecture": "encoder", "design": None, "C": None},
 }
+COUNTS = {"rows": 3, "rows_cut": 1, "tokens": 20, "tokens_cut": 2}
+ESTIMATED = {"layer": None, "num_rows": 200, "num_states": 3000, "flops": 10**9, "reason": ""}
 
 
-@pytest.fixture
-def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+def key(run: str, seed: int = 1) -> TrialKey:
+    method = "full" if run != "window" else CLASSICAL
+    return TrialKey(run, seed, "tag", method, "200", 1)
+
+
+def table(name: str, run: str) -> list[Any]:
+    """Returns the rows of a table that is concatenated over the runs."""
+    at, read_at = key(run).checkpoint._asdict(), "first subword of a word"
+    return {
+        "skipped.csv": [SkippedMethod(run=run, method="lora", reason="fits no LSTM")],
+        "inputs.csv": [InputRecord(**at, split="test", read_at=read_at, **COUNTS)],
+        # The first run has no text bits.
+        "text_bits.csv": [TextBitsRecord(**at, loss=4.5, bits_per_byte=1.25, num_targets=7)][
+            : run != RIGHT
+        ],
+        "estimates.csv": [
+            EstimateRecord(**at, estimate="logme", layers="last", value=-0.5, **ESTIMATED)
+        ],
+    }[name]
+
+
+def tried(run: str, read_out: str = "", *, kept: int = 1) -> TryRecord:
+    scores = {"validation_metric": 0.5, "validation_loss": 1.2}
+    row = key(run)._asdict()
+    return TryRecord(**row, read_out=read_out, fixed="dropout=0.1", kept=kept, **scores)
+
+
+def write_trials(folder: Path, run: str, answers: Mapping[int, Sequence[str]]) -> None:
+    """Writes a trial for each pretraining seed, with its predictions in another order."""
+    keys = [key(run, seed) for seed in answers]
+    write(folder / "trials.csv", TrialRecord, [TrialRecord(**TRIAL, **k._asdict()) for k in keys])
+    rows = [
+        PredictionRecord(**k._asdict(), id=f"id{i}", prediction=answer)
+        for k in keys
+        for i, answer in reversed([*enumerate(answers[k.pretrain_seed])])
+    ]
+    write(folder / "predictions.csv.gz", PredictionRecord, rows)
+
+
+def write_run(run: str, answers: Sequence[str]) -> None:
+    folder = FINETUNED / run
+    write_trials(folder, run, {1: answers})
+    epoch = EpochRecord(
+        **key(run)._asdict(),
+        lr=TRIAL["lr"],
+        epoch=1,
+        train_loss=1.5,
+        validation_metric=0.5,
+        validation_loss=1.2,
+    )
+    write(folder / "history.csv", EpochRecord, [epoch, replace(epoch, lr=0.1)])
+    write(folder / "tries.csv", TryRecord, [tried(run)])
+    write(folder / "lost_predictions.csv.gz", LostPredictionRecord, [])
+    for name, record in evaluate.OF_EACH_RUN.items():
+        write(folder / name, record, table(name, run))
+
+
+def write_baseline(answers: Mapping[int, Sequence[str]]) -> None:
+    write_trials(paths.BASELINES / "tag", "window", answers)
+
+
+def write_task(kind: str, rows: Sequence[Json], labels: Sequence[Json], metric: str) -> None:
+    examples = paths.examples("tag")
+    examples.mkdir(parents=True, exist_ok=True)
+    other = "word_accuracy" if kind == "tagging" else "macro_f1"
+    about = {"task": {"name": kind}, "kind": kind, "metric": metric, "other_metric": other}
+    write_json(examples / "task.json", about)
+    with_ids = [[{"id": f"id{i}", **row} for i, row in enumerate(part)] for part in (rows, labels)]
+    write_jsonl(examples / "test.jsonl", with_ids[0])
+    write_jsonl(paths.test_labels("tag"), with_ids[1])
+
+
+@pytest.fixture(autouse=True)
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two runs with one trial each, one with all answers right and one with all wrong, and one
     baseline."""
     monkeypatch.chdir(tmp_path)
-    raw = raw_params({name: RUNS[name] for name in RUN_NAMES})
-    task = Path("data/tasks/tag")
-    (task / "examples").mkdir(parents=True)
-    metrics = {"metric": "entity_f1", "other_metric": "word_accuracy"}
-    write_json(
-        task / "examples/task.json", {"task": {"name": "tagging"}, "kind": "tagging"} | metrics
-    )
-    words = [[f"word{j}" for j, _ in enumerate(tags.split())] for tags in GOLD]
-    write_jsonl(
-        task / "examples/test.jsonl", [{"id": f"id{i}", "words": w} for i, w in enumerate(words)]
-    )
-    gold = [{"id": f"id{i}", "tags": tags.split()} for i, tags in enumerate(GOLD)]
-    write_jsonl(task / "test_labels.jsonl", gold)
-    for name, answers in zip(RUN_NAMES, (GOLD, ["O O O", "B-Y O", "B-X"]), strict=True):
-        write_run(Path("data/finetuned/tag", name), answers)
-    write_baseline({1: ["B-X I-X O", "O O", "O"]})
-    return Params(**raw)
+    tags = [gold.split() for gold in GOLD]
+    words = [{"words": [f"word{j}" for j, _ in enumerate(row)]} for row in tags]
+    write_task("tagging", words, [{"tags": row} for row in tags], "entity_f1")
+    write_run(RIGHT, GOLD)
+    write_run(WRONG, ["O O O", "B-Y O", "B-X"])
+    write_baseline({1: BASELINE})
 
 
-def write_baseline(answers: dict[int, list[str]]) -> None:
-    """Writes one trial for each pretraining seed."""
-    trials, rows = [], []
-    for seed, given in answers.items():
-        key: dict[str, Any] = {"method": "classical", "label_budget": "200", "finetune_seed": 1}
-        key |= {"pretrain_seed": seed}
-        trials.append(TrialRecord(**(TRIAL | key), run="window"))
-        rows += [
-            BaselinePredictionRecord(**key, run="window", id=f"id{i}", prediction=p)
-            for i, p in enumerate(given)
-        ]
-    write(Path("data/baselines/tag/trials.csv"), TrialRecord, trials)
-    write(Path("data/baselines/tag/predictions.csv.gz"), BaselinePredictionRecord, rows)
+def evaluated() -> list[ScoredTrial]:
+    evaluate.main(PLAN, "tag")
+    return read(EVALUATED / "trials.csv", ScoredTrial)
 
 
-def write_run(folder: Path, answers: list[str]) -> None:
-    key: dict[str, Any] = {"method": "full", "label_budget": "200", "finetune_seed": 1}
-    shuffled = list(enumerate(answers))[::-1]
-    rows = [PredictionRecord(**key, id=f"id{i}", prediction=answer) for i, answer in shuffled]
-    epochs = [
-        EpochRecord(
-            **key,
-            run=folder.name,
-            task="tag",
-            lr=lr,
-            epoch=1,
-            train_loss=1.5,
-            validation_metric=0.5,
-            validation_loss=1.2,
-        )
-        for lr in (TRIAL["lr"], 0.1)
-    ]
-    write(folder / "trials.csv", TrialRecord, [TrialRecord(**TRIAL, **key, run=folder.name)])
-    write(folder / "predictions.csv.gz", PredictionRecord, rows)
-    write(folder / "history.csv", EpochRecord, epochs)
-    write(folder / "tries.csv", TryRecord, [tried(folder.name)])
-    write(folder / "lost_predictions.csv.gz", LostPredictionRecord, [])
-    write(folder / "skipped.csv", SkippedMethod, [])
-    write(folder / "inputs.csv", InputRecord, [what_was_read(folder.name)])
-    write(folder / "text_bits.csv", TextBitsRecord, bits_of(folder.name))
-    write(folder / "estimates.csv", EstimateRecord, [estimate_of(folder.name)])
-
-
-def tried(run: str, read_out: str = "", *, kept: bool = True) -> TryRecord:
-    return TryRecord(
-        run=run,
-        method="full",
-        task="tag",
-        label_budget="200",
-        finetune_seed=1,
-        read_out=read_out,
-        initial_weights="",
-        fixed="dropout=0.1",
-        validation_metric=0.5,
-        validation_loss=1.2,
-        kept=int(kept),
-    )
-
-
-def estimate_of(run: str) -> EstimateRecord:
-    about = {"layer": None, "num_rows": 200, "num_states": 3000, "flops": 10**9, "reason": ""}
-    return EstimateRecord(run=run, estimate="logme", layers="last", value=-0.5, **about)
-
-
-def bits_of(run: str) -> list[TextBitsRecord]:
-    """Returns text bits, which the first run does not have."""
-    if run == RUN_NAMES[0]:
-        return []
-    return [TextBitsRecord(run=run, loss=4.5, bits_per_byte=1.25, num_targets=7)]
-
-
-def what_was_read(run: str) -> InputRecord:
-    counts = {"rows": 3, "rows_cut": 1, "tokens": 20, "tokens_cut": 2}
-    return InputRecord(run=run, split="test", read_at="first subword of a word", **counts)
-
-
-def test_scores_are_those_of_the_predictions_whatever_their_order(params: Params) -> None:
-    evaluate.main(params, "tag")
-    trials = read(Path("data/evaluated/tag/trials.csv"), ScoredTrial)
+def test_evaluate_scores_predictions_whatever_their_order() -> None:
+    """Scores are written to the last bit, and what was trained is copied."""
+    trials = evaluated()
     assert [(trial.run, trial.value, trial.other_value) for trial in trials] == [
-        ("encoder_mlm", 1.0, 1.0),
-        ("decoder_causal", 0.0, pytest.approx(1 / 6)),
-        ("window", pytest.approx(2 / 3), pytest.approx(5 / 6)),
+        (RIGHT, 1.0, 1.0),
+        (WRONG, 0.0, pytest.approx(1 / 6)),
+        ("window", 2 / 3, pytest.approx(5 / 6)),
     ]
     assert {trial.metric for trial in trials} == {"entity_f1"}
+    assert {name: value for name, value in asdict(trials[0]).items() if name in TRIAL} == TRIAL
+    with (EVALUATED / "trials.csv").open(newline="") as file:
+        assert [row["value"] for row in csv.DictReader(file)] == ["1.0", "0.0", repr(2 / 3)]
 
 
-def test_trials_of_a_baseline_that_differ_in_the_pretraining_seed_alone_are_two(params) -> None:
+def test_evaluate_tells_trials_of_two_pretraining_seeds_apart() -> None:
     write_baseline({1: GOLD, 2: ["O O O", "O O", "O"]})
-    evaluate.main(params, "tag")
-    trials = read(Path("data/evaluated/tag/trials.csv"), ScoredTrial)
-    values_by_seed = [(t.pretrain_seed, t.value) for t in trials if t.run == "window"]
-    assert values_by_seed == [(1, 1.0), (2, 0.0)]
+    values = [(t.pretrain_seed, t.value) for t in evaluated() if t.run == "window"]
+    assert values == [(1, 1.0), (2, 0.0)]
 
 
-def test_every_trial_has_the_scores_of_its_rows(params: Params) -> None:
+def test_evaluate_writes_the_score_of_each_row() -> None:
     """Scores are in the order of the trials and of the test rows, with the same bytes each time."""
-    evaluate.main(params, "tag")
-    path = Path("data/evaluated/tag/row_scores.npy")
+    values = [trial.value for trial in evaluated()]
+    path = EVALUATED / "row_scores.npy"
     scores, written = np.load(path), path.read_bytes()
-    values = [trial.value for trial in read(path.with_name("trials.csv"), ScoredTrial)]
     assert scores.dtype == np.float32 and scores.shape == (3, 3)
     assert scores.mean(axis=1).tolist() == pytest.approx(values)
     assert (scores[0] == 1).all() and (scores[1] == 0).all()
     assert scores[2, 1] < scores[2].min(initial=1, where=[True, False, True])  # B-Y is missing
-    evaluate.main(params, "tag")
+    evaluated()
     assert path.read_bytes() == written
 
 
-def test_what_was_trained_is_copied_as_it_was(params: Params) -> None:
-    evaluate.main(params, "tag")
-    trial = asdict(read(Path("data/evaluated/tag/trials.csv"), ScoredTrial)[0])
-    assert {key: trial[key] for key in TRIAL} == TRIAL
-
-
-def test_what_nobody_knows_is_an_empty_field_and_no_zero(params: Params) -> None:
-    folder = Path("data/finetuned/tag/encoder_mlm")
-    (trial,) = read(folder / "trials.csv", TrialRecord)
-    write(folder / "trials.csv", TrialRecord, [replace(trial, pretrain_tokens=None)])
-    evaluate.main(params, "tag")
-    path = Path("data/evaluated/tag/trials.csv")
-    assert [t.pretrain_tokens for t in read(path, ScoredTrial)] == [None, 10, 10]
-    with path.open(newline="") as file:
+def test_evaluate_writes_an_unknown_number_as_an_empty_field() -> None:
+    (trial,) = read(FINETUNED / RIGHT / "trials.csv", TrialRecord)
+    write(FINETUNED / RIGHT / "trials.csv", TrialRecord, [replace(trial, pretrain_tokens=None)])
+    assert [t.pretrain_tokens for t in evaluated()] == [None, 10, 10]
+    with (EVALUATED / "trials.csv").open(newline="") as file:
         assert [row["pretrain_tokens"] for row in csv.DictReader(file)] == ["", "10", "10"]
 
 
-def test_curves_of_all_runs_stand_in_one_file(params: Params) -> None:
-    evaluate.main(params, "tag")
-    curves = read(Path("data/evaluated/tag/history.csv"), EpochRecord)
-    assert [epoch.run for epoch in curves] == RUN_NAMES
-    assert {epoch.lr for epoch in curves} == {TRIAL["lr"]}, "that of the rate which was chosen"
+@pytest.mark.parametrize("name", evaluate.OF_EACH_RUN)
+def test_evaluate_concatenates_the_tables_of_the_runs(name: str) -> None:
+    evaluated()
+    rows = read(EVALUATED / name, evaluate.OF_EACH_RUN[name])
+    assert rows == [row for run in RUNS for row in table(name, run)] and rows
 
 
-def test_runs_that_params_no_longer_list_are_deleted(params: Params) -> None:
-    write_run(Path("data/finetuned/tag/removed"), GOLD)
-    evaluate.main(params, "tag")
-    assert sorted(path.name for path in Path("data/finetuned/tag").iterdir()) == sorted(RUN_NAMES)
-    assert "removed" not in Path("data/evaluated/tag/trials.csv").read_text()
+def test_evaluate_writes_the_curves_of_the_chosen_rates() -> None:
+    evaluated()
+    curves = read(EVALUATED / "history.csv", EpochRecord)
+    assert [(epoch.run, epoch.lr) for epoch in curves] == [(run, TRIAL["lr"]) for run in RUNS]
 
 
-def test_a_missing_run_is_named_and_nothing_is_left_half_written(params: Params) -> None:
-    shutil.rmtree("data/finetuned/tag/decoder_causal")
+def test_evaluate_deletes_runs_that_the_plan_does_not_list() -> None:
+    write_run("removed", GOLD)
+    assert {trial.run for trial in evaluated()} == {*RUNS, "window"}
+    assert {path.name for path in FINETUNED.iterdir()} == {*RUNS}
+
+
+def test_evaluate_names_a_missing_run_and_writes_nothing() -> None:
+    shutil.rmtree(FINETUNED / WRONG)
     with pytest.raises(ValueError, match=r"data/finetuned/tag/decoder_causal/.*missing"):
-        evaluate.main(params, "tag")
+        evaluated()
     assert not Path("data/evaluated").exists()
 
 
 @pytest.mark.parametrize("answers", [GOLD[:2], [*GOLD, "O"], ["O", *GOLD[1:]]])
-def test_predictions_that_do_not_match_the_test_set_cannot_happen(
-    params: Params, answers: list[str]
-) -> None:
-    write_run(Path("data/finetuned/tag/encoder_mlm"), answers)
+def test_evaluate_asserts_that_predictions_match_the_test_set(answers: list[str]) -> None:
+    write_run(RIGHT, answers)
     with pytest.raises(AssertionError):
-        evaluate.main(params, "tag")
+        evaluated()
 
 
-def test_what_was_left_out_is_said_of_all_runs(params: Params) -> None:
-    skipped = [SkippedMethod(run=run, method="lora", reason="fits no LSTM") for run in RUN_NAMES]
-    for method in skipped:
-        write(Path("data/finetuned/tag", method.run, "skipped.csv"), SkippedMethod, [method])
-    evaluate.main(params, "tag")
-    assert read(Path("data/evaluated/tag/skipped.csv"), SkippedMethod) == skipped
-
-
-def test_what_was_cut_is_said_of_all_runs(params: Params) -> None:
-    evaluate.main(params, "tag")
-    inputs = read(Path("data/evaluated/tag/inputs.csv"), InputRecord)
-    assert inputs == [what_was_read(run) for run in RUN_NAMES]
-
-
-def test_how_well_runs_predict_the_texts_stands_in_one_file(params: Params) -> None:
-    evaluate.main(params, "tag")
-    text_bits = read(Path("data/evaluated/tag/text_bits.csv"), TextBitsRecord)
-    assert text_bits == [bits for run in RUN_NAMES for bits in bits_of(run)] and text_bits
-
-
-def test_tries_that_lost_are_scored_by_their_own_predictions(params: Params) -> None:
+def test_evaluate_scores_lost_tries_by_their_own_predictions() -> None:
     """The kept variant has the trial's score, and a variant that diverged has none."""
-    run, folder = RUN_NAMES[0], Path("data/finetuned/tag", RUN_NAMES[0])
+    folder = FINETUNED / RIGHT
     first, last, diverged = (f"label_subwords={which}" for which in ("first", "last", "all"))
     (trial,) = read(folder / "trials.csv", TrialRecord)
     write(folder / "trials.csv", TrialRecord, [replace(trial, read_out=last)])
-    tries = [tried(run, first, kept=False), tried(run, last), tried(run, diverged, kept=False)]
+    tries = [tried(RIGHT, first, kept=0), tried(RIGHT, last), tried(RIGHT, diverged, kept=0)]
     write(folder / "tries.csv", TryRecord, tries)
-    given = ["B-X I-X O", "O O", "O"]
     lost = [
-        LostPredictionRecord(
-            method="full",
-            label_budget="200",
-            finetune_seed=1,
-            id=f"id{i}",
-            prediction=prediction,
-            read_out=first,
-            initial_weights="",
-        )
-        for i, prediction in reversed(list(enumerate(given)))
+        LostPredictionRecord(**key(RIGHT)._asdict(), id=f"id{i}", prediction=text, read_out=first)
+        for i, text in reversed([*enumerate(BASELINE)])
     ]
     write(folder / "lost_predictions.csv.gz", LostPredictionRecord, lost)
-    evaluate.main(params, "tag")
-    scored = read(Path("data/evaluated/tag/tries.csv"), ScoredTry)
-    assert [each.run for each in scored] == [run, run, run, RUN_NAMES[1]]
-    by_hand = metrics.score("entity_f1", GOLD, given)
-    assert 0 < by_hand < 1 and [each.value for each in scored] == [by_hand, 1.0, None, 0.0]
+    evaluated()
+    scored = read(EVALUATED / "tries.csv", ScoredTry)
+    assert [row.run for row in scored] == [RIGHT, RIGHT, RIGHT, WRONG]
+    expected = metrics.score("entity_f1", GOLD, BASELINE)
+    assert 0 < expected < 1 and [row.value for row in scored] == [expected, 1.0, None, 0.0]
     assert scored[0].settings == {"label_subwords": "first"}
     assert scored[0].fixed_settings == {"dropout": "0.1"}
-    curves = read(Path("data/evaluated/tag/history.csv"), EpochRecord)
-    assert not [epoch for epoch in curves if epoch.run == run]  # no epoch belongs to a variant
+    curves = read(EVALUATED / "history.csv", EpochRecord)
+    assert not [epoch for epoch in curves if epoch.run == RIGHT]  # no epoch has the variant
 
 
-def test_estimates_of_all_runs_stand_in_one_file(params: Params) -> None:
-    evaluate.main(params, "tag")
-    estimates = read(Path("data/evaluated/tag/estimates.csv"), EstimateRecord)
-    assert estimates == [estimate_of(run) for run in RUN_NAMES]
-
-
-def test_labels_that_look_like_missing_values_are_labels(params: Params) -> None:
+def test_evaluate_reads_labels_that_look_like_missing_values() -> None:
     labels = ["None", "NA", "null", "", 'a "quoted", label']
-    task = Path("data/tasks/tag")
-    metrics = {"metric": "accuracy", "other_metric": "macro_f1"}
-    about = {"task": {"name": "classification"}, "kind": "classification"}
-    write_json(task / "examples/task.json", about | metrics)
-    texts = [{"id": f"id{i}", "text": label} for i, label in enumerate(labels)]
-    write_jsonl(task / "examples/test.jsonl", texts)
-    rows = [{"id": f"id{i}", "label": label} for i, label in enumerate(labels)]
-    write_jsonl(task / "test_labels.jsonl", rows)
-    for run in RUN_NAMES:
-        write_run(Path("data/finetuned/tag", run), labels)
+    texts = [{"text": label} for label in labels]
+    write_task("classification", texts, [{"label": label} for label in labels], "accuracy")
+    for run in RUNS:
+        write_run(run, labels)
     write_baseline({1: labels})
-    evaluate.main(params, "tag")
-    assert {trial.value for trial in read(Path("data/evaluated/tag/trials.csv"), ScoredTrial)} == {
-        1.0
-    }
+    assert {trial.value for trial in evaluated()} == {1.0}
 
 
-def test_examples_show_what_each_run_and_baseline_says(params: Params) -> None:
-    evaluate.main(params, "tag")
-    examples = read_jsonl(Path("data/evaluated/tag/examples.jsonl"))
-    assert [row["id"] for row in examples] == ["id0", "id1", "id2"]
-    for row in examples:
-        runs = [run for one in row["predictions"] for run in one["runs"]]
-        assert sorted(runs) == sorted([*RUN_NAMES, "window"])
-        right = {run for one in row["predictions"] if one["right"] for run in one["runs"]}
-        assert RUN_NAMES[0] in right  # all its answers are right
+def test_evaluate_shows_examples_of_every_run_and_baseline() -> None:
+    evaluated()
+    rows = read_jsonl(EVALUATED / "examples.jsonl")
+    assert [row["id"] for row in rows] == ["id0", "id1", "id2"]
+    for row in rows:
+        runs = [run for vote in row["predictions"] for run in vote["runs"]]
+        assert sorted(runs) == sorted([*RUNS, "window"])
+        right = {run for vote in row["predictions"] if vote["right"] for run in vote["runs"]}
+        assert RIGHT in right
 
 
-def test_confusion_counts_the_words_of_every_run_and_baseline(params: Params) -> None:
-    evaluate.main(params, "tag")
-    confusion = read(Path("data/evaluated/tag/confusion.csv"), ConfusionRecord)
-    assert {record.run for record in confusion} == {*RUN_NAMES, "window"}
+def test_evaluate_counts_confused_words_of_every_run_and_baseline() -> None:
+    evaluated()
+    confusion = read(EVALUATED / "confusion.csv", ConfusionRecord)
     words = sum(len(tags.split()) for tags in GOLD)
-    for run in {record.run for record in confusion}:
+    for run in (*RUNS, "window"):
         of_run = [record for record in confusion if record.run == run]
         assert sum(record.number for record in of_run) == words * of_run[0].num_trials
-    right = [record for record in confusion if record.run == RUN_NAMES[0]]
-    assert all(record.answer == record.prediction for record in right)
+        assert all(r.answer == r.prediction for r in of_run) == (run == RIGHT)
 
 
-def test_scores_are_written_in_full(params: Params) -> None:
-    """A value is unchanged to the last bit after writing and reading."""
-    evaluate.main(params, "tag")
-    with Path("data/evaluated/tag/trials.csv").open(newline="") as file:
-        assert [row["value"] for row in csv.DictReader(file)] == ["1.0", "0.0", repr(2 / 3)]
+def test_evaluate_turns_probabilities_into_a_calibration_error() -> None:
+    path = FINETUNED / WRONG / "predictions.csv.gz"
+    sure = [replace(row, probability=0.75) for row in read(path, PredictionRecord)]
+    write(path, PredictionRecord, sure)
+    right, wrong, _ = evaluated()
+    assert (wrong.accuracy, wrong.mean_probability, wrong.calibration_error) == (0, 0.75, 0.75)
+    assert right.calibration_error is None
 
 
 @pytest.mark.parametrize("text", ["a\rb", "a\r", "a\nb", "a\r\nb", 'a "b", c', "", " "])
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])
-def test_any_text_is_read_as_it_was_written(tmp_path, name, text) -> None:
-    written = [SkippedMethod(run="a", method="b", reason=each) for each in (text, "plain")]
+def test_read_returns_any_text_as_it_was_written(tmp_path: Path, name: str, text: str) -> None:
+    written = [SkippedMethod(run="a", method="b", reason=reason) for reason in (text, "plain")]
     write(tmp_path / name, SkippedMethod, written)
     assert read(tmp_path / name, SkippedMethod) == written
-
-
-def test_probabilities_of_predictions_become_a_calibration_error(params: Params) -> None:
-    folder = Path("data/finetuned/tag", RUN_NAMES[1])  # all its answers are wrong
-    rows = read(folder / "predictions.csv.gz", PredictionRecord)
-    sure = [replace(row, probability=0.75) for row in rows]
-    write(folder / "predictions.csv.gz", PredictionRecord, sure)
-    evaluate.main(params, "tag")
-    scored = {t.run: t for t in read(Path("data/evaluated/tag/trials.csv"), ScoredTrial)}
-    trial = scored[RUN_NAMES[1]]
-    assert (trial.accuracy, trial.mean_probability, trial.calibration_error) == (0, 0.75, 0.75)
-    assert scored[RUN_NAMES[0]].calibration_error is None

@@ -39,20 +39,20 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     (project.folder / "ratings.txt").write_text(ratings(900))
     source = {"name": "lines", "path": "ratings.txt"}
     smoke = project.params()
-    run, full = smoke["pretrain"]["encoder_mlm"], smoke["finetune"]["methods"]["full"]
-    numbers = {"num_train": 60, "num_validation": 20, "num_test": 30, "seed": 1}
+    run, full = smoke["pretrain"]["runs"]["encoder_mlm"], smoke["finetune"]["methods"]["full"]
     training = full["training"] | {"num_epochs": 1}
     changed = {
         "corpora.prose.source": source,
         "tokenizers.unigram.vocab_size": 450,
-        "tasks": {"rate": {"task": {"name": "star_rating"}, "source": source, **numbers}},
-        "pretrain": {
+        "samples": {"num_train": 60, "num_validation": 20, "num_test": 30},
+        "tasks": {"rate": {"task": "star_rating", "source": source}},
+        "pretrain.matched": "parameters",
+        "pretrain.runs": {
             "repeated": run | {"model": MODEL},
-            "autoencoded": run | {"objective": {"name": "autoencoding"}},
+            "autoencoded": run | {"objective": "autoencoding"},
         },
-        "budget": {"matched": "parameters", "reference": "repeated"},
-        "baselines": {"average": {"name": "average"}},
-        "finetune.methods": {n: {"method": {"name": n}, "training": training} for n in METHODS},
+        "baselines": ["average"],
+        "finetune.methods": {name: {"training": training} for name in METHODS},
         "finetune.seeds": [1],
     }
     for path, value in changed.items():
@@ -77,7 +77,7 @@ def table(project: Project) -> list[str]:
     return project.run("python", "-m", "stages.commands.fits").splitlines()
 
 
-def test_the_plan_knows_what_is_to_run_and_what_it_takes(plan_before: dict) -> None:
+def test_plan_knows_new_components_and_their_costs(plan_before: dict) -> None:
     stages = {"prepare_task@rate", "pretrain@repeated", "pretrain@autoencoded", "finetune@rate"}
     assert stages <= {*plan_before["stages"]}
     costs = {(cost["run"], cost["method"]): cost["flops"] for cost in plan_before["finetune"]}
@@ -85,14 +85,14 @@ def test_the_plan_knows_what_is_to_run_and_what_it_takes(plan_before: dict) -> N
     assert all(costs.values())
 
 
-def test_the_task_has_the_rows_and_the_metric_of_its_kind(study: Path) -> None:
+def test_task_has_the_rows_and_the_metric_of_its_kind(study: Path) -> None:
     about = read_json(study / "data/tasks/rate/examples/task.json")
     assert (about["kind"], about["metric"]) == ("rating", "mean_distance")
     rows = read_jsonl(study / "data/tasks/rate/examples/test.jsonl")
     assert {frozenset(row) for row in rows} == {frozenset({"id", "text"})}
 
 
-def test_the_report_shows_all_and_scores_as_the_kind_says(study: Path) -> None:
+def test_report_shows_new_components_and_their_metric(study: Path) -> None:
     assert {"average", *RUNS} <= {*re.findall(r"\w+", json.dumps(read_json(study / METRICS)))}
     text = (study / "reports/comparison.md").read_text()
     for name in ("rate", "average", "mean distance"):
@@ -110,38 +110,38 @@ def test_the_report_shows_all_and_scores_as_the_kind_says(study: Path) -> None:
     assert all(int(row["finetune_flops"]) > 0 for row in trials)
 
 
-def test_new_texts_get_predictions(project: Project, study: Path) -> None:
+def test_predict_with_new_components(project: Project, study: Path) -> None:
     (study / "new.csv").write_text("text\nA superb film.\nA dull plot.\n")
-    command = "python -m stages.commands.predict --run repeated --task rate --method norms"
-    output = project.run(*command.split(), "new.csv")
+    command = "python -m stages.commands.predict repeated rate new.csv --method norms"
+    output = project.run(*command.split())
     lines = [line for line in output.splitlines() if line[:1] == "{"]
     assert [float(json.loads(line)["prediction"]) > -9 for line in lines] == [True, True]
 
 
-def test_the_task_stands_in_the_table_of_what_fits(table: list[str]) -> None:
+def test_fits_lists_the_new_task(table: list[str]) -> None:
     text = "\n".join(table)
     assert "| star_rating | encoder |" in text and "| star_rating, as text |" not in text
 
 
-def test_the_architecture_and_the_method_stand_in_it(table: list[str]) -> None:
+def test_fits_lists_the_new_architecture_and_method(table: list[str]) -> None:
     head = [cell.strip() for cell in table[0].split("|")]
     (row,) = [line.split("|") for line in table if "| classification | repeated_encoder |" in line]
     found = {name: cell.strip() for name, cell in zip(head, row, strict=True)}
     assert found["norms"] == found["lora"] == "yes" and found["in_context"] == "-"
 
 
-def test_nothing_is_pending_and_the_others_code_is_as_it_was(project: Project, study: Path) -> None:
+def test_plans_have_the_code_of_new_components_alone(project: Project, study: Path) -> None:
     assert project.repro() == []
-    code = read_json(study / "data/code/prepare_task/rate.json")
+    code = read_json(study / "data/plans/prepare_task/rate.json")["code"]
     assert {"kinds/rating.py", "tasks/star_rating.py", "sources/lines.py"} <= code.keys()
     assert "kinds/tagging.py" not in code and "sources/files.py" not in code
 
 
-def test_mistakes_are_refused_with_their_place(project: Project, study: Path) -> None:
+def test_resolve_names_the_place_of_a_mistake_in_a_component(project: Project, study: Path) -> None:
     """A source without a path, a task without a kind."""
     source, task = study / "stages/sources/lines.py", study / "stages/tasks/star_rating.py"
     source.write_text(FILES["stages/sources/lines.py"].replace("path: str", "file: str"))
     task.write_text(FILES["stages/tasks/star_rating.py"].replace("kind = RatedText()", "pass"))
-    output = project.run("python", "-m", "stages.check_params", check=False)
+    output = project.run("python", "-m", "stages.resolve", check=False)
     assert "tasks.rate.source.name: " in output and "`path`" in output
     assert "tasks.rate.task.name: " in output and "Traceback" not in output

@@ -2,49 +2,63 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors.torch import load_file
 
-from stages import finetune, pretrain
-from stages.core.artifacts import read_jsonl, remove, write_json, write_jsonl
+from stages.core import paths
+from stages.core.artifacts import read_jsonl, remove, write_jsonl
+from stages.core.keys import RunKey, TrialKey
 from stages.core.params import Method, Params, Screen
 from stages.evaluation import records
 from stages.evaluation.estimates import EstimateCostRecord, EstimateRecord
-from stages.matching.budget import plans
 from stages.trials import kept, store
 from stages.trials.lookup import find_trial
 from tests.small_hub import checkpoint, revision_of
-from tests.small_study import SCRATCH, write_study
+from tests.small_study import (
+    SCRATCH,
+    files_of,
+    fine_tune,
+    pretrain_run,
+    tuned,
+    write_inputs,
+    write_study,
+)
 from tests.smoke import alone
 
 pytestmark = pytest.mark.slow
 
 FOLDER = Path("data/finetuned/section", SCRATCH)
+FULL = TrialKey(SCRATCH, 1, "section", "full", "64", 1)
+WEIGHTS = f"weights/{kept.file_name(FULL)}"
 Rates = float | list[float]
 
 
 @pytest.fixture
-def finetuned(tmp_path, monkeypatch) -> Callable[..., dict[str, bytes]]:
-    """Fine-tunes in full at these rates, and by a probe; gives the content of every file."""
+def params(tmp_path, monkeypatch) -> Params:
+    """A study with a run from scratch, in the current folder."""
     monkeypatch.chdir(tmp_path)
-    params = write_study(tmp_path, lr=1e-3)
-    pretrain.main(params, SCRATCH)
+    params = alone(write_study(tmp_path, lr=1e-3), SCRATCH)
+    pretrain_run(params, SCRATCH)
+    return params
+
+
+@pytest.fixture
+def finetuned(params) -> Callable[..., dict[str, bytes]]:
+    """Fine-tunes in full at these rates, and by a probe; returns the content of every file."""
 
     def run(lr: Rates, **training: Any) -> dict[str, bytes]:
         remove(store.root())
-        finetune.main(alone(at(params, lr, **training), SCRATCH), "section")
-        files = sorted(path for path in FOLDER.rglob("*") if path.is_file())
-        return {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in files}
+        fine_tune(at(params, lr, **training))
+        return files_of(FOLDER)
 
     return run
 
 
 def without_lengths_of_test(files: dict[str, bytes]) -> dict[str, bytes]:
-    """Less what the stage says of the test inputs themselves."""
+    """Returns the files without the lengths of test inputs."""
     lines = files["inputs.csv"].splitlines()
     kept = [line for line in lines if b",test," not in line]
     assert len(kept) == len(lines) - 1
@@ -52,7 +66,7 @@ def without_lengths_of_test(files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def at(params: Params, lr: Rates, **changes: Any) -> Params:
-    """At these rates, in two epochs unless told otherwise and with one seed."""
+    """Returns the study at these rates, with two epochs by default and one seed."""
 
     def changed(method: Method) -> Method:
         if method.training is None:
@@ -62,15 +76,14 @@ def at(params: Params, lr: Rates, **changes: Any) -> Params:
         return method.model_copy(update={"training": training})
 
     methods = {name: changed(method) for name, method in params.finetune.methods.items()}
-    settings: dict[str, Any] = {"methods": methods, "seeds": [1]}
-    return params.model_copy(update={"finetune": params.finetune.model_copy(update=settings)})
+    return tuned(params, methods=methods, seeds=[1])
 
 
 def read_trials() -> dict[str, records.TrialRecord]:
     return {row.method: row for row in records.read(FOLDER / "trials.csv", records.TrialRecord)}
 
 
-def test_a_rate_at_which_training_diverges_is_none_to_choose(finetuned) -> None:
+def test_rate_at_which_training_diverges_is_not_chosen(finetuned) -> None:
     with pytest.raises(
         ValueError, match=r"full\.training\.lr: training diverged at 1e\+30, the loss"
     ):
@@ -80,8 +93,8 @@ def test_a_rate_at_which_training_diverges_is_none_to_choose(finetuned) -> None:
     assert read_trials()["full"].lr == 0.01
 
 
-def test_a_grid_of_one_rate_is_that_rate(finetuned) -> None:
-    """And the same study gives the same bytes, after an interruption too."""
+def test_grid_of_one_rate_is_that_rate(finetuned) -> None:
+    """The same study gives the same bytes, also after an interruption."""
     alone = finetuned(0.01)
     assert any(name.startswith("weights/") for name in alone)
     assert finetuned([0.01]) == alone
@@ -91,18 +104,18 @@ def test_a_grid_of_one_rate_is_that_rate(finetuned) -> None:
     assert finetuned(0.01) == alone and not partial.exists()
 
 
-def test_of_several_rates_the_best_on_validation_is_kept(finetuned) -> None:
-    """Wherever it stands in the list; the trial is the one that it gives alone, but for the cost,
-    which is that of all."""
+def test_search_keeps_the_best_of_several_rates_on_validation(finetuned) -> None:
+    """The order of rates does not matter. The trial equals that with the best rate alone, except
+    for the cost, which is that of all rates."""
     alone = finetuned(0.01)
     single = read_trials()
     for rates in ([1e-9, 0.01], [0.01, 1e-9]):
         together = finetuned(rates)
-        found = read_trials()
+        trials = read_trials()
         for name in ("predictions.csv.gz", *(n for n in alone if n.startswith("weights/"))):
             assert together[name] == alone[name]
         curves = records.read(FOLDER / "history.csv", records.EpochRecord)
-        trial = found["full"]
+        trial = trials["full"]
         assert [(p.lr, p.epoch) for p in curves] == [(r, e) for r in rates for e in (1, 2)]
         ends = [point for point in curves if point.epoch == 2]
         best = max(ends, key=lambda point: (point.validation_metric, -point.validation_loss))
@@ -111,13 +124,13 @@ def test_of_several_rates_the_best_on_validation_is_kept(finetuned) -> None:
         assert trial.best_is_last == 1
         last = next(p for p in curves if (p.lr, p.epoch) == (0.01, 2))
         assert trial.last_train_loss == pytest.approx(last.train_loss)
-        assert kept.read(FOLDER / "weights/full-64-1.safetensors").lr == 0.01
+        assert kept.read(kept.path_of(FULL)).lr == 0.01
         assert trial.finetune_flops == 2 * single["full"].finetune_flops
-        assert found["linear_probe"] == single["linear_probe"]
+        assert trials["linear_probe"] == single["linear_probe"]
 
 
-def test_a_trial_that_ends_too_early_is_told_from_one_that_has_fitted(finetuned) -> None:
-    """From scratch: two epochs are four steps each, of which the loss still falls in the last."""
+def test_trial_that_ends_too_early_differs_from_one_that_has_fitted(finetuned) -> None:
+    """Two epochs are four steps each; the loss still falls in the last one."""
     finetuned(1e-3)
     short = read_trials()["full"]
     assert (short.num_epochs, short.num_steps, short.still_improving) == (2, 8, 1)
@@ -135,53 +148,48 @@ def test_a_trial_that_ends_too_early_is_told_from_one_that_has_fitted(finetuned)
     assert [epoch.epoch for epoch in curves] == [*range(1, stopped.num_epochs + 1)]
 
 
-def test_without_patience_the_last_epoch_is_kept_and_with_it_the_best(finetuned) -> None:
-    """The same training: patience that does not run out changes what is kept, and nothing else.
-    The labels of validation are swapped, so that whoever fits those of training falls behind."""
+def test_trial_keeps_the_last_epoch_without_patience_and_the_best_with_it(finetuned) -> None:
+    """Patience that does not run out changes the kept epoch and nothing else. The labels of
+    validation are swapped, so that fitting those of training lowers the score."""
     path = Path("data/tasks/section/examples/validation.jsonl")
     swapped = {"calm": "loud", "loud": "calm"}
     write_jsonl(path, [row | {"label": swapped[row["label"]]} for row in read_jsonl(path)])
     last = finetuned(0.01, num_epochs=6)
-    found = read_trials()["full"]
-    assert (found.best_epoch, found.num_epochs, found.best_is_last) == (6, 6, 0)
+    trial = read_trials()["full"]
+    assert (trial.best_epoch, trial.num_epochs, trial.best_is_last) == (6, 6, 0)
     best = finetuned(0.01, num_epochs=6, patience=6)
     assert last["history.csv"] == best["history.csv"]
     curves = records.read(FOLDER / "history.csv", records.EpochRecord)
     merits = [(point.validation_metric, -point.validation_loss) for point in curves]
     chosen = 1 + merits.index(max(merits))
-    assert chosen < 6, "else nothing is shown"
+    assert chosen < 6, "the test needs another epoch than the last"
     assert read_trials()["full"].best_epoch == chosen
-    name = "weights/full-64-1.safetensors"
-    assert last[name] != best[name]
-    assert finetuned(0.01, num_epochs=6)[name] == last[name]
+    assert last[WEIGHTS] != best[WEIGHTS]
+    assert finetuned(0.01, num_epochs=6)[WEIGHTS] == last[WEIGHTS]
 
 
-def test_of_equal_rates_the_first_is_kept(finetuned) -> None:
-    """Rates at which nothing is learnt, not even in the last digit, score alike."""
+def test_search_keeps_the_first_of_equal_rates(finetuned) -> None:
+    """Rates at which nothing is learnt, not even in the last digit, have equal scores."""
     for rates in ([1e-30, 2e-30], [2e-30, 1e-30]):
         finetuned(rates)
         trial = read_trials()["full"]
         assert (trial.lr, trial.best_epoch) == (rates[0], 2)
 
 
-def test_weights_on_disk_are_those_of_the_files(finetuned) -> None:
-    """But for the headers of what was kept: a probe needs its checkpoint, full fine-tuning does
-    not."""
+def test_weights_bytes_count_the_files_that_a_trial_needs(finetuned) -> None:
+    """A probe needs its checkpoint, full fine-tuning does not. Headers do not count."""
     finetuned(1e-3)
     kept_bytes = {}
     for method in ("full", "linear_probe"):
-        weights = load_file(FOLDER / "weights" / f"{method}-64-1.safetensors")
+        weights = load_file(kept.path_of(FULL._replace(method=method)))
         kept_bytes[method] = sum(weight.nbytes for weight in weights.values())
-    checkpoint = Path("data/pretrained", SCRATCH, "model.safetensors").stat().st_size
-    found = {method: trial.weights_bytes for method, trial in read_trials().items()}
-    assert found == kept_bytes | {"linear_probe": checkpoint + kept_bytes["linear_probe"]}
+    checkpoint = (paths.pretrained(FULL.checkpoint) / "model.safetensors").stat().st_size
+    recorded = {method: trial.weights_bytes for method, trial in read_trials().items()}
+    assert recorded == kept_bytes | {"linear_probe": checkpoint + kept_bytes["linear_probe"]}
 
 
-def test_speed_is_measured_with_the_first_seed_alone(tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    params = write_study(tmp_path, lr=1e-3)
-    pretrain.main(params, SCRATCH)
-    finetune.main(alone(params, SCRATCH), "section")
+def test_speed_is_measured_with_the_first_fine_tuning_seed_alone(params) -> None:
+    fine_tune(params)
     costs = records.read(
         Path("data/timings/finetune/section", f"{SCRATCH}.csv"), records.CostRecord
     )
@@ -196,8 +204,8 @@ def test_speed_is_measured_with_the_first_seed_alone(tmp_path, monkeypatch) -> N
             assert speed == (None, None, None)
 
 
-def test_the_choice_does_not_see_the_test_set(finetuned) -> None:
-    """Other test inputs, which have no labels in any case, change no weight and no choice."""
+def test_choice_of_a_trial_does_not_see_the_test_set(finetuned) -> None:
+    """Other test inputs, which never have labels, change no weight and no choice."""
     before = without_lengths_of_test(finetuned([1e-3, 0.01]))
     path = Path("data/tasks/section/examples/test.jsonl")
     rows = read_jsonl(path)
@@ -209,56 +217,49 @@ def test_the_choice_does_not_see_the_test_set(finetuned) -> None:
     assert after == before
 
 
-def test_estimates_of_the_run_stand_beside_its_trials(finetuned) -> None:
-    finetuned(0.01)
-    found = records.read(FOLDER / "estimates.csv", EstimateRecord)
-    assert {record.run for record in found} == {SCRATCH}
-    assert all(record.value is not None for record in found)
-    (took,) = records.read(Path("data/timings/estimates/section.csv"), EstimateCostRecord)
-    assert took.run == SCRATCH and took.wall_time_s > 0
-
-
-def test_a_screen_fine_tunes_the_best_by_the_estimate_and_nothing_twice(
+def test_screen_fine_tunes_the_best_by_the_estimate_and_nothing_twice(
     tmp_path, monkeypatch, capsys
 ) -> None:
-    """Of two public checkpoints one is kept, beside the run from scratch; the other leaves tables
-    without trials. Setting and removing the screen trains what is new alone."""
+    """One of two public checkpoints is kept, in addition to the run from scratch; the other leaves
+    tables without trials. Setting and removing the screen trains only what is new."""
     monkeypatch.chdir(tmp_path)
     params = at(write_study(tmp_path, lr=1e-3), 1e-3)
     folder = checkpoint("gpt2")
     model = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
-    other = params.pretrain["public"].model_copy(update={"model": model})
-    params = params.model_copy(update={"pretrain": {**params.pretrain, "other": other}})
-    for run, plan in plans(params).items():
-        write_json(Path(f"data/plans/{run}.json"), asdict(plan))
-        pretrain.main(params, run)
-    screen = params.finetune.model_copy(update={"screen": Screen(by="h_score", keep=1)})
-    screened = params.model_copy(update={"finetune": screen})
+    other = params.runs["public"].model_copy(update={"model": model})
+    runs = params.runs | {"other": other}
+    params = params.model_copy(update={"runs": runs})
+    write_inputs(params)
+    for run in runs:
+        pretrain_run(params, run)
+    screened = tuned(params, screen=Screen(by="h_score", keep=1))
 
     def trained(study: Params) -> tuple[dict[str, list[records.TrialRecord]], int]:
-        """The trials of each run, and how many were trained anew."""
-        finetune.main(study, "section")
+        """Returns the trials of each run, and how many were trained anew."""
+        fine_tune(study)
         task = FOLDER.parent
-        found = {run: records.read(task / run / "trials.csv", records.TrialRecord) for run in runs}
-        taken = re.search(r"section: (\d+) of", capsys.readouterr().out)
-        return found, sum(map(len, found.values())) - (int(taken[1]) if taken else 0)
+        trials = {run: records.read(task / run / "trials.csv", records.TrialRecord) for run in runs}
+        stored = re.search(r"section: (\d+) of", capsys.readouterr().out)
+        return trials, sum(map(len, trials.values())) - (int(stored[1]) if stored else 0)
 
-    runs = [*params.pretrain]
-    found, new = trained(screened)
+    trials, new = trained(screened)
     values = {
         record.run: record.value
         for run in runs
         for record in records.read(FOLDER.parent / run / "estimates.csv", EstimateRecord)
         if (record.estimate, record.layers) == ("h_score", "last")
     }
-    assert {*values} == {*runs}
+    assert {*values} == {*runs} and None not in values.values()
+    costs = records.read(Path("data/timings/estimates/section.csv"), EstimateCostRecord)
+    assert [cost.checkpoint for cost in costs] == [RunKey(run, 1) for run in runs]
+    assert all(cost.wall_time_s > 0 for cost in costs)
     kept, out = sorted(("public", "other"), key=lambda run: values[run] or 0, reverse=True)
-    assert (len(found[SCRATCH]), len(found[kept]), len(found[out]), new) == (2, 2, 0, 4)
+    assert (len(trials[SCRATCH]), len(trials[kept]), len(trials[out]), new) == (2, 2, 0, 4)
     assert records.read(FOLDER.parent / out / "history.csv", records.EpochRecord) == []
-    costs = Path("data/timings/finetune/section", f"{out}.csv")
-    assert records.read(costs, records.CostRecord) == []
+    timings = Path("data/timings/finetune/section", f"{out}.csv")
+    assert records.read(timings, records.CostRecord) == []
     with pytest.raises(ValueError, match="finetune.screen"):
         find_trial(out, "section", None, None, None)
     whole, new = trained(params)
     assert (len(whole[out]), new) == (2, 2)
-    assert trained(screened) == (found, 0)
+    assert trained(screened) == (trials, 0)

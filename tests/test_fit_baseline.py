@@ -1,9 +1,9 @@
-import csv
-import gzip
-import json
+"""The stage that fits the classical baselines."""
+
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,39 +11,40 @@ from stages import fit_baseline
 from stages.baselines._baseline import BASELINES, Baseline, Score
 from stages.core import paths
 from stages.core.artifacts import read_jsonl, write_json, write_jsonl
-from stages.core.params import Params
-from stages.evaluation.records import TrialRecord, read
+from stages.core.keys import TrialKey
+from stages.core.plans import BaselinePlan
+from stages.evaluation.records import CLASSICAL, PredictionRecord, TrialRecord, read
 from stages.kinds._cells import Row
 from stages.kinds._kind import KINDS, labelled_rows
-from tests.synthetic_study import raw_params
 
-SEEDS = {"pretrain": [1, 7], "finetune": [1, 2, 3]}
-DRAWS = [*product(*SEEDS.values())]
+PLAN = BaselinePlan(
+    baselines={name: {"name": name} for name in ("majority", "tfidf", "window")},
+    label_budgets=[4, "all"],
+    pretrain_seeds=[1, 7],
+    finetune_seeds=[1, 2, 3],
+    code={},
+)
+DRAWS = [*product(PLAN.pretrain_seeds, PLAN.finetune_seeds)]
 WORDS = {"fruit": ["apple", "pear"], "tool": ["hammer", "saw"]}
 
 
-@pytest.fixture
-def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
-    """A study with 24 classified sentences and as many tagged ones."""
+@pytest.fixture(autouse=True)
+def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """24 classified sentences and as many tagged ones."""
     monkeypatch.chdir(tmp_path)
-    raw = raw_params()
-    raw["finetune"] |= {"label_budgets": [4, "all"], "seeds": SEEDS["finetune"]}
-    Path("data").mkdir()
-    write_json(paths.SEEDS, {"pretrain_seeds": SEEDS["pretrain"]})
     for task, kind, metric in (
         ("type", "classification", "macro_f1"),
         ("tag", "tagging", "entity_f1"),
     ):
-        examples = Path("data/tasks", task, "examples")
+        examples = paths.examples(task)
         examples.mkdir(parents=True)
-        for split, num in (("train", 12), ("validation", 4), ("test", 8)):
-            rows = [_row(kind, i, labelled=split != "test") for i in range(num)]
+        for split, number in (("train", 12), ("validation", 4), ("test", 8)):
+            rows = [_row(kind, i, labelled=split != "test") for i in range(number)]
             write_jsonl(examples / f"{split}.jsonl", rows)
         write_json(examples / "task.json", {"kind": kind, "metric": metric})
-    return Params(**raw)
 
 
-def _row(kind: str, i: int, *, labelled: bool) -> dict:
+def _row(kind: str, i: int, *, labelled: bool) -> dict[str, Any]:
     label = list(WORDS)[i % 2]
     word = WORDS[label][i // 2 % 2]
     if kind == "classification":
@@ -54,126 +55,100 @@ def _row(kind: str, i: int, *, labelled: bool) -> dict:
     return row if labelled else {k: v for k, v in row.items() if k not in ("label", "tags")}
 
 
-def predictions(task: str) -> list[dict[str, str]]:
-    path = Path("data/baselines", task, "predictions.csv.gz")
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+def fitted(task: str, **changes: Any) -> list[PredictionRecord]:
+    fit_baseline.main(PLAN.model_copy(update=changes), task)
+    return read(paths.BASELINES / task / "predictions.csv.gz", PredictionRecord)
 
 
-def of_trials(task: str) -> list[tuple[str, str, int, int]]:
-    found = read(Path("data/baselines", task, "trials.csv"), TrialRecord)
-    return [(t.run, t.label_budget, t.pretrain_seed, t.finetune_seed) for t in found]
+def trials(task: str) -> list[TrialKey]:
+    return [trial.key for trial in read(paths.BASELINES / task / "trials.csv", TrialRecord)]
 
 
-def test_each_fitting_baseline_predicts_every_test_row_once_per_draw(params: Params) -> None:
-    """And where all rows are labelled there is one draw."""
-    for task, fitting in (("type", ["majority", "tfidf"]), ("tag", ["majority", "window"])):
-        fit_baseline.main(params, task)
-        draws = [("4", *draw) for draw in DRAWS] + [("all", *DRAWS[0])]
-        trials = [(name, *draw) for name in fitting for draw in draws]
-        assert of_trials(task) == trials
-        found = [
-            (r["run"], r["label_budget"], int(r["pretrain_seed"]), int(r["finetune_seed"]), r["id"])
-            for r in predictions(task)
-        ]
-        assert found == [(*trial, str(i)) for trial in trials for i in range(8)]
+@pytest.mark.parametrize(
+    ("task", "fitting"), [("type", ["majority", "tfidf"]), ("tag", ["majority", "window"])]
+)
+def test_fit_baseline_predicts_every_test_row_once_for_each_draw(
+    task: str, fitting: list[str]
+) -> None:
+    """If all rows are labelled, there is one draw."""
+    predictions = fitted(task)
+    draws = [("4", *draw) for draw in DRAWS] + [("all", *DRAWS[0])]
+    assert trials(task) == [
+        TrialKey(name, pretrain_seed, task, CLASSICAL, budget, finetune_seed)
+        for name in fitting
+        for budget, pretrain_seed, finetune_seed in draws
+    ]
+    assert [(row.key, row.id) for row in predictions] == [
+        (trial, str(i)) for trial in trials(task) for i in range(8)
+    ]
 
 
-def test_what_is_learnt_is_predicted(params: Params) -> None:
-    fit_baseline.main(params, "type")
-    right = [list(WORDS)[i % 2] for i in range(8)]
-    found = [r for r in predictions("type") if (r["run"], r["label_budget"]) == ("tfidf", "all")]
-    assert [r["prediction"] for r in found] == right
-    fit_baseline.main(params, "tag")
-    tags = {r["prediction"] for r in predictions("tag") if r["run"] == "window"}
+def test_fit_baseline_predicts_what_it_learnt() -> None:
+    labels = [
+        row.prediction for row in fitted("type") if (row.run, row.label_budget) == ("tfidf", "all")
+    ]
+    assert labels == [list(WORDS)[i % 2] for i in range(8)]
+    tags = {row.prediction for row in fitted("tag") if row.run == "window"}
     assert tags == {"O O", "O B-TOOL"}
 
 
-@pytest.fixture
-def learnt(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The ids of the rows that each fit learns from."""
-    found = list[list[str]]()
+def test_fit_baseline_learns_from_the_rows_of_trials_with_the_same_seeds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learnt = list[list[str]]()
 
     class Recorder(Baseline):
         fits = ("classification",)
 
         def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
-            found.append([row["id"] for row in train])
+            learnt.append([row["id"] for row in train])
 
         def predict(self, rows: Sequence[Row]) -> list[str]:
             return ["fruit" for _ in rows]
 
     monkeypatch.setattr(BASELINES, "build", lambda component, where: Recorder())
-    return found
-
-
-def test_it_learns_from_the_rows_that_trials_of_the_same_seeds_learn_from(params, learnt) -> None:
-    fit_baseline.main(params.model_copy(update={"baselines": {"own": {"name": "own"}}}), "type")
-    train = read_jsonl(Path("data/tasks/type/examples/train.jsonl"))
-    assert learnt == [
-        [
-            row["id"]
-            for row in labelled_rows(
-                train,
-                budget,
-                KINDS["classification"],
-                pretrain_seed=pretrain_seed,
-                finetune_seed=finetune_seed,
-                task="type",
-            )
-        ]
-        for _, budget, pretrain_seed, finetune_seed in of_trials("type")
+    fitted("type", baselines={"own": {"name": "own"}})
+    train = read_jsonl(paths.examples("type") / "train.jsonl")
+    rows = [
+        labelled_rows(
+            train,
+            key.label_budget,
+            KINDS["classification"],
+            pretrain_seed=key.pretrain_seed,
+            finetune_seed=key.finetune_seed,
+            task="type",
+        )
+        for key in trials("type")
     ]
+    assert learnt == [[row["id"] for row in of_trial] for of_trial in rows]
     assert len({*map(tuple, learnt[:-1])}) > 3 and learnt[-1] == [row["id"] for row in train]
 
 
-def test_which_runs_there_are_is_read_from_the_record_of_their_seeds(params: Params) -> None:
-    """On which the stage depends, and not on params.yaml."""
-    write_json(paths.SEEDS, {"pretrain_seeds": [5]})
-    fit_baseline.main(params, "type")
-    assert {trial[2] for trial in of_trials("type")} == {5}
-
-
-def test_twice_gives_the_same_bytes(params: Params) -> None:
-    fit_baseline.main(params, "type")
-    files = sorted(Path("data/baselines/type").iterdir())
+def test_fit_baseline_writes_the_same_bytes_twice() -> None:
+    fitted("type")
+    files = sorted((paths.BASELINES / "type").iterdir())
     before = [path.read_bytes() for path in files]
-    fit_baseline.main(params, "type")
+    fitted("type")
     assert [path.read_bytes() for path in files] == before
 
 
-def test_more_labels_than_there_are_is_refused(params: Params) -> None:
-    raw = json.loads(params.model_dump_json())
-    raw["finetune"]["label_budgets"] = [13]
-    with pytest.raises(
-        ValueError, match=r"finetune\.label_budgets: 13 labels, .*tasks\.type has 12"
-    ):
-        fit_baseline.main(Params(**raw), "type")
-    assert not Path("data/baselines").exists()
+def test_fit_baseline_refuses_more_labels_than_there_are() -> None:
+    fault = r"finetune\.label_budgets: 13 labels, .*tasks\.type has 12"
+    with pytest.raises(ValueError, match=fault):
+        fitted("type", label_budgets=[13])
+    assert not paths.BASELINES.exists()
 
 
-def test_an_unknown_task_is_refused_with_the_known_ones(params: Params) -> None:
-    with pytest.raises(ValueError, match="tasks: unknown 'tipe'; did you mean 'type'"):
-        fit_baseline.main(params, "tipe")
-
-
-@pytest.mark.parametrize(
-    "without, given",
-    [("support_vector_machines", "a probability"), ("logistic_regressions", "none")],
-)
-def test_predictions_have_the_probability_that_the_model_gives_them(
-    without: str, given: str, params: Params, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("without", ["support_vector_machines", "logistic_regressions"])
+def test_fit_baseline_writes_the_probability_that_a_model_gives(
+    without: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Among the models of ``tfidf`` logistic regression gives a probability, a support vector
-    machine does not."""
+    """Logistic regression gives one, a support vector machine and the majority give none."""
     monkeypatch.setattr(f"stages.baselines.tfidf.{without}", lambda C: [])
-    fit_baseline.main(params, "type")
-    probabilities = {
-        run: {row["probability"] for row in predictions("type") if row["run"] == run}
-        for run in ("majority", "tfidf")
-    }
-    assert probabilities["majority"] == {""}
-    if given == "none":
-        assert probabilities["tfidf"] == {""}
+    predictions = fitted("type")
+    assert {row.probability for row in predictions if row.run == "majority"} == {None}
+    probabilities = [row.probability for row in predictions if row.run == "tfidf"]
+    if without == "logistic_regressions":
+        assert {*probabilities} == {None}
     else:
-        assert all(0.5 <= float(p) <= 1 for p in probabilities["tfidf"])
+        assert all(p is not None and 0.5 <= p <= 1 for p in probabilities)

@@ -92,7 +92,7 @@ def built(cell: Combination) -> tuple[Task, ModelWithHead]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", TRAINED, ids=name_of)
-def test_it_fits_a_small_set_and_changes_what_it_says_alone(cell) -> None:
+def test_method_fits_a_small_set_and_changes_its_own_weights_alone(cell) -> None:
     method = method_of(cell.method)
     task, model = built(cell)
     method.apply(model, generator=torch_stream(2, "method"))
@@ -107,7 +107,7 @@ def test_it_fits_a_small_set_and_changes_what_it_says_alone(cell) -> None:
 
 
 @pytest.mark.parametrize("cell", [cell for cell in FITTING if cell not in TRAINED], ids=name_of)
-def test_without_training_every_row_has_a_prediction_and_no_weight_changes(cell) -> None:
+def test_method_without_training_predicts_every_row_and_changes_no_weight(cell) -> None:
     rows = [*rows_of(cell.kind)]
     method = method_of(cell.method)
     task, model = built(cell)
@@ -121,10 +121,10 @@ def test_without_training_every_row_has_a_prediction_and_no_weight_changes(cell)
         )
     examples = predictor.encode(rows)
     with torch.no_grad():
-        found = predictor.predict(model.eval(), predictor.collate(examples, rngs=[]), examples)
-    each = len(examples) // len(rows)
+        parts = predictor.predict(model.eval(), predictor.collate(examples, rngs=[]), examples)
+    number = len(examples) // len(rows)
     predictions = [
-        predictor.combine(row, found[i * each : (i + 1) * each]) for i, row in enumerate(rows)
+        predictor.combine(row, parts[i * number : (i + 1) * number]) for i, row in enumerate(rows)
     ]
     assert all(isinstance(prediction, str) for prediction in predictions)
     assert all(torch.equal(weight, before[name]) for name, weight in model.named_parameters())
@@ -132,7 +132,7 @@ def test_without_training_every_row_has_a_prediction_and_no_weight_changes(cell)
 
 
 @pytest.mark.parametrize("cell", [c for c in cells() if c not in FITTING], ids=name_of)
-def test_what_does_not_go_together_says_why(cell) -> None:
+def test_reason_says_why_a_combination_does_not_fit(cell) -> None:
     reason = cell.reason()
     assert reason is not None and any(
         said in reason

@@ -9,7 +9,8 @@ import pytest
 from stages import encode_corpus, measure_contamination
 from stages.core import parallel, paths
 from stages.core.artifacts import read_json, write_json, write_jsonl
-from stages.core.params import Corpus, Params, Tokenizer
+from stages.core.params import Corpus, Task, Tokenizer
+from stages.core.plans import EncodingPlan, TextsPlan
 from stages.text.corpus import EncodedCorpus
 from tests.small import small_tokenizer
 
@@ -53,18 +54,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def measured(max_tokens: int | Literal["all"], **about: Any) -> dict[str, Any]:
     write_json(Path("data/corpora/all/corpus.json"), {"max_tokens": max_tokens, **about})
     corpus = Corpus(source={"name": "files"}, max_tokens=max_tokens, decontaminate_against="none")
-    tokenizer = Tokenizer(corpus="all", algorithm="unigram", vocab_size=300, max_sentences=100)
-    params = Params.model_construct(
-        corpora={"all": corpus},
-        tokenizers={"unigram": tokenizer},
-        tasks={"every": ..., "some": ...},
-    )
-    encode_corpus.main(params, "all", "unigram")
-    measure_contamination.main(params, "all", "unigram")
+    tokenizer = Tokenizer(corpus="all", vocab_size=300)
+    plan = EncodingPlan(corpus=corpus, tokenizer=tokenizer, code={})
+    encode_corpus.main(plan, "all", "unigram")
+    numbers: dict[str, Any] = dict.fromkeys(("num_train", "num_validation", "num_test"), "all")
+    task = Task(task={"name": "classification"}, source={"name": "files"}, seed=1, **numbers)
+    tasks = TextsPlan(tasks=dict.fromkeys(("every", "some"), task), code={})
+    measure_contamination.main(tasks, "all", "unigram")
     return read_json(Path("data/contamination/all/unigram.json"))
 
 
-def test_rows_of_every_task_are_counted() -> None:
+def test_measure_contamination_counts_rows_of_every_task() -> None:
     assert measured("all") == {
         "documents": 10,
         "tasks": {
@@ -76,7 +76,9 @@ def test_rows_of_every_task_are_counted() -> None:
 
 
 @pytest.mark.slow
-def test_several_processes_count_what_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measure_contamination_by_several_processes_is_equal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     one = measured("all")
     monkeypatch.setattr(parallel, "PART_BYTES", 100)
     monkeypatch.setattr(parallel, "HERE_BYTES", 1)
@@ -84,7 +86,7 @@ def test_several_processes_count_what_one_does(monkeypatch: pytest.MonkeyPatch) 
     assert measured("all") == one
 
 
-def test_documents_that_max_tokens_leaves_out_are_not_searched() -> None:
+def test_measure_contamination_leaves_out_what_max_tokens_leaves_out() -> None:
     """Each holds one test row, so that as many match as were encoded."""
     encoded = Path("data/encoded/all/unigram/encoded.json")
     for max_tokens in (30, 90):
@@ -93,7 +95,7 @@ def test_documents_that_max_tokens_leaves_out_are_not_searched() -> None:
         assert found["tasks"]["every"]["exact"] == found["documents"]
 
 
-def test_those_searched_are_those_encoded() -> None:
+def test_measure_contamination_searches_the_encoded_documents() -> None:
     measured(90)
     encoded = EncodedCorpus.load(Path("data/encoded/all/unigram/train"))
     *whole, _ = np.split(encoded.tokens, encoded.document_starts[1:])  # the last one is cut
@@ -106,12 +108,12 @@ def test_those_searched_are_those_encoded() -> None:
     assert found["exact"] == found["num_test"] == len(texts) > 1
 
 
-def test_what_was_removed_is_passed_on() -> None:
+def test_measure_contamination_passes_on_what_was_removed() -> None:
     removed = {"train": {"documents": 1, "sentences": 2, "characters": 30}}
     assert measured("all", removed=removed)["removed"] == removed
 
 
-def test_rows_with_masked_words_are_searched_as_they_stand_in_the_source() -> None:
+def test_measure_contamination_searches_original_texts() -> None:
     """The masked text stands nowhere; of a row that is not changed there is no original."""
     masked = [{"id": str(i), "text": f"value {i} of the value"} for i in range(len(SENTENCES))]
     write_jsonl(paths.examples("every") / "test.jsonl", masked)

@@ -9,7 +9,8 @@ import pytest
 from stages import encode_corpus, measure_likeness
 from stages.core import parallel, paths
 from stages.core.artifacts import read_json, write_json, write_jsonl
-from stages.core.params import Corpus, Params, Tokenizer
+from stages.core.params import Corpus, Task, Tokenizer
+from stages.core.plans import EncodingPlan, TextsPlan
 from stages.evaluation.likeness import Comparison, Measured
 from stages.text.corpus import document_order
 from tests.small import documents, small_tokenizer
@@ -48,14 +49,13 @@ def measured(max_tokens: int | Literal["all"]) -> dict[str, Any]:
     about = {"max_tokens": max_tokens, "train": {"documents": len(DOCUMENTS)}, "sha256": "abc"}
     write_json(Path("data/corpora/all/corpus.json"), about)
     corpus = Corpus(source={"name": "files"}, max_tokens=max_tokens, decontaminate_against="none")
-    tokenizer = Tokenizer(corpus="all", algorithm="unigram", vocab_size=300, max_sentences=100)
-    params = Params.model_construct(
-        corpora={"all": corpus},
-        tokenizers={"unigram": tokenizer},
-        tasks={"read": ..., "tag": ...},
-    )
-    encode_corpus.main(params, "all", "unigram")
-    measure_likeness.main(params, "all", "unigram")
+    tokenizer = Tokenizer(corpus="all", vocab_size=300)
+    plan = EncodingPlan(corpus=corpus, tokenizer=tokenizer, code={})
+    encode_corpus.main(plan, "all", "unigram")
+    numbers: dict[str, Any] = dict.fromkeys(("num_train", "num_validation", "num_test"), "all")
+    task = Task(task={"name": "classification"}, source={"name": "files"}, seed=1, **numbers)
+    tasks = TextsPlan(tasks=dict.fromkeys(("read", "tag"), task), code={})
+    measure_likeness.main(tasks, "all", "unigram")
     return read_json(Path("data/likeness/all/unigram.json"))
 
 
@@ -64,7 +64,7 @@ def measure(documents: list[list[str]], tasks: dict[str, list[str]]) -> Measured
     return comparison.measured([comparison.read(documents)], Path("none"))
 
 
-def test_tasks_of_the_study_are_compared_with_all_documents() -> None:
+def test_measure_likeness_compares_tasks_with_all_documents() -> None:
     found = measured("all")
     encoded = read_json(Path("data/encoded/all/unigram/encoded.json"))
     tag = [" ".join(text.split()) for text in TEXTS]
@@ -74,7 +74,7 @@ def test_tasks_of_the_study_are_compared_with_all_documents() -> None:
 
 
 @pytest.mark.slow
-def test_several_processes_measure_what_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measure_likeness_by_several_processes_is_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     one = measured("all")
     monkeypatch.setattr(parallel, "PART_BYTES", 3_000)
     monkeypatch.setattr(parallel, "HERE_BYTES", 1)
@@ -83,7 +83,7 @@ def test_several_processes_measure_what_one_does(monkeypatch: pytest.MonkeyPatch
     assert not list(paths.SCRATCH.glob("words*"))
 
 
-def test_documents_that_max_tokens_leaves_out_are_not_compared() -> None:
+def test_measure_likeness_leaves_out_what_max_tokens_leaves_out() -> None:
     for max_tokens in (2000, 6000):
         found = measured(max_tokens)
         number = found["documents"]

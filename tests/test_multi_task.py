@@ -11,17 +11,23 @@ import pytest
 import torch
 import transformers
 
-from stages import encode_corpus, evaluate, finetune, prepare_corpus, pretrain
-from stages.commands import export, predict
+from stages import encode_corpus, evaluate, prepare_corpus
+from stages.commands import predict
+from stages.core import paths
 from stages.core.artifacts import read_json, write_json, write_jsonl
-from stages.core.params import Corpus, Method, Params, load
+from stages.core.keys import RunKey
+from stages.core.params import Corpus, Method, Params
+from stages.core.plans import CorpusPlan, EncodingPlan, EvaluationPlan
 from stages.core.seeding import stream
+from stages.core.study_file import load
 from stages.evaluation import records
+from stages.exporting.export import export
 from stages.tasks._text_to_text import TextToText
+from stages.trials.lookup import find_trial
 from stages.trials.setup import TrialSetup
 from tests.small import small_tokenizer
-from tests.smoke import alone
-from tests.test_training_stages import write_plans
+from tests.small_study import fine_tune, pretrain_run, write_inputs
+from tests.smoke import alone, plans
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +36,8 @@ WORDS = ["class", "def", "for", "from", "if", "import", "return", "value"]
 
 
 def rows_of(task: str, number: int, *, seed: int) -> list[dict[str, Any]]:
-    """Texts of two words; whether the first is "class", or which of them are."""
+    """Returns texts of two words, labelled by whether the first is "class", or by which words
+    are."""
     rng = stream(seed, task)
     rows = list[dict[str, Any]]()
     for i in range(number):
@@ -61,12 +68,13 @@ def write_task(task: str, name: str, labels: list[str], metrics: list[str], targ
     write_json(examples / "task.json", record)
     records.write(Path("data/baselines", task, "trials.csv"), records.TrialRecord, [])
     predictions = Path("data/baselines", task, "predictions.csv.gz")
-    records.write(predictions, records.BaselinePredictionRecord, [])
+    records.write(predictions, records.PredictionRecord, [])
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory) -> Path:
-    """A mixture of two tasks, learnt; each of them then as it is, and fine-tuned as text."""
+    """A run that has learnt a mixture of two tasks, used as it is and fine-tuned on each task as
+    text."""
     folder = tmp_path_factory.mktemp("study")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -75,32 +83,36 @@ def study(tmp_path_factory) -> Path:
         )
         write_task("which", "tagging", ["B-X", "O"], ["word_accuracy", "entity_f1"], "tags")
         tokenizer, nothing = Path("data/tokenizers/unigram"), Path("data/encoded/none/unigram")
-        for made in (tokenizer, nothing.parent, Path("data/pretrained"), Path("data/plans")):
+        for made in (tokenizer, nothing.parent):
             made.mkdir(parents=True)
         (model,) = small_tokenizer().files
         shutil.copyfile(model, tokenizer / model.name)
-        for path in (nothing, Path("data/pretrained/none")):
-            path.write_text("nothing\n")
+        nothing.write_text("nothing\n")
         params = mixture()
-        write_plans(params)
-        prepare_corpus.main(params, "mixture")
-        encode_corpus.main(params, "mixture", "unigram")
-        for run in params.pretrain:
-            pretrain.main(params, run)
+        planned = plans(params)
+        corpus, encoding = (
+            planned["prepare_corpus", "mixture"],
+            planned["encode_corpus", "mixture", "unigram"],
+        )
+        assert isinstance(corpus, CorpusPlan) and isinstance(encoding, EncodingPlan)
+        prepare_corpus.main(corpus, "mixture")
+        encode_corpus.main(encoding, "mixture", "unigram")
+        write_inputs(params)
+        for run in params.runs:
+            pretrain_run(params, run)
         for run, task in (("both", "first"), ("both", "which"), ("scratch", "first")):
-            finetune.main(alone(params, run), task)
+            fine_tune(alone(params, run), task)
     return folder
 
 
 def mixture() -> Params:
     smoke = load(ROOT / "studies/smoke.yaml")
-    scratch = smoke.pretrain["encoder_scratch"]
+    scratch = smoke.runs["encoder_scratch"]
     model = {"name": "encoder_decoder", "d_model": 64, "num_layers": 1, "num_heads": 2, "d_ff": 128}
-    bart = {"positions": "learned", "max_positions": 64, "norm_position": "post"}
-    model |= bart | {"embedding_norm": True}
+    model |= {"positions": "relative", "norm": "rmsnorm", "bias": False, "output_bias": False}
     scratch = scratch.model_copy(update={"model": model})
     training = scratch.training.model_copy(
-        update={"num_steps": 120, "lr": 2e-3, "batch_rows": 8, "micro_batch_rows": 8}
+        update={"num_steps": 240, "lr": 4e-3, "batch_rows": 8, "micro_batch_rows": 8}
     )
     both = {"corpus": "mixture", "objective": {"name": "multi_task"}, "training": training}
     full = smoke.finetune.methods["full"]
@@ -121,59 +133,54 @@ def mixture() -> Params:
                 "mixture": Corpus(source=source, max_tokens="all", decontaminate_against="none")
             },
             "tasks": {"first": section, "which": tagging},
-            "pretrain": {"both": scratch.model_copy(update=both), "scratch": scratch},
+            "runs": {"both": scratch.model_copy(update=both), "scratch": scratch},
             "budget": smoke.budget.model_copy(update={"matched": "none", "reference": "both"}),
             "finetune": smoke.finetune.model_copy(update=tuning),
         }
     )
 
 
-def test_one_model_answers_both_tasks_and_one_that_learnt_nothing_neither(
-    study, monkeypatch
-) -> None:
+def test_multi_task_run_answers_both_tasks_as_text(study, monkeypatch) -> None:
     monkeypatch.chdir(study)
-    params = mixture()
-    found = {}
+    trials = {}
     for task, runs in (("first", ["both", "scratch"]), ("which", ["both"])):
-        chosen = {run: params.pretrain[run] for run in runs}
-        evaluate.main(params.model_copy(update={"pretrain": chosen}), task)
+        evaluate.main(EvaluationPlan(runs=runs, code={}), task)
         for trial in records.read(Path(f"data/evaluated/{task}/trials.csv"), records.ScoredTrial):
-            found[trial.run, task, trial.method] = trial
-    assert found["both", "first", "as_it_is"].value > 0.9  # by chance half
-    assert found["both", "which", "as_it_is"].value > 0.9  # all O is two thirds
-    assert found["scratch", "first", "as_it_is"].value < 0.1
-    assert found["both", "first", "text"].value > 0.9
-    as_it_is = found["both", "first", "as_it_is"]
+            trials[trial.run, task, trial.method] = trial
+    assert trials["both", "first", "as_it_is"].value > 0.9  # by chance half
+    assert trials["both", "which", "as_it_is"].value > 0.9  # all O is two thirds
+    assert trials["scratch", "first", "as_it_is"].value < 0.1
+    assert trials["both", "first", "text"].value > 0.9
+    as_it_is = trials["both", "first", "as_it_is"]
     assert as_it_is.num_trained_params == as_it_is.finetune_flops == as_it_is.best_epoch == 0
-    text = found["both", "first", "text"]
+    text = trials["both", "first", "text"]
     assert text.num_trained_params == text.num_params  # there is no head
     assert as_it_is.objective == "multi_task" and as_it_is.corpus == "mixture"
     assert read_json(Path("data/corpora/mixture/corpus.json"))["train"]["documents"] == 400
 
 
 @pytest.mark.parametrize("method", ["as_it_is", "text"])
-def test_new_text_gets_labels_and_tags(method, study, monkeypatch, capsys) -> None:
-    """From what was fine-tuned, and from the run as it is, of which no weights are kept."""
+def test_predict_gives_labels_and_tags_of_new_text(method, study, monkeypatch, capsys) -> None:
+    """Both from the fine-tuned run and from the run as it is, of which no weights are kept."""
     monkeypatch.chdir(study)
     for task, text, expected in (
         ("first", "class def for 7", {"label": "some_class"}),
         ("which", "def class 7", {"words": ["def", "class", "7"], "tags": ["O", "B-X", "O"]}),
     ):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        which = ["--run", "both", "--task", task, "--method", method]
-        monkeypatch.setattr(sys, "argv", ["predict", *which])
+        monkeypatch.setattr(sys, "argv", ["predict", "both", task, "--method", method])
         predict.main()
         assert json.loads(capsys.readouterr().out) == {"line": 1} | expected
 
 
-def test_transformers_writes_what_we_write(study, monkeypatch, tmp_path) -> None:
+def test_export_of_a_text_to_text_trial_writes_what_it_wrote(study, monkeypatch, tmp_path) -> None:
     monkeypatch.chdir(study)
     with pytest.raises(ValueError, match=r"methods\.as_it_is: trains nothing; leave out --task"):
-        as_it_is = export.find_trial("both", "first", "as_it_is", None, None)
-        export.export("both", as_it_is, tmp_path / "out")
-    trial = export.find_trial("both", "first", "text", None, None)
-    told = export.export("both", trial, tmp_path / "out")
-    assert "T5ForConditionalGeneration" in told or "AutoModelForSeq2SeqLM" in told
+        as_it_is = find_trial("both", "first", "as_it_is", None, None)
+        export(RunKey("both", 1), as_it_is, tmp_path / "out")
+    trial = find_trial("both", "first", "text", None, None)
+    message = export(RunKey("both", 1), trial, tmp_path / "out")
+    assert "AutoModelForSeq2SeqLM" in message
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     rows = rows_of("first", 10, seed=3)
@@ -192,16 +199,18 @@ def test_transformers_writes_what_we_write(study, monkeypatch, tmp_path) -> None
     assert [text.strip().replace(" ", "_") for text in texts] == ours[:10]
 
 
-def test_answers_as_text_are_cut_to_the_positions_of_a_run(study, monkeypatch) -> None:
-    """In what is learnt and in what is written; where not one label has room, that is said."""
+def test_text_to_text_cuts_answers_to_the_positions_of_a_run(study, monkeypatch) -> None:
+    """Both in training and in generation. A run without room for a label is refused."""
     monkeypatch.chdir(study)
 
     def setup(task: str, max_positions: int) -> TrialSetup:
         shutil.copytree("data/pretrained/scratch", "data/pretrained/short", dirs_exist_ok=True)
-        record = read_json(Path("data/pretrained/short/run.json"))
-        record["model"] |= {"name": "decoder", "max_positions": max_positions}
-        write_json(Path("data/pretrained/short/run.json"), record)
-        return TrialSetup("short", task, max_tokens=32, text_to_text=True)
+        short = RunKey("short", 1)
+        record = read_json(paths.pretrained(short) / "run.json")
+        learned = {"positions": "learned", "max_positions": max_positions}
+        record["model"] |= learned | {"name": "decoder"}
+        write_json(paths.pretrained(short) / "run.json", record)
+        return TrialSetup(short, task, max_tokens=32, text_to_text=True)
 
     for max_positions, most in ((60, 29), (40, 9)):
         task = setup("which", max_positions).task

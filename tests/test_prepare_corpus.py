@@ -4,18 +4,22 @@ import gzip
 import hashlib
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from stages import prepare_corpus
+from stages import encode_corpus, prepare_corpus
 from stages.core import parallel
 from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
-from stages.core.params import Corpus, Params
+from stages.core.params import Corpus, Task, Tokenizer
+from stages.core.plans import CorpusPlan, EncodingPlan
+from stages.core.process import exit_on_mistake
 from stages.evaluation.contamination import TaskTexts
 from stages.sources._source import SOURCES, split_of
 from tests.installed_package import install, module
@@ -33,10 +37,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def params(against: Literal["none", "tasks"] = "none", **source: Any) -> Params:
-    """The part of params.yaml that the stage reads."""
+def plan(against: Literal["none", "tasks"] = "none", **source: Any) -> CorpusPlan:
     corpus = Corpus(source=source or SHELF, max_tokens="all", decontaminate_against=against)
-    return Params.model_construct(corpora={"all": corpus}, tasks={"one": ..., "other": ...})
+    source = {"name": "files", "path": "rows.csv"}
+    numbers: dict[str, Any] = dict.fromkeys(("num_train", "num_validation", "num_test"), "all")
+    task = Task(task={"name": "classification"}, source=source, seed=1, **numbers)
+    tasks = {"one": task, "other": task} if against == "tasks" else {}
+    return CorpusPlan(corpus=corpus, packages="", decontaminated_against=tasks, code={})
 
 
 def write_tests(*of_tasks: list[str]) -> dict[str, list[list[str]]]:
@@ -57,8 +64,8 @@ def write_tests(*of_tasks: list[str]) -> dict[str, list[list[str]]]:
 SHELF = {"name": "installed_docs", "path": "requirements.lock", "packages": ["shelf"]}
 
 
-def test_a_corpus_holds_the_documents_of_train_and_validation() -> None:
-    prepare_corpus.main(params(), "all")
+def test_prepare_corpus_writes_the_documents_of_train_and_validation() -> None:
+    prepare_corpus.main(plan(), "all")
     about = read_json(FOLDER / "corpus.json")
     for split in ("train", "validation"):
         found = read_jsonl(FOLDER / f"{split}.jsonl")
@@ -76,13 +83,15 @@ def test_a_corpus_holds_the_documents_of_train_and_validation() -> None:
 
 
 @pytest.mark.slow
-def test_twice_is_the_same_whatever_the_hash_seed(folder: Path) -> None:
-    prepare_corpus.main(params(), "all")
+def test_prepare_corpus_repeats_itself_until_a_text_changes(
+    folder: Path,
+) -> None:
+    prepare_corpus.main(plan(), "all")
     first = {p.name: p.read_bytes() for p in FOLDER.iterdir()}
     program = (
-        "from tests.test_prepare_corpus import params\n"
+        "from tests.test_prepare_corpus import plan\n"
         "from stages import prepare_corpus\n"
-        "prepare_corpus.main(params(), 'all')\n"
+        "prepare_corpus.main(plan(), 'all')\n"
     )
     paths = f"{folder / 'site'}{os.pathsep}{Path(__file__).parents[1]}"
     subprocess.run(
@@ -91,13 +100,9 @@ def test_twice_is_the_same_whatever_the_hash_seed(folder: Path) -> None:
         env={**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": paths},
     )
     assert {p.name: p.read_bytes() for p in FOLDER.iterdir()} == first
-
-
-def test_the_hash_is_of_the_texts(folder: Path) -> None:
-    prepare_corpus.main(params(), "all")
     before = read_json(FOLDER / "corpus.json")["sha256"]
     (folder / "site/shelf/room_0.py").write_text(module("maps", 0))
-    prepare_corpus.main(params(), "all")
+    prepare_corpus.main(plan(), "all")
     assert read_json(FOLDER / "corpus.json")["sha256"] != before
 
 
@@ -108,21 +113,21 @@ def test_the_hash_is_of_the_texts(folder: Path) -> None:
         ("One paragraph.", "corpora.all.source: no text for validation"),
     ],
 )
-def test_an_empty_corpus_is_refused_and_leaves_nothing(text: str, message: str) -> None:
+def test_prepare_corpus_refuses_an_empty_corpus_and_leaves_nothing(text: str, message: str) -> None:
     Path("book.txt").write_text(text)
     with pytest.raises(ValueError, match=message):
-        prepare_corpus.main(params(name="files", path="book.txt"), "all")
+        prepare_corpus.main(plan(name="files", path="book.txt"), "all")
     assert not FOLDER.exists() and not list(FOLDER.parent.iterdir())
 
 
-def test_sentences_that_tasks_test_on_are_removed_and_counted() -> None:
-    prepare_corpus.main(params(), "all")
+def test_prepare_corpus_removes_and_counts_sentences_that_tasks_test_on() -> None:
+    prepare_corpus.main(plan(), "all")
     before = {split: read_jsonl(FOLDER / f"{split}.jsonl") for split in ("train", "validation")}
     assert "removed" not in read_json(FOLDER / "corpus.json")
     # All of a document's sentences, one sentence of a task that is not the first, and no sentence.
     emptied, tested = before["train"][0], before["validation"][1]["sentences"][0]
     searched = TaskTexts(write_tests(emptied["sentences"], [tested.upper(), "In none of them."]))
-    prepare_corpus.main(params("tasks"), "all")
+    prepare_corpus.main(plan("tasks"), "all")
     about = read_json(FOLDER / "corpus.json")
     for split, rows in before.items():
         left = read_jsonl(FOLDER / f"{split}.jsonl")
@@ -145,14 +150,14 @@ def test_sentences_that_tasks_test_on_are_removed_and_counted() -> None:
 
 
 @pytest.mark.slow
-def test_a_corpus_that_is_all_tested_on_is_refused() -> None:
-    prepare_corpus.main(params(), "all")
+def test_prepare_corpus_refuses_a_corpus_that_is_all_tested_on() -> None:
+    prepare_corpus.main(plan(), "all")
     rows = [
         row for split in ("train", "validation") for row in read_jsonl(FOLDER / f"{split}.jsonl")
     ]
     write_tests([], [s for row in rows for s in row["sentences"]])
     with pytest.raises(ValueError, match="no text for train that no task tests on; give it more"):
-        prepare_corpus.main(params("tasks"), "all")
+        prepare_corpus.main(plan("tasks"), "all")
 
 
 # Text of any size -------------------------------------------------------------------------------
@@ -200,33 +205,24 @@ def expected(source: dict[str, Any]) -> tuple[dict[str, str], str]:
     return written, digest.hexdigest()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("unit", ["paragraph", "line", "file"])
-@pytest.mark.parametrize("format", ["txt", "txt.gz"])
-def test_texts_in_parts_are_those_of_the_whole(
-    format: str, unit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check_parts({**write_texts(format), "unit": unit}, monkeypatch, whole_files=unit == "file")
+UNITS = [("txt", unit) for unit in ("paragraph", "line", "file")] + [("txt.gz", "paragraph")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("format", ["jsonl", "csv", "conllu", "jsonl.gz"])
-def test_rows_in_parts_are_those_of_the_whole(format: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_parts(write_texts(format), monkeypatch)
-
-
-def check_parts(
-    source: dict[str, Any], monkeypatch: pytest.MonkeyPatch, *, whole_files: bool = False
-) -> None:
+@pytest.mark.parametrize(
+    ("format", "unit"), [*UNITS, ("jsonl", ""), ("jsonl.gz", ""), ("csv", ""), ("conllu", "")]
+)
+def test_write_in_parts_gives_what_the_whole_does(format: str, unit: str, monkeypatch) -> None:
     monkeypatch.setattr(parallel, "PART_BYTES", 600)
     monkeypatch.setattr(parallel, "HERE_BYTES", 2000)
-    if whole_files:  # of three, one each is drawn for train and validation
-        for number, split in enumerate(("train", "validation", "test")):
-            source[split] = sorted(p.name for p in Path("texts").iterdir())[number]
+    source = write_texts(format) | ({"unit": unit} if unit else {})
+    if unit == "file":  # of three, one each is drawn for train and validation
+        names = sorted(p.name for p in Path("texts").iterdir())
+        source |= dict(zip(("train", "validation", "test"), names, strict=False))
     rows, digest = expected(source)
     built = SOURCES.build(source, where="")
-    assert len(list(built.parts())) > (2 if whole_files else 30)
-    for processes in (1, 2, 3):
+    assert len(list(built.parts())) > (2 if unit == "file" else 30)
+    for processes in (1, 3):
         folder = Path(f"with_{processes}")
         folder.mkdir()
         about = prepare_corpus.write(built, None, folder, processes=processes)
@@ -236,7 +232,7 @@ def check_parts(
 
 
 @pytest.mark.slow
-def test_sentences_are_removed_by_several_processes_as_by_one(
+def test_write_removes_sentences_by_several_processes_as_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source = SOURCES.build(write_texts("txt"), where="")
@@ -253,7 +249,7 @@ def test_sentences_are_removed_by_several_processes_as_by_one(
     assert written[0][0]["removed"]["train"]["sentences"] > 5
 
 
-def test_a_long_document_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_takes_a_long_document_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sentences are written in pieces."""
     monkeypatch.setattr(parallel, "PART_BYTES", 600)
     rows = [" ".join(TEXTS), *TEXTS]
@@ -267,7 +263,7 @@ def test_a_long_document_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("format", ["txt", "jsonl"])
-def test_bytes_that_are_no_text_are_named_and_leave_nothing(
+def test_prepare_corpus_names_bytes_that_are_no_text_and_leaves_nothing(
     format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parallel, "PART_BYTES", 600)
@@ -278,62 +274,36 @@ def test_bytes_that_are_no_text_are_named_and_leave_nothing(
     lines[40] = b"\xff" + lines[40]
     broken.write_bytes(b"".join(lines))
     with pytest.raises(ValueError, match=f"corpora.all.source: {broken} line 41: byte 0xff is not"):
-        prepare_corpus.main(params(**source), "all")
+        prepare_corpus.main(plan(**source), "all")
     assert not list(FOLDER.parent.iterdir())
 
 
-FULL_DISK = """
-import resource
-from stages import encode_corpus, prepare_corpus
-from stages.core.params import Tokenizer
-from stages.core.process import exit_on_mistake
-from tests.test_prepare_corpus import params
-
-own = Tokenizer(corpus="all", algorithm="unigram", vocab_size=600, max_sentences=9)
-made = params(name="files", path="book.txt", unit="line")
-made = made.model_copy(update={"tokenizers": {"unigram": own}})
-BEFORE
-soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-try:
-    exit_on_mistake(lambda: LAST)
-finally:  # coverage writes at the end of the process
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("before", "last", "written"),
-    [
-        ("", "prepare_corpus.main(made, 'all')", "data/corpora"),
-        (
-            "prepare_corpus.main(made, 'all')",
-            "encode_corpus.main(made, 'all', 'unigram')",
-            "data/encoded/all",
-        ),
-    ],
-)
-def test_a_full_disk_is_named_and_nothing_is_left(
-    before: str, last: str, written: str, folder: Path
-) -> None:
+@pytest.mark.parametrize("stage", ["prepare_corpus", "encode_corpus"])
+def test_full_disk_is_named_and_nothing_is_left(stage: str, capsys) -> None:
     """A limit for files stands for it: the system refuses to write on, as on a full disk."""
     Path("book.txt").write_text("".join(f"Line {i} of the book.\n" for i in range(5000)))
     (model,) = small_tokenizer().files
     Path("data/tokenizers/unigram").mkdir(parents=True)
     shutil.copy(model, "data/tokenizers/unigram")
-    paths = os.pathsep.join([str(folder / "site"), str(Path(__file__).parents[1])])
-    finished = subprocess.run(
-        [sys.executable, "-c", FULL_DISK.replace("BEFORE", before).replace("LAST", last)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": paths},
-    )
-    assert finished.returncode == 2, finished.stderr
-    assert finished.stderr.startswith("error: ") and "Traceback" not in finished.stderr
-    assert not list(Path(written).iterdir())
-
-
-def test_an_unknown_corpus_is_named() -> None:
-    with pytest.raises(ValueError, match="corpora: unknown 'al'; did you mean 'all'?"):
-        prepare_corpus.main(params(), "al")
+    own = Tokenizer(corpus="all", vocab_size=600)
+    prepared = plan(name="files", path="book.txt", unit="line")
+    main = partial(prepare_corpus.main, prepared, "all")
+    written = FOLDER.parent
+    if stage == "encode_corpus":
+        main()
+        main = partial(
+            encode_corpus.main,
+            EncodingPlan(corpus=prepared.corpus, tokenizer=own, code={}),
+            "all",
+            "unigram",
+        )
+        written = Path("data/encoded/all")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        with pytest.raises(SystemExit, match="2"):
+            exit_on_mistake(main)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert capsys.readouterr().err.startswith("error: ")
+    assert not list(written.iterdir())

@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ import pytest
 from stages import report
 from stages.core.artifacts import read_json
 from stages.evaluation.records import ScoredTrial, SkippedMethod, read, write
-from stages.reporting.comparison.results import load
+from stages.findings.results import load
 from stages.reporting.figures import gallery
+from tests.small_study import run_stage
 from tests.synthetic_study import RUNS, public, raw_params, write_study
 
 pytestmark = pytest.mark.slow
@@ -45,7 +46,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.chdir(root)
         patch.setattr("stages.report.reconcile", lambda params, **_: True)
         (root / "params.yaml").write_text(json.dumps(on_one_task()))
-        report.main(write_study(root, on_one_task()))
+        run_stage(write_study(root, on_one_task()), report)
         yield root / "reports"
 
 
@@ -58,10 +59,10 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 WITHOUT_MLFLOW = """
 from stages import report
-from stages.core.params import load
+from stages.core.plans import ReportPlan, read_plan
 
 report.reconcile = lambda params, **_: True
-report.main(load())
+report.main(read_plan(ReportPlan, "report"))
 """
 
 
@@ -84,21 +85,21 @@ def own_text(path: Path) -> str:
     return re.sub(runtime, "", path.read_text(), flags=re.DOTALL)
 
 
-def test_trials_have_exactly_their_columns_and_a_row_each(reported: Path) -> None:
+def test_trials_csv_has_a_row_for_each_trial(reported: Path) -> None:
     assert (reported / "trials.csv").read_text().splitlines()[0] == COLUMNS
     found = rows(reported / "trials.csv")
     assert len(found) == 7 * 2 * 5 + 2 * 5  # a baseline for each draw of labelled rows
     assert {row["study"] for row in found} == {"synthetic"}
 
 
-def test_costs_have_the_keys_of_trials_and_no_baselines(reported: Path) -> None:
+def test_costs_csv_has_the_keys_of_trials_and_no_baselines(reported: Path) -> None:
     found = rows(reported / "costs.csv")
     assert list(found[0])[:10] == COLUMNS.split(",")[:10]
     assert len(found) == 7 * 2 * 5
     assert all(float(row["wall_time_s"]) > 0 < float(row["peak_memory_bytes"]) for row in found)
 
 
-def test_one_picture_stands_alone_and_the_others_in_a_folder(reported: Path) -> None:
+def test_figures_are_one_comparison_and_a_folder_of_others(reported: Path) -> None:
     pictures = reported / "figures"
     assert sorted(path.name for path in pictures.iterdir()) == ["comparison.svg", "more"]
     more = {path.name for path in (pictures / "more").iterdir()}
@@ -107,7 +108,7 @@ def test_one_picture_stands_alone_and_the_others_in_a_folder(reported: Path) -> 
     assert {"pretraining_tokens.png", "pretraining_flops.svg"} <= more
 
 
-def test_metrics_are_nothing_but_numbers(reported: Path) -> None:
+def test_metrics_json_has_only_numbers(reported: Path) -> None:
     def leaves(node: Any) -> Iterator[Any]:
         for value in node.values():
             yield from leaves(value) if isinstance(value, dict) else [value]
@@ -115,14 +116,14 @@ def test_metrics_are_nothing_but_numbers(reported: Path) -> None:
     assert {type(leaf) for leaf in leaves(read_json(reported / "metrics.json"))} == {float, int}
 
 
-def test_no_file_has_a_nan(reported: Path) -> None:
+def test_reports_have_no_nan(reported: Path) -> None:
     for path in reported.rglob("*"):
         if path.suffix in (".csv", ".json", ".md", ".html", ".svg"):
             text = own_text(path)
             assert not re.search(r"\bnan\b|\binf\b|NaN|undefined|None", text), path
 
 
-def test_another_process_writes_the_same_bytes(reported: Path, tmp_path: Path) -> None:
+def test_report_has_the_same_bytes_in_another_process(reported: Path, tmp_path: Path) -> None:
     """With another hash seed, so that no set decides an order."""
     write_study(tmp_path, on_one_task())
     (tmp_path / "params.yaml").write_text(json.dumps(on_one_task()))
@@ -138,84 +139,79 @@ def test_another_process_writes_the_same_bytes(reported: Path, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_times_change_costs_and_the_page_alone(small: dict[str, Any], tmp_path: Path) -> None:
+def test_report_shows_times_only_in_costs_and_the_page(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
     def contents() -> dict[str, bytes]:
         files = (path for path in Path("reports").rglob("*") if path.is_file())
         return {path.name: path.read_bytes() for path in files}
 
     params = write_study(tmp_path, small)
-    report.main(params)
+    run_stage(params, report)
     before = contents()
-    timing = Path("data/timings/pretrain/encoder_mlm.json")
+    timing = Path("data/timings/pretrain/encoder_mlm/1.json")
     timing.write_text(timing.read_text().replace("61.5", "75.5"))
-    report.main(params)
+    run_stage(params, report)
     after = contents()
     assert {name for name in after if after[name] != before[name]} == {"costs.csv", "index.html"}
 
 
-def _no_task() -> None:
-    Path("data/evaluated/type/trials.csv").unlink()
-
-
-def _no_run() -> None:
+def leave_out(run: str, seed: int) -> None:
+    """Removes evaluated trials: of one run or, if it is "", of one seed."""
     path = Path("data/evaluated/tag/trials.csv")
-    write(path, ScoredTrial, [t for t in read(path, ScoredTrial) if t.run != "encoder_scratch"])
-
-
-def _no_seed() -> None:
-    path = Path("data/evaluated/tag/trials.csv")
-    write(path, ScoredTrial, [t for t in read(path, ScoredTrial) if t.finetune_seed != 3])
-
-
-def _no_timing() -> None:
-    Path("data/timings/finetune/tag/encoder_mlm.csv").unlink()
-
-
-def _no_history() -> None:
-    Path("data/progress/history/encoder_mlm.csv").unlink()
-
-
-def _no_samples() -> None:
-    Path("data/progress/samples/encoder_scratch.jsonl").unlink()
-
-
-def _no_pretraining_timing() -> None:
-    Path("data/timings/pretrain/encoder_mlm.json").unlink()
+    trials = read(path, ScoredTrial)
+    write(path, ScoredTrial, [t for t in trials if t.run != run and t.finetune_seed != seed])
 
 
 @pytest.mark.parametrize(
-    "break_it, message",
+    "path",
     [
-        (_no_task, r"data/evaluated/type/trials\.csv: missing; run `dvc repro`"),
-        (_no_run, r"tag/trials\.csv: no trial of encoder_scratch on tag .* and 9 more"),
-        (_no_seed, r"tag/trials\.csv: no trial of encoder_mlm on tag .*seed 3"),
-        (_no_timing, r"data/timings/finetune/tag/encoder_mlm\.csv: missing"),
-        (_no_history, r"data/progress/history/encoder_mlm\.csv: missing; run `dvc repro`"),
-        (_no_samples, r"data/progress/samples/encoder_scratch\.jsonl: missing; run `dvc repro`"),
-        (_no_pretraining_timing, r"data/timings/pretrain/encoder_mlm\.json: missing"),
+        "evaluated/type/trials.csv",
+        "timings/finetune/tag/encoder_mlm.csv",
+        "timings/pretrain/encoder_mlm/1.json",
+        "progress/history/encoder_mlm/1.csv",
+        "progress/samples/encoder_scratch/1.jsonl",
     ],
 )
-def test_what_is_missing_is_named_and_nothing_is_written(
-    small: dict[str, Any], tmp_path: Path, break_it: Callable[[], None], message: str
+def test_report_names_a_file_that_is_missing(
+    small: dict[str, Any], tmp_path: Path, path: str
 ) -> None:
     params = write_study(tmp_path, small)
-    break_it()
-    with pytest.raises(ValueError, match=message):
-        report.main(params)
+    Path("data", path).unlink()
+    with pytest.raises(ValueError, match=rf"^data/{re.escape(path)}: missing; run `dvc repro`"):
+        run_stage(params, report)
     assert not Path("reports").exists()
 
 
-def test_trials_that_params_do_not_list_are_refused(small: dict[str, Any], tmp_path: Path) -> None:
-    """The results are then of other settings than those that stand in the file."""
-    write_study(tmp_path, small)
-    small["finetune"]["seeds"] = [1, 2]
-    params = type(write_study(tmp_path / "elsewhere", small))(**small)
-    with pytest.raises(ValueError, match="params.yaml does not list encoder_mlm on tag .*seed 3"):
-        report.main(params)
+@pytest.mark.parametrize(
+    ("run", "seed", "message"),
+    [
+        ("encoder_scratch", 0, r"no trial of encoder_scratch, seed 1 on tag .* and 9 more"),
+        ("", 3, r"no trial of encoder_mlm, seed 1 on tag .*seed 3"),
+    ],
+)
+def test_report_names_trials_that_are_missing(
+    small: dict[str, Any], tmp_path: Path, run: str, seed: int, message: str
+) -> None:
+    params = write_study(tmp_path, small)
+    leave_out(run, seed)
+    with pytest.raises(ValueError, match=rf"tag/trials\.csv: {message}"):
+        run_stage(params, report)
+    assert not Path("reports").exists()
+
+
+def test_report_refuses_trials_that_params_do_not_list(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
+    """The results are then of other settings than those of params.yaml."""
+    params = write_study(tmp_path, small)
+    finetune = params.finetune.model_copy(update={"seeds": [1, 2]})
+    with pytest.raises(ValueError, match="params.yaml does not list encoder_mlm.* on tag .*seed 3"):
+        run_stage(params.model_copy(update={"finetune": finetune}), report)
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_leftovers_of_what_params_no_longer_list_are_deleted(
+def test_report_deletes_results_that_params_no_longer_list(
     small: dict[str, Any], tmp_path: Path
 ) -> None:
     more = raw_params()
@@ -224,21 +220,21 @@ def test_leftovers_of_what_params_no_longer_list_are_deleted(
     for name in ("evaluated/old", "timings/finetune/old"):
         (tmp_path / "data" / name).mkdir()
     (tmp_path / "data/evaluated/.gitignore").write_text("/tag\n")
-    report.main(write_study(tmp_path, small))
-    folders = ("evaluated", "plans", "timings")  # of the others, check_params deletes them
+    run_stage(write_study(tmp_path, small), report)
+    folders = ("evaluated", "timings")  # the root stage deletes those of others
     found = [path for folder in folders for path in Path("data", folder).rglob("*")]
     left = [path.relative_to("data").as_posix() for path in found]
     assert not any("old" in path or "decoder" in path or "scientific" in path for path in left)
-    assert "evaluated/.gitignore" in left and "timings/pretrain/encoder_mlm.json" in left
+    assert "evaluated/.gitignore" in left and "timings/pretrain/encoder_mlm/1.json" in left
     assert "decoder" not in Path("reports/index.html").read_text()
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_single_seed_gives_effects_without_intervals(
+def test_report_of_a_single_seed_has_effects_without_intervals(
     small: dict[str, Any], tmp_path: Path
 ) -> None:
     small["finetune"]["seeds"] = [1]
-    report.main(write_study(tmp_path, small))
+    run_stage(write_study(tmp_path, small), report)
     for row in rows(Path("reports/contrasts.csv")):
         assert (row["low"], row["high"], row["p_value"], row["resolved"]) == ("", "", "", "no")
         assert row["verdict"] == "one trial: no interval" and float(row["effect"]) != 0
@@ -246,8 +242,8 @@ def test_a_single_seed_gives_effects_without_intervals(
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_scores_without_spread_say_so(small: dict[str, Any], tmp_path: Path) -> None:
-    report.main(write_study(tmp_path, small, score=0.5))
+def test_report_of_scores_without_spread_says_so(small: dict[str, Any], tmp_path: Path) -> None:
+    run_stage(write_study(tmp_path, small, score=0.5), report)
     for row in rows(Path("reports/contrasts.csv")):
         assert (row["low"], row["high"], row["p_value"], row["resolved"]) == ("", "", "", "no")
         assert row["verdict"] == "all seeds agree: no interval" and float(row["effect"]) == 0
@@ -256,36 +252,38 @@ def test_scores_without_spread_say_so(small: dict[str, Any], tmp_path: Path) -> 
         assert not re.search(r"\bnan\b|NaN", own_text(path)), path
 
 
-def test_a_score_that_is_no_number_is_named(small: dict[str, Any], tmp_path: Path) -> None:
+def test_report_names_a_score_that_is_no_number(small: dict[str, Any], tmp_path: Path) -> None:
     params = write_study(tmp_path, small, score=math.nan)
-    with pytest.raises(ValueError, match=r"entity_f1 of encoder_mlm on tag \(full, 200 labels"):
-        report.main(params)
+    with pytest.raises(
+        ValueError, match=r"entity_f1 of encoder_mlm, seed 1 on tag \(full, 200 labels"
+    ):
+        run_stage(params, report)
     assert not Path("reports/trials.csv").exists()
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_one_run_on_one_task_is_a_study(small: dict[str, Any], tmp_path: Path) -> None:
-    small["pretrain"] = {"encoder_mlm": RUNS["encoder_mlm"]}
+def test_report_of_one_run_on_one_task(small: dict[str, Any], tmp_path: Path) -> None:
+    small["runs"] = {"encoder_mlm": RUNS["encoder_mlm"]}
     small["tasks"] = {"tag": small["tasks"]["tag"]}
     small["finetune"]["methods"].popitem()
-    report.main(write_study(tmp_path, small))
+    run_stage(write_study(tmp_path, small), report)
     assert rows(Path("reports/contrasts.csv")) == []
     text = Path("reports/comparison.md").read_text()
     assert "encoder_mlm" in text
     assert "cover fine-tuning seeds and test rows" in text  # of means, too
 
 
-def test_a_method_that_does_not_fit_a_run_leaves_a_gap(
+def test_report_leaves_a_gap_for_a_method_that_does_not_fit_a_run(
     small: dict[str, Any], tmp_path: Path
 ) -> None:
     """In the tables, pictures and contrasts, which are those of all other trials."""
-    small["pretrain"]["decoder_scratch"] = RUNS["decoder_scratch"]
+    small["runs"]["decoder_scratch"] = RUNS["decoder_scratch"]
     small["tasks"] = {"tag": small["tasks"]["tag"]}
     incompatible = [("encoder_scratch", "linear_probe"), ("decoder_scratch", "linear_probe")]
     params = write_study(tmp_path, small, incompatible=incompatible)
-    report.main(params)
+    run_stage(params, report)
     found = {(row["run"], row["method"]) for row in rows(Path("reports/trials.csv"))}
-    runs = small["pretrain"]
+    runs = small["runs"]
     listed = {(run, method) for run in runs for method in ("full", "linear_probe")}
     assert listed - found == set(incompatible)
     contrasts = rows(Path("reports/contrasts.csv"))
@@ -293,23 +291,27 @@ def test_a_method_that_does_not_fit_a_run_leaves_a_gap(
     assert {row["run_a"] for row in by_method} == {"encoder_mlm"}
     assert "linear_probe" not in {row["method"] for row in contrasts if row not in by_method}
     assert "curves_tag_linear_probe_200" not in gallery.pictures(load(params))
-    test_no_file_has_a_nan(Path("reports"))
+    test_reports_have_no_nan(Path("reports"))
 
 
-def test_a_gap_that_no_method_explains_is_refused(small: dict[str, Any], tmp_path: Path) -> None:
+def test_report_refuses_a_gap_that_no_method_explains(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
     params = write_study(tmp_path, small, incompatible=[("encoder_scratch", "linear_probe")])
     write(Path("data/evaluated/tag/skipped.csv"), SkippedMethod, [])
-    with pytest.raises(ValueError, match=r"no trial of encoder_scratch on tag \(linear_probe"):
-        report.main(params)
+    with pytest.raises(
+        ValueError, match=r"no trial of encoder_scratch, seed 1 on tag \(linear_probe"
+    ):
+        run_stage(params, report)
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_what_nobody_knows_of_public_checkpoints_is_said_to_be_unknown(
+def test_report_says_what_is_unknown_of_public_checkpoints(
     small: dict[str, Any], tmp_path: Path
 ) -> None:
-    small["pretrain"] |= {"bert": public("google-bert/bert-base-uncased"), "gpt2": public("gpt2")}
+    small["runs"] |= {"bert": public("google-bert/bert-base-uncased"), "gpt2": public("gpt2")}
     params = write_study(tmp_path, small)
-    report.main(params)
+    run_stage(params, report)
     trials = [row for row in rows(Path("reports/trials.csv")) if row["run"] == "bert"]
     keys = ("objective", "corpus", "pretrain_tokens", "pretrain_flops")
     assert {tuple(row[key] for key in keys) for row in trials} == {
@@ -324,19 +326,19 @@ def test_what_nobody_knows_of_public_checkpoints_is_said_to_be_unknown(
     costs = [draw()["datasets"]["marks"] for name, draw in pictures.items() if "cost" in name]
     assert costs and not {"bert", "gpt2"} & {row["run"] for rows in costs for row in rows}
     assert "unknown: <code>bert</code>, <code>gpt2</code>." in page  # left out of the figures
-    test_no_file_has_a_nan(Path("reports"))
+    test_reports_have_no_nan(Path("reports"))
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_method_that_trains_nothing_has_scores_and_no_curves(
+def test_report_has_no_curves_of_a_method_that_trains_nothing(
     small: dict[str, Any], tmp_path: Path
 ) -> None:
     small["finetune"]["methods"]["prompted"] = {"method": {"name": "in_context"}}
     params = write_study(tmp_path, small)
-    report.main(params)
+    run_stage(params, report)
     pictures = gallery.pictures(load(params))
     assert any("_full_" in name for name in pictures)
     assert not any("_prompted_" in name for name in pictures)
     found = rows(Path("reports/contrasts.csv"))
     assert any(row["axis"] == "method" and "prompted" in row["method"] for row in found)
-    test_no_file_has_a_nan(Path("reports"))
+    test_reports_have_no_nan(Path("reports"))

@@ -7,17 +7,14 @@ import pytest
 from ruamel.yaml import YAML
 
 from stages.core.artifacts import read_json
-from stages.core.params import load
+from stages.core.study_file import load
 from tests.project import (
-    AFTER_THE_DECODER,
     ROOT,
     SHORTER,
     Project,
     clone_of_working_tree,
     recommented,
-    write_environment,
 )
-from tests.small_hub import checkpoint, revision_of
 
 pytestmark = pytest.mark.slow
 
@@ -51,16 +48,16 @@ def study(first_run: tuple[Project, list[str]]) -> Project:
     return first_run[0]
 
 
-def test_the_report_holds_every_trial(study) -> None:
+def test_report_has_every_trial(study) -> None:
     params = load(study.folder / "params.yaml")
     with (study.folder / "reports" / "trials.csv").open() as file:
         rows = list(csv.DictReader(file))
     keys = {(r["run"], r["task"], r["method"], r["label_budget"], r["finetune_seed"]) for r in rows}
     assert len(keys) == len(rows)
-    trials = [key for key in keys if key[0] in params.pretrain]
-    cells = len(params.pretrain) * len(params.tasks) * len(params.finetune.methods)
+    trials = [key for key in keys if key[0] in params.runs]
+    cells = len(params.runs) * len(params.tasks) * len(params.finetune.methods)
     assert len(trials) == cells * len(params.finetune.seeds) * len(params.finetune.label_budgets)
-    baselines = {(run, task) for run, task, *_ in keys if run not in params.pretrain}
+    baselines = {(run, task) for run, task, *_ in keys if run not in params.runs}
     assert baselines == {
         ("majority", "tag"),
         ("majority", "section"),
@@ -72,7 +69,7 @@ def test_the_report_holds_every_trial(study) -> None:
         assert (study.folder / "reports" / name).stat().st_size > 500
 
 
-def test_the_page_names_its_commit_and_the_comparison_does_not(study) -> None:
+def test_page_names_its_commit_and_the_comparison_does_not(study) -> None:
     """Which stays the same when it is committed."""
     commit = study.run("git", "rev-parse", "HEAD").strip()
     page, comparison = (
@@ -82,12 +79,6 @@ def test_the_page_names_its_commit_and_the_comparison_does_not(study) -> None:
     for text in (page, comparison):
         assert "cp studies/smoke.yaml params.yaml\nmake repro\n" in text
     assert commit not in comparison
-
-
-def test_a_second_time_nothing_runs(study) -> None:
-    output = study.run("dvc", "repro")
-    assert "Data and pipelines are up to date." in output and "Running stage" not in output
-    assert study.run("git", "status", "--porcelain", "--untracked-files=no", "data") == ""
 
 
 def test_test_labels_are_read_by_evaluation_alone(study) -> None:
@@ -105,32 +96,14 @@ def test_test_labels_are_read_by_evaluation_alone(study) -> None:
         assert rows and not any({"label", "tags"} & row.keys() for row in rows)
 
 
-def test_a_frozen_backbone_is_not_stored_again(study) -> None:
+def test_weights_of_a_frozen_backbone_are_not_stored_again(study) -> None:
     weights = study.folder / "data/finetuned/tag/encoder_mlm/weights"
-    probe = weights / "linear_probe-50-1.safetensors"
-    assert probe.stat().st_size < 10_000 < (weights / "full-50-1.safetensors").stat().st_size
-    assert not (weights / "full-50-2.safetensors").exists()  # keep_weights: first_seed
+    probe = weights / "linear_probe-50-1-1.safetensors"
+    assert probe.stat().st_size < 10_000 < (weights / "full-50-1-1.safetensors").stat().st_size
+    assert not (weights / "full-50-1-2.safetensors").exists()  # keep_weights: first_seed
 
 
-def test_a_clone_that_pulls_runs_nothing_and_shows_the_same(study, tmp_path) -> None:
-    study.run("dvc", "remote", "add", "--default", "--force", "shared", str(tmp_path / "remote"))
-    study.run("dvc", "push", "--quiet")
-    study.run("git", "add", "--all")
-    study.run("git", "commit", "--quiet", "--message", "results")
-    clone = Project(tmp_path / "clone")
-    url = study.folder.as_uri()
-    study.run("git", "clone", "--quiet", "--depth", "1", url, str(clone.folder))
-    write_environment(clone.folder)
-    clone.run("dvc", "pull", "--quiet")
-    assert clone.repro() == []
-    for name in ("index.html", "trials.csv", "comparison.md", "figures/comparison.svg"):
-        ours, theirs = (p.folder / "reports" / name for p in (study, clone))
-        assert ours.read_bytes() == theirs.read_bytes()
-
-
-def test_the_notebook_trains_what_a_seed_adds_and_gets_the_tables_of_the_report(
-    study, tmp_path
-) -> None:
+def test_notebook_trains_what_a_seed_adds_and_has_the_tables_of_the_report(study, tmp_path) -> None:
     """Its cells in one process, in the folder that it lies in, as a notebook runs them."""
     cells = read_json(study.folder / "docs" / "notebook.ipynb")["cells"]
     script = tmp_path / "cells.py"
@@ -142,7 +115,7 @@ def test_the_notebook_trains_what_a_seed_adds_and_gets_the_tables_of_the_report(
     shown = json.loads(said[-1])
     assert shown["seeds"] == [2, 3] and shown["trials"][0] < shown["trials"][1]
     params = load(ROOT / "studies" / "smoke.yaml")
-    groups = len(params.pretrain) * len(params.tasks) * len(params.finetune.methods)
+    groups = len(params.runs) * len(params.tasks) * len(params.finetune.methods)
     assert num_stored(study) - before == groups * len(params.finetune.label_budgets)
     metrics = read_json(study.folder / "reports" / "metrics.json")
     mean = metrics["tag"]["encoder_mlm"]["full"]["50"]["mean"]
@@ -154,7 +127,7 @@ def num_stored(study: Project) -> int:
     return int(study.run("python", "-c", code))
 
 
-def test_two_workers_in_another_folder_leave_the_same(first_run, tmp_path) -> None:
+def test_two_workers_in_another_folder_leave_the_same_results(first_run, tmp_path) -> None:
     """Every result but what was measured of time, and the entries of dvc.lock in their order."""
     study, stages = first_run
     clone = clone_of_working_tree(tmp_path / "clone", SHORTER)
@@ -162,7 +135,7 @@ def test_two_workers_in_another_folder_leave_the_same(first_run, tmp_path) -> No
     assert "Data and pipelines are up to date." in output
     logs = {file.stem for file in (clone.folder / ".scratch/logs").iterdir()}
     assert len([name for name in logs if name.startswith("trials@")]) > 8
-    assert logs >= {*stages} - {"check_params"}
+    assert logs >= {*stages} - {"resolve"}
     assert [*clone.lock()] == [*study.lock()]
     before, after = study.outputs(), clone.outputs()
     for path in before:
@@ -174,75 +147,38 @@ def test_comments_and_docstrings_rerun_nothing(study) -> None:
     before = study.outputs()
     for file in (study.folder / "stages").rglob("*.py"):
         file.write_text(recommented(file.read_text(encoding="utf-8")), encoding="utf-8")
-    assert study.pending() == ["check_params"]
-    assert study.repro() == ["check_params"]
+    assert study.pending() == ["resolve"]
+    assert study.repro() == ["resolve"]
     assert study.outputs() == before
 
 
-def test_editing_one_run_reruns_it_and_what_follows_from_it(study) -> None:
+def test_mistakes_stop_everything_before_anything_runs(study) -> None:
     before = study.outputs()
-    study.edit("pretrain", "decoder_causal", "training", "lr", value=0.002)
-    ran = study.repro("evaluate")
-    assert sorted(ran) == sorted(AFTER_THE_DECODER[:-1])
-    order = ("check_params", "pretrain@decoder_causal", "finetune@tag", "evaluate@tag")
-    assert [stage for stage in ran if stage in order] == [*order]
-    after = study.outputs()
-    changed = {path for path in before if before[path] != after[path]}
-    assert not any("encoder" in path for path in changed)
-    assert "data/pretrained/decoder_causal" in changed
-
-
-def test_what_is_edited_or_added_runs_with_what_follows_and_nothing_else(study) -> None:
-    """An operator of one run's code; a public checkpoint, which is one more run. What such runs
-    give is tested without DVC, and an objective that is added with the other new components."""
-    before = study.params()["pretrain"]
-    file = study.folder / "stages/objectives/causal.py"
-    source = file.read_text(encoding="utf-8")
-    compared = "document_ids[:, 1:] {} document_ids[:, :-1]".format
-    assert compared("==") in source
-    file.write_text(source.replace(compared("=="), compared(">=")), encoding="utf-8")
-    assert sorted(study.pending()) == sorted(AFTER_THE_DECODER)
-    file.write_text(source, encoding="utf-8")
-
-    folder = checkpoint("bert")
-    model = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
-    run = before["encoder_scratch"] | {"tokenizer": "none", "model": model}
-    study.edit("pretrain", "public", value=run)
-    new = {*AFTER_THE_DECODER, "pretrain@public"} - {"pretrain@decoder_causal"}
-    assert {*study.pending()} == new
-    assert study.repro("pretrain@public") == ["check_params", "pretrain@public"]
-    study.edit("pretrain", value=before)
-
-
-def test_editing_how_results_are_judged_trains_nothing(study) -> None:
-    """Nor does anything else run again, so long as nothing is edited."""
-    study.edit("evaluation", "confidence", value=0.9)
-    assert study.repro("evaluate") == ["check_params"]
-    assert "evaluation" in study.run("dvc", "status", "report")
-
-
-def test_a_mistake_stops_everything_before_anything_runs(study) -> None:
-    before = study.outputs()
-    study.edit("pretrain", "decoder_causal", "objective", value={"name": "casual"})
-    study.edit("pretrain", "encoder_mlm", "objective", value={"name": "mlm", "mask_porb": 0.2})
+    study.edit("pretrain", "runs", "decoder_causal", "objective", value="casual")
+    study.edit(
+        "pretrain", "runs", "encoder_mlm", "objective", value={"name": "mlm", "mask_porb": 0.2}
+    )
     output = study.run("dvc", "repro", check=False)
-    assert "pretrain.decoder_causal.objective.name" in output and "did you mean 'causal'" in output
-    assert "pretrain.encoder_mlm.objective.mask_porb" in output
+    assert (
+        "pretrain.runs.decoder_causal.objective.name" in output
+        and "did you mean 'causal'" in output
+    )
+    assert "pretrain.runs.encoder_mlm.objective.mask_porb" in output
     assert "did you mean 'mask_prob'" in output and "Traceback" not in output
-    assert "Running stage" not in output.replace("Running stage 'check_params'", "")
+    assert "Running stage" not in output.replace("Running stage 'resolve'", "")
     assert study.outputs() == before
 
 
-def test_sentences_that_tasks_test_on_can_be_removed_from_a_corpus(study) -> None:
-    study.edit("pretrain", "decoder_causal", "objective", value={"name": "causal"})
-    study.edit("pretrain", "encoder_mlm", "objective", value={"name": "mlm"})
+def test_decontamination_removes_sentences_that_tasks_test_on(study) -> None:
+    study.edit("pretrain", "runs", "decoder_causal", "objective", value="causal")
+    study.edit("pretrain", "runs", "encoder_mlm", "objective", value="mlm")
     measured = study.folder / "data/contamination/prose/unigram.json"
     before = read_json(measured)
     assert before["tasks"].keys() == {"tag", "section"} and before["removed"] == {}
     assert any(of_task["ngram"] for of_task in before["tasks"].values())
     study.edit("corpora", "prose", "decontaminate_against", value="tasks")
     assert study.repro("measure_contamination") == [
-        "check_params",
+        "resolve",
         "prepare_corpus@prose",
         "train_tokenizer@unigram",
         "encode_corpus@prose-unigram",

@@ -9,8 +9,8 @@ from ruamel.yaml import YAML
 
 from stages.checking.faults import find_faults
 from stages.core.artifacts import read_json
-from stages.core.params import load, read_yaml
-from stages.matching.budget import plans
+from stages.core.study_file import load, read_yaml
+from stages.matching.budget import matched
 from tests.project import ROOT, Project, clone_of_working_tree
 
 pytestmark = pytest.mark.slow
@@ -19,25 +19,21 @@ STUDY = ROOT / "studies" / "systems.yaml"
 
 
 def small(raw: dict[str, Any]) -> dict[str, Any]:
-    """The systems with a few steps, one task, one method and one seed."""
+    """Returns the systems with a few steps, one task, one method and one seed."""
     smoke = read_yaml(ROOT / "studies" / "smoke.yaml")
-    training = {"num_steps": 3, "batch_rows": 4, "micro_batch_rows": 4, "max_tokens": 64}
-    runs = {}
-    for key, run in raw["pretrain"].items():
-        if "_scratch" in key or run["seed"] > 1:
-            continue
-        runs[key] = run | {"training": run["training"] | training | {"num_validations": 1}}
+    pretrain = raw["pretrain"] | {"seeds": [1]}
+    pretrain["training"] |= {"num_steps": 3, "batch_rows": 4, "max_tokens": 64}
+    pretrain["training"] |= {"num_validations": 1}
+    pretrain["runs"] = {k: run for k, run in pretrain["runs"].items() if "_scratch" not in k}
     full = smoke["finetune"]["methods"]["full"]
-    full |= {"training": full["training"] | {"num_epochs": 1}}
-    tokenizer = smoke["tokenizers"]["unigram"] | {"vocab_size": 512, "max_sentences": 2000}
-    numbers = {"num_train": 60, "num_validation": 20, "num_test": 30}
+    full["training"] |= {"num_epochs": 1}
     return raw | {
-        "about": {},
         "corpora": {"all": smoke["corpora"]["prose"]},
-        "tokenizers": {"unigram": tokenizer | {"corpus": "all"}},
-        "tasks": {"tag": smoke["tasks"]["tag"] | numbers},
-        "pretrain": runs,
-        "baselines": {"window": {"name": "window"}},
+        "tokenizers": {"unigram": {"corpus": "all", "vocab_size": 512, "max_sentences": 2000}},
+        "samples": {"num_train": 60, "num_validation": 20, "num_test": 30},
+        "tasks": {"tag": smoke["tasks"]["tag"]},
+        "pretrain": pretrain,
+        "baselines": ["window"],
         "finetune": smoke["finetune"] | {"methods": {"full": full}, "seeds": [1]},
     }
 
@@ -59,36 +55,35 @@ def test_one_setting_takes_every_system_to_base_scale(tmp_path, monkeypatch) -> 
     monkeypatch.chdir(ROOT)
     params = load(path)
     assert list(find_faults(params)) == []
-    for key, plan in plans(params).items():
-        student = key.startswith(("distilbert", "student_scratch"))
+    for key, run in matched(params).runs.items():
+        student = key in ("distilbert", "student_scratch")
         bert = {"num_layers": 6 if student else 12, "num_heads": 12, "d_ff": 3072}
         elmo = {"num_layers": 2, "d_cell": 3072}
-        sizes = elmo if plan.model["name"] == "bilstm" else bert
-        assert plan.model == {"name": plan.model["name"], "d_model": 768} | sizes
+        sizes = elmo if run.model["name"] == "bilstm" else bert
+        assert run.model == {"name": run.model["name"], "d_model": 768} | sizes
 
 
-def test_what_was_trained_says_its_sizes(study: Project) -> None:
-    run = read_json(study.folder / "data" / "pretrained" / "distilbert" / "run.json")
+def test_run_record_has_all_sizes(study: Project) -> None:
+    run = read_json(study.folder / "data" / "pretrained" / "distilbert" / "1" / "run.json")
     model = {"name": "encoder", "d_model": 128, "num_layers": 1, "num_heads": 2, "d_ff": 512}
     assert run["model"] == run["settings"]["model"] == model
     text = (study.folder / "reports" / "comparison.md").read_text().replace("\\_", "_")
     assert "d_model=128, num_layers=1, num_heads=2, d_ff=512" in text
 
 
-def test_each_system_is_pretrained_and_compared(study: Project) -> None:
+def test_study_pretrains_and_compares_each_system(study: Project) -> None:
     params = load(study.folder / "params.yaml")
     with (study.folder / "reports" / "trials.csv").open() as file:
         rows = {row["run"]: row for row in csv.DictReader(file)}
-    assert rows.keys() == {*params.pretrain, "window"}
-    for key in params.pretrain:
-        metrics = read_json(study.folder / "data" / "pretrained" / key / "metrics.json")
+    assert rows.keys() == {*params.runs, "window"}
+    for key in params.runs:
+        metrics = read_json(study.folder / "data" / "pretrained" / key / "1" / "metrics.json")
         assert metrics["pretrain_tokens"] == 3 * 4 * 64, "every system sees the same tokens"
         assert metrics["pretrain_flops"] > 0
 
 
 def test_the_student_depends_on_its_teacher(study: Project) -> None:
-    study.edit("pretrain", "bert", "training", "lr", value=1e-4)
-    again = study.repro("pretrain")
-    assert again.index("pretrain@bert") < again.index("pretrain@distilbert")
-    trained = {stage for stage in again if stage.startswith("pretrain@")}
-    assert trained == {"pretrain@bert", "pretrain@distilbert"}
+    study.edit("pretrain", "runs", "bert", "training", value={"lr": 1e-4})
+    again = study.repro("pretrain", "continue_pretraining")
+    trained = ["pretrain@bert", "continue_pretraining@distilbert"]
+    assert [stage for stage in again if "pretrain" in stage] == trained

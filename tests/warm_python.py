@@ -17,7 +17,7 @@ import importlib
 import json
 import os
 import runpy
-import selectors
+import select
 import shutil
 import signal
 import socket
@@ -26,11 +26,10 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from filelock import FileLock
 
@@ -43,7 +42,6 @@ PACKAGES = (
     *("dvc.cli", "dvc.commands.repro", "dvc.repo", "dvc.repo.reproduce", "dvc.stage.run"),
     *("dvc.output", "dvc.parsing", "dvc.ignore", "dvc.scm", "dvc.lock", "dvc_data.hashfile.build"),
 )
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CLIENT = """\
 #!{python} -IS
 import json, os, signal, socket, sys
@@ -59,14 +57,13 @@ server.connect({address!r})
 text = json.dumps(request).encode()
 socket.send_fds(server, [len(text).to_bytes(8, "big")], [0, 1, 2])
 server.sendall(text)
-for number in {signals}:
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, lambda number, frame: server.sendall(bytes([number])))
-status = int.from_bytes(server.recv(1), "big")
-code = int.from_bytes(server.recv(1), "big")
-if status:
-    if status != signal.SIGKILL:
-        signal.signal(status, signal.SIG_DFL)
-    os.kill(os.getpid(), status)
+code = int.from_bytes(server.recv(2), "big", signed=True)
+if code < 0:
+    if code != -signal.SIGKILL:
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
 os._exit(code)
 """
 
@@ -89,9 +86,8 @@ def commands() -> Path:
 
 def _start(folder: Path, owner: int) -> None:
     address = str(folder / "server")
-    text = CLIENT.format(python=sys.executable, address=address, signals=[*map(int, SIGNALS)])
     for name in ("python", "dvc"):
-        (folder / name).write_text(text)
+        (folder / name).write_text(CLIENT.format(python=sys.executable, address=address))
         (folder / name).chmod(0o755)
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_GLOBAL": os.devnull}
     environment["MLFLOW_DISABLE_TELEMETRY"] = "true"  # it runs in a thread
@@ -106,8 +102,8 @@ def _start(folder: Path, owner: int) -> None:
     assert server.stdout is not None and server.stdout.readline() == b"ready\n"
 
 
-def serve(address: str, owner: int) -> None:
-    """Until the process ``owner`` ends."""
+def serve(address: str, owner: int) -> dict[str, Any]:
+    """Forks for each request until the process ``owner`` ends; returns the request in the fork."""
     for name in PACKAGES:
         importlib.import_module(name)
     assert threading.active_count() == 1, "a fork has none of the other threads"
@@ -117,64 +113,48 @@ def serve(address: str, owner: int) -> None:
     listener.bind(address)
     listener.listen()
     os.write(1, b"ready\n")
-    selector, clients = selectors.DefaultSelector(), dict[int, tuple[int, socket.socket]]()
-    selector.register(os.pidfd_open(owner), selectors.EVENT_READ, "end")
-    selector.register(listener, selectors.EVENT_READ, "new")
-    while True:
-        for key, _ in selector.select():
-            if key.data == "end":
-                shutil.rmtree(Path(address).parent, ignore_errors=True)
-                return
-            if key.data == "new":
-                client = listener.accept()[0]
-                pid = _forked(client, address)
-                handle = os.pidfd_open(pid)
-                clients[pid] = handle, client
-                selector.register(handle, selectors.EVENT_READ, ("ended", pid))
-                selector.register(client, selectors.EVENT_READ, ("signal", pid))
-                continue
-            event, pid = key.data
-            if pid not in clients:
-                continue
-            handle, client = clients[pid]
-            if event == "signal":
-                number = client.recv(1)
-                signal.pidfd_send_signal(handle, number[0] if number else signal.SIGKILL)
-                if not number:
-                    selector.unregister(client)
-                continue
-            status = os.waitpid(pid, 0)[1]
-            killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-            code = 0 if killed else os.WEXITSTATUS(status)
-            for each in (handle, client):
-                if each in selector.get_map():
-                    selector.unregister(each)
-            with suppress(BrokenPipeError):  # a client that was killed
-                client.sendall(bytes([killed, code]))
-            client.close()
-            os.close(handle)
-            del clients[pid]
+    ended = os.pidfd_open(owner)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes that wait
+    while ended not in select.select([listener, ended], [], [])[0]:
+        client = listener.accept()[0]
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            return _forked(client)
+        client.close()
+    shutil.rmtree(Path(address).parent, ignore_errors=True)
+    os._exit(0)
 
 
-def _forked(client: socket.socket, address: str) -> int:
-    """The process of a client's request."""
+def _forked(client: socket.socket) -> dict[str, Any]:
+    """Returns the request in a fork; this process waits for it and tells the client its end."""
     length, files, *_ = socket.recv_fds(client, 8, 3)
     text = b""
     while len(text) < int.from_bytes(length, "big"):
         text += client.recv(2**16)
-    if pid := os.fork():
-        for file in files:
-            os.close(file)
-        return pid
-    for place, file in enumerate(files):
-        os.dup2(file, place)
-    os.closerange(3, 1024)
-    _run(**json.loads(text), address=address)
+    if (pid := os.fork()) == 0:
+        for place, file in enumerate(files):
+            os.dup2(file, place)
+        os.closerange(3, 1024)
+        return json.loads(text)
+    os.closerange(0, 3)
+    for file in files:
+        os.close(file)
+    process = os.pidfd_open(pid)
+    while process not in select.select([process, client], [], [])[0]:
+        number = client.recv(1)
+        signal.pidfd_send_signal(process, number[0] if number else signal.SIGKILL)
+        if not number:
+            break
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with suppress(BrokenPipeError):  # a client that was killed
+        client.sendall(code.to_bytes(2, "big", signed=True))
+    os._exit(0)
 
 
-def _run(
-    words: Sequence[str], folder: str, environment: dict[str, str], umask: int, address: str
+def run(
+    words: list[str], folder: str, environment: dict[str, str], umask: int, address: str
 ) -> NoReturn:
+    """Runs the command, and ends without the teardown of all modules, which takes longer."""
     os.chdir(folder)
     os.umask(umask)
     os.environ.clear()
@@ -198,19 +178,17 @@ def _run(
                 sys.argv, sys.path[0] = [script, *rest], os.path.dirname(script)
                 runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
-        code = end.code
-        if code is not None and not isinstance(code, int):
-            print(code, file=sys.stderr)
-            code = 1
+        code = end.code or 0
     except BaseException:
-        traceback.print_exc()
-        code = 1
+        code = traceback.format_exc().rstrip()
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
     threading._shutdown()  # type: ignore[attr-defined] (waits for threads, as Python does)
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else 0)
+    os._exit(code if isinstance(code, int) else 1)
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], int(sys.argv[2]))
+    run(**serve(sys.argv[1], int(sys.argv[2])), address=sys.argv[1])

@@ -56,7 +56,8 @@ def fit_faults(
     }
     for (key, method), (run, backbone) in product(methods.items(), backbones.items()):
         if any(reasons[run, task, key] is None for task in kinds):
-            yield from _added_tokens_faults(method, key, backbone, run, finetune.max_tokens)
+            model = f"{runs[run].where(run)}.model"
+            yield from _added_tokens_faults(method, key, backbone, finetune.max_tokens, model)
     headed = {
         (run, task)
         for (run, task, key), reason in reasons.items()
@@ -85,7 +86,7 @@ def _unused_faults(
                 yield f"tasks.{task}.task: fits no run and method: {why}"
     for run in backbones:
         if why := _why_unused(reasons, run, place=0):
-            yield f"pretrain.{run}.model: no method fits it: {why}"
+            yield f"{runs[run].where(run)}.model: no method fits it: {why}"
 
 
 def _read_faults(
@@ -103,7 +104,7 @@ def _read_faults(
     for fault in fault_of(
         lambda: readings(task_entry.task, backbone, has_prefix=has_prefix, where=where)
     ):
-        yield f"{fault} (pretrain.{run}.model)"
+        yield f"{fault} ({entry.where(run)}.model)"
 
 
 def _why_unused(reasons: Reasons, key: str, *, place: int) -> str:
@@ -113,7 +114,7 @@ def _why_unused(reasons: Reasons, key: str, *, place: int) -> str:
     if not own or not all(own.values()):
         return ""
     shown = (reason if place == 2 else f"{names[2]}: {reason}" for names, reason in own.items())
-    return "; ".join(dict.fromkeys(str(each) for each in shown))
+    return "; ".join(dict.fromkeys(map(str, shown)))
 
 
 def _training_faults(
@@ -135,7 +136,7 @@ def _training_faults(
 
 
 def _added_tokens_faults(
-    method: Method, key: str, backbone: Backbone, run: str, max_tokens: int
+    method: Method, key: str, backbone: Backbone, max_tokens: int, model: str
 ) -> Iterator[str]:
     """Yields a fault for inputs that fit alone, but not with the tokens that a method adds;
     ``length_faults`` reports inputs that do not fit alone."""
@@ -143,7 +144,7 @@ def _added_tokens_faults(
     if not added or backbone.too_long(max_tokens):
         return
     if reason := backbone.too_long(max_tokens, num_added_tokens=added):
-        yield f"finetune.methods.{key}.method: {reason} (finetune.max_tokens, pretrain.{run}.model)"
+        yield f"finetune.methods.{key}.method: {reason} (finetune.max_tokens, {model})"
 
 
 def _kinds(tasks: Mapping[str, TaskEntry]) -> Iterator[tuple[str, type[Task]]]:

@@ -1,4 +1,4 @@
-"""The models and objectives of ``pretrain:``, built once without storage for weights."""
+"""The models and objectives of runs, built once without storage for weights."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class RunOutline:
 
     @property
     def where(self) -> str:
-        return f"pretrain.{self.key}"
+        return self.run.where(self.key)
 
 
 def outline_runs(runs: Mapping[str, Run], tokenizers: Tokenizers) -> dict[str, RunOutline]:

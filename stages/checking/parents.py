@@ -14,7 +14,7 @@ def cycle_faults(runs: Mapping[str, Run], key: str) -> Iterator[str]:
     while (parent := runs[seen[-1]].parent) in runs:
         seen.append(parent)
         if parent in seen[:-1]:
-            yield f"pretrain.{key}.parent: {' -> '.join(seen)} forms a cycle"
+            yield f"{runs[key].where(key)}.parent: {' -> '.join(seen)} forms a cycle"
             return
 
 
@@ -22,11 +22,16 @@ def parent_faults(child: RunOutline, parent: RunOutline | None) -> Iterator[str]
     """Yields the faults of ``child.parent``; ``parent`` is None if there is none or none of that
     name."""
     run, objective, here = child.run, child.objective, f"{child.where}.parent"
+    if parent is not None:
+        yield from _seed_faults(child, parent)
     if objective is None:
         return
     if parent is None:
         if objective.has_teacher and run.parent == NONE:
-            yield f"{here}: {name_of(run.objective)} needs a teacher, not {NONE}"
+            yield (
+                f"{child.where}.objective: {name_of(run.objective)} needs a teacher; list the run "
+                "in pretrain.continued with the teacher as its parent"
+            )
     elif not objective.trains:
         yield (
             f"{child.where}.objective: must not be {NONE}, which trains nothing: the run would "
@@ -45,6 +50,16 @@ def parent_faults(child: RunOutline, parent: RunOutline | None) -> Iterator[str]
                 f"{here}: the weights of {parent.key} belong to another model: {setting} is "
                 f"{theirs} there and {ours} here"
             )
+
+
+def _seed_faults(child: RunOutline, parent: RunOutline) -> Iterator[str]:
+    missing = [str(seed) for seed in child.run.seeds if seed not in parent.run.seeds]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        yield (
+            f"{child.where}.seeds: {', '.join(missing)} {verb} not among the seeds of the parent "
+            f"{parent.key}: {', '.join(map(str, parent.run.seeds))}"
+        )
 
 
 def _differences(parent: RunOutline, child: RunOutline) -> dict[str, tuple[object, object]]:

@@ -4,12 +4,14 @@ What only the hub knows is checked after the download.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from stages.checking.entries import fault_of, name_of, unlisted
 from stages.checking.outlines import RunOutline, belongs_to
+from stages.core import paths
 from stages.core.components import below
 from stages.core.params import HUB, NONE, Params, Run
 from stages.models._backbone import MODELS
@@ -20,6 +22,9 @@ from stages.training.pretraining import built
 
 def public_faults(params: Params, outlined: RunOutline) -> Iterator[str]:
     run, where = outlined.run, outlined.where
+    folder = Path(str(run.model.get("path")))
+    if folder.parent == paths.CHECKPOINTS:
+        yield from unlisted(folder.name, params.packaged_checkpoints, f"{where}.model.path")
     if run.parent != NONE:
         yield (
             f"{where}.parent: must be {NONE}, not {run.parent}: a public checkpoint has its own "

@@ -1,4 +1,4 @@
-"""Faults of the entries of ``pretrain:``, one by one."""
+"""Faults of runs, one by one."""
 
 from collections.abc import Iterator, Mapping
 
@@ -24,14 +24,15 @@ def run_faults(params: Params, key: str, outlines: Mapping[str, RunOutline]) -> 
         return
     yield from unlisted(run.corpus, (*params.corpora, NONE), f"{where}.corpus")
     yield from unlisted(run.tokenizer, params.tokenizers, f"{where}.tokenizer")
-    yield from unlisted(run.parent, (*params.pretrain, NONE), f"{where}.parent")
+    if run.parent != NONE:
+        yield from unlisted(run.parent, params.runs, f"{where}.parent")
     if isinstance(params.tokenizers.get(run.tokenizer), PublishedTokenizer):
         yield (
             f"{where}.tokenizer: {run.tokenizer} belongs to a public checkpoint and works only "
             f"with it; {name_of(run.model)} needs a tokenizer of another algorithm"
         )
     yield from _objective_faults(outlined)
-    cycle = [*cycle_faults(params.pretrain, key)]
+    cycle = [*cycle_faults(params.runs, key)]
     yield from cycle or parent_faults(outlined, outlines.get(run.parent))
 
 

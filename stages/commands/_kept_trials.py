@@ -1,15 +1,36 @@
-"""The options of a command that choose a kept trial."""
+"""The options of a command that choose a checkpoint of a run, or a kept trial of it."""
 
 from argparse import ArgumentParser, Namespace
 
+from stages.core.keys import TrialKey
+from stages.trials.lookup import find_trial
+
 
 def add_options(parser: ArgumentParser) -> None:
-    """Add the options that tell the trials of one run and task apart."""
-    parser.add_argument("--method", help="of the trial, if several are kept")
-    parser.add_argument("--label-budget", help="of the trial: a number, or all")
-    parser.add_argument("--seed", help="of the trial's fine-tuning")
+    """Adds the options that identify one of the kept trials of a run and task."""
+    parser.add_argument(
+        "--pretrain-seed",
+        type=int,
+        metavar="N",
+        help="the seed of the run (default: the first that is kept)",
+    )
+    parser.add_argument("--method", help="the method of the trial, if several are kept")
+    parser.add_argument("--label-budget", help="the label budget of the trial: a number, or all")
+    parser.add_argument(
+        "--finetune-seed", type=int, metavar="N", help="the fine-tuning seed of the trial"
+    )
 
 
-def chosen(options: Namespace) -> tuple[str | None, str | None, str | None]:
-    """The method, the label budget and the seed, None for each that is not given."""
-    return options.method, options.label_budget, options.seed
+def chosen_trial(options: Namespace) -> TrialKey:
+    """Returns the kept trial that the options identify.
+
+    Raises ValueError that lists the kept trials unless it is exactly one.
+    """
+    return find_trial(
+        options.run,
+        options.task,
+        options.method,
+        options.label_budget,
+        options.finetune_seed,
+        options.pretrain_seed,
+    )

@@ -1,4 +1,4 @@
-"""A study that is put in the place of params.yaml, over no study that is kept nowhere else."""
+"""Putting a study in the place of params.yaml without losing the one that is there."""
 
 import hashlib
 import subprocess
@@ -9,15 +9,15 @@ from tempfile import TemporaryDirectory
 
 from stages.core import paths
 from stages.core.artifacts import replacing
-from stages.core.params import PATH, load
+from stages.core.study_file import PATH, load
 
 STUDIES = Path("studies")
-WRITTEN = paths.SCRATCH / "written_study"  # the hash of what a command wrote last
+WRITTEN = paths.SCRATCH / "written_study"  # the hash of the text that a command wrote last
 
 
 def refuse_faults(text: str, source: str) -> None:
-    """Raises ValueError for a study that `check_params` would refuse; ``source`` is what it is
-    called in the message."""
+    """Raises ValueError for a study that the root stage would refuse; ``source`` is the name of the
+    study in the message."""
     from stages.checking.faults import find_faults
 
     with TemporaryDirectory() as folder:
@@ -32,9 +32,9 @@ def refuse_faults(text: str, source: str) -> None:
 
 
 def refuse_loss(path: Path, otherwise: str) -> None:
-    """Raises ValueError if the file is a study that is found nowhere else: neither as a command
-    wrote it last, nor as git has it, nor a copy in ``studies/``. ``otherwise`` says what else to
-    do."""
+    """Raises ValueError if the file has a study that is kept nowhere else: it is neither the text
+    that a command wrote last, nor that of the last commit, nor a copy of one in ``studies/``.
+    ``otherwise`` is the advice that ends the message."""
     if not path.exists():
         return
     text = path.read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ def _names() -> Iterator[Path]:
 
 
 def write(path: Path, text: str) -> None:
-    """The text, which a command may write over until somebody edits it."""
+    """Writes a text that commands may overwrite until somebody edits it."""
     with replacing(path) as new:
         new.write_text(text, encoding="utf-8")
     with replacing(WRITTEN) as new:
@@ -68,7 +68,7 @@ def _digest(text: str) -> str:
 
 
 def _committed(path: Path) -> str | None:
-    """None where git knows no such file."""
+    """Returns the text of the last commit, or None if git does not track the file."""
     command = ["git", "show", f"HEAD:./{path}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout if done.returncode == 0 else None

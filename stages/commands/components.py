@@ -2,22 +2,22 @@
 
 A component is a file of stages/objectives, models, tasks, methods, sources or baselines. Its
 settings are the keyword parameters of its constructor: the keys that its entry in params.yaml may
-have. `--write FILE` replaces the tables in a Markdown file, each between `<!-- generated: NAME -->`
-and `<!-- end -->`, where NAME is a folder or `fits` (the table of `python -m
-stages.commands.fits`).
+have. `--write FILE ...` replaces the tables in Markdown files, each between
+`<!-- generated: NAME -->` and `<!-- end -->`, where NAME is a folder, `params` (all settings of
+params.yaml) or `fits` (the table of `python -m stages.commands.fits`).
 """
 
 import argparse
 import inspect
 import re
 import sys
-import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 from stages.baselines._baseline import BASELINES
 from stages.commands import fits
+from stages.commands._settings_tables import params_tables, shown_type, shown_value
 from stages.core.components import Components
 from stages.methods._method import METHODS
 from stages.models._backbone import MODELS
@@ -29,7 +29,8 @@ FOLDERS: dict[str, Components[Any]] = {
     components.folder: components
     for components in (OBJECTIVES, MODELS, TASKS, METHODS, SOURCES, BASELINES)
 }
-FITS = "fits"
+FITS, PARAMS = "fits", "params"
+TABLES = (*FOLDERS, FITS, PARAMS)
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -41,7 +42,7 @@ def main() -> None:
     )
     parser.add_argument("folder", nargs="*", help=f"any of {', '.join(FOLDERS)}; without, all")
     parser.add_argument(
-        "--write", metavar="FILE", type=Path, help="replace the tables in this file"
+        "--write", metavar="FILE", type=Path, nargs="+", help="replace the tables in these files"
     )
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.folder if name not in FOLDERS]:
@@ -50,31 +51,34 @@ def main() -> None:
         tables = (table(name) for name in arguments.folder or FOLDERS)
         print("\n".join(tables), end="")
         return
-    try:
-        written = filled(arguments.write.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        print(f"error: {arguments.write}: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    arguments.write.write_text(written, encoding="utf-8")
+    for file in arguments.write:
+        try:
+            written = filled(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            print(f"error: {file}: {error}", file=sys.stderr)
+            raise SystemExit(2) from None
+        file.write_text(written, encoding="utf-8")
 
 
 def filled(text: str) -> str:
-    """``text`` with every table between its marks made anew.
+    """Returns a text with every table between its marks made anew.
 
     Raises ValueError for a mark that names no table.
     """
 
     def replaced(block: re.Match[str]) -> str:
         start, name, end = block.groups()
-        if name not in (*FOLDERS, FITS):
-            raise ValueError(f"no table is named {name!r}; valid: {', '.join((*FOLDERS, FITS))}")
+        if name not in TABLES:
+            raise ValueError(f"no table is named {name!r}; valid: {', '.join(TABLES)}")
         return f"{start}\n{table(name)}\n{end}"
 
     return BLOCK.sub(replaced, text)
 
 
 def table(name: str) -> str:
-    """A folder's components, one row each, or what fits what."""
+    """Returns the components of a folder, the settings of params.yaml or what fits what."""
+    if name == PARAMS:
+        return "\n".join(params_tables()).lstrip("\n") + "\n"
     lines = fits.lines() if name == FITS else _rows(FOLDERS[name])
     return "\n".join(lines) + "\n"
 
@@ -89,7 +93,7 @@ def _rows(components: Components[Any]) -> Iterator[str]:
 
 
 def _summary(cls: type) -> str:
-    """The first sentence of the module's docstring, else of the class's."""
+    """Returns the first sentence of the module's docstring, else of the class's."""
     text = sys.modules[cls.__module__].__doc__ or cls.__dict__.get("__doc__") or ""
     paragraph = " ".join(text.split("\n\n")[0].split())
     sentence = re.split(r"(?<=[.])(?<!et al[.])\s+(?=[A-Z`<])", paragraph)[0]
@@ -97,44 +101,21 @@ def _summary(cls: type) -> str:
 
 
 def _settings(cls: type) -> Iterator[str]:
-    """``mask_prob: float = 0.15``, the required ones first, as the constructor orders them; "or a
-    list" of settings of which trials try several values."""
+    """Yields the settings of a component (``mask_prob: float = 0.15``), required ones first, in the
+    order of the constructor; "or a list" marks settings of which trials try several values."""
     schema: Any = getattr(cls, "schema", cls)
     parts = (cls.__init__, schema.__init__, getattr(schema, "from_settings", schema.__init__))
-    found: dict[str, tuple[Any, object]] = {}
+    settings: dict[str, tuple[Any, object]] = {}
     for part in parts:
         hints = get_type_hints(part)
         for key, parameter in inspect.signature(part).parameters.items():
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-                found[key] = (hints[key], parameter.default)
+                settings[key] = (hints[key], parameter.default)
     empty = inspect.Parameter.empty
     tried = getattr(cls, "tried", ())
-    for key, (hint, default) in sorted(found.items(), key=lambda item: item[1][1] is not empty):
-        shown = f"{_type(hint)} or a list" if key in tried else _type(hint)
-        yield f"{key}: {shown}" + ("" if default is empty else f" = {_value(default)}")
-
-
-def _type(hint: Any) -> str:
-    if get_origin(hint) is Literal:
-        return "/".join(str(value) for value in get_args(hint))
-    if get_origin(hint) in (Union, types.UnionType):
-        shown = [_type(part) for part in get_args(hint) if part is not type(None)]
-        return " or ".join(shown)
-    if get_origin(hint) is not None:
-        inner = ", ".join(_type(part) for part in get_args(hint) if part is not Ellipsis)
-        return f"list of {inner}"
-    return str(getattr(hint, "__name__", hint))
-
-
-def _value(default: object) -> str:
-    """As it stands in params.yaml."""
-    if default is None:
-        return "(left out)"
-    if isinstance(default, bool):
-        return str(default).lower()
-    if isinstance(default, str):
-        return default if re.fullmatch(r"[\w.-]+", default) else repr(default)
-    return f"[{', '.join(map(str, default))}]" if isinstance(default, tuple) else str(default)
+    for key, (hint, default) in sorted(settings.items(), key=lambda item: item[1][1] is not empty):
+        shown = f"{shown_type(hint)} or a list" if key in tried else shown_type(hint)
+        yield f"{key}: {shown}" + ("" if default is empty else f" = {shown_value(default)}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Show which models, tasks and methods go together, as a Markdown table.
 
-A study may list all of them: what does not go together has no trials, and every other trial is
-made. "As text" is with ``text_to_text: true``. A public checkpoint is of the architecture that it
-is, but that prefix does not fit it.
+A study may list all of them: incompatible combinations have no trials, and every other trial is
+made. "As text" means ``text_to_text: true``. A public checkpoint counts as its architecture, except
+that prefix does not fit it.
 """
 
 import argparse
@@ -45,7 +45,7 @@ class Combination:
         return f"{self.kind}{AS_TEXT}" if self.text_to_text else self.kind
 
     def reason(self) -> str | None:
-        """Why the three do not go together; None if they do."""
+        """Returns why the three do not go together, or None if they do."""
         method: Method = METHODS.build({"name": self.method}, where=self.method)
         task: type[Task] = TASKS.find(self.kind, where=self.kind)
         backbone = _outline(self.architecture)
@@ -54,18 +54,19 @@ class Combination:
 
 @cache
 def _outline(architecture: str) -> Backbone:
-    """One for all cells: nothing changes it."""
+    """Returns a model that all cells share, since nothing changes it."""
     return outline({"name": architecture, "d_model": D_MODEL}, VOCAB_SIZE, where=architecture)
 
 
 def cells() -> list[Combination]:
     architectures = [name for name in MODELS.names() if name != HUB]
-    every = product(TASKS.names(), (False, True), architectures, METHODS.names())
-    return [Combination(*each) for each in every]
+    combinations = product(TASKS.names(), (False, True), architectures, METHODS.names())
+    return [Combination(*values) for values in combinations]
 
 
 def lines() -> Iterator[str]:
-    """A row for each task and architecture that some method fits, a column for each method."""
+    """Yields a row for each task and architecture that some method fits, with a column for each
+    method."""
     methods = METHODS.names()
     yield f"| task | model | {' | '.join(methods)} |"
     yield "|---" * (2 + len(methods)) + "|"

@@ -38,7 +38,7 @@ def heal() -> None:
 
 
 def dvc_runs_here() -> bool:
-    """Whether another process of DVC works in this folder."""
+    """Returns whether another process of DVC works in this folder."""
     for process in psutil.process_iter():
         try:
             is_dvc = any(Path(part).name == "dvc" for part in process.cmdline()[:3])
@@ -50,7 +50,8 @@ def dvc_runs_here() -> bool:
 
 
 def heal_rwlock() -> None:
-    """It says which files a living DVC reads and writes: without one, nothing is lost with it."""
+    """Removes an unfinished rwlock. It lists the files that a running DVC reads and writes, so
+    nothing is lost if none runs."""
     try:
         json.loads(RWLOCK.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -61,14 +62,16 @@ def heal_rwlock() -> None:
 
 
 def heal_lock() -> None:
-    """Raises ValueError if the file is damaged in another way than by a kill while it was
-    written."""
+    """Removes the entries of dvc.lock that are not whole.
+
+    Raises ValueError if the file is damaged in another way than by a kill while it was written.
+    """
     if not LOCK.exists():
         return
     text = LOCK.read_text(encoding="utf-8")
     if text.endswith("\n") and _is_whole(_parsed(text)):
         return
-    # What is cut off is the end: the last line, and with it perhaps the sense of the last entry.
+    # A kill cuts off the end: a part of the last line, and so perhaps of the last entry.
     lines = text[: text.rfind("\n") + 1]
     entries = [match.start() for match in re.finditer(r"^  [^ -]", lines, re.MULTILINE)]
     parts = (lines, lines[: entries[-1]] if entries else "")
@@ -81,7 +84,7 @@ def heal_lock() -> None:
 
 
 def _parsed(text: str) -> Json | None:
-    """None if it is no YAML."""
+    """Returns the content of YAML, or None if the text is not YAML."""
     from ruamel.yaml import YAML, YAMLError
 
     try:

@@ -5,8 +5,8 @@ files for train, validation and test. What it was taken for is printed. Where th
 which column is the text or the label, nothing is written, and the error names the flags that do.
 Nothing is trained, but for some seconds that show how fast this machine is.
 
-A published checkpoint that was fetched (`make setup EXTRA=published`) is among the candidates where
-the time allows, fine-tuned in full and frozen: 23 million weights, for texts in English.
+With `--published` a published checkpoint of 23 million weights, for texts in English, is among the
+candidates where the time allows, fine-tuned in full and frozen.
 """
 
 import argparse
@@ -16,8 +16,8 @@ from textwrap import fill
 from typing import get_args
 
 from stages.commands._written_study import refuse_faults, refuse_loss, write
-from stages.core.params import PATH
 from stages.core.process import exit_on_mistake
+from stages.core.study_file import PATH
 from stages.core.training_environment import training_environment
 from stages.kinds._kind import SPLITS
 from stages.kinds._tags import Scheme
@@ -47,6 +47,7 @@ def parser() -> argparse.ArgumentParser:
     add("--minutes", type=float, default=10.0, help="that the study may take (default: 10)")
     add("--out", type=Path, default=PATH, help=f"what is written (default: {PATH})")
     add("--force", action="store_true", help="even over a study that is kept nowhere else")
+    add("--published", action="store_true", help="fetch a published checkpoint, 84 MB, if need be")
     data = arguments.add_argument_group("what cannot be seen in the data")
     add = data.add_argument
     add("--task", choices=KINDS_OF_STUDIES, help="the kind of task")
@@ -90,7 +91,7 @@ def _main(flags: argparse.Namespace) -> None:
 
 
 def flags_of(arguments: argparse.Namespace) -> Flags:
-    """Raises ValueError for a flag that cannot be read."""
+    """Returns the typed flags; raises ValueError for one that cannot be read."""
     columns = {role: name for role in ROLES if (name := getattr(arguments, role))}
     if "choices" in columns and "," in columns["choices"]:
         columns["choices"] = columns["choices"].split(",")
@@ -112,25 +113,24 @@ def flags_of(arguments: argparse.Namespace) -> Flags:
         first_choice=arguments.first_choice,
         splits={split: names for split in SPLITS if (names := getattr(arguments, split))},
         max_tokens=arguments.max_tokens,
+        published=arguments.published,
         budgets=budgets,
     )
 
 
 def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
-    """What is printed."""
+    """Returns what is printed."""
     study = proposal.study
     design = study.design
     lines = [f"{data} was taken for {study.kind}.", "", *map(_item, proposal.notes)]
     pretrained = "pretrained and from scratch" if design.pretrains else "from scratch"
-    seeds = (
-        design.pretraining_seeds if design.pretraining_seeds > 1 else len(design.finetuning_seeds)
-    )
+    seeds = max(design.pretraining_seeds, len(design.finetuning_seeds))
     what = (
         f"{' and '.join(design.architectures)}, {pretrained}, with {seeds} seeds, on "
-        f"{' and '.join(map(str, design.budgets))} labels, beside classical baselines"
+        f"{' and '.join(map(str, design.budgets))} labels, and classical baselines"
     )
     if design.published and study.published is not None:
-        what += f"; beside them {study.published.hub_name} as published"
+        what += f"; also {study.published.hub_name} as published"
     if design.pretrains:
         what += f"; pretraining takes {design.pretraining_steps:,} steps"
     lines += ["", f"The study in {out}:", _item(f"{what}.")]

@@ -42,7 +42,7 @@ class Tables:
     answer: "pd.DataFrame"  # for each task and number of labels what to use, how sure that is
     scores: "pd.DataFrame"  # task, run, method, label_budget; mean, low, high and what they cover
     contrasts: "pd.DataFrame"  # what differs between two runs, how sure that is, and confounds
-    trials: "pd.DataFrame"  # a row for each training on a task
+    trials: "pd.DataFrame"  # a row for each run, seeds, task, method and label budget
     costs: "pd.DataFrame"  # what each trial and its pretraining took
     corpora: "pd.DataFrame"  # how like each corpus is to each task
     estimates: "pd.DataFrame"  # which run suits a task, estimated without training it
@@ -50,7 +50,7 @@ class Tables:
 
 
 def run_study(study: str | Path | Json, *, jobs: int = 1) -> Tables:
-    """Run what is pending of a study, as ``make repro`` does, and read its report.
+    """Runs what is pending of a study, as ``make repro`` does, and reads its report.
 
     ``study`` is a file such as ``studies/smoke.yaml`` or a dict of what stands in one. It takes the
     place of ``params.yaml`` in the project that this module lies in. Stages are named as they run.
@@ -61,23 +61,23 @@ def run_study(study: str | Path | Json, *, jobs: int = 1) -> Tables:
     """
     with tempfile.TemporaryDirectory() as folder:
         path = _written(study, Path(folder)) if isinstance(study, Mapping) else Path(study)
-        status, said = _run("--study", str(path.resolve()), "--jobs", str(jobs))
+        status, output = _run("--study", str(path.resolve()), "--jobs", str(jobs))
     if status == MISTAKE:
-        raise ValueError(_mistakes(said))
+        raise ValueError(_mistakes(output))
     if status:
         raise RuntimeError(f"the study did not finish (exit status {status}); see above")
     return _tables(PROJECT / paths.REPORTS)
 
 
 def _written(study: Json, folder: Path) -> Path:
-    """Raises ValueError for values that YAML has no words for."""
+    """Writes a study as a file; raises ValueError for values that YAML cannot hold."""
     from ruamel.yaml import YAML
     from ruamel.yaml.representer import RepresenterError
 
     path = folder / "study.yaml"
     try:
         with path.open("w", encoding="utf-8") as file:
-            # In the order of its keys: a stage runs again when its command's flags change places.
+            # Keeps the order of keys, which is the order of runs and tasks in tables.
             YAML().dump(dict(study), file)
     except RepresenterError as error:
         raise ValueError(f"the study holds what no YAML file can: {error}") from None
@@ -85,8 +85,8 @@ def _written(study: Json, folder: Path) -> Path:
 
 
 def _run(*arguments: str) -> tuple[int, str]:
-    """The exit status of the command, and what it said; printed here as it comes, since a notebook
-    shows nothing of what another process prints."""
+    """Runs the command and prints its output as it comes, since a notebook does not show what
+    another process prints. Returns the exit status and the output."""
     command = [sys.executable, "-m", "stages.commands.repro", *arguments]
     # DVC is called by its stages as `python`, which must be this one.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -101,29 +101,29 @@ def _run(*arguments: str) -> tuple[int, str]:
         preexec_fn=die_with_parent,
     )
     assert process.stdout
-    said: list[str] = []
+    output: list[str] = []
     try:
         for line in process.stdout:
             if not NOISE.match(line):
                 print(line, end="", flush=True)
-            said.append(line)
+            output.append(line)
     except KeyboardInterrupt:
         os.killpg(process.pid, signal.SIGINT)
         raise
     finally:
         process.communicate()  # and no wait for a process that cannot write
-    return process.returncode, "".join(said)
+    return process.returncode, "".join(output)
 
 
-def _mistakes(said: str) -> str:
-    """From the first line that begins so to the end."""
-    lines = said.splitlines()
+def _mistakes(output: str) -> str:
+    """Returns the output from the first line that reports a mistake."""
+    lines = output.splitlines()
     first = next((i for i, line in enumerate(lines) if line.startswith(ERROR)), 0)
     return "\n".join(lines[first:]).removeprefix(ERROR)
 
 
 def _tables(reports: Path) -> Tables:
-    names = [each.name for each in fields(Tables) if each.name not in ("page", "scores")]
+    names = [field.name for field in fields(Tables) if field.name not in ("page", "scores")]
     return Tables(
         page=reports / "index.html",
         scores=_scores(read_json(reports / "metrics.json")),
@@ -132,7 +132,7 @@ def _tables(reports: Path) -> Tables:
 
 
 def _scores(metrics: Json) -> "pd.DataFrame":
-    """A row for each task, run, method and label budget."""
+    """Returns a row for each task, run, method and label budget."""
     import pandas as pd
 
     return pd.DataFrame(

@@ -16,10 +16,12 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from stages.core import paths
 from stages.core.artifacts import replacing
 from stages.core.hub_names import COMMIT, ON_THE_HUB
-from stages.core.params import NONE, PATH, read_yaml
+from stages.core.params import NONE
 from stages.core.process import exit_on_mistake
+from stages.core.study_file import PATH, read_yaml
 
 MODEL, DATASET = "path", "dataset"  # the setting that names what is pinned
 REACHED_WITHIN_S = 10.0
@@ -46,12 +48,12 @@ class Entry:
 
     @property
     def branch(self) -> str | None:
-        """The branch or tag that is asked for; None for the default one."""
+        """The branch or tag that the entry names; None for the default branch."""
         value = self.revision.value if self.revision else NONE
         return None if value == NONE else value
 
     def edit(self, commit: str) -> Edit:
-        """Write the commit in the place of the revision, or behind the name."""
+        """Returns the edit that writes the commit in place of the revision, or after the name."""
         if self.revision:
             return Edit(
                 self.revision.start_mark.index, self.revision.end_mark.index, _written(commit)
@@ -75,7 +77,7 @@ def main() -> None:
 
 
 def pin(study: Path) -> None:
-    """Raises ValueError for what cannot be pinned; then nothing is written."""
+    """Pins a study; raises ValueError for what cannot be pinned, and then writes nothing."""
     read_yaml(study)  # refuses what is no study
     text = study.read_bytes().decode()
     commits: dict[str, str] = {}
@@ -101,7 +103,7 @@ def pin(study: Path) -> None:
 
 
 def entries(node: Node, where: str = "", seen: set[int] | None = None) -> Iterator[Entry]:
-    """In the order of the file; what several entries share (an alias) once."""
+    """Yields the entries in the order of the file; an entry that others share (an alias) once."""
     seen = set() if seen is None else seen
     if id(node) in seen:
         return
@@ -126,7 +128,7 @@ def entries(node: Node, where: str = "", seen: set[int] | None = None) -> Iterat
 
 
 def commit_of(entry: Entry) -> str:
-    """What ``revision`` must be.
+    """Returns what ``revision`` must be.
 
     Raises ValueError, from the setting on, for what the hub does not have or does not answer.
     """
@@ -138,6 +140,8 @@ def commit_of(entry: Entry) -> str:
         return content_of(Path(name))
     if branch and COMMIT.fullmatch(branch):
         return branch
+    if entry.kind == MODEL and Path(name).parent == paths.CHECKPOINTS:
+        raise ValueError(f"path: {name} is not there yet; `dvc repro` says its revision")
     if not ON_THE_HUB.fullmatch(name):
         raise ValueError(f"{entry.kind}: no such folder, nor can it be a name on the hub: {name!r}")
     from huggingface_hub import HfApi
@@ -146,7 +150,7 @@ def commit_of(entry: Entry) -> str:
     hub = HfApi()
     ask = hub.dataset_info if entry.kind == DATASET else hub.model_info
     try:
-        found = ask(name, revision=branch, timeout=REACHED_WITHIN_S).sha
+        commit = ask(name, revision=branch, timeout=REACHED_WITHIN_S).sha
     except RevisionNotFoundError:
         raise ValueError(f"revision: {name} has no branch, tag or commit {branch!r}") from None
     except RepositoryNotFoundError:
@@ -154,9 +158,9 @@ def commit_of(entry: Entry) -> str:
     except Exception as error:  # whatever a network can do
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ValueError(f"{entry.kind}: the hub was not reached for {name}: {reason}") from None
-    if not found or not COMMIT.fullmatch(found):
-        raise ValueError(f"revision: the hub gives no commit of {name}, but {found!r}")
-    return found
+    if not commit or not COMMIT.fullmatch(commit):
+        raise ValueError(f"revision: the hub gives no commit of {name}, but {commit!r}")
+    return commit
 
 
 def _refuse_damage(text: str, commits: dict[str, str]) -> None:
@@ -179,7 +183,7 @@ def _text(node: Node | None) -> str | None:
 
 
 def _written(commit: str) -> str:
-    """With quotes if YAML would read a number: ``7284e50``."""
+    """Returns a commit as YAML, with quotes if YAML would read a number: ``7284e50``."""
     return f'"{commit}"' if re.fullmatch(r"\d+(e\d+)?", commit) else commit
 
 

@@ -1,22 +1,30 @@
 """Show what `dvc repro` would run and what that costs, before anything runs.
 
-Nothing is written. Times come from earlier runs, assumed to be of this machine and scaled by
-floating-point operations; without earlier runs, from a calibration, which trains each model and
-reads slow sources for some seconds. Memory is the peak measured before, else an estimate from the
-sizes of weights and activations.
+Nothing is written. The time of a training is its floating-point operations divided by a speed: that
+of earlier trainings of its kind, assumed to be of this machine, or that of a calibration, which
+trains for about a second per kind and reads some of each slow source. Memory is the peak measured
+before, else an estimate from the sizes of weights and activations.
+
+With --resolved it shows the study instead: every setting of every run and task, with defaults and
+under the matched budget.
 """
 
 import argparse
 import json
 import os
+from io import StringIO
+
+from ruamel.yaml import YAML
 
 from stages.checking.faults import find_faults
 from stages.commands._console import console
-from stages.core.params import Params, load
+from stages.core.params import Params
 from stages.core.process import exit_on_mistake
+from stages.core.study_file import load
 from stages.core.training_environment import training_environment
-from stages.planning import narrower
+from stages.matching.budget import matched
 from stages.planning.estimate import as_record, made
+from stages.planning.last_report import narrower_intervals
 from stages.planning.pending import pending
 from stages.planning.tables import show
 
@@ -29,27 +37,45 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument(
         "--json",
         action="store_true",
         help="print the same numbers as JSON: operations, seconds and bytes; null is unknown",
     )
-    as_json = parser.parse_args().json
+    shown.add_argument(
+        "--resolved",
+        action="store_true",
+        help="print the study as YAML with the value of every setting, and no costs",
+    )
+    options = parser.parse_args()
     # A calibration's processes inherit the environment.
     os.environ.update(training_environment())
-    exit_on_mistake(lambda: _main(as_json=as_json))
+    exit_on_mistake(lambda: _main(as_json=options.json, resolved=options.resolved))
 
 
-def _main(*, as_json: bool) -> None:
+def _main(*, as_json: bool, resolved: bool) -> None:
     params = checked(load())
+    if resolved:
+        _print_resolved(matched(params))
+        return
     estimate = made(params, [*pending(params)])
     if as_json:
         print(json.dumps(as_record(estimate), indent=2, ensure_ascii=False))
         return
     output = console(piped_width=PIPED_WIDTH)
     show(estimate, output)
-    for line in narrower.lines(params.study):
+    for line in narrower_intervals(params.study):
         output.print(line, highlight=False)
+
+
+def _print_resolved(study: Params) -> None:
+    text, yaml = StringIO(), YAML()
+    yaml.width = PIPED_WIDTH
+    settings = study.model_dump(mode="json", exclude_none=True)
+    settings["checkpoints"] = settings.pop("packaged_checkpoints")  # as in params.yaml
+    yaml.dump(settings, text)
+    print(text.getvalue(), end="")
 
 
 def checked(params: Params) -> Params:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from stages.commands._kept_trials import add_options, chosen
+from stages.commands._kept_trials import add_options, chosen_trial
 from stages.core.artifacts import Json, replacing
 from stages.core.components import Settings
 from stages.core.process import exit_on_mistake
@@ -32,8 +32,8 @@ from stages.kinds._inputs import WORDS, Columns, input_of
 from stages.kinds._kind import KINDS, Kind
 from stages.sources._formats import FORMATS, Record, format_of, read, records
 from stages.training.device import Device
-from stages.trials.kept import KeptTrial, rebuilt
-from stages.trials.lookup import find_trial, opened
+from stages.trials.kept import KeptTrial, path_of, rebuilt
+from stages.trials.lookup import opened
 from stages.trials.new_rows import NewRow, device_for, predictions
 
 BAR_AFTER_S = 3.0  # short inputs need no progress bar
@@ -41,16 +41,16 @@ BAR_AFTER_S = 3.0  # short inputs need no progress bar
 WORD_COLUMNS = {"conll": "1", "conllu": "FORM"}
 EXAMPLES = """\
 examples:
-  echo "A list." | python -m stages.commands.predict --run bert --task section --method full
-  python -m stages.commands.predict --run bert --task reviews --method full \\
-      --column text=review --output predictions.jsonl reviews.csv.gz
+  echo "A list." | python -m stages.commands.predict bert section --method full
+  python -m stages.commands.predict bert reviews reviews.csv.gz --method full \\
+      --pretrain-seed 2 --column text=review --output predictions.jsonl
 
-If only one trial is kept, --method, --label-budget and --seed can be left out.
+Options are needed only where several trials are kept.
 """
 
 
 def main() -> None:
-    options = _parser().parse_args()
+    options = _parser().parse_intermixed_args()  # FILE may follow the options
     try:
         exit_on_mistake(lambda: run(options))
         sys.stdout.flush()
@@ -67,8 +67,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--run", required=True, help="the run, by its name in params.yaml")
-    parser.add_argument("--task", required=True, help="the task, by its name in params.yaml")
+    parser.add_argument("run", help="the run, by its name in params.yaml")
+    parser.add_argument("task", help="the task, by its name in params.yaml")
+    parser.add_argument("file", nargs="?", type=Path, help="also .gz; without it: stdin")
     add_options(parser)
     parser.add_argument(
         "--format", choices=FORMATS, help="if the file name does not say it; stdin is txt"
@@ -82,21 +83,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--output", type=Path, help="a file to write, whole or not at all")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
-    parser.add_argument("file", nargs="?", type=Path, help="also .gz; without it: stdin")
     return parser
 
 
 def run(options: argparse.Namespace) -> None:
-    """Raises ValueError for a trial that was not kept, and for input that cannot be read."""
-    trial = find_trial(options.run, options.task, *chosen(options))
-    kept, setup = opened(options.run, trial)
+    """Writes the predictions; raises ValueError for a trial that was not kept and for input that
+    cannot be read."""
+    trial = chosen_trial(options)
+    kept, setup = opened(trial)
     columns = Columns.of(setup.examples)
     rows = _read(options.file, options.format, columns, _renamed(columns, options.column))
     rows = _refuse_none(rows, options.file)  # before the model is loaded
     device = _device(options.device, kept)
-    model = rebuilt(kept, setup, trial.path(options.run)).to(device.torch)
-    found = predictions(kept, setup, model, rows, device)
-    lines = (json.dumps(each, ensure_ascii=False) + "\n" for each in found)
+    model = rebuilt(kept, setup, path_of(trial)).to(device.torch)
+    predicted = predictions(kept, setup, model, rows, device)
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in predicted)
     if options.output is None:
         _write(lines, sys.stdout.write, bar=not sys.stdout.isatty())
     elif options.output.is_dir():
@@ -109,7 +110,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _renamed(columns: Columns, pairs: Iterable[str]) -> dict[str, str]:
-    """Input of the task -> column of the file, where the two differ."""
+    """Returns the column of the file for each input of the task that has another name there."""
     known, renamed = (*columns.inputs, *columns.optional), {}
     for pair in pairs:
         key, equals, column = pair.partition("=")
@@ -124,7 +125,7 @@ def _renamed(columns: Columns, pairs: Iterable[str]) -> dict[str, str]:
 def _read(
     file: Path | None, format: str | None, columns: Columns, renamed: Mapping[str, str]
 ) -> Iterator[NewRow]:
-    """The rows of a file as the task takes them."""
+    """Yields the rows of a file as the task reads them."""
     inputs, optional, kind = columns.inputs, columns.optional, KINDS[columns.kind]
     first, *others = inputs
     format = format or ("txt" if file is None else format_of(file))
@@ -155,7 +156,7 @@ def _read(
 
 
 def _shown(record: Record) -> Json:
-    """What identifies a row: its id, else its line, or its place in a list."""
+    """Returns what identifies a row: its id, else its line or its place in a list."""
     if "id" in record.cells:
         return {"id": record.cells["id"]}
     kind, _, number = record.place.partition(" ")
@@ -167,10 +168,10 @@ def _records(file: Path | None, format: str, place: str) -> Iterator[Record]:
         raise ValueError("--format: parquet is read from a file, not from stdin")
     try:
         if file is None:
-            found = records(sys.stdin.buffer, format, name=place)
+            rows = records(sys.stdin.buffer, format, name=place)
         else:
-            found = read(file, format, columns=None, unit="line", languages=[])
-        for record in found:
+            rows = read(file, format, columns=None, unit="line", languages=[])
+        for record in rows:
             if format == "txt":
                 record.cells["text"] = record.cells["text"].rstrip("\r\n")
             yield record
@@ -179,7 +180,7 @@ def _records(file: Path | None, format: str, place: str) -> Iterator[Record]:
 
 
 def _value(record: Settings, column: str, place: str, kind: Kind, key: str) -> object:
-    """What a column of a record holds for the input ``key``."""
+    """Returns the value of a column of a record for the input ``key``."""
     if column not in record:
         raise ValueError(
             f"{place}: no column {column!r}; there are: {', '.join(record)}; --column names another"
@@ -188,7 +189,7 @@ def _value(record: Settings, column: str, place: str, kind: Kind, key: str) -> o
 
 
 def _refuse_none(rows: Iterator[NewRow], file: Path | None) -> Iterator[NewRow]:
-    """The same rows; raises ValueError if there are none."""
+    """Returns the rows; raises ValueError if there are none."""
     first = next(rows, None)
     if first is None:
         raise ValueError(f"{file or 'stdin'}: no rows")

@@ -1,8 +1,8 @@
 """Run the study of params.yaml, what changed of it.
 
-With one job this is `dvc repro`. With more, what is ready runs side by side: stages, and the trials
-within them. Results and dvc.lock are the same then, times apart. A worker that dies costs what it
-was doing, which is tried again, twice at most. What is interrupted goes on with the next call.
+With one job this is `dvc repro`. With more, what is ready runs side by side: stages, the seeds of a
+run, and trials. Results and dvc.lock are the same then, times apart. A worker that dies costs what
+it was doing, which is tried again, twice at most. What is interrupted goes on with the next call.
 `--jobs auto` is a job for each GPU, or for each compute.threads of the cores there are.
 
 Another study than that of params.yaml is checked first, and then takes its place.
@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, NoReturn
 from stages.commands._written_study import refuse_faults, refuse_loss, write
 from stages.commands.heal import heal
 from stages.core.parallel import cores, visible_gpus
-from stages.core.params import PATH, Params, load
+from stages.core.params import Params
 from stages.core.process import exit_on_mistake
-from stages.planning.pending import CHECK, pending
+from stages.core.study_file import PATH, load
+from stages.planning.pending import ROOT, pending
 
 if TYPE_CHECKING:
     from stages.scheduling.clusters import Client
@@ -57,17 +58,17 @@ def main() -> None:
     where.add_argument(
         "--scheduler", metavar="ADDRESS", help="use the workers of a Dask scheduler that runs"
     )
-    asked = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        exit_on_mistake(lambda: _main(asked))
+        exit_on_mistake(lambda: _main(options))
     except KeyboardInterrupt:
         print("\ninterrupted; the next `make repro` goes on from here", file=sys.stderr)
         raise SystemExit(130) from None
 
 
 def _jobs(text: str) -> int | None:
-    """None for auto."""
+    """Returns a number of jobs, or None for auto."""
     if text == "auto":
         return None
     try:
@@ -83,24 +84,27 @@ def _interrupt(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _main(asked: argparse.Namespace) -> NoReturn:
-    if asked.cluster and asked.jobs is None:
-        raise ValueError("--jobs: auto is of this machine; say how many jobs a cluster shall run")
-    if asked.study:
-        _take(asked.study)
+def _main(options: argparse.Namespace) -> NoReturn:
+    if options.cluster and options.jobs is None:
+        raise ValueError("--jobs: auto counts this machine's cores; give a number for a cluster")
+    if options.study:
+        _take(options.study)
     heal()
-    if asked.jobs is None and not asked.scheduler:
-        asked.jobs = _most_jobs(load())
-    if asked.jobs != 1 or asked.cluster or asked.scheduler:
-        _side_by_side(asked)
-    # DVC has the last word: it runs what is left, or says that all is up to date. In place of this
-    # process, so that a signal reaches it alone.
+    if options.jobs is None and not options.scheduler:
+        options.jobs = _most_jobs(load())
+    if options.jobs != 1 or options.cluster or options.scheduler:
+        _side_by_side(options)
+    # DVC runs what is left, or says that all is up to date. It replaces this process, so that a
+    # signal reaches it alone.
     sys.stdout.flush()
     os.execv(REPRO[0], REPRO)
 
 
 def _take(study: Path) -> None:
-    """Raises ValueError for a study that is refused, and rather than lose that of params.yaml."""
+    """Puts a study in the place of params.yaml.
+
+    Raises ValueError if it is refused, or if the study of params.yaml would be lost.
+    """
     try:
         text = study.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -112,15 +116,18 @@ def _take(study: Path) -> None:
     write(PATH, text)
 
 
-def _side_by_side(asked: argparse.Namespace) -> None:
-    """Raises ValueError if units failed; SystemExit if params.yaml has faults."""
-    if code := subprocess.run([*REPRO, "--quiet", "--single-item", CHECK]).returncode:
+def _side_by_side(options: argparse.Namespace) -> None:
+    """Runs the pending stages on several workers.
+
+    Raises ValueError if units failed and SystemExit if params.yaml has faults.
+    """
+    if code := subprocess.run([*REPRO, "--quiet", "--single-item", ROOT]).returncode:
         raise SystemExit(code)
     params = load()
     stages = pending(params)
     if not stages:
         return
-    workers = _workers(asked, params)
+    workers = _workers(options, params)
     from stages.scheduling import lock_order
     from stages.scheduling.schedule import complete
     from stages.scheduling.units import units
@@ -131,33 +138,33 @@ def _side_by_side(asked: argparse.Namespace) -> None:
 
 
 def _most_jobs(params: Params) -> int:
-    """As many as do not share a GPU or a core."""
+    """Returns the largest number of jobs that share neither a GPU nor a core."""
     if params.compute.device != "cpu" and (gpus := visible_gpus()):
         return len(gpus) if params.distributed.devices == 1 else 1  # a worker sees one GPU
     return max(cores() // params.compute.threads, 1)
 
 
-def _workers(asked: argparse.Namespace, params: Params) -> "AbstractContextManager[Client]":
+def _workers(options: argparse.Namespace, params: Params) -> "AbstractContextManager[Client]":
     try:
         from stages.scheduling import clusters
     except ModuleNotFoundError as error:
         raise ValueError(
             f"several jobs need the package {error.name}; `make setup` installs it"
         ) from None
-    if asked.scheduler:
-        return clusters.running(asked.scheduler)
-    if asked.cluster:
-        return clusters.batch(asked.cluster, asked.jobs)
+    if options.scheduler:
+        return clusters.running(options.scheduler)
+    if options.cluster:
+        return clusters.batch(options.cluster, options.jobs)
     available, threads = cores(), params.compute.threads
-    if asked.jobs > available:
-        raise ValueError(f"--jobs: {asked.jobs} is above the number of cores here, {available}")
-    if asked.jobs * threads > available and not visible_gpus():
+    if options.jobs > available:
+        raise ValueError(f"--jobs: {options.jobs} is above the number of cores here, {available}")
+    if options.jobs * threads > available and not visible_gpus():
         print(
-            f"note: {asked.jobs} jobs of {threads} threads (compute.threads) share {available} "
-            f"cores; compute.threads: {max(available // asked.jobs, 1)} would give each its own",
+            f"note: {options.jobs} jobs of {threads} threads (compute.threads) share {available} "
+            f"cores; compute.threads: {max(available // options.jobs, 1)} would give each its own",
             file=sys.stderr,
         )
-    return clusters.local(asked.jobs)
+    return clusters.local(options.jobs)
 
 
 if __name__ == "__main__":

@@ -32,63 +32,64 @@ def main() -> None:
         "--remove-unused",
         type=float,
         metavar="DAYS",
-        help="remove trials that were not written or taken for so many days; 0: all",
+        help="remove trials that were not written or used for this many days; 0: all",
     )
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
-    given = parser.parse_args()
-    exit_on_mistake(lambda: _main(given.remove_unused, as_json=given.json))
+    options = parser.parse_args()
+    exit_on_mistake(lambda: _main(options.remove_unused, as_json=options.json))
 
 
 def _main(days: float | None, *, as_json: bool) -> None:
     if days is not None and not days >= 0:
         raise ValueError(f"--remove-unused: {days:g} days; valid: 0 or more")
-    found, removed = store.listed(), list[Listed]()
+    entries, removed = store.listed(), list[Listed]()
     if days is not None:
-        removed = store.discard(each for each in found if each.unused_s >= days * DAY_S)
-        found = store.listed()
+        removed = store.discard(entry for entry in entries if entry.unused_s >= days * DAY_S)
+        entries = store.listed()
     if as_json:
-        rows = [_row(*place, some) for place, some in _places(found).items()]
+        rows = [_row(*key, group) for key, group in _by_run_and_task(entries).items()]
         about = {"store": str(store.root()), "removed": len(removed), "trials": rows}
         print(json.dumps(about, indent=2))
         return
     if days is not None:
         print(f"Removed {len(removed)} trials, {_size(removed)}")
-    _show(found)
+    _show(entries)
 
 
-def _show(found: Sequence[Listed]) -> None:
+def _show(entries: Sequence[Listed]) -> None:
     table = Table(
-        title=f"{store.root()}: {len(found)} trials, {_size(found)}", title_justify="left"
+        title=f"{store.root()}: {len(entries)} trials, {_size(entries)}", title_justify="left"
     )
     for name in ("run", "task", "trials", "size", "unused for"):
         table.add_column(name, justify="left" if name in ("run", "task") else "right")
-    for (run, task), some in _places(found).items():
-        days = f"{_unused_days(some):.1f} days"
-        table.add_row(run, task, str(len(some)), _size(some), days)
+    for (run, task), group in _by_run_and_task(entries).items():
+        days = f"{_unused_days(group):.1f} days"
+        table.add_row(run, task, str(len(group)), _size(group), days)
     console(piped_width=PIPED_WIDTH).print(table)
 
 
-def _places(found: Iterable[Listed]) -> dict[tuple[str, str], list[Listed]]:
-    """The entries of each run and task; what cannot be read has neither."""
-    places: dict[tuple[str, str], list[Listed]] = defaultdict(list)
-    for each in found:
-        places[each.run or "(unreadable)", each.task].append(each)
-    return dict(sorted(places.items()))
+def _by_run_and_task(entries: Iterable[Listed]) -> dict[tuple[str, str], list[Listed]]:
+    """Returns the entries of each run, of all its seeds, and task. Unreadable entries are listed
+    together."""
+    groups: dict[tuple[str, str], list[Listed]] = defaultdict(list)
+    for entry in entries:
+        groups[entry.run or "(unreadable)", entry.task].append(entry)
+    return dict(sorted(groups.items()))
 
 
-def _row(run: str, task: str, some: Sequence[Listed]) -> Json:
-    num_bytes = sum(each.num_bytes for each in some)
-    numbers = {"trials": len(some), "bytes": num_bytes, "unused_days": _unused_days(some)}
+def _row(run: str, task: str, entries: Sequence[Listed]) -> Json:
+    num_bytes = sum(entry.num_bytes for entry in entries)
+    numbers = {"trials": len(entries), "bytes": num_bytes, "unused_days": _unused_days(entries)}
     return {"run": run, "task": task, **numbers}
 
 
-def _unused_days(some: Iterable[Listed]) -> float:
-    """Of the one that was used last."""
-    return round(min(each.unused_s for each in some) / DAY_S, 3)
+def _unused_days(entries: Iterable[Listed]) -> float:
+    """Returns the days since any of the entries was used."""
+    return round(min(entry.unused_s for entry in entries) / DAY_S, 3)
 
 
-def _size(found: Iterable[Listed]) -> str:
-    return f"{sum(each.num_bytes for each in found) / 1e6:.1f} MB"
+def _size(entries: Iterable[Listed]) -> str:
+    return f"{sum(entry.num_bytes for entry in entries) / 1e6:.1f} MB"
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from types import FrameType
 
-from stages.core.params import load
 from stages.core.process import die_with_parent, exit_on_mistake
+from stages.core.study_file import load
 from stages.exporting import mlflow_model
 from stages.tracking import store
 from stages.tracking.study import recorded
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def end_by_signals() -> None:
-    """Make each of ``SIGNALS`` end this process in order: what must be cleaned up is."""
+    """Makes each of ``SIGNALS`` end this process in order: what must be cleaned up is."""
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(number, _stop)
@@ -76,7 +76,7 @@ def _refuse_used(port: int) -> None:
 
 
 def _listed(address: str, pages: Mapping[str, str]) -> str:
-    """A line for each page, the first one first."""
+    """Returns a line for each page, in their order."""
     if not pages:
         return f"MLflow is at {address}"
     width = max(map(len, pages))
@@ -90,7 +90,7 @@ def _server(port: int) -> list[str]:
 
 
 def serve(command: list[str]) -> int:
-    """Run a server until it ends; if anything else ends first, stop it and its children."""
+    """Runs a server until it ends; if anything else ends first, stops it and its children."""
     # Its background jobs let language models judge: processes that nobody needs here.
     settings = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     # A group of its own: a signal reaches its children as well.

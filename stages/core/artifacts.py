@@ -59,6 +59,17 @@ def read_jsonl(path: Path) -> list[Json]:
         return [json.loads(line) for line in file]
 
 
+def sha256_of_tree(path: Path) -> str:
+    """Returns one hash of a file, or of the names and contents of all files in a folder."""
+    digest = hashlib.sha256()
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if file.is_file():
+            digest.update(file.relative_to(path).as_posix().encode() + b"\0")
+            with file.open("rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+    return digest.hexdigest()
+
+
 def sha256(*paths: Path) -> str:
     """Returns one hash of the contents of files, in the order given."""
     digest = hashlib.sha256()

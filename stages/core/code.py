@@ -1,7 +1,7 @@
 """The code that a result comes from: a stage's module, the modules it imports, and their imports.
 
-``check_params`` writes the hashes of each stage's modules into ``data/code/``, and DVC reruns a
-stage when its own record changes. Imports are read off the source, so no stage declares its code,
+The root stage writes the hashes of each stage's modules into its plan, and DVC reruns a stage when
+its plan changes. Imports are read off the source, so no stage declares its code,
 and dvc.lock holds one record per stage.
 
 A module's hash covers its syntax tree, not its bytes. Comments, docstrings, blank lines and
@@ -24,7 +24,6 @@ from pathlib import Path
 from stages.core import paths
 from stages.core.artifacts import read_json, replacing, sha256, write_json
 from stages.core.components import STAGES
-from stages.core.params import Params
 
 # Hashes and imports of modules, stored by the content of their source. Parsing all sources takes
 # two seconds, and every stage and every trial needs some.
@@ -32,14 +31,16 @@ PARSED = STAGES.parent / paths.SCRATCH / "parsed"
 
 # Modules that belong to no stage's code, and why editing them changes no result.
 EXEMPT = {
-    "check_params": "rejects invalid params and computes no result",
+    "resolve": "rejects invalid params and writes the plans of the other stages",
     "core/code": "computes these hashes",
     "core/components": "builds components from settings that are already validated",
-    "core/params": "validates values; stages get the same values in their commands",
+    "core/keys": "names what results belong to",
+    "core/params": "validates values; stages get the same values in their plans",
+    "core/study_file": "reads and validates params.yaml; stages get its values in their plans",
+    "core/plans": "validates the plans, which hold the settings",
     "core/process": "parses the command line and sets the exit status",
     "core/rank": "reads which process of a training this is, which changes no result",
     "exporting/mlflow_model": "predicts with a finished trial, for MLflow",
-    "text/packaged": "fetches checkpoints, whose content a study pins",
     "tracking/records": "describes finished results for MLflow",
     "tracking/store": "connects to MLflow",
     "tracking/tracker": "mirrors the curves of a pretraining to MLflow",
@@ -121,44 +122,6 @@ class _Effective(ast.NodeTransformer):
                 values.append(ast.Constant(joined))
         node.values = values
         return self.generic_visit(node)
-
-
-def code_by_stage(params: Params) -> dict[str, list[str]]:
-    """Returns the components that each stage of dvc.yaml (``stage`` or ``stage/key``) looks up by
-    name.
-
-    Fine-tuning does not list the model and the task, because its inputs, the checkpoint and the
-    prepared task, hold the hashes of their code.
-    """
-    sources = [f"sources/{corpus.source['name']}" for corpus in params.corpora.values()]
-    modules_by_stage = {
-        f"prepare_corpus/{key}": [source]
-        for key, source in zip(params.corpora, sources, strict=True)
-    }
-    for key, task in params.tasks.items():
-        components = [f"sources/{task.source['name']}", f"tasks/{task.task['name']}"]
-        modules_by_stage[f"prepare_task/{key}"] = components
-    for key, run in params.pretrain.items():
-        components = [f"models/{run.model['name']}", f"objectives/{run.objective['name']}"]
-        modules_by_stage[f"pretrain/{key}"] = components
-    baselines = {f"baselines/{baseline['name']}" for baseline in params.baselines.values()}
-    methods = {f"methods/{entry.method['name']}" for entry in params.finetune.methods.values()}
-    without_components = (
-        "train_tokenizer",
-        "measure_contamination",
-        "measure_likeness",
-        "evaluate",
-        "report",
-    )
-    return (
-        modules_by_stage
-        | dict.fromkeys(without_components, [])
-        | {
-            "encode_corpus": sorted({*sources}),
-            "fit_baseline": sorted(baselines),
-            "finetune": sorted(methods),
-        }
-    )
 
 
 @dataclass(frozen=True)

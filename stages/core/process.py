@@ -7,15 +7,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from stages.core import paths
 from stages.core.artifacts import replacing, write_json
-from stages.core.components import Settings
-from stages.core.params import PATH, load, read_yaml
+from stages.core.plans import Plan, TextsPlan, read_plan
 
 LOCKS = paths.SCRATCH / "locks"
 TIMES = paths.SCRATCH / "times"  # duration of each stage's last run here, by its name in DVC
@@ -29,58 +28,79 @@ _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 def run_stage(
     main: Callable[..., None],
+    kind: type[Plan],
     *names: str,
-    repeats: Callable[..., list[Mapping[str, Any]]] = lambda raw, *keys: [],
-    rank: Callable[..., int | None] = lambda params, *keys: 0,
+    number: tuple[str, str] | None = None,
+    rank: Callable[[Any], int | None] = lambda plan: 0,
 ) -> None:
-    """Runs a stage file: parses its positional ``names`` and exits with 2 on a user's mistake.
+    """Runs a stage file: parses its positional ``names``, reads its plan, which is of ``kind``,
+    calls ``main(plan, *keys)`` and exits with 2 on a user's mistake. ``number`` is the name and the
+    help of an option with a whole number, which ``main`` gets as a keyword, or None.
 
-    In dvc.yaml the names are followed by the values that the stage uses, because DVC reruns a stage
-    when its command changes. (With ``params:`` entries DVC would read params.yaml again for each
-    stage, which takes longer than everything else it does.) ``repeats(raw, *keys)`` returns these
-    values. If they differ from params.yaml, the file was edited while DVC ran, and DVC would record
-    a result under the wrong settings: the stage refuses to run.
-
-    ``rank(params, *keys)`` returns the rank of this process among the processes of the stage, or
-    None if others have done its work. The first process takes the lock for all.
+    ``rank(plan)`` returns the rank of this process among the processes of the stage, or None if
+    others have done its work. The first process takes the lock for all.
     """
+    stage, parser = _parser(main, names)
+    if number:
+        parser.add_argument(f"--{number[0].replace('_', '-')}", type=int, help=number[1])
+    options = vars(parser.parse_args())
+    keys = [options.pop(name) for name in names]
+
+    def run() -> None:
+        plan = read_plan(kind, stage, *([] if kind is TextsPlan else keys))
+        if (this := rank(plan)) == 0:
+            part = [str(value) for value in options.values() if value is not None]
+            _locked(lambda: main(plan, *keys, **options), stage, [*keys, *part])
+        elif this is not None:
+            main(plan, *keys, **options)
+
+    _run(run)
+
+
+def run_root(main: Callable[[], None]) -> None:
+    """Runs the root stage, which reads params.yaml and writes the plans of the other stages."""
+    stage, parser = _parser(main, ())
+    parser.parse_args()
+    _run(lambda: _locked(main, stage, []))
+
+
+def _parser(
+    main: Callable[..., None], names: tuple[str, ...]
+) -> tuple[str, argparse.ArgumentParser]:
+    """Returns the name of a stage and the parser of its command line."""
     module = sys.modules[main.__module__]
-    stage = module.__spec__.name if module.__spec__ else module.__name__
+    stage = (module.__spec__.name if module.__spec__ else module.__name__).rpartition(".")[2]
     parser = argparse.ArgumentParser(
-        prog=f"python -m {stage}",
+        prog=f"python -m stages.{stage}",
         description=(module.__doc__ or "").strip(),
-        epilog="The flags after the names repeat params.yaml for DVC; omit them in a call by hand.",
+        epilog="Settings come from data/plans/, which stages.resolve writes from params.yaml.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     for name in names:
         parser.add_argument(name, help=f"the {name}, by its name in params.yaml")
-    arguments, rest = parser.parse_known_args()
-    keys = [getattr(arguments, name) for name in names]
+    return stage, parser
 
-    def checked() -> None:
-        params = load()
-        if rest:
-            expected = flags(*repeats(read_yaml(PATH), *keys))
-            if rest != expected:
-                here = " ".join(sorted(set(rest) ^ set(expected)))
-                raise ValueError(f"{PATH} differs from this command ({here}); run `dvc repro`")
-        if (this := rank(params, *keys)) != 0:
-            if this is not None:
-                main(params, *keys)
-            return
-        LOCKS.mkdir(parents=True, exist_ok=True)
-        lock = LOCKS / f"{'-'.join([stage, *keys])}.lock"
-        try:
-            with FileLock(lock, timeout=WAIT_S):
-                begin = time.monotonic()
-                main(params, *keys)
-                _write_time(stage, keys, time.monotonic() - begin)
-        except Timeout:
-            raise ValueError(f"another process runs this stage; it holds {lock}") from None
 
+def _locked(main: Callable[[], None], stage: str, keys: list[str]) -> None:
+    """Runs a stage while no other process does.
+
+    Raises ValueError if another one goes on for longer than ``WAIT_S``.
+    """
+    LOCKS.mkdir(parents=True, exist_ok=True)
+    lock = LOCKS / f"{'-'.join([stage, *keys])}.lock"
+    try:
+        with FileLock(lock, timeout=WAIT_S):
+            begin = time.monotonic()
+            main()
+            _write_time(stage, keys, time.monotonic() - begin)
+    except Timeout:
+        raise ValueError(f"another process runs this stage; it holds {lock}") from None
+
+
+def _run(main: Callable[[], None]) -> None:
     die_with_parent()
-    exit_on_mistake(checked)
+    exit_on_mistake(main)
     # Skips Python's teardown, which takes half a second once torch is loaded.
     sys.stdout.flush()
     sys.stderr.flush()
@@ -90,7 +110,7 @@ def run_stage(
 def _write_time(stage: str, keys: list[str], seconds: float) -> None:
     """Writes the stage's duration for `make plan`. It is no result, so it is no output of the
     stage."""
-    name = "@".join([stage.rpartition(".")[2], *(["-".join(keys)] if keys else [])])
+    name = "@".join([stage, *(["-".join(keys)] if keys else [])])
     with replacing(TIMES / f"{name}.json") as path:
         write_json(path, {"wall_time_s": round(seconds, 3)})
 
@@ -117,20 +137,3 @@ def die_with_parent() -> None:
     """
     if _prctl:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def flags(*values: Settings) -> list[str]:
-    """Returns the command-line flags that DVC generates for these values in ``cmd``
-    (``${...}``)."""
-    return [flag for value in values for flag in _flags(value, "")]
-
-
-def _flags(values: Settings, prefix: str) -> Iterator[str]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flags(value, f"{prefix}{key}.")
-        elif isinstance(value, bool):
-            yield f"--{prefix}{key}" if value else f"--no-{prefix}{key}"
-        else:
-            yield f"--{prefix}{key}"
-            yield from map(str, value if isinstance(value, list) else [value])

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stages.core.params import read_yaml
+from stages.core.study_file import read_yaml
 
 PIPELINE = Path("dvc.yaml")
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from stages.core.keys import CellKey
 from stages.kinds._kind import Kind
 from stages.kinds._tags import OUTSIDE
 
@@ -49,24 +50,20 @@ def pairs(kind: Kind, gold: Mapping[str, str], predicted: Mapping[str, str]) -> 
     return counts
 
 
-Place = tuple[str, str, str]  # run, method, label budget
-
-
-def records(pairs_by_trial: Iterable[tuple[Place, Pairs]]) -> Iterator[ConfusionRecord]:
-    """Yields the counts summed over trials, ordered by place, then by class."""
-    sums: dict[Place, Pairs] = {}
-    trials: Counter[Place] = Counter()
-    for place, counts in pairs_by_trial:
-        sums.setdefault(place, Counter()).update(counts)
-        trials[place] += 1
-    for place, counts in sums.items():
-        run, method, label_budget = place
+def records(pairs_by_trial: Iterable[tuple[CellKey, Pairs]]) -> Iterator[ConfusionRecord]:
+    """Yields the counts summed over the trials of each cell, ordered by cell, then by class."""
+    sums: dict[CellKey, Pairs] = {}
+    trials: Counter[CellKey] = Counter()
+    for cell, counts in pairs_by_trial:
+        sums.setdefault(cell, Counter()).update(counts)
+        trials[cell] += 1
+    for cell, counts in sums.items():
         for (answer, prediction), number in sorted(counts.items()):
             yield ConfusionRecord(
-                run=run,
-                method=method,
-                label_budget=label_budget,
-                num_trials=trials[place],
+                run=cell.run,
+                method=cell.method,
+                label_budget=cell.label_budget,
+                num_trials=trials[cell],
                 answer=answer,
                 prediction=prediction,
                 number=number,

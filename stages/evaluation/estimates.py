@@ -4,21 +4,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stages.core import paths
-from stages.evaluation.records import read
+from stages.evaluation.records import CheckpointRow, read
 
 ESTIMATES = ("h_score", "h_score_above_chance", "logme", "knn")
 LAYERS = ("last", "mean", "best")
 
 
 @dataclass(frozen=True, kw_only=True)
-class EstimateRecord:
-    """An estimate, from frozen states, of how well a run would do on a task. Higher is better.
+class EstimateRecord(CheckpointRow):
+    """An estimate, from frozen states, of how well a checkpoint would do on a task. Higher is
+    better.
 
     ``layers`` says which states: of the ``last`` layer, the ``mean`` of all layers, or of the
     ``best`` layer, the one with the highest estimate. Embeddings do not count as a layer.
     """
 
-    run: str
     estimate: str  # one of ESTIMATES
     layers: str  # one of LAYERS
     value: float | None  # None if the estimate is not defined for the task
@@ -30,10 +30,9 @@ class EstimateRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EstimateCostRecord:
-    """The time that the estimates of a run took on the machine that computed them."""
+class EstimateCostRecord(CheckpointRow):
+    """The time that the estimates of a checkpoint took on the machine that computed them."""
 
-    run: str
     wall_time_s: float
 
 
@@ -42,7 +41,7 @@ class Estimates:
     """The estimates of a study and their costs."""
 
     records: dict[str, list[EstimateRecord]]  # by task
-    costs: list[EstimateCostRecord]  # one for each run and task
+    costs: list[EstimateCostRecord]  # one for each checkpoint and task
 
     @staticmethod
     def of(tasks: Iterable[str]) -> "Estimates":

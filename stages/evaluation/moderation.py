@@ -29,11 +29,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from stages.core.keys import CellKey
 from stages.evaluation.statistics import Interval, are_paired, difference, mean, mean_of_differences
 from stages.evaluation.variance import Prior, Sample
 
@@ -43,16 +43,7 @@ OF_ONE_TASK = 0.5  # multiplies the degrees of freedom of a prior if the study h
 FACTOR_DF = 3.0  # weight of 1 when a run's factor is shrunk towards it
 
 
-class CellKey(NamedTuple):
-    """A cell: the trials that are averaged, of all seeds of a run or of a baseline."""
-
-    run: str
-    task: str
-    method: str
-    label_budget: str
-
-
-Place = tuple[str, str, str]  # task, method, label budget
+Place = tuple[str, str, str]  # task, method and label budget of a CellKey
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ The numbers come from the report's tables, so that the report and the plan of th
 both compute them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -28,20 +28,22 @@ class Doubling:
 
 
 def doublings(
-    contrasts: Iterable[Json], trials: Sequence[Json], *, pretraining: str, finetuning: str
+    undecided: Sequence[Json], trials: Sequence[Json], *, pretraining: str, finetuning: str
 ) -> tuple[int, list[Doubling]]:
-    """Returns the number of tested contrasts that are not significant, and the doublings that would
-    narrow their intervals.
+    """Returns the number of ``undecided`` contrasts, and the doublings that would narrow their
+    intervals.
 
-    ``contrasts`` are the rows of contrasts.csv. ``trials`` are the rows of trials.csv or costs.csv,
-    whose columns ``pretraining`` (equal in all trials of a run) and ``finetuning`` are the costs.
+    ``undecided`` are the rows of contrasts.csv that have a verdict and are not significant.
+    ``trials`` are the rows of trials.csv or costs.csv, whose columns ``pretraining`` (equal in all
+    trials of a checkpoint) and ``finetuning`` are the costs.
     """
-    undecided = [row for row in contrasts if row["p_holm"] not in ("", None)]
-    undecided = [row for row in undecided if "not significant" in row["verdict"]]
     if not undecided:
         return 0, []
     tuned = sum(_number(row[finetuning]) for row in trials)
-    pretrained = sum({row["run"]: _number(row[pretraining]) for row in trials}.values())
+    by_checkpoint = {
+        (row["run"], row["pretrain_seed"]): _number(row[pretraining]) for row in trials
+    }
+    pretrained = sum(by_checkpoint.values())
     costs = {"pretraining seeds": pretrained + tuned, "fine-tuning seeds": tuned, "test rows": None}
     return len(undecided), [
         Doubling(source, fmean(_number(row[f"narrower_{end}"]) for row in undecided), costs[source])

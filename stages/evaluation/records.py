@@ -1,6 +1,6 @@
 """The tables of trials: their columns, and reading and writing them as CSV files.
 
-A trial is one (run or baseline, task, method, label budget, seed). All values are texts or numbers.
+Rows about a trial have the fields of its ``TrialKey`` as columns. All values are texts or numbers.
 An empty field is an unknown number, which is ``None`` here.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, get_args, get_type_hints
 
 from stages.core.artifacts import remove, replacing
+from stages.core.keys import RunKey, TrialKey
 from stages.kinds._cells import Row
 
 T = TypeVar("T")
@@ -24,8 +25,56 @@ SEPARATOR = ", "  # between the settings of a read_out
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialRecord:
-    """A trial without its scores.
+class CheckpointRow:
+    """A row about a checkpoint."""
+
+    run: str
+    pretrain_seed: int
+
+    @property
+    def checkpoint(self) -> RunKey:
+        return RunKey(self.run, self.pretrain_seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRow(CheckpointRow):
+    """A row about a trial of a run or of a baseline."""
+
+    task: str
+    method: str
+    label_budget: str  # a number, or "all"
+    finetune_seed: int
+
+    @property
+    def key(self) -> TrialKey:
+        return TrialKey(
+            self.run,
+            self.pretrain_seed,
+            self.task,
+            self.method,
+            self.label_budget,
+            self.finetune_seed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantRow(TrialRow):
+    """A row about a variant of a trial."""
+
+    # Settings of task and method that validation chose, or that were tried: "pooling=last,
+    # dropout=0.1". "" if only one value was tried, and for a baseline.
+    read_out: str = ""
+    initial_weights: str = ""  # chosen on validation, or tried; "" unless from scratch
+
+    @property
+    def variant(self) -> tuple[TrialKey, str, str]:
+        """The trial and its variant."""
+        return self.key, self.read_out, self.initial_weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRecord(VariantRow):
+    """A trial without its scores, with the variant that it keeps.
 
     A baseline has its component's name as architecture, the method CLASSICAL, corpus and objective
     "none", the seeds that drew its labelled rows, and zeros. A public checkpoint has the objective
@@ -33,15 +82,9 @@ class TrialRecord:
     of its own pretraining is unknown. A lineage is a run with all its parents and teachers.
     """
 
-    run: str
     architecture: str
     objective: str
-    method: str
-    task: str
     corpus: str
-    pretrain_seed: int
-    finetune_seed: int
-    label_budget: str  # a number, or "all"
     num_params: int
     num_trained_params: int
     pretrain_tokens: int | None
@@ -68,10 +111,6 @@ class TrialRecord:
     C: float | None  # the inverse strength of a solved probe's penalty
     num_tries: int  # candidates for validation: variants times learning rates or values of C
     at_edge: int | None  # 1 if the best rate or C is the smallest or largest of several
-    # Settings of task and method that validation chose: "pooling=last, dropout=0.1". "" if only one
-    # value was tried, and for a baseline.
-    read_out: str = ""
-    initial_weights: str = ""  # chosen on validation; "" unless from scratch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,17 +128,10 @@ class ScoredTrial(TrialRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TryRecord:
+class TryRecord(VariantRow):
     """A variant that a trial tried, at its best learning rate or C on validation. A trial without a
     choice has one variant."""
 
-    run: str
-    method: str
-    task: str
-    label_budget: str
-    finetune_seed: int
-    read_out: str  # as in TrialRecord
-    initial_weights: str  # as in TrialRecord
     fixed: str  # settings with a single value, of which the trial could have tried several
     validation_metric: float | None  # None if training diverged, or if nothing is trained
     validation_loss: float | None
@@ -133,55 +165,28 @@ class ScoredTry(TryRecord):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictionRecord:
-    method: str
-    label_budget: str
-    finetune_seed: int
-    id: str
+class PredictionRecord(TrialRow):
+    """A prediction of a trial for a test row."""
+
+    id: str  # of the row
     prediction: str
     probability: float | None = None  # that the prediction is right, if the model gives one
 
 
 @dataclass(frozen=True, kw_only=True)
-class LostPredictionRecord(PredictionRecord):
+class LostPredictionRecord(PredictionRecord, VariantRow):
     """A prediction of a variant that the trial did not keep."""
 
-    read_out: str
-    initial_weights: str
-
 
 @dataclass(frozen=True, kw_only=True)
-class BaselinePredictionRecord(PredictionRecord):
-    """A prediction of a baseline. All baselines of a task share one file, and the seeds identify
-    the labelled rows."""
-
-    run: str
-    pretrain_seed: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class EpochRecord:
+class EpochRecord(VariantRow):
     """One epoch of one variant of a trial at one learning rate."""
 
-    run: str
-    method: str
-    task: str
-    label_budget: str
-    finetune_seed: int
     lr: float
     epoch: int
     train_loss: float
     validation_metric: float
     validation_loss: float
-    read_out: str = ""  # as in TrialRecord
-    initial_weights: str = ""
-
-
-def curve_key(row: "TrialRecord | EpochRecord") -> tuple[str | int | float, ...]:
-    """Returns a key that a trial shares with the epochs of the variant and learning rate that it
-    keeps."""
-    place = row.run, row.method, row.label_budget, row.finetune_seed, row.lr
-    return *place, row.read_out, row.initial_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,14 +199,13 @@ class SkippedMethod:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InputRecord:
-    """How much of a split's rows a run reads, and from which states it predicts labels.
+class InputRecord(CheckpointRow):
+    """How much of a split's rows a checkpoint reads, and from which states it predicts labels.
 
     The number of rows of ``train`` is the largest label budget. ``tokens`` counts all tokens, and
     ``tokens_cut`` those of them that were cut.
     """
 
-    run: str
     split: str
     read_at: str  # as Task.read_at; if trials try several, all of them, joined with "or"
     rows: int
@@ -211,23 +215,19 @@ class InputRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextBitsRecord:
-    """How well a run predicts the inputs of a task's test rows by its own objective."""
+class TextBitsRecord(CheckpointRow):
+    """How well a checkpoint predicts the inputs of a task's test rows by its own objective."""
 
-    run: str
     loss: float  # nats per target
     bits_per_byte: float  # of the texts, if all their tokens cost as much as a target on average
     num_targets: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class CostRecord:
+class CostRecord(TrialRow):
     """The cost of a trial and its speed of prediction on the machine that ran it. The speed is
-    measured only with the first seed."""
+    measured only with the first fine-tuning seed."""
 
-    method: str
-    label_budget: str
-    finetune_seed: int
     wall_time_s: float
     peak_memory_bytes: int
     processor_time_s: float

@@ -7,54 +7,56 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from stages.core.keys import RunKey
 from stages.core.params import Run, Screen
 from stages.evaluation.estimates import EstimateRecord
-from stages.evaluation.repetitions import repetitions
 
 LAYERS = "last"  # layer of the estimates that are used, because heads read it
 
 
 @dataclass(frozen=True)
 class ScreenedOut:
-    """Runs that differ only in their seeds and are not fine-tuned on a task."""
+    """A run that is not fine-tuned on a task."""
 
-    runs: tuple[str, ...]
+    run: str
     by: str  # one of ESTIMATES
-    value: float  # the mean of the runs' estimates
+    value: float  # the mean of the estimates of its checkpoints
     rank: int  # among the pretrained candidates, from 1
 
 
-def candidates(pretrain: Mapping[str, Run]) -> list[tuple[str, ...]]:
-    """Returns the groups of runs that may be screened out. Runs from scratch never are, because
-    the pretrained runs are compared with them."""
-    return [runs for runs in repetitions(pretrain) if not pretrain[runs[0]].from_scratch]
+def candidates(runs: Mapping[str, Run]) -> list[str]:
+    """Returns the runs that may be screened out. Runs from scratch never are, because the
+    pretrained runs are compared with them."""
+    return [name for name, run in runs.items() if not run.from_scratch]
 
 
 def screened_out(
-    screen: Screen | None, pretrain: Mapping[str, Run], records: Sequence[EstimateRecord]
+    screen: Screen | None, runs: Mapping[str, Run], records: Sequence[EstimateRecord]
 ) -> list[ScreenedOut]:
     """Returns all but the ``keep`` best candidates on a task with these estimates, best first.
 
-    Runs that differ only in their seeds are ranked by their mean estimate and are kept or screened
-    out together. Ties go to the first in params.yaml. A run without a defined estimate is kept.
+    The checkpoints of a run are ranked by their mean estimate and are kept or screened out
+    together. Ties go to the first in params.yaml. A run of which a checkpoint has no defined
+    estimate is kept.
     """
     if screen is None:
         return []
     values = {
-        record.run: record.value
+        record.checkpoint: record.value
         for record in records
         if (record.estimate, record.layers) == (screen.by, LAYERS)
         and record.value is not None
         and math.isfinite(record.value)
     }
-    ranked = [
-        (sum(values[run] for run in runs) / len(runs), runs)
-        for runs in candidates(pretrain)
-        if all(run in values for run in runs)
-    ]
+    ranked = list[tuple[float, str]]()
+    for name in candidates(runs):
+        checkpoints = [RunKey(name, seed) for seed in runs[name].seeds]
+        if all(checkpoint in values for checkpoint in checkpoints):
+            mean = sum(values[checkpoint] for checkpoint in checkpoints) / len(checkpoints)
+            ranked.append((mean, name))
     ranked.sort(key=lambda candidate: -candidate[0])
     return [
-        ScreenedOut(runs, screen.by, value, rank)
-        for rank, (value, runs) in enumerate(ranked, start=1)
+        ScreenedOut(name, screen.by, value, rank)
+        for rank, (value, name) in enumerate(ranked, start=1)
         if rank > screen.keep
     ]

@@ -7,38 +7,46 @@ from pathlib import Path
 
 import torch
 import transformers
-from safetensors.torch import save_file
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, replacing, write_json
 from stages.core.components import Settings, unknown
+from stages.core.keys import RunKey, TrialKey
 from stages.core.params import HUB
 from stages.exporting import fast_tokenizer, published
-from stages.exporting.correspondence import Weights
-from stages.exporting.counterparts import (
-    Counterpart,
-    Goal,
-    check_architecture,
+from stages.exporting.counterpart import (
+    CAUSAL_LM,
+    MASKED_LM,
+    SEQ2SEQ_LM,
+    STATES,
+    TOKEN_LABELS,
+    check,
     counterpart,
-    without_head_bias,
 )
-from stages.exporting.decoder_families import CAUSAL_ONLY
+from stages.exporting.families import check_architecture
 from stages.exporting.finetuned import finetuned
-from stages.exporting.written import Written, check
 from stages.models._backbone import MODELS
-from stages.models._dimensions import Dimensions
-from stages.models._heads import LinearHead, ModelWithHead, PooledHead
+from stages.models._heads import ModelWithHead, PooledHead
 from stages.models._transformer import TransformerBackbone
 from stages.models.hub import Hub
-from stages.text.tokenizer import BOS_ID, EOS_ID, FILE, PAD_ID, Tokenizer
+from stages.text.tokenizer import FILE, Tokenizer
 from stages.training.checkpoint import WEIGHTS, load_weights
-from stages.trials.kept import read
-from stages.trials.lookup import KeptFile, opened
+from stages.trials.kept import path_of
+from stages.trials.lookup import opened
 
-RECORD = "export.json"  # marks a folder as an export, and says of what
+RECORD = "export.json"  # marks a folder as an export, and describes it
+RECORDS = "*/*/run.json"  # of checkpoints
 
-
-OF_TEXTS = {  # a text's logits from those of its tokens: a mean of logits is those of the mean
+STATES_ONLY = (
+    "It gives states, no logits of a vocabulary: transformers has those of an encoder with "
+    "output_transform: true alone. Its pooler_output is 0."
+)
+CAUSAL_ONLY = (
+    "It was pretrained to read a prefix in both directions. The decoders of transformers are "
+    "causal: the exported model reads a prompt from left to right, computes other states and "
+    "logits of it than the run does here, and was not trained for that."
+)
+TEXTS_BY_TOKENS = {  # a mean of logits is the logits of the mean
     "mean": (
         "The logits of a text are the mean of its tokens': with mask = "
         "inputs.attention_mask[..., None], (model(**inputs).logits * mask).sum(1) / mask.sum(1)"
@@ -48,130 +56,82 @@ OF_TEXTS = {  # a text's logits from those of its tokens: a mean of logits is th
 }
 
 
-def export(run: str, trial: KeptFile | None, out: Path, *, force: bool = False) -> str:
-    """Write the folder of a run or of a trial of it; returns where it is and how to load it.
+def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool = False) -> str:
+    """Writes the folder of a checkpoint or of a trial of it; returns where it is and how to load
+    it.
 
-    Raises ValueError for what does not exist or has no counterpart in transformers.
+    Raises ValueError for a run or trial that does not exist or has no counterpart in
+    ``transformers``.
     """
     _check_place(out, force=force)
-    record = _record(run)
-    model, labels = _trained(run, record, trial)
-    read_at = None if trial is None else read(trial.path(run)).read_at
+    record = _record(checkpoint)
+    _check_model(checkpoint, record, trial)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+    labels: list[str] = []
+    setup = read_at = None
+    if trial is None:
+        model = _pretrained(checkpoint, record)
+    else:
+        kept, setup = opened(trial)
+        model, labels = finetuned(kept, setup, path_of(trial))
+        read_at = kept.read_at
     with replacing(out) as folder:
         folder.mkdir()
-        if trial is not None and isinstance(model.backbone, Hub):
-            found = _write_published(folder, model, labels, run, trial)
+        if setup is not None and isinstance(model.backbone, Hub):
+            auto_class, theirs = published.with_head(model, labels)
+            theirs.save_pretrained(folder)
+            notes = [published.save_tokenizer(setup.tokenizer, folder, setup.max_tokens)]
         else:
-            found = _write(folder, model, labels, run, record)
-        note = found.note or (CAUSAL_ONLY if record["has_prefix"] else "")
-        if isinstance(model.head, PooledHead) and found.goal == "tagging":
-            note = f"{note} {OF_TEXTS[model.head.pooling]}".strip()
-        about = {
-            "run": run,
+            max_tokens = record["settings"]["training"]["max_tokens"]
+            auto_class, theirs = counterpart(model, max_tokens=max_tokens, labels=labels)
+            theirs.save_pretrained(folder)
+            _save_tokenizer(checkpoint, folder, model, auto_class, max_tokens)
+            notes = [STATES_ONLY] if auto_class == STATES else []
+        if record["has_prefix"]:
+            notes.append(CAUSAL_ONLY)
+        if isinstance(model.head, PooledHead) and auto_class == TOKEN_LABELS:
+            notes.append(TEXTS_BY_TOKENS[model.head.pooling])
+        note = " ".join(filter(None, notes))
+        about: Json = {
+            **checkpoint._asdict(),
             "fingerprint": record["fingerprint"],
-            "trial": None if trial is None else vars(trial),
-            "model_class": found.model_class,
+            "trial": None if trial is None else trial._asdict(),
+            "model_class": type(theirs).__name__,
             "read_at": read_at,
             "note": note,
         }
         write_json(folder / RECORD, about)
-        check(folder, found, model)
-    told = _how_to_load(out, run, trial, found, note)
-    is_tagging = found.goal == "tagging" and not isinstance(model.head, PooledHead)
-    return f"{told}\nThe label of a word is read at: {read_at}." if is_tagging else told
+        for file in folder.iterdir():  # safetensors makes its file readable by its owner only
+            file.chmod((folder / RECORD).stat().st_mode)
+        check(folder, auto_class, model)
+    what = f"{checkpoint}" if trial is None else f"{checkpoint}, fine-tuned on {trial.task},"
+    lines = [
+        f"{what} is in {out} as {about['model_class']}:",
+        f"  model = transformers.{auto_class}.from_pretrained({str(out)!r})",
+        f"  tokenizer = transformers.AutoTokenizer.from_pretrained({str(out)!r})",
+    ]
+    if trial is not None and auto_class == CAUSAL_LM:
+        lines.append("What it writes stands behind a text and tokenizer.eos_token.")
+    if note:
+        lines.append(note)
+    if auto_class == TOKEN_LABELS and not isinstance(model.head, PooledHead):
+        lines.append(f"The label of a word is read at: {read_at}.")
+    return "\n".join(lines)
 
 
-def _write(
-    folder: Path, model: ModelWithHead, labels: list[str], run: str, record: Settings
-) -> Written:
-    """A model of ours, by its counterpart."""
-    goal, max_tokens = _goal(model), record["settings"]["training"]["max_tokens"]
-    found = _counterpart(model, max_tokens, goal)
-    _write_model(folder, found, _weights(model, goal), labels)
-    _write_tokenizer(folder, found, run, _dims(model), max_tokens)
-    return Written(found.model_class, found.auto_class, goal, found.note, found.load_options)
-
-
-def _write_published(
-    folder: Path, model: ModelWithHead, labels: list[str], run: str, trial: KeptFile
-) -> Written:
-    """What was fine-tuned on a public checkpoint."""
-    kept, setup = opened(run, trial)
-    theirs, goal = published.with_head(model, labels)
-    vocabulary = setup.tokenizer.files
-    published.save(theirs, folder, vocabulary, kept.max_tokens)
-    auto = "Token" if goal == "tagging" else "Sequence"
-    tokenizer, end = transformers.AutoTokenizer.from_pretrained(folder), setup.tokenizer.after[-1:]
-    note = ""
-    if tuple(tokenizer("a")["input_ids"][-1:]) != tuple(end):
-        note = f"Put {tokenizer.decode(end)} behind each text: the model was trained so."
-    return Written(type(theirs).__name__, f"AutoModelFor{auto}Classification", goal, note)
-
-
-def _trained(run: str, record: Settings, trial: KeptFile | None) -> tuple[ModelWithHead, list[str]]:
-    """The model of the run or of the trial with its weights, and its labels.
-
-    Raises ValueError for a public checkpoint as published, an architecture that transformers does
-    not have, and a trial that is not a plain model.
-    """
-    name = record["settings"]["model"]["name"]
-    if name != HUB:
-        check_architecture(name)
-    elif trial is None:
-        raise ValueError(
-            f"pretrain.{run}.model: is a public checkpoint, in transformers' own form already: "
-            f"{paths.PRETRAINED / run}; add --task to export what was fine-tuned on it"
-        )
-    if trial is not None:
-        return finetuned(run, trial)
-    vocab_size = Tokenizer(paths.PRETRAINED / run / FILE).vocab_size
-    return ModelWithHead(_backbone(run, record, vocab_size), torch.nn.Identity()), []
-
-
-def _goal(model: ModelWithHead) -> Goal:
-    """Encoders of transformers classify texts behind a layer that ours lack: theirs has the logits
-    of tokens, from which those of texts are pooled."""
-    if isinstance(model.head, PooledHead) and model.backbone.architecture != "encoder":
-        return "classification"
-    return "tagging" if isinstance(model.head, LinearHead) else "pretrained"
-
-
-def _dims(model: ModelWithHead) -> Dimensions:
-    assert isinstance(model.backbone, TransformerBackbone), "check_architecture refuses others"
-    return model.backbone.dims
-
-
-def _counterpart(model: ModelWithHead, max_tokens: int, goal: Goal) -> Counterpart:
-    """Raises ValueError if transformers has no model that computes the same."""
-    backbone = model.backbone
-    found = counterpart(
-        backbone.architecture,
-        _dims(model),
-        vocab_size=backbone.vocab_size,
-        max_tokens=max_tokens,
-        goal=goal,
-    )
-    if goal == "classification" and model.head.pooling != "last":
-        raise ValueError(
-            f"transformers' {found.model_class} classifies by the state of the last token; this "
-            f"trial's pooling is {model.head.pooling}"
-        )
-    return found
-
-
-def _write_tokenizer(
-    folder: Path, found: Counterpart, run: str, dims: Dimensions, max_tokens: int
+def _save_tokenizer(
+    checkpoint: RunKey, folder: Path, model: ModelWithHead, auto_class: str, max_tokens: int
 ) -> None:
-    learned = dims.positions == "learned"
+    backbone = model.backbone
+    assert isinstance(backbone, TransformerBackbone)
     fast_tokenizer.save(
-        paths.PRETRAINED / run / FILE,
+        paths.pretrained(checkpoint) / FILE,
         folder,
-        ends="begin" if found.auto_class == "AutoModelForCausalLM" else "both",
-        specials_in_text=found.auto_class in ("AutoModelForMaskedLM", "AutoModelForSeq2SeqLM"),
-        num_segments=dims.num_segments,
-        max_tokens=found.config.max_position_embeddings if learned else max_tokens,
+        has_end=auto_class != CAUSAL_LM,
+        specials_in_text=auto_class in (MASKED_LM, SEQ2SEQ_LM),
+        has_segments=backbone.dims.num_segments > 1,
+        max_tokens=backbone.max_positions or max_tokens,
     )
 
 
@@ -185,62 +145,65 @@ def _check_place(out: Path, *, force: bool) -> None:
         raise ValueError(f"{out}: is there already; --force replaces it")
 
 
-def _record(run: str) -> Json:
-    path = paths.PRETRAINED / run / "run.json"
-    if not path.is_file():
-        runs = sorted(found.parent.name for found in paths.PRETRAINED.glob("*/run.json"))
+def first_checkpoint(run: str) -> RunKey:
+    """Returns the checkpoint of a run with the lowest seed that is there.
+
+    Raises ValueError with the valid runs if there is none.
+    """
+    seeds = _seeds(run)
+    if not seeds:
+        runs = sorted({record.parents[1].name for record in paths.PRETRAINED.glob(RECORDS)})
         if not runs:
             raise ValueError(f"{paths.PRETRAINED}: no run is there; `dvc repro` trains them")
         raise ValueError(f"{paths.PRETRAINED}: {unknown(run, runs)}")
+    return RunKey(run, seeds[0])
+
+
+def _seeds(run: str) -> list[int]:
+    """Returns the seeds of the checkpoints of a run, in ascending order."""
+    records = (paths.PRETRAINED / run).glob("*/run.json")
+    return sorted(int(record.parent.name) for record in records)
+
+
+def _record(checkpoint: RunKey) -> Json:
+    """Returns the record of a checkpoint.
+
+    Raises ValueError with the valid runs or seeds if it is not there.
+    """
+    first_checkpoint(checkpoint.run)
+    path = paths.pretrained(checkpoint) / "run.json"
+    if not path.is_file():
+        seeds = ", ".join(map(str, _seeds(checkpoint.run)))
+        raise ValueError(
+            f"{path.parents[1]}: no checkpoint of seed {checkpoint.pretrain_seed}; valid: {seeds}"
+        )
     return read_json(path)
 
 
-def _backbone(run: str, record: Settings, vocab_size: int) -> TransformerBackbone:
-    """The pretrained model with its weights."""
-    backbone = MODELS.build(record["settings"]["model"], vocab_size, where=f"pretrain.{run}.model")
+def _check_model(checkpoint: RunKey, record: Settings, trial: TrialKey | None) -> None:
+    """Raises ValueError for a public checkpoint as published, and for an architecture that
+    ``transformers`` does not have."""
+    name = record["settings"]["model"]["name"]
+    if name != HUB:
+        check_architecture(name)
+    elif trial is None:
+        raise ValueError(
+            f"pretrain.runs.{checkpoint.run}.model: is a public checkpoint, in transformers' own "
+            f"form already: {paths.pretrained(checkpoint)}; add --task to export what was "
+            "fine-tuned on it"
+        )
+
+
+def _pretrained(checkpoint: RunKey, record: Settings) -> ModelWithHead:
+    """Returns the pretrained model with its weights and no head."""
+    folder = paths.pretrained(checkpoint)
+    vocab_size = Tokenizer(folder / FILE).vocab_size
+    where = f"{folder / 'run.json'}: model"
+    backbone = MODELS.build(record["settings"]["model"], vocab_size, where=where)
     try:
-        load_weights(backbone, paths.PRETRAINED / run / WEIGHTS)
+        load_weights(backbone, folder / WEIGHTS)
     except ValueError:  # which would name every weight
         raise ValueError(
-            f"{paths.PRETRAINED / run}: belongs to another version of this code; run `dvc repro`"
+            f"{folder}: belongs to another version of this code; run `dvc repro`"
         ) from None
-    assert isinstance(backbone, TransformerBackbone)
-    return backbone
-
-
-def _weights(model: ModelWithHead, goal: Goal) -> Weights:
-    """All weights by the names that counterparts give them."""
-    weights = dict(model.backbone.state_dict())
-    weights |= {f"head.{name}": weight for name, weight in model.head.state_dict().items()}
-    return without_head_bias(weights) if goal == "classification" else weights
-
-
-def _write_model(folder: Path, found: Counterpart, weights: Weights, labels: list[str]) -> None:
-    config = found.config
-    config.architectures = [found.model_class]
-    config.dtype = "float32"
-    if labels:
-        config.id2label = dict(enumerate(labels))
-        config.label2id = {label: i for i, label in enumerate(labels)}
-    config.save_pretrained(folder)
-    if found.auto_class in ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM"):
-        start = {"decoder_start_token_id": BOS_ID} if config.is_encoder_decoder else {}
-        transformers.GenerationConfig(
-            bos_token_id=BOS_ID, eos_token_id=EOS_ID, pad_token_id=PAD_ID, **start
-        ).save_pretrained(folder)
-    save_file(found.to_theirs(weights), folder / WEIGHTS, metadata={"format": "pt"})
-    # This file alone is created readable by its owner only.
-    (folder / WEIGHTS).chmod((folder / "config.json").stat().st_mode)
-
-
-def _how_to_load(out: Path, run: str, trial: KeptFile | None, found: Written, note: str) -> str:
-    what = run if trial is None else f"{run}, fine-tuned on {trial.task},"
-    options = "".join(f", {name}={value}" for name, value in found.load_options.items())
-    lines = [
-        f"{what} is in {out} as {found.model_class}:",
-        f"  model = transformers.{found.auto_class}.from_pretrained({str(out)!r}{options})",
-        f"  tokenizer = transformers.AutoTokenizer.from_pretrained({str(out)!r})",
-    ]
-    if trial is not None and found.auto_class == "AutoModelForCausalLM":
-        lines.append("What it writes stands behind a text and tokenizer.eos_token.")
-    return "\n".join([*lines, note] if note else lines)
+    return ModelWithHead(backbone, torch.nn.Identity())

@@ -1,8 +1,7 @@
-"""A kept trial as a model of MLflow: what ``mlflow.pyfunc.load_model`` runs of this project.
+"""A kept trial as a model of MLflow, for ``mlflow.pyfunc.load_model``.
 
-The folder of the model holds the files of the study that the trial needs, in their places; nothing
-in it is code. torch is imported when a model is loaded: the report, which names this module, does
-without.
+The folder of the model holds the study's files that the trial needs, at their paths in the study,
+and no code. torch is imported only when a model is loaded, because the report imports this module.
 """
 
 import math
@@ -17,6 +16,7 @@ import numpy as np
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, write_json
+from stages.core.keys import RunKey
 from stages.kinds._inputs import Columns, input_of
 from stages.kinds._kind import KINDS
 
@@ -27,12 +27,15 @@ _lock = threading.Lock()
 
 
 def _load_pyfunc(path: str) -> "KeptModel":
-    """The name that MLflow looks for."""
+    """Loads the model in ``path``; MLflow calls the function of this name."""
     return KeptModel(Path(path).resolve())
 
 
 class KeptModel:
-    """Raises ValueError for files that do not belong to each other."""
+    """A kept trial that predicts rows of a table.
+
+    Raises ValueError for files that do not belong to each other.
+    """
 
     def __init__(self, folder: Path) -> None:
         from stages.trials import kept
@@ -41,7 +44,7 @@ class KeptModel:
         (weights,) = (folder / paths.FINETUNED).glob("*/*/weights/*.safetensors")
         self._kept = kept.read(weights)
         self._renamed = tempfile.TemporaryDirectory()
-        runs = _runs(folder / paths.PRETRAINED, self._kept.run, Path(self._renamed.name))
+        runs = _runs(folder / paths.PRETRAINED, self._kept.checkpoint, Path(self._renamed.name))
         with _files_in(runs, folder / paths.TASKS):
             self._setup = kept.setup_of(self._kept, weights)
         self._device = device_for(self._kept, "auto")
@@ -49,7 +52,7 @@ class KeptModel:
         self._columns = Columns.of(self._setup.examples)
 
     def predict(self, model_input: "pd.DataFrame") -> "pd.DataFrame":
-        """A row for each row, with the columns and values that `stages.commands.predict` writes.
+        """Returns the prediction of each row, in the columns that `stages.commands.predict` writes.
 
         Raises ValueError for a cell that is missing, empty or of another type.
         """
@@ -61,13 +64,13 @@ class KeptModel:
             NewRow({}, {"id": str(number), **self._inputs(cells, f"row {number}")})
             for number, cells in enumerate(model_input.to_dict("records"))
         ]
-        found = predictions(self._kept, self._setup, self._model, rows, self._device)
-        return pd.DataFrame(list(found), index=model_input.index)
+        predicted = predictions(self._kept, self._setup, self._model, rows, self._device)
+        return pd.DataFrame(list(predicted), index=model_input.index)
 
     def _inputs(self, cells: dict[str, object], place: str) -> Json:
         import pandas as pd
 
-        found, kind = {}, KINDS[self._columns.kind]
+        inputs, kind = {}, KINDS[self._columns.kind]
         for key in (*self._columns.inputs, *self._columns.optional):
             value = cells.get(key)
             if isinstance(value, np.ndarray):  # words, as parquet has them
@@ -77,27 +80,28 @@ class KeptModel:
                 if key in self._columns.inputs:
                     raise ValueError(f"{place}: {key} is missing")
                 continue
-            found[key] = input_of(value, f"{place}: {key}", kind, key)
-        return found
+            inputs[key] = input_of(value, f"{place}: {key}", kind, key)
+        return inputs
 
 
-def _runs(runs: Path, run: str, renamed: Path) -> Path:
-    """A folder with that of the run, whose record names a public checkpoint by where it is."""
-    record = read_json(runs / run / "run.json")
+def _runs(runs: Path, checkpoint: RunKey, renamed: Path) -> Path:
+    """Returns a folder of runs in which the record of a public checkpoint names its new place."""
+    place = Path(checkpoint.run, str(checkpoint.pretrain_seed))
+    record = read_json(runs / place / "run.json")
     if "path" not in record["model"]:
         return runs
-    (renamed / run).mkdir()
-    for path in (runs / run).iterdir():
+    (renamed / place).mkdir(parents=True)
+    for path in (runs / place).iterdir():
         if path.name != "run.json":
-            (renamed / run / path.name).symlink_to(path)
-    model = record["model"] | {"path": str(runs / run)}
-    write_json(renamed / run / "run.json", record | {"model": model})
+            (renamed / place / path.name).symlink_to(path)
+    model = record["model"] | {"path": str(runs / place)}
+    write_json(renamed / place / "run.json", record | {"model": model})
     return renamed
 
 
 @contextmanager
 def _files_in(runs: Path, tasks: Path) -> Iterator[None]:
-    """Make a ``TrialSetup`` that is made inside find its files in these folders."""
+    """Lets a ``TrialSetup`` that is made inside the context find its files in these folders."""
     with _lock:
         before = paths.PRETRAINED, paths.TASKS
         paths.PRETRAINED, paths.TASKS = runs, tasks

@@ -7,14 +7,15 @@ encoder-decoder has about twice the parameters of an encoder and about as many o
 many parameters as the encoder.
 """
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings, below
@@ -24,19 +25,16 @@ from stages.core.seeding import stream
 from stages.methods._method import METHODS, UntrainedMethod
 from stages.models._backbone import MODELS, Backbone, outline
 from stages.models._heads import ModelWithHead
-from stages.objectives._objective import OBJECTIVES
+from stages.objectives._objective import OBJECTIVES, Objective, Terms
 from stages.tasks._task import TASKS
+from stages.text.batch import Batch
 from stages.text.packing import Row
 from stages.text.tokenizer import Tokenizer, Vocabulary
+from stages.training.flops import FlopsByBatch, of_outline
 from stages.training.pretraining import objective_for
 
-
-@dataclass(frozen=True)
-class RunPlan:
-    """A run's settings under the matched budget."""
-
-    num_steps: int
-    model: dict[str, Any]  # the entry with all sizes filled in
+SHORTEST = 8  # tokens of a row whose operations are counted
+_STEP_FLOPS = dict[str, int]()  # by settings: runs with the same work have equal ones
 
 
 class AnyWords(Tokenizer):
@@ -70,24 +68,26 @@ def trains(run: Run) -> bool:
     return objective.trains
 
 
-def plans(params: Params) -> dict[str, RunPlan]:
-    """Returns the plan of every run, whose settings must be valid.
+def matched(params: Params) -> Params:
+    """Returns the study with the number of steps and all sizes of each run under the matched
+    budget; the settings must be valid.
 
     The FLOPs of a run include all learning rates that it tries; its tokens are those that the kept
     model sees.
     """
     cost = _step_flops_of_tries if params.budget.matched == "flops" else _step_tokens
-    reference = params.pretrain[params.budget.reference]
+    reference = params.runs[params.budget.reference]
     total = reference.training.num_steps * cost(params, reference)
 
-    def num_steps(run: Run) -> int:
-        if params.budget.matched == "none" or not trains(run):
-            return run.training.num_steps
-        return max(1, round(total / cost(params, run)))
+    def under_budget(run: Run) -> Run:
+        num_steps = run.training.num_steps
+        if params.budget.matched != "none" and trains(run):
+            num_steps = max(1, round(total / cost(params, run)))
+        training = run.training.model_copy(update={"num_steps": num_steps})
+        return run.model_copy(update={"model": _model(params, run), "training": training})
 
-    return {
-        key: RunPlan(num_steps(run), _model(params, run)) for key, run in params.pretrain.items()
-    }
+    runs = {key: under_budget(run) for key, run in params.runs.items()}
+    return params.model_copy(update={"runs": runs})
 
 
 def _model(params: Params, run: Run) -> Json:
@@ -122,7 +122,7 @@ def matched_model(params: Params, run: Run, backbone: Backbone) -> Json:
     ]
     if any(model | each != model | sizes[0] for each in sizes):
         raise ValueError(
-            f"budget.matched: parameters has two meanings for {run.model['name']}: "
+            f"pretrain.matched: parameters has two meanings for {run.model['name']}: "
             f"{uses[True]} has a head, for which the model is used without its output layers and "
             f"without a decoder, and {uses[False]} has answers that are texts; match tokens or "
             "flops, or study the two apart"
@@ -154,24 +154,56 @@ def _step_flops_of_tries(params: Params, run: Run) -> int:
 def step_flops(params: Params, run: Run) -> int:
     """FLOPs of one step on rows of one document each, in sentences of 16 tokens: an estimate for
     an objective that reads other rows."""
+    parent, training = params.runs.get(run.parent), run.training
+    entries = [run.model, run.objective, parent and parent.model, run.tokenizer]
+    shape = [training.batch_rows, training.max_tokens]
+    key = json.dumps([*entries, params.tokenizers[run.tokenizer].model_dump(), *shape])
+    if key not in _STEP_FLOPS:
+        _STEP_FLOPS[key] = _counted(params, run)
+    return _STEP_FLOPS[key]
+
+
+def _counted(params: Params, run: Run) -> int:
     training = run.training
     vocabulary, backbone = vocabulary_of(params, run), _outline(params, run)
     assert vocabulary is not None
-    cycle = vocabulary.regular_ids[np.arange(training.max_tokens) % 64]
-    tokens = stream(0, "budget", 0).permutation(cycle)
-    tokens[: len(vocabulary.before)] = vocabulary.before
-    documents = np.ones(training.max_tokens, dtype=np.int64)
-    begins = np.arange(training.max_tokens) % 16 == 0
-    row = Row(tokens, documents, Row(tokens, documents), starts_sentence=begins)
-    rngs = [stream(0, "budget", i) for i in range(training.batch_rows)]
     objective = objective_for(run, vocabulary, backbone, where="")
-    batch = objective.collate([row] * training.batch_rows, rngs=rngs)
     with torch.device("meta"):
         backbone.add_pretraining_layers()
         if objective.has_teacher:
-            objective.learn_from(_outline(params, params.pretrain[run.parent]), backbone)
-        own = objective.flops(ModelWithHead(backbone, objective.head(backbone)), batch)
-        return 3 * own + objective.frozen_flops(batch)
+            objective.learn_from(_outline(params, params.runs[run.parent]), backbone)
+        model = ModelWithHead(backbone, objective.head(backbone))
+
+    def flops(batch: Batch) -> int:
+        return of_outline(lambda: _sum(objective.loss(model, batch)))
+
+    def batch_of(length: int) -> Batch:
+        return _batch(objective, vocabulary, rows=training.batch_rows, length=length)
+
+    known, batch = FlopsByBatch(), batch_of(training.max_tokens)
+    if not backbone.is_transformer:  # token by token, which takes long: short rows determine it
+        for length in range(SHORTEST, training.max_tokens, SHORTEST):
+            if (found := known.known([batch])) is not None:
+                return found
+            short = batch_of(length)
+            known.add([short], flops(short))
+    return flops(batch)
+
+
+def _sum(terms: Terms) -> Tensor:
+    return torch.stack([loss for _, loss in terms.values()]).sum()
+
+
+def _batch(objective: Objective, vocabulary: Vocabulary, *, rows: int, length: int) -> Batch:
+    """A batch of rows of one document each, in sentences of 16 tokens."""
+    cycle = vocabulary.regular_ids[np.arange(length) % 64]
+    tokens = stream(0, "budget", 0).permutation(cycle)
+    tokens[: len(vocabulary.before)] = vocabulary.before
+    documents = np.ones(length, dtype=np.int64)
+    begins = np.arange(length) % 16 == 0
+    row = Row(tokens, documents, Row(tokens, documents), starts_sentence=begins)
+    rngs = [stream(0, "budget", i) for i in range(rows)]
+    return objective.collate([row] * rows, rngs=rngs)
 
 
 def _outline(params: Params, run: Run) -> Backbone:

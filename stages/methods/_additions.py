@@ -51,7 +51,7 @@ class SubLayer:
 
 def sub_layers(block: nn.Module) -> list[SubLayer]:
     """The sub-layers of a block of ours or of transformers; attention is recognised by its name."""
-    found: dict[str, list[LinearLayer]] = {}
+    linears_of: dict[str, list[LinearLayer]] = {}
     for name, module in block.named_modules():
         # Not imported: it would load transformers where only our own models are trained.
         if type(module).__name__ == "Conv1D":
@@ -60,8 +60,8 @@ def sub_layers(block: nn.Module) -> list[SubLayer]:
             inputs, outputs = module.in_features, module.out_features
         else:
             continue
-        found.setdefault(_attention(name), []).append(LinearLayer(module, inputs, outputs))
-    return [SubLayer(bool(name), linears) for name, linears in found.items()]
+        linears_of.setdefault(_attention(name), []).append(LinearLayer(module, inputs, outputs))
+    return [SubLayer(bool(name), linears) for name, linears in linears_of.items()]
 
 
 def _attention(name: str) -> str:

@@ -6,7 +6,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.methods._additions import AdditionMethod, drawn, freeze_backbone, sub_layers
-from stages.models._addition import Addition
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 
@@ -54,14 +53,13 @@ class Adapter(AdditionMethod):
                 last.module.register_forward_hook(_adapt)
 
 
-class _Bottleneck(Addition):
+class _Bottleneck(nn.Module):
     def __init__(self, d_model: int, width: int, *, generator: torch.Generator) -> None:
         super().__init__()
         self.down = drawn(width, d_model, std=STD, generator=generator)
         self.down_bias = nn.Parameter(torch.zeros(width))
         self.up = nn.Parameter(torch.zeros(d_model, width))
         self.up_bias = nn.Parameter(torch.zeros(d_model))
-        self.flops_per_token = 4 * d_model * width
 
     def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
         inner = F.gelu(F.linear(states, self.down, self.down_bias))

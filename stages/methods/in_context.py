@@ -153,8 +153,8 @@ class _Template:
         for name in INPUTS:
             if (name in row) != (name in self.fields):
                 lacking = "lacks" if name in row else "has"
-                there = "a row has" if name in row else "a row lacks"
-                raise ValueError(f"template: {lacking} {{{name}}}, which {there}")
+                in_rows = "a row has" if name in row else "a row lacks"
+                raise ValueError(f"template: {lacking} {{{name}}}, which {in_rows}")
 
     def prompt(self, row: Row) -> str:
         return self.before.format(**{name: row[name] for name in self.fields - {LABEL}})
@@ -225,13 +225,13 @@ class _Prompts:
 
     def _fitting(self, row: Row, num_shots: int) -> list[_Candidate]:
         """The row behind the last of the shots, which are as many as fit."""
-        found = self._candidates(row["id"], self._context(row, num_shots))
-        whole = found
+        candidates = self._candidates(row["id"], self._context(row, num_shots))
+        whole = candidates
         if num_shots < len(self.shots):
             whole = self._candidates(row["id"], self._context(row, len(self.shots)))
         return [
             replace(candidate, num_cut=len(uncut.tokens) - len(candidate.tokens))
-            for candidate, uncut in zip(self._cut(found), whole, strict=True)
+            for candidate, uncut in zip(self._cut(candidates), whole, strict=True)
         ]
 
     def _num_fitting(self, row: Row) -> int:

@@ -69,12 +69,13 @@ class LinearProbe(SolvedMethod):
 
 
 def _fingerprint(backbone: Backbone) -> str:
-    """Of what computes the states: a mix, which is fitted, comes after it."""
-    found = hashlib.blake2b()
+    """Returns a hash of the weights that compute the states. A mix, which is fitted, comes after
+    them."""
+    digest = hashlib.blake2b()
     for name, weight in backbone.named_parameters():
         if not weight.requires_grad:
-            found.update(name.encode() + weight.detach().cpu().numpy().tobytes())
-    return found.hexdigest()
+            digest.update(name.encode() + weight.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 class _Remembered(Backbone):
@@ -111,9 +112,6 @@ class _Remembered(Backbone):
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         return self.backbone.unembed(states)
 
-    def unembed_flops(self, num_positions: int) -> int:
-        return self.backbone.unembed_flops(num_positions)
-
     def initialise(self, *, generator: torch.Generator) -> None:
         self.backbone.initialise(generator=generator)
 
@@ -147,7 +145,3 @@ class _Remembered(Backbone):
         if self.mix is not None:
             layers = F.layer_norm(layers, layers.shape[-1:])
         return layers.movedim(0, 2)
-
-    def forward_flops(self, batch: Batch) -> int:
-        """None: states are looked up. Computing them once is counted by the caller."""
-        return 0

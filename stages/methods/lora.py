@@ -8,7 +8,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from stages.methods._additions import AdditionMethod, drawn, freeze_backbone, sub_layers
-from stages.models._addition import Addition
 from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 
@@ -43,8 +42,8 @@ class LoRA(AdditionMethod):
     def incompatibility(self, backbone: Backbone) -> str | None:
         if reason := super().incompatibility(backbone):
             return reason
-        found = [s for block in backbone.blocks for s in sub_layers(block) if s.is_attention]
-        return None if found else "finds no attention in the blocks of this model"
+        attentions = [s for block in backbone.blocks for s in sub_layers(block) if s.is_attention]
+        return None if attentions else "finds no attention in the blocks of this model"
 
     def apply(self, model: ModelWithHead, *, generator: torch.Generator) -> None:
         freeze_backbone(model)
@@ -63,7 +62,7 @@ class LoRA(AdditionMethod):
                         linear.module.register_forward_hook(_update)
 
 
-class _LowRank(Addition):
+class _LowRank(nn.Module):
     def __init__(
         self,
         inputs: int,
@@ -78,7 +77,6 @@ class _LowRank(Addition):
         self.a = drawn(rank, inputs, std=inputs**-0.5, generator=generator)
         self.b = nn.Parameter(torch.zeros(outputs, rank))
         self.scale, self.dropout = scale, nn.Dropout(dropout)
-        self.flops_per_token = 2 * rank * (inputs + outputs)
 
     def forward(self, x: Float[Tensor, "*N inputs"]) -> Float[Tensor, "*N outputs"]:
         return self.scale * F.linear(F.linear(self.dropout(x), self.a), self.b)

@@ -7,7 +7,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from stages.methods._additions import AdditionMethod, drawn, freeze_backbone
-from stages.models._addition import Addition
 from stages.models._attention import Attention
 from stages.models._backbone import Backbone
 from stages.models._blocks import Block
@@ -60,10 +59,7 @@ class Prefix(AdditionMethod):
             of_tokens = self._of_tokens(backbone, attentions, generator, decodes=decodes)
             given = [_Given(key_value) for key_value in of_tokens]
         for attention, key_value in zip(attentions, given, strict=True):
-            prefix = _Prefix(key_value, attention.num_heads)
-            prefix.flops_per_token = 4 * self.length * d_model
-            prefix.flops_per_batch = 2 * self.length * self.width * (d_model + 2 * d_model)
-            attention.prefix = prefix
+            attention.prefix = _Prefix(key_value, attention.num_heads)
 
     @torch.no_grad()
     def _of_tokens(
@@ -83,10 +79,10 @@ class Prefix(AdditionMethod):
             decoder_input_ids=ids,
             decoder_document_ids=torch.ones_like(ids),
         )
-        found: list[Tensor] = []
+        first_states: list[Tensor] = []
 
         def keep(linear: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            found.append(output[:, 0].clone())
+            first_states.append(output[:, 0].clone())
 
         hooks = [attention.key_value.register_forward_hook(keep) for attention in attentions]
         training = backbone.training
@@ -95,10 +91,10 @@ class Prefix(AdditionMethod):
         backbone.train(training)
         for hook in hooks:
             hook.remove()
-        return found
+        return first_states
 
 
-class _Prefix(Addition):
+class _Prefix(nn.Module):
     """Puts the learnt keys and values before an attention's own; every query attends to them."""
 
     def __init__(self, key_value: nn.Module, num_heads: int) -> None:

@@ -1,8 +1,6 @@
 """Prompt tuning: learnt vectors before the embeddings of a frozen model's input (Lester et al.
 2021)."""
 
-from functools import partial
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -48,7 +46,6 @@ class Prompt(AdditionMethod):
 
         backbone.register_forward_pre_hook(before)
         backbone.register_forward_hook(after)
-        backbone.with_prompt = partial(_with_prompt, prompt=prompted.ids)
 
 
 def _with_prompt(batch: Batch, prompt: range) -> Batch:

@@ -1,7 +1,6 @@
 """Attention: masks, positions, and the cache of keys and values."""
 
 import math
-from collections.abc import Iterator
 from functools import lru_cache
 
 import torch
@@ -9,7 +8,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from stages.models._backward import Layer, Part, layers_of
 from stages.models._dimensions import Dimensions
 from stages.models._embedding import embedding_table, sinusoids
 
@@ -80,13 +78,13 @@ def rotate(
 def rotation(
     num_positions: int, width: int, device: torch.device, dtype: torch.dtype
 ) -> tuple[Float[Tensor, "T 1 d"], Float[Tensor, "T 1 d"]]:
-    """What ``rotate`` multiplies each position by."""
+    """Returns the sines and cosines that ``rotate`` multiplies each position by."""
     sin, cos = sinusoids(num_positions, width)[:, None].chunk(2, dim=-1)
     turns = torch.cat([-sin, sin], dim=-1), torch.cat([cos, cos], dim=-1)
     return turns[0].to(device, dtype), turns[1].to(device, dtype)
 
 
-# Made and copied to a GPU once. Compiled code has its own constants, and warns of a cache.
+# Computed and copied to a GPU once. Compiled code has its own constants, and warns of a cache.
 known_rotation = lru_cache(rotation)
 
 
@@ -147,21 +145,21 @@ class KeyValues:
         return keys[:, :, : self.length], values[:, :, : self.length]
 
     def keep(self, rows: Int[Tensor, " N"]) -> None:
-        """These rows alone, in this order; a row may be kept several times."""
+        """Keeps only these rows, in this order; a row may be kept several times."""
         assert self._stored is not None
         keys, values = self._stored
         self._stored = keys.index_select(0, rows), values.index_select(0, rows)
 
 
 class Cache:
-    """What a causal stack has read of rows: the keys and values of all its blocks, so that a token
-    is read once and not again for each that follows it.
+    """The keys and values of all blocks of a causal stack for the tokens it has read, so that each
+    token is read only once.
 
     Several rows may share a row of the memory: beams of one input.
     """
 
     def __init__(self, num_layers: int, *, capacity: int, memory_length: int = 0) -> None:
-        """Room for ``capacity`` tokens of a row."""
+        """Makes an empty cache for ``capacity`` tokens of a row."""
         self.own = [KeyValues(capacity) for _ in range(num_layers)]
         self.memory = [KeyValues(memory_length) for _ in range(num_layers if memory_length else 0)]
         self.document_ids: Int[Tensor, "B S"] | None = None  # of the tokens read
@@ -203,8 +201,8 @@ class Attention(nn.Module):
         mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B _ T S"],
         cached: KeyValues | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """With ``cached``, ``memory`` holds the tokens that are not yet in the cache; None if all
-        are."""
+        """Returns the attention of ``x`` to ``memory``. With ``cached``, ``memory`` holds the
+        tokens that are not yet in the cache, or is None if all are."""
         q = self._heads(self.query(x))
         if memory is None:
             assert cached is not None
@@ -245,7 +243,8 @@ class Attention(nn.Module):
 
     @property
     def can_be_local(self) -> bool:
-        """Whether equal biases of queries and keys make it local: with rotary positions."""
+        """Returns whether equal biases of queries and keys make the attention local, which needs
+        rotary positions."""
         return self.rotary and self.query.bias is not None
 
     @torch.no_grad()
@@ -254,16 +253,6 @@ class Attention(nn.Module):
         if self.can_be_local:
             self.query.bias.zero_()
             self.key_value.bias[: self.query.bias.numel()] = 0.0
-
-    def parts(
-        self, rows: int, length: int, memory_length: int, *, cross: bool = False
-    ) -> Iterator[Part]:
-        """Its matrix products on ``rows`` rows."""
-        memory = layers_of(self.key_value, rows * memory_length, reads_memory=cross)
-        prefix = [] if self.prefix is None else [Layer([*self.prefix.parameters()], 0)]
-        mixed = 4 * rows * length * memory_length * self.query.out_features
-        yield Part([*layers_of(self.query, rows * length), *memory, *prefix], mixed)
-        yield Part(layers_of(self.output, rows * length))
 
     def _heads(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T H d"]:
         return x.unflatten(-1, (self.num_heads, -1))

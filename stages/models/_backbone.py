@@ -1,8 +1,6 @@
-"""What every architecture offers to objectives, tasks and methods."""
+"""The interface of an architecture for objectives, tasks and methods."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +10,6 @@ from torch import Tensor, nn
 
 from stages.core.components import Components, Settings
 from stages.core.seeding import torch_stream
-from stages.models._backward import Part, backward_flops, parts_by_weight, trains
 from stages.models._generation import Decoding
 from stages.text.batch import Batch
 from stages.text.tokenizer import FILE, TaskTokenizer, Tokenizer
@@ -46,8 +43,6 @@ class Backbone(nn.Module, ABC):
         # Set where a state is a mix of layers, whose weights are learnt with a task.
         self.mix: ScalarMix | None = None
         self.output_bias: nn.Parameter | None = None  # of the logits over the vocabulary
-        # Set by prompt tuning: puts the ids of the learnt vectors before each input.
-        self.with_prompt: Callable[[Batch], Batch] | None = None
 
     @classmethod
     def tokenizer_of(cls, settings: Settings, folder: Path) -> TaskTokenizer:
@@ -66,8 +61,8 @@ class Backbone(nn.Module, ABC):
 
     @property
     def is_causal(self) -> bool:
-        """Whether a state depends on its own and earlier tokens only, so that it predicts the next
-        token, and a target stands in one row with its input."""
+        """Returns whether a state depends only on its own and earlier tokens. It then predicts the
+        next token, and a target follows its input in one row."""
         return self.trained_like == "decoder"
 
     @property
@@ -141,47 +136,9 @@ class Backbone(nn.Module, ABC):
                 hook.remove()
         return torch.stack([*entering, states])
 
-    def flops(self, batch: Batch) -> int:
-        """Floating-point operations of ``forward`` in matrix products; padding counts where it is
-        computed, and so does what a method has added."""
-        return self.forward_flops(batch if self.with_prompt is None else self.with_prompt(batch))
-
-    @abstractmethod
-    def forward_flops(self, batch: Batch) -> int:
-        """``flops`` of a batch that has its prompt, if there is one."""
-
-    def backward_flops(self, batch: Batch) -> int:
-        """Floating-point operations of the backward pass through ``forward``, for the weights that
-        train as is set now (``_backward.py``)."""
-        prompted = batch if self.with_prompt is None else self.with_prompt(batch)
-        return backward_flops(self.parts(prompted), depends=trains(self.input_weights()))
-
-    def parts(self, batch: Batch) -> Iterable[Part]:
-        """The matrix products of ``forward_flops`` in their order; by default the matrices of all
-        blocks share them by their sizes."""
-        return parts_by_weight(self.blocks, self.forward_flops(batch))
-
-    def input_weights(self) -> Iterator[nn.Parameter]:
-        """The weights before the blocks: by default those that are registered before them."""
-        of_blocks = {weight for block in self.blocks for weight in block.parameters()}
-        return takewhile(lambda weight: weight not in of_blocks, self.parameters())
-
-    def output_weights(self) -> Iterator[nn.Parameter]:
-        """The weights that ``unembed`` multiplies states with, where this class knows them."""
-        for name in self.output_layers:
-            part = getattr(self, name, None)
-            if isinstance(part, nn.Module):
-                yield from part.parameters()
-        if getattr(self, "output", None) is None:  # tied
-            yield from self.token_embedding.parameters()
-
     @abstractmethod
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Logits over the vocabulary."""
-
-    @abstractmethod
-    def unembed_flops(self, num_positions: int) -> int:
-        """Floating-point operations of ``unembed`` for ``num_positions`` states."""
 
     @abstractmethod
     def initialise(self, *, generator: torch.Generator) -> None:
@@ -189,7 +146,7 @@ class Backbone(nn.Module, ABC):
 
     @property
     def starts_local(self) -> bool:
-        """Whether ``initialise`` draws biases that make self-attention local, which is unusual."""
+        """Returns whether ``initialise`` draws biases that make self-attention local."""
         return False
 
     def drop_locality(self) -> None:  # noqa: B027 (most models have none)
@@ -231,7 +188,7 @@ class Backbone(nn.Module, ABC):
         raise AssertionError(f"{self.architecture} cannot generate text")
 
     def positions_taken(self, max_tokens: int, max_target_tokens: int = 0) -> int:
-        """How many of ``max_positions`` an input and its target of these lengths take."""
+        """Returns the number of positions that an input and its target of these lengths take."""
         if self.is_causal and max_target_tokens:
             return max_tokens + max_target_tokens - 1  # in one row; the last token is not read
         return max(max_tokens, max_target_tokens)

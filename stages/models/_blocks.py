@@ -5,8 +5,6 @@ pre-norm after Xiong et al. 2020, rotary positions after Su et al. 2021, relativ
 Raffel et al. 2020.
 """
 
-from collections.abc import Iterable, Iterator
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -20,7 +18,6 @@ from stages.models._attention import (
     additive,
     attention_mask,
 )
-from stages.models._backward import Layer, Part, layers_of
 from stages.models._dimensions import Dimensions
 from stages.models._norm import make_norm
 
@@ -72,26 +69,11 @@ class Block(nn.Module):
             assert memory_mask is not None
             y = self.cross_norm(x) if self.pre else x
             # Rows with one token each that share a row of the memory become queries of one row.
-            asked = y.view(len(memory_mask), -1, y.shape[2])
-            answer = self.cross_attention(asked, memory, memory_mask, cached_memory)
+            queries = y.view(len(memory_mask), -1, y.shape[2])
+            answer = self.cross_attention(queries, memory, memory_mask, cached_memory)
             x = self._add(x, answer.view_as(y), self.cross_norm)
         y = self.feed_forward_norm(x) if self.pre else x
         return self._add(x, self.feed_forward(y), self.feed_forward_norm)
-
-    def parts(self, rows: int, length: int, memory_length: int = 0) -> Iterator[Part]:
-        """Its matrix products on ``rows`` rows."""
-        attention = self.attention.parts(rows, length, length)
-        yield from self._normed(attention, self.attention_norm)
-        if self.cross_attention is not None and self.cross_norm is not None:
-            cross = self.cross_attention.parts(rows, length, memory_length, cross=True)
-            yield from self._normed(cross, self.cross_norm)
-        up, down = self.feed_forward.up, self.feed_forward.down
-        layers = [layers_of(linear, rows * length) for linear in (up, down)]
-        yield from self._normed(map(Part, layers), self.feed_forward_norm)
-
-    def _normed(self, parts: Iterable[Part], norm: nn.Module) -> Iterator[Part]:
-        own = Part([Layer([*norm.parameters()], 0)])
-        yield from (own, *parts) if self.pre else (*parts, own)
 
     def _add(
         self, x: Float[Tensor, "B T D"], change: Float[Tensor, "B T D"], norm: nn.Module
@@ -116,7 +98,7 @@ class Stack(nn.Module):
 
     @property
     def num_sublayers(self) -> int:
-        """Those that write into the residual stream."""
+        """The number of sublayers that write into the residual stream."""
         return sum(2 if block.cross_attention is None else 3 for block in self.blocks)
 
     def forward(
@@ -146,9 +128,3 @@ class Stack(nn.Module):
             of_memory = cache.memory[i] if cache is not None and cache.memory else None
             x = block(x, mask, memory, memory_mask, own, of_memory)
         return self.norm(x)
-
-    def parts(self, rows: int, length: int, memory_length: int = 0) -> Iterator[Part]:
-        """The matrix products of all blocks."""
-        for block in self.blocks:
-            assert isinstance(block, Block)
-            yield from block.parts(rows, length, memory_length)

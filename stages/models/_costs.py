@@ -9,7 +9,6 @@ from typing import Literal
 
 from stages.models._attention import RELATIVE_BUCKETS
 from stages.models._dimensions import Dimensions
-from stages.models._transformer import stack_flops
 
 Architecture = Literal["encoder", "decoder", "encoder_decoder"]
 FLOAT32 = 4  # bytes
@@ -27,18 +26,6 @@ class NumParams:
     @property
     def total(self) -> int:
         return self.embedding + self.body + self.head
-
-
-@dataclass(frozen=True)
-class FlopsPerToken:
-    """Floating-point operations in matrix products; a product of [n, a] and [a, b] is 2 n a b."""
-
-    forward: float
-
-    @property
-    def backward(self) -> float:
-        """The gradient of each factor of a product is a product of the same size."""
-        return 2 * self.forward
 
 
 def num_params(architecture: Architecture, vocab_size: int, dims: Dimensions) -> NumParams:
@@ -60,33 +47,6 @@ def num_params(architecture: Architecture, vocab_size: int, dims: Dimensions) ->
     return NumParams(embedding, body, head)
 
 
-def flops_per_token(
-    architecture: Architecture,
-    vocab_size: int,
-    dims: Dimensions,
-    *,
-    length: int,
-    decoder_length: int = 0,
-    predicted: float = 1.0,
-) -> FlopsPerToken:
-    """The operations per input token in rows of ``length``; masked attention counts in full. Linear
-    layers cost the same for every token, self-attention grows as n^2 d with the length n of a row,
-    and cross-attention to m tokens as n m d.
-
-    In an encoder-decoder each row also has ``decoder_length`` target tokens, whose cost is divided
-    among the input tokens. ``predicted`` is the share of tokens (of the decoder, if there is one)
-    whose logits are computed: 1 for causal, the mask rate for mlm.
-    """
-    total = stack_flops(dims, 1, length)
-    targets = length * predicted
-    if architecture == "encoder_decoder":
-        total += stack_flops(dims, 1, decoder_length, memory_length=length)
-        targets = decoder_length * predicted
-    d = dims.d_model
-    transform = d * d if dims.output_transform else 0
-    return FlopsPerToken((total + 2 * targets * (d * vocab_size + transform)) / length)
-
-
 def activation_bytes_per_token(
     architecture: Architecture,
     vocab_size: int,
@@ -96,7 +56,8 @@ def activation_bytes_per_token(
     predicted: float = 1.0,
 ) -> float:
     """The memory that the backward pass keeps per token of an encoder or decoder, in rows of
-    ``length``, in float32 on a CPU, without dropout. ``predicted`` as in ``flops_per_token``.
+    ``length``, in float32 on a CPU, without dropout. ``predicted`` is the share of tokens whose
+    logits are computed: 1 for causal, the mask rate for mlm.
 
     Fused attention keeps the mask, as numbers, for each block. With relative positions, whose bias
     is learnt, attention is not fused and keeps the attention weights of all heads.

@@ -69,14 +69,15 @@ class Dimensions:
         d_ff: int | None = None,
         **others: Any,
     ) -> "Dimensions":
-        """Sizes that are left out follow from d_model: d_model / ``aspect_ratio`` layers (Kaplan et
-        al. 2020, section 3.1), d_model / 64 heads, and a d_ff of 4 d_model.
+        """Returns dimensions whose omitted sizes follow from d_model: d_model / ``aspect_ratio``
+        layers (Kaplan et al. 2020, section 3.1), d_model / 64 heads, and a d_ff of 4 d_model.
 
         At an aspect ratio of 64, a d_model of 128, 256, 512 or 768 is BERT-tiny (2 layers), -mini
         (4), -medium (8; Turc et al. 2019) or -base (12; Devlin et al. 2019, section 3). BERT-large
         is deeper, 24 layers of 1024. ``others`` are fields.
 
-        Raises ValueError if d_model gives no whole number, and if the layers are said twice.
+        Raises ValueError if d_model is not divisible, and if ``num_layers`` and ``aspect_ratio``
+        are both given.
         """
         if num_layers is not None and aspect_ratio is not None:
             raise ValueError("num_layers and aspect_ratio say the same; leave one of them out")

@@ -14,23 +14,23 @@ class Documents:
     """The places of the K tokens of packed rows when each of N documents has its own row, padded to
     the longest."""
 
-    taken: Bool[Tensor, "B T"]  # which tokens these are
+    taken: Bool[Tensor, "B T"]  # whether a token is one of the K
     rows: Int[Tensor, " K"]
     places: Int[Tensor, " K"]
     number: int  # N
     length: int
 
     def apart(self, packed: Shaped[Tensor, "B T *D"]) -> Shaped[Tensor, "N L *D"]:
-        """The values of each token, one document per row, padded with zeros."""
-        found = packed.new_zeros(self.number, self.length, *packed.shape[2:])
-        found[self.rows, self.places] = packed[self.taken]
-        return found
+        """Returns the values of the tokens with one document per row, padded with zeros."""
+        values = packed.new_zeros(self.number, self.length, *packed.shape[2:])
+        values[self.rows, self.places] = packed[self.taken]
+        return values
 
     def together(self, apart: Shaped[Tensor, "N L *D"]) -> Shaped[Tensor, "B T *D"]:
-        """The inverse; zeros at padding."""
-        found = apart.new_zeros(*self.taken.shape, *apart.shape[2:])
-        found[self.taken] = apart[self.rows, self.places]
-        return found
+        """Returns the values in packed rows (the inverse of ``apart``), with zeros at padding."""
+        values = apart.new_zeros(*self.taken.shape, *apart.shape[2:])
+        values[self.taken] = apart[self.rows, self.places]
+        return values
 
     @property
     def mask(self) -> Int[Tensor, "N L"]:
@@ -39,22 +39,23 @@ class Documents:
 
 
 def documents_of(document_ids: Int[Tensor, "B T"]) -> Documents:
-    """All of them."""
+    """Returns the places of all documents."""
     return _documents(document_ids, _keys(document_ids, int(document_ids.max()) + 1))
 
 
 def pairs_of(
     document_ids: Int[Tensor, "B T"], decoder_document_ids: Int[Tensor, "B U"]
 ) -> tuple[Documents, Documents]:
-    """The inputs and targets of the documents that have targets. Documents that are too short to be
-    corrupted have none."""
+    """Returns the places of the inputs and of the targets of all documents that have targets.
+    Documents that are too short to be corrupted have none."""
     width = int(torch.maximum(document_ids.max(), decoder_document_ids.max())) + 1
     keys = _keys(decoder_document_ids, width)
     return _documents(document_ids, keys), _documents(decoder_document_ids, keys)
 
 
 def _keys(document_ids: Int[Tensor, "B T"], width: int) -> tuple[int, Int[Tensor, " N"]]:
-    """(the stride between the numbers of two rows, the sorted numbers of all documents)."""
+    """Returns the stride between the numbers of two rows, and the sorted numbers of all
+    documents."""
     numbered = _numbered(document_ids, width)
     return width, numbered[document_ids != PADDING].unique()
 

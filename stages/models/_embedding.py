@@ -9,13 +9,13 @@ from stages.models._norm import make_norm
 
 
 def embedding_table(num_rows: int, width: int) -> nn.Embedding:
-    """An embedding without initialisation: architectures initialise all of their weights, and on
-    device meta torch's own initialisation would load its compiler."""
+    """Returns an embedding without initialisation: architectures initialise all of their weights,
+    and on device meta torch's own initialisation would load its compiler."""
     return nn.Embedding.from_pretrained(torch.empty(num_rows, width), freeze=False)
 
 
 def positions_in_document(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
-    """0, 1, 2, ... within each document of a row."""
+    """Returns the positions 0, 1, 2, ... within each document of a row."""
     index = torch.arange(document_ids.shape[1], device=document_ids.device).expand_as(document_ids)
     begins = torch.ones_like(document_ids, dtype=torch.bool)
     begins[:, 1:] = document_ids[:, 1:] != document_ids[:, :-1]
@@ -23,7 +23,8 @@ def positions_in_document(document_ids: Int[Tensor, "B T"]) -> Int[Tensor, "B T"
 
 
 def sinusoids(num_positions: int, width: int) -> Float[Tensor, "P D"]:
-    """sin in the first half of the columns and cos in the second (Vaswani et al. 2017, 3.5)."""
+    """Returns sin in the first half of the columns and cos in the second (Vaswani et al. 2017,
+    section 3.5)."""
     frequencies = 10_000 ** -(torch.arange(0, width, 2, device="cpu") / width)
     angles = torch.arange(num_positions, device="cpu")[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width]
@@ -55,8 +56,9 @@ class Embedding(nn.Module):
         *,
         earlier_document_ids: Int[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Without ``segment_ids``, or with only one segment, every token has segment 0.
+        """Returns the sum of the embeddings, normalised if the dimensions say so.
 
+        Every token has segment 0 without ``segment_ids`` or with only one segment.
         ``earlier_document_ids`` are those of the row's previous tokens.
         """
         x = self.tokens(ids)
@@ -69,6 +71,6 @@ class Embedding(nn.Module):
             table = sinusoids(row.shape[1], x.shape[2]).to(x)
             x = x + table[positions_in_document(row)[:, -ids.shape[1] :]]
         if self.segments is not None:
-            told = segment_ids is not None and self.segments.num_embeddings > 1
-            x = x + self.segments(segment_ids if told else torch.zeros_like(ids))
+            has_pairs = segment_ids is not None and self.segments.num_embeddings > 1
+            x = x + self.segments(segment_ids if has_pairs else torch.zeros_like(ids))
         return self.dropout(self.norm(x))

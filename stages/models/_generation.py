@@ -18,7 +18,7 @@ from stages.text.batch import PADDING, Batch
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding:
-    """How text is generated.
+    """Settings of text generation.
 
     ``max_new_tokens`` includes <eos>; a longer text is cut. One beam is greedy decoding. With more,
     the score of a text is the sum of the log-probabilities of its tokens, <eos> included, divided
@@ -38,18 +38,18 @@ class Decoding:
 
 
 class Reader(ABC):
-    """A decoder with a cache of the tokens that it has read, equally many of each row.
+    """A decoder with a cache of the tokens that it has read. Every row has as many tokens.
 
     A row may have several beams: texts with a common beginning.
     """
 
     @abstractmethod
     def read(self, tokens: Int[Tensor, " N"]) -> Float[Tensor, "N V"]:
-        """Read one more token of each beam of each row; returns the logits of the next token."""
+        """Reads one more token of each beam of each row; returns the logits of the next token."""
 
     @abstractmethod
     def keep(self, rows: Int[Tensor, " R"], beams: Int[Tensor, "R K"]) -> None:
-        """Keep only these rows, and of each only these beams."""
+        """Keeps only these rows, and only these beams of each row."""
 
 
 class CachedReader(Reader):
@@ -76,7 +76,7 @@ class CachedReader(Reader):
         visible: Bool[Tensor, "B T"] | None = None,
         memory: Float[Tensor, "B S D"] | None = None,
     ) -> Float[Tensor, "B V"]:
-        """Read the beginning of each row; returns the logits of the next token."""
+        """Reads the beginning of each row; returns the logits of the next token."""
         earlier = self._cache.document_ids
         states = self._stack(
             self._embedding(ids, document_ids, earlier_document_ids=earlier),
@@ -103,15 +103,15 @@ class CachedReader(Reader):
 
 
 def write(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding) -> list[list[int]]:
-    """The continuation of what ``reader`` has read, without <eos>; ``logits`` are those of its
-    first token."""
+    """Returns the continuation of each row that ``reader`` has read, without <eos>; ``logits`` are
+    those of the first token."""
     search = one_by_one if decoding.num_beams == 1 else beam_search
     return search(reader, logits, decoding)
 
 
 def one_by_one(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding) -> list[list[int]]:
-    """Greedy decoding, or sampling."""
-    found: list[list[int]] = [[] for _ in logits]
+    """Returns the text of each row by greedy decoding, or by sampling."""
+    texts: list[list[int]] = [[] for _ in logits]
     live = torch.arange(len(logits), device=logits.device)  # rows without an <eos> as yet
     for length in range(1, decoding.max_new_tokens + 1):
         if decoding.draws is None:
@@ -122,17 +122,17 @@ def one_by_one(reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding)
         if len(going) < len(live):
             live, tokens = live[going], tokens[going]
         for row, token in zip(live.tolist(), tokens.tolist(), strict=True):
-            found[row].append(token)
+            texts[row].append(token)
         if length == decoding.max_new_tokens or not len(live):
             break
         if len(going) < len(logits):
             reader.keep(going, torch.zeros_like(going)[:, None])
         logits = reader.read(tokens)
-    return found
+    return texts
 
 
 def drawn(logits: Float[Tensor, "R V"], draws: Float[Tensor, " R"]) -> Int[Tensor, " R"]:
-    """A token for each row, by inverse transform sampling."""
+    """Samples a token for each row by inverse transform sampling."""
     reached = logits.double().softmax(dim=-1).cumsum(dim=-1)
     numbers = draws.double().unsqueeze(1).contiguous()
     tokens = torch.searchsorted(reached, numbers, right=True)[:, 0]
@@ -142,11 +142,11 @@ def drawn(logits: Float[Tensor, "R V"], draws: Float[Tensor, " R"]) -> Int[Tenso
 def beam_search(
     reader: Reader, logits: Float[Tensor, "R V"], decoding: Decoding
 ) -> list[list[int]]:
-    """The text with the best score that is found when the ``num_beams`` likeliest unfinished texts
-    of each row are continued.
+    """Returns the text with the best score of each row. In each step the ``num_beams`` likeliest
+    unfinished texts of a row are continued.
 
-    A row is finished when none of them can become better than its best text, as in transformers
-    with ``early_stopping="never"``.
+    A row is finished when no unfinished text can get a better score than its best text, as in
+    transformers with ``early_stopping="never"``.
     """
     num_beams, eos_id = decoding.num_beams, decoding.eos_id
     max_new_tokens, length_penalty = decoding.max_new_tokens, decoding.length_penalty
@@ -154,7 +154,7 @@ def beam_search(
     best = torch.full((num_rows,), -torch.inf, device=device)
     texts: list[list[int]] = [[] for _ in range(num_rows)]
 
-    # Of the R rows that are not finished, with K beams each. At first a row has one beam.
+    # R rows are unfinished and have K beams each. At first only one beam of a row has a text.
     live = torch.arange(num_rows, device=device)
     reader.keep(live, torch.zeros(num_rows, num_beams, dtype=torch.long, device=device))
     totals = torch.full((num_rows, num_beams), -torch.inf, device=device)
@@ -162,10 +162,12 @@ def beam_search(
     prefixes = torch.empty(num_rows, num_beams, 0, dtype=torch.long, device=device)
     logits = logits.repeat_interleave(num_beams, dim=0)
     for length in range(1, max_new_tokens + 1):
-        each = totals.unsqueeze(-1) + logits.float().log_softmax(dim=-1).view(*totals.shape, -1)
-        # Each beam can end in one way only, so of twice as many at least K continue.
+        continued_totals = totals.unsqueeze(-1) + logits.float().log_softmax(dim=-1).view(
+            *totals.shape, -1
+        )
+        # A beam can end in one way only, so at least K of 2 K continuations do not end.
         number = min(2 * num_beams, num_beams * vocab_size)
-        totals, chosen = each.flatten(1).topk(number, dim=1)  # [R V * K] -> [R 2K]
+        totals, chosen = continued_totals.flatten(1).topk(number, dim=1)  # [R V * K] -> [R 2K]
         beams, tokens = chosen // vocab_size, chosen % vocab_size
         prefixes = torch.cat([_of_beams(prefixes, beams), tokens.unsqueeze(-1)], dim=2)
 
@@ -196,13 +198,13 @@ def _of_beams(texts: Int[Tensor, "R J t"], beams: Int[Tensor, "R K"]) -> Int[Ten
 
 
 def before_end(tokens: list[int], eos_id: int) -> list[int]:
-    """The tokens before the first <eos>; all if there is none."""
+    """Returns the tokens before the first <eos>, or all if there is none."""
     return tokens[: tokens.index(eos_id)] if eos_id in tokens else tokens
 
 
 def prompts(batch: Batch) -> Batch:
-    """The input's rows with padding on the left, so that generated text follows each row. A row is
-    one document."""
+    """Returns the input's rows with padding on the left, so that generated text follows each row. A
+    row is one document."""
     assert batch.document_ids.max() <= 1, "one document in a row"
     real = batch.document_ids != PADDING
     order = real.int().argsort(dim=1, stable=True)
@@ -216,7 +218,7 @@ def prompts(batch: Batch) -> Batch:
 
 
 def continued(batch: Batch) -> Batch:
-    """The input's rows, each followed by its target: the row on which a decoder is trained.
+    """Returns the input's rows, each followed by its target: the row on which a decoder is trained.
 
         input     <bos> text <eos>
         decoder                <bos> target
@@ -226,10 +228,11 @@ def continued(batch: Batch) -> Batch:
     """
     ids, documents = batch.decoder_input_ids, batch.decoder_document_ids
     assert ids is not None and documents is not None
-    found, length = prompts(batch), ids.shape[1] - 1
+    prompt, length = prompts(batch), ids.shape[1] - 1
+    visible = None if prompt.visible is None else F.pad(prompt.visible, (0, length), value=False)
     return replace(
-        found,
-        input_ids=torch.cat([found.input_ids, ids[:, 1:]], dim=1),
-        document_ids=torch.cat([found.document_ids, documents[:, 1:]], dim=1),
-        visible=None if found.visible is None else F.pad(found.visible, (0, length), value=False),
+        prompt,
+        input_ids=torch.cat([prompt.input_ids, ids[:, 1:]], dim=1),
+        document_ids=torch.cat([prompt.document_ids, documents[:, 1:]], dim=1),
+        visible=visible,
     )

@@ -41,7 +41,8 @@ def initialise_head(head: nn.Module, *, generator: torch.Generator, std: float =
 
 
 def at_least_float32(logits: Float[Tensor, "*N"]) -> Float[Tensor, "*N"]:
-    """In the precision of a loss: bfloat16 has too few digits; a probe is solved in float64."""
+    """Returns logits in the precision of a loss: bfloat16 has too few digits, and a probe is solved
+    in float64."""
     return logits if logits.dtype == torch.float64 else logits.float()
 
 
@@ -68,9 +69,6 @@ class LinearHead(nn.Module):
         self.linear.weight /= std
         if self.linear.bias is not None:
             self.linear.bias.sub_(self.linear.weight @ mean)
-
-    def flops(self, num_states: int) -> int:
-        return 2 * num_states * self.linear.in_features * self.linear.out_features
 
 
 class PooledHead(LinearHead):
@@ -126,9 +124,6 @@ class StartEndHead(LinearHead):
         longest = min(self.max_length, length)
         spans = start[:, 1:, None] + following(end[:, 1:], longest, beyond=-torch.inf)
         return start[:, 0] + end[:, 0], spans
-
-    def flops(self, num_rows: int, length: int) -> int:  # type: ignore[override]
-        return super().flops(num_rows * length)
 
 
 class SpanHead(nn.Module):
@@ -201,11 +196,6 @@ class SpanHead(nn.Module):
         no_answer, spans = logits["span"][:, 0], logits["span"][:, 1:]
         return no_answer, spans.unflatten(1, (length, -1))
 
-    def flops(self, num_rows: int, length: int) -> int:
-        d_model, d_span = self.start.in_features, self.start.out_features
-        spans = length * min(self.max_length, length) + 1
-        return 2 * num_rows * d_span * (3 * (length + 1) * d_model + spans)
-
 
 def following(
     values: Shaped[Tensor, "B T *D"], longest: int, *, beyond: float = 0
@@ -218,7 +208,7 @@ def following(
 def pool(
     states: Float[Tensor, "B T D"], document_ids: Int[Tensor, "B T"], pooling: Pooling
 ) -> Float[Tensor, "B D"]:
-    """One state per row from the states of its tokens, without padding."""
+    """Returns one state per row, pooled from the states of its tokens without padding."""
     real = document_ids != PADDING
     match pooling:
         case "first":

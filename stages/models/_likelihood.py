@@ -8,18 +8,18 @@ from torch import Tensor
 from stages.models._backbone import Backbone
 from stages.text.batch import IGNORE_INDEX, Batch
 
-POSITIONS_AT_ONCE = 1024  # whose logits of the vocabulary are in memory
+POSITIONS_AT_ONCE = 1024  # number of positions whose logits are in memory
 
 
 def log_likelihoods(model: Backbone, batch: Batch) -> Float[Tensor, " B"]:
-    """The log-probability, in nats, of each row's labels, which are the next tokens.
+    """Returns the log-probability, in nats, of each row's labels, which are the next tokens.
 
     Logits are computed only at positions with a label. Sums are in float32.
     """
     assert batch.labels is not None
     counted = batch.labels != IGNORE_INDEX
     states, labels = model(batch)[counted], batch.labels[counted]
-    each = [
+    by_label = [
         -F.cross_entropy(model.unembed(some).float(), right, reduction="none")
         for some, right in zip(
             states.split(POSITIONS_AT_ONCE), labels.split(POSITIONS_AT_ONCE), strict=True
@@ -27,4 +27,4 @@ def log_likelihoods(model: Backbone, batch: Batch) -> Float[Tensor, " B"]:
     ]
     rows = counted.nonzero()[:, 0]
     total = torch.zeros(len(counted), device=rows.device)
-    return total.index_add(0, rows, torch.cat(each)) if each else total
+    return total.index_add(0, rows, torch.cat(by_label)) if by_label else total

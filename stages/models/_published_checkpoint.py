@@ -1,4 +1,4 @@
-"""Reading a public checkpoint: its architecture, its class in transformers, its weights."""
+"""Reads a public checkpoint: its architecture, its class in transformers, its weights."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +20,6 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from stages.core.artifacts import read_json
-from stages.text.packaged import PACKAGED, damaged
 from stages.text.published import LOCAL, WEIGHTS, files_in, line_of
 
 # A model and a configuration of transformers. Their classes declare few of the attributes that
@@ -40,7 +39,8 @@ CODE = ("configuration_*.py", "modeling_*.py", "tokenization_*.py")  # as transf
 
 
 def architecture_of(config: Config) -> str:
-    """Raises ValueError for what is not a language model."""
+    """Returns our name of the checkpoint's architecture. Raises ValueError if it is not a language
+    model."""
     kind = config.model_type
     if config.is_encoder_decoder and kind in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES:
         return "encoder_decoder"
@@ -53,8 +53,8 @@ def architecture_of(config: Config) -> str:
 
 
 def class_of(config: Config) -> AutoClass:
-    """The class with a language modelling head for models that generate text, unless they were
-    published without it."""
+    """Returns the class of the checkpoint's model: with a language modelling head if it generates
+    text, unless it was published without the head."""
     architecture = architecture_of(config)
     tied = getattr(config, "tie_word_embeddings", True)
     if architecture == "encoder" or (is_headless(config) and not tied):
@@ -63,25 +63,25 @@ def class_of(config: Config) -> AutoClass:
 
 
 def is_headless(config: Config) -> bool:
-    """Whether a checkpoint says that it was published without a language modelling head."""
+    """Returns whether the checkpoint was published without a language modelling head."""
     return config.architectures == [MODEL_MAPPING_NAMES.get(config.model_type)]
 
 
 def uninitialised(cls: AutoClass, config: Config) -> PublishedModel:
-    """The model, not yet with the published weights."""
+    """Returns the model without the published weights."""
     model = cls.from_config(config, dtype=torch.float32, trust_remote_code=False)
     return _without_pooler(model)
 
 
 def published(cls: AutoClass, config: Config, folder: Path) -> PublishedModel:
-    """The model with the weights of a folder.
+    """Returns the model with the weights in ``folder``.
 
     Raises ValueError if they cannot be read or are incomplete.
     """
     refuse_code(folder)
     refuse_pickles(folder)
     try:
-        loaded: Any = cls.from_pretrained(  # with what was found: no type of transformers says so
+        loaded: Any = cls.from_pretrained(  # a pair, which the types of transformers do not say
             folder,
             config=config,
             dtype=torch.float32,
@@ -91,8 +91,8 @@ def published(cls: AutoClass, config: Config, folder: Path) -> PublishedModel:
         )
     except Exception as error:  # a damaged file raises whatever its reader raises
         raise ValueError(f"path: the weights of {folder}: {line_of(error)}") from None
-    model, found = loaded
-    missing = sorted(key for key in found["missing_keys"] if not key.startswith("pooler."))
+    model, report = loaded
+    missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ValueError(f"path: the weights of {folder} lack {missing[0]}{more}")
@@ -101,28 +101,18 @@ def published(cls: AutoClass, config: Config, folder: Path) -> PublishedModel:
     return _without_pooler(model)
 
 
-def refuse_unfetched(path: str) -> None:
-    """Raises ValueError for the folder of a checkpoint that can be fetched and is not there, or not
-    whole."""
-    for packaged in PACKAGED:
-        if Path(path) == packaged.folder and (odd := damaged(packaged, packaged.folder)):
-            there = packaged.folder.exists()
-            what = f"{odd[0]} in it is missing or damaged" if there else "it is not there"
-            raise ValueError(f"path: {path}: {what}; {packaged.how_to_get()}")
-
-
 def refuse_code(folder: Path) -> None:
     """Raises ValueError for a model or a tokenizer with code of its own: transformers would replace
     it by a class of another model, or by none."""
-    found = files_in(folder, CODE)
+    files = files_in(folder, CODE)
     for name in ("config.json", "tokenizer_config.json"):
         with suppress(OSError, ValueError):  # which the readers of these files report
             if "auto_map" in read_json(folder / name):
-                found.append(folder / name)
-    if found:
-        where = " (auto_map)" if found[0].suffix == ".json" else ""
+                files.append(folder / name)
+    if files:
+        where = " (auto_map)" if files[0].suffix == ".json" else ""
         raise ValueError(
-            f"path: {folder} has code of its own, {found[0].name}{where}; no code of a checkpoint "
+            f"path: {folder} has code of its own, {files[0].name}{where}; no code of a checkpoint "
             "is run, only models that transformers has itself"
         )
 

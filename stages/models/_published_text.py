@@ -1,4 +1,4 @@
-"""Text written by ``generate`` of transformers, as our own models write it."""
+"""Text generation by ``generate`` of transformers, with the results of our own models."""
 
 import torch
 from jaxtyping import Float, Int
@@ -13,8 +13,8 @@ from stages.text.batch import PADDING, Batch
 def generated(
     model: PublishedModel, prompt: Batch, decoding: Decoding, *, is_causal: bool
 ) -> list[list[int]]:
-    """The continuation of each row of ``prompt``, without the final <eos>. A causal model continues
-    the row itself, an encoder-decoder begins with ``decoding.start_id``."""
+    """Returns the continuation of each row of ``prompt``, without the final <eos>. A causal model
+    continues the row itself, an encoder-decoder begins with ``decoding.start_id``."""
     beams: dict[str, float | str] = {}
     if decoding.num_beams > 1:
         beams = {"length_penalty": decoding.length_penalty, "early_stopping": "never"}
@@ -28,21 +28,22 @@ def generated(
         pad_token_id=decoding.eos_id,
         **beams,
     )
-    given = prompt.input_ids.shape[1] if is_causal else 1
-    found = model.generate(
+    prompt_length = prompt.input_ids.shape[1] if is_causal else 1
+    rows = model.generate(
         input_ids=prompt.input_ids,
         attention_mask=(prompt.document_ids != PADDING).long(),
-        logits_processor=[] if decoding.draws is None else [_Drawn(decoding.draws, given)],
+        logits_processor=[] if decoding.draws is None else [_Drawn(decoding.draws, prompt_length)],
     )
-    return [before_end(row, decoding.eos_id) for row in found[:, given:].tolist()]
+    return [before_end(row, decoding.eos_id) for row in rows[:, prompt_length:].tolist()]
 
 
 class _Drawn(LogitsProcessor):
-    """Keeps of each row's logits only the token that is drawn, as our own models draw it."""
+    """Sets the logits of all tokens but the drawn one to minus infinity in each row; our own models
+    draw the same token."""
 
-    def __init__(self, draws: Float[Tensor, "R U"], given: int) -> None:
-        self._draws, self._given = draws, given
+    def __init__(self, draws: Float[Tensor, "R U"], prompt_length: int) -> None:
+        self._draws, self._prompt_length = draws, prompt_length
 
     def __call__(self, input_ids: Int[Tensor, "R T"], scores: Float[Tensor, "R V"]) -> Tensor:
-        tokens = drawn(scores, self._draws[:, input_ids.shape[1] - self._given])
+        tokens = drawn(scores, self._draws[:, input_ids.shape[1] - self._prompt_length])
         return torch.full_like(scores, -torch.inf).scatter(1, tokens.unsqueeze(1), 0.0)

@@ -1,7 +1,5 @@
-"""What our own transformers share, and what their blocks cost."""
+"""What our own transformers share."""
 
-from abc import abstractmethod
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
 import torch
@@ -9,10 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from stages.models._addition import Addition
 from stages.models._attention import Attention
 from stages.models._backbone import Backbone
-from stages.models._backward import Layer, Part
 from stages.models._blocks import Stack
 from stages.models._dimensions import Dimensions
 from stages.models._embedding import Embedding
@@ -23,9 +19,8 @@ OUTPUT_SETTINGS = ("tied", "output_bias", "output_transform")  # of Dimensions, 
 
 
 class TransformerBackbone(Backbone):
-    """What transformers share. A subclass defines ``block_flops``, makes its ``Stack``s in the
-    constructor, and says by ``reader`` which of them computes the states of input tokens, or
-    defines ``forward``."""
+    """What transformers share. A subclass makes its ``Stack``s in the constructor, and says by
+    ``reader`` which of them computes the states of input tokens, or defines ``forward``."""
 
     schema = Dimensions
     is_transformer = True
@@ -54,9 +49,9 @@ class TransformerBackbone(Backbone):
 
     @property
     def design(self) -> str | None:
-        """Of models that share ``forward``: vocabulary, attention, dimensions, and what is left of
-        the output layers. After ``drop_output_layers`` an encoder and the encoder of an
-        encoder-decoder are designed alike."""
+        """The vocabulary, attention, dimensions and remaining output layers, or None if the model
+        has a ``forward`` of its own. After ``drop_output_layers`` an encoder and the encoder of an
+        encoder-decoder have the same design."""
         if type(self).forward is not TransformerBackbone.forward:
             return None
         dims = {k: v for k, v in asdict(self.dims).items() if k not in OUTPUT_SETTINGS}
@@ -85,53 +80,11 @@ class TransformerBackbone(Backbone):
     def max_positions(self) -> int | None:
         return self.dims.max_positions if self.dims.positions == "learned" else None
 
-    @abstractmethod
-    def block_flops(self, batch: Batch) -> int:
-        """Floating-point operations of its stacks of blocks, without additions."""
-
-    def forward_flops(self, batch: Batch) -> int:
-        return self.block_flops(batch) + self._added_flops(batch)
-
-    def _added_flops(self, batch: Batch) -> int:
-        """Of the additions inside: those of a decoder beside an encoder process the tokens that are
-        decoded. A causal model reads its target in the row of its input."""
-        added = [(name, m) for name, m in self.named_modules() if isinstance(m, Addition)]
-        per_input = sum(m.flops_per_token for name, m in added if not name.startswith("decoder."))
-        per_target = sum(m.flops_per_token for name, m in added if name.startswith("decoder."))
-        rows, num_inputs = batch.input_ids.shape
-        num_targets = 0 if batch.decoder_input_ids is None else batch.decoder_input_ids.shape[1]
-        if num_targets and self.is_causal:
-            num_inputs += num_targets - 1
-        per_batch = sum(m.flops_per_batch for _, m in added)
-        return per_batch + rows * (per_input * num_inputs + per_target * num_targets)
-
-    def parts(self, batch: Batch) -> Iterable[Part]:
-        if self.design is None:  # it has a forward pass of its own
-            return super().parts(batch)
-        added = [m for m in self.modules() if isinstance(m, Addition)]
-        weights = [weight for module in added for weight in module.parameters()]
-        return [*self.stack_parts(batch), Part([Layer(weights, self._added_flops(batch))])]
-
-    def stack_parts(self, batch: Batch) -> Iterator[Part]:
-        """The matrix products of ``block_flops`` in their order."""
-        rows, length = batch.input_ids.shape
-        if self.is_causal and batch.decoder_input_ids is not None:
-            length += batch.decoder_input_ids.shape[1] - 1
-        yield from self.reader.parts(rows, length)
-
-    def input_weights(self) -> Iterator[nn.Parameter]:
-        return self.embedding.parameters()
-
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         weight = self.embedding.tokens.weight if self.output is None else self.output.weight
         if self.transform is not None:
             states = self.transform(states)
         return F.linear(states, weight, self.output_bias)
-
-    def unembed_flops(self, num_positions: int) -> int:
-        d = self.dims.d_model
-        transform = d * d if self.dims.output_transform else 0
-        return 2 * num_positions * (d * self.vocab_size + transform)
 
     @torch.no_grad()
     def initialise(self, *, generator: torch.Generator, std: float = 0.02) -> None:
@@ -180,22 +133,3 @@ class OutputTransform(nn.Module):
 
     def forward(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
         return self.norm(self.activation(self.linear(states)))
-
-
-def stack_flops(
-    dims: Dimensions, rows: int, length: int, *, memory_length: int | None = None
-) -> int:
-    """Floating-point operations of ``num_layers`` blocks on ``rows`` rows of ``length`` tokens.
-
-    A matrix product of [n, a] and [a, b] is 2 n a b operations. With ``memory_length`` each block
-    also has cross-attention to a memory of that length.
-    """
-    d, tokens = dims.d_model, rows * length
-    up = 2 * dims.d_ff if dims.activation == "swiglu" else dims.d_ff
-    per_layer = 2 * tokens * (4 * d * d + d * up + dims.d_ff * d)
-    per_layer += 4 * rows * length * length * d
-    if memory_length is not None:
-        memory = rows * memory_length
-        per_layer += 2 * (2 * tokens * d * d + 2 * memory * d * d)
-        per_layer += 4 * rows * length * memory_length * d
-    return dims.num_layers * per_layer

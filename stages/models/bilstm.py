@@ -4,7 +4,6 @@ Two stacks share a token embedding: one reads each document forwards and one bac
 has access to the other's states.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from stages.models._backbone import Backbone, ScalarMix, Settings
-from stages.models._backward import Layer, Part
 from stages.models._costs import num_params
 from stages.models._dimensions import ASPECT_RATIO, MAX_LAYERS, Dimensions
 from stages.models._embedding import embedding_table
@@ -96,8 +94,8 @@ class BiLSTM(Backbone):
             return sum(weight.numel() for weight in changed.parameters())
 
         # All cells with a projection add equally many parameters each; the smallest has none.
-        each = count(d_model + 1) - count(d_model)
-        projected = d_model + round((wanted - count(d_model)) / each)
+        of_one_cell = count(d_model + 1) - count(d_model)
+        projected = d_model + round((wanted - count(d_model)) / of_one_cell)
         smallest = d_model // 2
         candidates = (smallest, max(projected, smallest + 1))
         return {"d_cell": min(candidates, key=lambda d_cell: abs(count(d_cell) - wanted))}
@@ -155,31 +153,10 @@ class BiLSTM(Backbone):
     def compile(self, *args: object, **kwargs: object) -> None:
         """Does nothing: the number of steps differs between batches, and each would be compiled."""
 
-    def forward_flops(self, batch: Batch) -> int:
-        tokens = int((batch.document_ids != PADDING).sum())
-        weights = [*self.forward_lm.parameters(), *self.backward_lm.parameters()]
-        return 2 * tokens * sum(weight.numel() for weight in weights if weight.dim() == 2)
-
-    def parts(self, batch: Batch) -> Iterator[Part]:
-        """A state depends on the one before it, so that the recurrent products depend on what their
-        own layer trains."""
-        tokens = int((batch.document_ids != PADDING).sum())
-        for pair in zip(self.forward_lm, self.backward_lm, strict=True):
-            inputs, recurrent = list[nn.Parameter](), list[nn.Parameter]()
-            for name, weight in nn.ModuleList(pair).named_parameters():
-                reads_input = name.partition(".")[2].startswith(("weight_ih", "bias"))
-                (inputs if reads_input else recurrent).append(weight)
-            for weights in (inputs, recurrent):
-                numel = sum(weight.numel() for weight in weights if weight.dim() == 2)
-                yield Part([Layer(weights, 2 * tokens * numel)])
-
     def unembed(self, states: Float[Tensor, "*N d"]) -> Float[Tensor, "*N V"]:
-        """For states of one direction; both share the weights."""
+        """Returns the logits for states of one direction; both directions share the weights."""
         table = self.embedding if self.output is None else self.output
         return F.linear(states, table.weight, self.output_bias)
-
-    def unembed_flops(self, num_positions: int) -> int:
-        return 2 * num_positions * self.embedding.weight.numel()
 
     @torch.no_grad()
     def initialise(self, *, generator: torch.Generator) -> None:

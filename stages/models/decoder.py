@@ -8,7 +8,7 @@ from stages.models._attention import Cache
 from stages.models._blocks import Stack
 from stages.models._dimensions import Dimensions
 from stages.models._generation import CachedReader, Decoding, continued, prompts, write
-from stages.models._transformer import TransformerBackbone, stack_flops
+from stages.models._transformer import TransformerBackbone
 from stages.text.batch import Batch
 
 
@@ -44,9 +44,3 @@ class Decoder(TransformerBackbone):
         reader = CachedReader(self.embedding, self.stack, self.unembed, cache)
         logits = reader.begin(prompt.input_ids, prompt.document_ids, visible=prompt.visible)
         return write(reader, logits, decoding)
-
-    def block_flops(self, batch: Batch) -> int:
-        rows, length = batch.input_ids.shape
-        if batch.decoder_input_ids is not None:
-            length += batch.decoder_input_ids.shape[1] - 1
-        return stack_flops(self.dims, rows, length)

@@ -2,8 +2,7 @@
 
 from stages.models._blocks import Stack
 from stages.models._dimensions import Dimensions
-from stages.models._transformer import TransformerBackbone, stack_flops
-from stages.text.batch import Batch
+from stages.models._transformer import TransformerBackbone
 
 
 class Encoder(TransformerBackbone):
@@ -16,6 +15,3 @@ class Encoder(TransformerBackbone):
     @property
     def reader(self) -> Stack:
         return self.stack
-
-    def block_flops(self, batch: Batch) -> int:
-        return stack_flops(self.dims, *batch.input_ids.shape)

@@ -6,7 +6,6 @@ the parameters of ``encoder`` or ``decoder`` and about as many operations per to
 passes through one of the two.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -15,12 +14,11 @@ from torch import Tensor, nn
 
 from stages.models._attention import Cache
 from stages.models._backbone import Settings
-from stages.models._backward import Part
 from stages.models._blocks import Stack
 from stages.models._costs import num_params
 from stages.models._dimensions import Dimensions
 from stages.models._generation import CachedReader, Decoding, write
-from stages.models._transformer import TransformerBackbone, stack_flops
+from stages.models._transformer import TransformerBackbone
 from stages.text.batch import Batch
 
 
@@ -94,22 +92,6 @@ class EncoderDecoder(TransformerBackbone):
         start = torch.full_like(batch.input_ids[:, :1], decoding.start_id)
         logits = reader.begin(start, torch.ones_like(start), memory=self(batch))
         return write(reader, logits, decoding)
-
-    def block_flops(self, batch: Batch) -> int:
-        rows, length = batch.input_ids.shape
-        total = stack_flops(self.dims, rows, length)
-        if batch.decoder_input_ids is not None:
-            decoded = batch.decoder_input_ids.shape[1]
-            total += stack_flops(self.dims, rows, decoded, memory_length=length)
-        return total
-
-    def stack_parts(self, batch: Batch) -> Iterator[Part]:
-        rows, length = batch.input_ids.shape
-        yield from self.encoder.parts(rows, length)
-        if batch.decoder_input_ids is not None:
-            assert isinstance(self.decoder, Stack)
-            yield Part(begins_decoder=True)
-            yield from self.decoder.parts(rows, batch.decoder_input_ids.shape[1], length)
 
     def drop_output_layers(self) -> None:
         """Keep the encoder alone, as in encoders taken from T5 (Ni et al. 2022): a decoder that was

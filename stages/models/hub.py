@@ -5,24 +5,19 @@ of a checkpoint are read and how it is pinned.
 """
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForMaskedLM
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
+from stages.core import paths
 from stages.models._backbone import Backbone, Settings
-from stages.models._backward import Part, parts_by_weight
 from stages.models._documents import Documents, documents_of, pairs_of
 from stages.models._generation import Decoding, continued, prompts
 from stages.models._published_checkpoint import (
@@ -34,7 +29,6 @@ from stages.models._published_checkpoint import (
     refuse_code,
     refuse_damaged,
     refuse_pickles,
-    refuse_unfetched,
     uninitialised,
 )
 from stages.models._published_text import generated
@@ -42,6 +36,7 @@ from stages.text.batch import PADDING, Batch
 from stages.text.published import (
     PublishedTokenizer,
     config_of,
+    content_of,
     folder_of,
     refuse_other_content,
     refuse_unpinned,
@@ -92,11 +87,14 @@ class Hub(Backbone):
 
         Raises ValueError for a malformed name, or for the content of a folder.
         """
-        refuse_unfetched(path)
-        if not Path(path).is_dir():
+        folder = Path(path)
+        if folder.parent == paths.CHECKPOINTS:
+            # A stage fetches it, and checks its content.
+            if not folder.is_dir() or content_of(folder) != revision:
+                return None
+        elif not folder.is_dir():
             refuse_unpinned(path, revision)
             return None
-        folder = Path(path)
         refuse_code(folder)
         refuse_pickles(folder)
         config = config_of(folder)
@@ -146,7 +144,7 @@ class Hub(Backbone):
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, nn.Parameter]]:
-        """With the names that they have in transformers, which can read the stored weights."""
+        """Yields parameters by their names in transformers, which can read the stored weights."""
         return self.model.named_parameters(prefix, recurse, remove_duplicate)
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T D"]:
@@ -243,110 +241,25 @@ class Hub(Backbone):
             "logits_to_keep": num_targets,
         }
         known = inspect.signature(self.model.forward).parameters
-        found = self.model(
+        output = self.model(
             input_ids=row.input_ids,
             attention_mask=real,
             **{name: value for name, value in settings.items() if name in known},
         )
-        return found.logits[:, -num_targets:]
+        return output.logits[:, -num_targets:]
 
     @torch.no_grad()
     def generate(self, batch: Batch, decoding: Decoding) -> list[list[int]]:
         prompt = prompts(batch) if self.is_causal else batch
         return generated(self.model, prompt, decoding, is_causal=self.is_causal)
 
-    def forward_flops(self, batch: Batch) -> int:
-        """Extrapolated from torch's counts for short rows: a constant for each token and one for
-        each pair of tokens. Packed documents are padded to the longest."""
-        rows, length, written = self._lengths(batch)
-        total = np.dot(self._flops, [length, length**2])
-        if written:
-            total += np.dot(self._decoder_flops, [written, written**2, length, written * length])
-        return round(rows * float(total))
-
-    def parts(self, batch: Batch) -> Iterator[Part]:
-        """Products of states are those that grow with the square of a length."""
-        rows, length, written = self._lengths(batch)
-        inside = {*self._reader.modules()}
-        linear, states = (rows * self._flops * [length, length**2]).tolist()
-        reading = [block for block in self.blocks if block in inside]
-        yield from parts_by_weight(reading, linear, state_flops=states)
-        if written:
-            of_text, own, of_memory, crossed = (
-                rows * self._decoder_flops * [written, written**2, length, written * length]
-            ).tolist()
-            writing = [block for block in self.blocks if block not in inside]
-            yield Part(begins_decoder=True)
-            yield from parts_by_weight(writing, of_text + of_memory, state_flops=own + crossed)
-
-    def _lengths(self, batch: Batch) -> tuple[int, int, int]:
-        """Rows, tokens of a row, and tokens that a decoder beside the encoder reads."""
-        rows, length = batch.input_ids.shape
-        written = 0 if batch.decoder_input_ids is None else batch.decoder_input_ids.shape[1]
-        if written and self.architecture == "decoder":
-            length, written = length + written - 1, 0
-        elif written:
-            each, targets = self._pairs(batch)
-            rows, length, written = each.number, each.length, targets.length
-        elif batch.document_ids.max() > 1:
-            documents = documents_of(batch.document_ids)
-            rows, length = documents.number, documents.length
-        return rows, length, written
-
-    @cached_property
-    def _flops(self) -> np.ndarray:
-        """Operations of each token, and of each pair of tokens."""
-        counted = [self._counted(lambda n=n: self._reader(self._probe(n))) for n in PROBED]
-        return np.linalg.solve([[n, n**2] for n in PROBED], counted)
-
-    @cached_property
-    def _decoder_flops(self) -> np.ndarray:
-        """Operations of each target token, of each pair of them, of each input token, and of each
-        pair of a target and an input token."""
-        decoder, lengths = self.model.get_decoder(), list(product(PROBED, PROBED))
-        counted = [
-            self._counted(
-                lambda u=u, t=t: decoder(
-                    self._probe(u),
-                    encoder_hidden_states=torch.zeros(1, t, self.d_model, device=self._device),
-                )
-            )
-            for u, t in lengths
-        ]
-        return np.linalg.solve([[u, u**2, t, u * t] for u, t in lengths], counted)
-
     @property
     def _device(self) -> torch.device:
         return next(self.parameters()).device
 
-    def _probe(self, length: int) -> Tensor:
-        return torch.zeros(1, length, dtype=torch.long, device=self._device)
-
-    @torch.no_grad()
-    def _counted(self, forward: Callable[[], object]) -> int:
-        training = self.training
-        self.eval()
-        self.to(self._device)  # what a method added to a model without storage has some
-        # Plain matrix products: torch does not count every fused attention.
-        with (
-            nullcontext() if self._is_stored else FakeTensorMode(allow_non_fake_inputs=True),
-            FlopCounterMode(display=False) as counter,
-            sdpa_kernel(SDPBackend.MATH),
-        ):
-            forward()
-        self.train(training)
-        return counter.get_total_flops()
-
-    @property
-    def _is_stored(self) -> bool:
-        """Whether this process has all weights. A few tokens are then computed on sooner than fake
-        tensors are made, which compute nothing and whose values transformers does not look at, as
-        it does on "meta"."""
-        return all(type(w) is nn.Parameter and not w.is_meta for w in self.parameters())
-
     def unembed(self, states: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """By the family's own code, which may transform states and logits: the whole model is run,
-        with its body replaced by a function that returns these states.
+        """Returns logits by the family's own code, which may transform states and logits: the whole
+        model is run, with its body replaced by a function that returns these states.
 
         Raises ValueError for a checkpoint without a language modelling head.
         """
@@ -364,15 +277,6 @@ class Hub(Backbone):
         last = self.model.get_decoder() if both else self.model.base_model
         with _giving(last, row):
             return self.model(**inputs).logits.reshape(*states.shape[:-1], -1)
-
-    def unembed_flops(self, num_positions: int) -> int:
-        return num_positions * self._unembed_flops
-
-    @cached_property
-    def _unembed_flops(self) -> int:
-        """Operations of one position."""
-        states = torch.zeros(1, self.d_model, device=self._device)
-        return self._counted(lambda: self.unembed(states))
 
     def initialise(self, *, generator: torch.Generator) -> None:
         """Load the published weights; nothing is random.

@@ -76,10 +76,6 @@ class MaskedObjective(Objective):
         states = gather(model.backbone(batch), batch.target_positions)
         return {"mlm": (1.0, cross_entropy(model.backbone.unembed(states), batch.labels))}
 
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        assert batch.labels is not None
-        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
-
     def for_validation(self) -> "MaskedObjective":
         return MaskedObjective(self.vocabulary, self.max_tokens)
 

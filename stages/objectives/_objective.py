@@ -64,14 +64,6 @@ class Objective(ABC):
     def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         """The terms of the loss."""
 
-    @abstractmethod
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        """Floating-point operations of ``loss``, forward, of what has a backward pass."""
-
-    def frozen_flops(self, batch: Batch) -> int:
-        """Floating-point operations without a backward pass: a teacher's."""
-        return 0
-
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray | None:
         """The input for a sample of generated text, from the beginning of a document; None if the
         objective has no samples. An objective that ``draws_text`` also gets an empty document."""

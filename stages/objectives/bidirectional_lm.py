@@ -49,7 +49,3 @@ class BidirectionalLM(Objective):
             logits = model.backbone.unembed(states[counted])
             terms[name] = (0.5, cross_entropy(logits, labels[counted]))
         return terms
-
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        vocabulary = model.backbone.unembed_flops(sum(batch.num_targets.values()))
-        return model.backbone.flops(batch) + vocabulary

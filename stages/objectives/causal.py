@@ -41,6 +41,3 @@ class Causal(Objective):
 
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
         return first_words(passage, self.vocabulary)
-
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.input_ids.numel())

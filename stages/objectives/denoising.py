@@ -117,10 +117,6 @@ class Denoising(Objective):
         logits = model.backbone.unembed(model.backbone.decode(batch))
         return {"denoising": (1.0, cross_entropy(logits, batch.labels))}
 
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        assert batch.labels is not None
-        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
-
     def for_validation(self) -> "Denoising":
         """The noise of the paper's large model."""
         return Denoising(self.vocabulary, self.max_tokens)

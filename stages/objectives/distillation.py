@@ -114,16 +114,6 @@ class Distillation(MaskedObjective):
             terms["cosine"] = (self.cosine_weight, distance)
         return terms
 
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        if self.soft_weight or self.mlm_weight:
-            return super().flops(model, batch)
-        return model.backbone.flops(batch)
-
-    def frozen_flops(self, batch: Batch) -> int:
-        assert batch.labels is not None
-        unembed = self.teacher.unembed_flops(batch.labels.numel()) if self.soft_weight else 0
-        return self.teacher.flops(batch) + unembed
-
 
 def soft_cross_entropy(
     student: Float[Tensor, "B M V"],
@@ -159,18 +149,18 @@ def _copy_every_second_layer(teacher: Backbone, student: Backbone) -> None:
     hint = "make them equal, or student_init random"
     if not isinstance(teacher, TransformerBackbone) or not isinstance(student, type(teacher)):
         raise ValueError(f"student_init copies weights between models of one name; {hint}")
-    there, here = asdict(teacher.dims), asdict(student.dims)
-    for name in there:
-        if name not in FREE and there[name] != here[name]:
+    of_teacher, of_student = asdict(teacher.dims), asdict(student.dims)
+    for name in of_teacher:
+        if name not in FREE and of_teacher[name] != of_student[name]:
             raise ValueError(
-                f"student_init copies weights: {name} is {there[name]} there and {here[name]} "
-                f"here; {hint}"
+                f"student_init copies weights: {name} is {of_teacher[name]} there and "
+                f"{of_student[name]} here; {hint}"
             )
-    kept = len(range(0, there["num_layers"], 2))
-    if here["num_layers"] != kept:
+    kept = len(range(0, of_teacher["num_layers"], 2))
+    if of_student["num_layers"] != kept:
         raise ValueError(
-            f"student_init takes every second of {there['num_layers']} layers: num_layers must be "
-            f"{kept}, not {here['num_layers']}; or make student_init random"
+            f"student_init takes every second of {of_teacher['num_layers']} layers: num_layers "
+            f"must be {kept}, not {of_student['num_layers']}; or make student_init random"
         )
     weights = dict(teacher.named_parameters())
     for name, weight in student.named_parameters():

@@ -25,7 +25,7 @@ LEAST_PAIR = 16
 
 
 class MLM(MaskedObjective):
-    """Of the chosen tokens BERT masks 80 %, replaces 10 % and keeps 10 %.
+    """BERT masks 80 % of the chosen tokens, replaces 10 % and keeps 10 %.
 
     With ``next_sentence`` the documents of a row first become pairs of texts, and the state of a
     pair's <bos> classifies the pair (0 or 1, with equal probability):
@@ -183,13 +183,6 @@ class MLM(MaskedObjective):
             terms["next_sentence"] = (1.0, cross_entropy(kinds, batch.pair_labels))
         return terms
 
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        total = super().flops(model, batch)
-        if batch.pair_positions is not None:
-            matrices = sum(w.numel() for w in model.head.parameters() if w.dim() == 2)
-            total += 2 * batch.pair_positions.numel() * matrices
-        return total
-
 
 class _Runs:
     """The texts of another row that may replace a true continuation: each begins with a word and
@@ -210,10 +203,10 @@ class _Runs:
                 self._texts.append((text, vocabulary.starts_word[text]))
 
     def of_length(self, length: int) -> list[np.ndarray]:
-        """All texts of this length."""
-        found = []
+        """Returns all texts of this length."""
+        texts = []
         for text, is_begin in self._texts:
             last = len(text) - length
             begins = np.flatnonzero(is_begin[: max(last + 1, 0)])
-            found += [text[at : at + length] for at in begins if at == last or not self._whole]
-        return found
+            texts += [text[at : at + length] for at in begins if at == last or not self._whole]
+        return texts

@@ -61,9 +61,6 @@ class MultiTask(Objective):
         logits = model.backbone.unembed(states[counted])
         return {TERM: (1.0, cross_entropy(logits, batch.labels[counted]))}
 
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.num_targets[TERM])
-
 
 def pair_of(row: Row, places: np.ndarray, vocabulary: Vocabulary) -> Pair:
     """(inputs, targets) of a document; no targets where its beginning or its second sentence is in

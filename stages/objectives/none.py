@@ -16,6 +16,3 @@ class NoObjective(Objective):
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Terms:
         raise AssertionError("nothing is trained without an objective")
-
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        return 0

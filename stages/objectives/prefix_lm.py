@@ -46,9 +46,6 @@ class PrefixLM(Objective):
     def prompt(self, passage: Row, *, rng: np.random.Generator) -> np.ndarray:
         return first_words(passage, self.vocabulary)
 
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.input_ids.numel())
-
 
 def _split(row: Row, *, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """(bool [T]: whether a token is of a prefix, int64 [T]: the label at it)."""

@@ -110,10 +110,6 @@ class SpanCorruption(Objective):
         logits = model.backbone.unembed(model.backbone.decode(batch))
         return {"span_corruption": (1.0, cross_entropy(logits, batch.labels))}
 
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        assert batch.labels is not None
-        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
-
     def for_validation(self) -> "SpanCorruption":
         """The paper's density and spans, or longer ones where there are too few sentinels."""
         most = len(self.vocabulary.sentinel_ids) - 1

@@ -174,13 +174,6 @@ class SpanMLM(MaskedObjective):
             terms["boundary"] = (1.0, cross_entropy(logits, batch.labels))
         return terms
 
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        total = super().flops(model, batch)
-        if self.boundary_objective:
-            assert batch.labels is not None
-            total += model.head.flops(batch.labels.numel())
-        return total
-
     def for_validation(self) -> "SpanMLM":
         """The paper's spans and rates, and the first term only, which runs with and without the
         boundary objective share."""
@@ -217,10 +210,6 @@ class _BoundaryHead(nn.Module):
         h = self.first_norm(F.gelu(self.first(x)))
         y = self.second_norm(F.gelu(self.second(h)))
         return F.linear(y, embedding, self.bias)
-
-    def flops(self, num_targets: int) -> int:
-        layers = self.first.weight.numel() + self.second.weight.numel()
-        return 2 * num_targets * (layers + self.second.out_features * len(self.bias))
 
 
 def _free_from(free: np.ndarray) -> np.ndarray:

@@ -1,1 +1,1 @@
-"""What `make repro` would run and what it costs, estimated before anything runs."""
+"""The stages that `make repro` would run and their cost, estimated before anything runs."""

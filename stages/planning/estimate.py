@@ -1,18 +1,18 @@
-"""An estimate: the stages that would run and what every training takes."""
+"""An estimate: the pending stages and the cost of every training."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 
 from stages.core.artifacts import Json
 from stages.core.params import Params
-from stages.planning.calibration import Calibration
+from stages.evaluation.screening import candidates
+from stages.matching.budget import matched
 from stages.planning.finetuning_costs import Finetuning, finetunings
 from stages.planning.pretraining_costs import Pretraining, pretrainings
-from stages.planning.run_sizes import planned_runs
-from stages.planning.screening import screened
-from stages.planning.speed import Other, measure_finetunings, measure_pretrainings, other_stages
-from stages.planning.stored_trials import stored_trials
+from stages.planning.speed import Other, add_times, operations, other_stages
+from stages.planning.stored import Stores
 from stages.training.device import resolve, side_by_side
 from stages.training.meter import peak_memory_bytes
 
@@ -22,15 +22,15 @@ Costs = Sequence[Pretraining | Finetuning]
 
 @dataclass(frozen=True)
 class Estimate:
-    """The pending stages, and what every training takes, whether it is pending or not."""
+    """The pending stages, and the cost of every training, whether it is pending or not."""
 
-    params: Params
+    params: Params  # under the matched budget
     stages: list[str]
     pretrain: list[Pretraining]
     finetune: list[Finetuning]
     others: list[Other]  # pending stages that train nothing
     side_by_side: int  # trials
-    at_least: list[Finetuning] | None = None  # with a screen; ``finetune`` is the most that it is
+    at_least: list[Finetuning] | None = None  # with a screen, whose most costs are ``finetune``
 
     @property
     def pending(self) -> list[Pretraining | Finetuning]:
@@ -38,56 +38,75 @@ class Estimate:
 
 
 def made(params: Params, stages: list[str]) -> Estimate:
-    """What it takes to run these stages."""
+    """Returns the cost of running these stages."""
     # Measured first: the memory of a process that has imported torch and computed nothing.
     on_cpu = resolve(params.compute, threads=1).device == "cpu"
-    changed = [task for task in params.tasks if f"prepare_task@{task}" in stages]
-    runs = pretrainings(params)
-    trials = finetunings(params, changed=changed, stored=stored_trials(params, stages))
+    study = matched(params)
+    stores = Stores(study, stages)
+    changed = [task for task in study.tasks if f"prepare_task@{task}" in stages]
+    runs = pretrainings(study, {name: stores.missing_seeds(name) for name in study.runs})
+    trials = finetunings(study, changed=changed, stored=stores.trials())
     for cost in (*runs, *trials):
         if cost.memory_bytes is not None and on_cpu:
             cost.memory_bytes += peak_memory_bytes()  # Python, torch and what is imported
-    for run in runs:
-        run.pending = f"pretrain@{run.run}" in stages
-    for each in trials:
-        # A stage whose trials the store has runs, and takes next to nothing.
-        waits = f"finetune@{each.task}" in stages
-        each.pending = waits and each.num_stored < each.num_trials
-    calibration = Calibration(params, trials)
-    measure_pretrainings(params, runs, calibration)
-    measure_finetunings(params, trials, calibration)
-    bounds = screened(params, planned_runs(params), trials) if params.finetune.screen else None
-    return Estimate(
-        params,
-        stages,
-        runs,
-        bounds.most if bounds else trials,
-        other_stages(params, stages),
-        side_by_side(params.compute),
-        bounds.least if bounds else None,
-    )
+    for cost in trials:
+        # A stage whose trials are all stored runs, and takes next to nothing.
+        waits = f"finetune@{cost.task}" in stages
+        cost.pending = waits and cost.num_stored < cost.num_trials
+    add_times(study, runs, trials)
+    most, least = screened(study, trials) if study.finetune.screen else (trials, None)
+    others = other_stages(study, stages)
+    return Estimate(study, stages, runs, most, others, side_by_side(study.compute), least)
+
+
+def screened(
+    study: Params, finetune: Sequence[Finetuning]
+) -> tuple[list[Finetuning], list[Finetuning]]:
+    """Returns the fine-tunings of the most expensive runs that the screen may keep, and those of
+    the cheapest; which runs it keeps is known only after the estimates.
+
+    Runs are compared by their times or, where one is unknown, by their operations.
+    """
+    screen = study.finetune.screen
+    assert screen is not None
+    most, least = list[Finetuning](), list[Finetuning]()
+    for task in study.tasks:
+        of_task = [cost for cost in finetune if cost.task == task]
+        names = [name for name in candidates(study.runs) if any(c.run == name for c in of_task)]
+        names.sort(key=lambda name: _work([c for c in of_task if c.run == name]), reverse=True)
+        most += [cost for cost in of_task if cost.run not in names[screen.keep :]]
+        least += [cost for cost in of_task if cost.run not in names[: -screen.keep]]
+    return most, least
+
+
+def _work(costs: Iterable[Finetuning]) -> tuple[float, float]:
+    waiting = [cost for cost in costs if cost.pending]
+    seconds = [inf if cost.seconds is None else cost.seconds for cost in waiting]
+    flops = [inf if cost.flops is None else operations(cost) for cost in waiting]
+    return sum(seconds), sum(flops)
 
 
 def as_record(estimate: Estimate) -> Json:
-    """All numbers of an estimate, for JSON."""
+    """Returns all numbers of an estimate, for JSON."""
     return {
         "study": estimate.params.study,
         "stages": estimate.stages,
         "trials_side_by_side": estimate.side_by_side,
-        "pretrain": [asdict(each) for each in estimate.pretrain],
-        "finetune": [asdict(each) for each in estimate.finetune],
-        "finetune_at_least": estimate.at_least and [asdict(each) for each in estimate.at_least],
-        "others": [asdict(each) for each in estimate.others],
+        "pretrain": [asdict(cost) for cost in estimate.pretrain],
+        "finetune": [asdict(cost) for cost in estimate.finetune],
+        "finetune_at_least": estimate.at_least and [asdict(cost) for cost in estimate.at_least],
+        "others": [asdict(other) for other in estimate.others],
         "totals": totals(estimate),
     }
 
 
 def totals(estimate: Estimate) -> dict[str, Json]:
-    """Sums over the pending stages, of the numbers that are known. ``unknown`` counts the stages
-    and trainings without a time, ``unknown_sizes`` the trainings without a size: with any of them a
-    sum is a lower bound."""
+    """Returns sums over the pending stages of the numbers that are known. ``unknown`` counts the
+    stages and trainings without a time, ``unknown_sizes`` the trainings without a size: with any of
+    them a sum is a lower bound."""
     parts: dict[str, Costs] = {"pretrain": estimate.pretrain, "finetune": estimate.finetune}
     counts = Counter(stage.partition("@")[0] for stage in estimate.stages)
+    counts["pretrain"] += counts["continue_pretraining"]
     summed = {name: _total(costs, counts[name]) for name, costs in parts.items()}
     times = [other.seconds for other in estimate.others if other.seconds is not None]
     others = {
@@ -115,18 +134,19 @@ def _total(costs: Costs, num_stages: int) -> Json:
 
 
 def known_sum(costs: Iterable[Pretraining | Finetuning], name: str) -> float | None:
-    """The sum of the known values; None if none is known."""
+    """Returns the sum of the known values, or None if none is known."""
     known = [value for cost in costs if (value := getattr(cost, name)) is not None]
     return sum(known) if known else None
 
 
 def has_unknown_size(cost: Pretraining | Finetuning) -> bool:
-    """Of a public checkpoint before its download, or of trials on rows that are not counted yet."""
+    """Returns whether the size is unknown, as for a public checkpoint before its download and for
+    trials on rows that are not counted yet."""
     return cost.architecture is None or (isinstance(cost, Finetuning) and cost.flops is None)
 
 
 def has_unknown_time(cost: Pretraining | Finetuning) -> bool:
-    """A run without an objective takes no time, which is known."""
+    """Returns whether the time is unknown. A run without an objective is known to take none."""
     if isinstance(cost, Pretraining) and cost.flops is None:
         return cost.architecture is None
     return cost.seconds is None

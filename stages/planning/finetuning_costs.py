@@ -1,59 +1,60 @@
-"""What each fine-tuning takes, computed from params.yaml and from the tasks that are prepared."""
+"""The cost of each fine-tuning, computed from params.yaml and from the tasks that are prepared."""
 
+import json
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
-from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from stages.core.keys import TrialKey
 from stages.core.params import Adaptation, Params, Run
 from stages.kinds._kind import rows_in_budget
 from stages.methods._method import Method, SolvedMethod
-from stages.models._backbone import MODELS, Backbone
-from stages.models._backward import trains
+from stages.models._backbone import Backbone
 from stages.models._costs import FLOAT32
 from stages.models._heads import ModelWithHead
 from stages.objectives._objective import OBJECTIVES
-from stages.planning.run_sizes import (
+from stages.planning.pretraining_costs import (
     COPIES,
     backbone_of,
     kept_activation_bytes,
     num_weights,
-    planned_runs,
 )
 from stages.planning.task_texts import Texts, counts_of, texts_of
 from stages.tasks._task import TASKS
 from stages.tasks._task import Task as TaskComponent
 from stages.text.batch import Batch
 from stages.training.finetuning import max_epochs, steps_per_epoch
+from stages.training.flops import FlopsByBatch, OnMeta, of_outline
 from stages.trials.compatibility import incompatibility
-from stages.trials.outcome import TrialKey
 from stages.trials.prediction import PREDICTED_AT_ONCE
 from stages.trials.runner import method_of
 from stages.trials.variants import Variant, variants
 
-ITERATIONS = 50  # about as many as a probe takes for each C
+_KnownFlops = defaultdict[tuple[str, bool], FlopsByBatch]  # forward or step; with logits or without
 
 
 @dataclass
 class Finetuning:
-    """All trials of a run, a task and a method; ``flops`` as trials.csv counts them, without those
-    of validation and prediction."""
+    """All trials of a run, a task and a method. Amounts of work are those of the trials that the
+    store lacks; ``flops`` are counted as in trials.csv, without validation and prediction."""
 
     run: str
     task: str
     method: str
-    architecture: str | None
     num_trials: int
-    num_stored: int = 0  # of them in the store; what is said of work is of the others
+    num_stored: int = 0  # trials that the store has
+    architecture: str | None = None
+    d_model: int | None = None
     shares: list[float] = field(default_factory=list)  # of the work, by group of trials
     text_tokens: float | None = None  # of a text
     longest_text: int | None = None  # its tokens
-    num_steps: int | None = None  # of a solved probe: passes over a batch of states
+    num_steps: int | None = None  # None if nothing is trained by steps
     tokens: int | None = None
     flops: int | None = None
     prediction_flops: int | None = None
@@ -70,90 +71,91 @@ class Finetuning:
 
 
 def finetunings(
-    params: Params,
-    *,
-    changed: Collection[str] = (),
-    stored: Mapping[tuple[str, str], Collection[TrialKey]] = MappingProxyType({}),
+    study: Params, *, changed: Collection[str] = (), stored: Collection[TrialKey] = ()
 ) -> list[Finetuning]:
-    """Of each compatible run, task and method. Tasks that are ``changed`` will be prepared again:
-    what is prepared tells how long their texts are, but not how many there will be. The trials that
-    are ``stored``, by run and task, take nothing."""
-    runs = planned_runs(params)
-    backbones = {key: backbone_of(params, run) for key, run in runs.items()}
+    """Returns the cost of each compatible run, task and method of a study under the matched budget.
+
+    Tasks that are ``changed`` will be prepared again: the lengths of their texts are taken from
+    what is prepared, and their number from params.yaml. Trials that are ``stored`` cost nothing.
+    """
+    backbones = {key: backbone_of(study, run) for key, run in study.runs.items()}
+    flops = defaultdict[str, _KnownFlops](lambda: defaultdict(FlopsByBatch))
 
     @cache
     def texts(run: str, task: str, text_to_text: bool) -> Texts:
-        found = texts_of(params, run, task, text_to_text=text_to_text)
-        asked: dict[str, Any] = {**counts_of(params.tasks[task])}
-        return replace(found, **asked) if task in changed else found
+        prepared = texts_of(study, run, task, text_to_text=text_to_text)
+        counts: dict[str, Any] = {**counts_of(study.tasks[task])}
+        return replace(prepared, **counts) if task in changed else prepared
 
     return [
-        _finetuning(
-            params, key, run, task, method, backbones[key], texts, stored.get((key, task), ())
-        )
-        for key, run in runs.items()
-        for task in params.tasks
-        for method in params.finetune.methods
-        if _fits(params, task, method, backbones[key])
+        _finetuning(study, key, task, method, backbones[key], texts, stored, flops)
+        for key in study.runs
+        for task in study.tasks
+        for method in study.finetune.methods
+        if _fits(study, task, method, backbones[key])
     ]
 
 
-def _fits(params: Params, task_key: str, method_key: str, backbone: Backbone | None) -> bool:
+def _fits(study: Params, task_key: str, method_key: str, backbone: Backbone | None) -> bool:
     if backbone is None:  # which is found out when it is downloaded
         return True
-    entry, name = params.finetune.methods[method_key], params.tasks[task_key].task["name"]
+    entry, name = study.finetune.methods[method_key], study.tasks[task_key].task["name"]
     kind: type[TaskComponent] = TASKS.find(name, where="")
-    method = method_of(params, method_key)
+    method = method_of(study.finetune, method_key)
     return incompatibility(method, kind, name, backbone, text_to_text=entry.text_to_text) is None
 
 
 def _finetuning(
-    params: Params,
+    study: Params,
     key: str,
-    run: Run,
     task: str,
     method: str,
     outlined: Backbone | None,
     texts: Callable[[str, str, bool], Texts],
     stored: Collection[TrialKey],
+    flops: "Mapping[str, _KnownFlops]",
 ) -> Finetuning:
-    settings = params.finetune
-    keys = [
-        TrialKey(method, str(budget), seed)
-        for budget, seed in product(settings.label_budgets, settings.seeds)
+    run, settings = study.runs[key], study.finetune
+    trials = [
+        TrialKey(key, pretrain_seed, task, method, str(budget), seed)
+        for pretrain_seed, budget, seed in product(
+            run.seeds, settings.label_budgets, settings.seeds
+        )
     ]
-    missing = [trial for trial in keys if trial not in stored]
-    architecture = None if outlined is None else outlined.architecture
-    cost = Finetuning(key, task, method, architecture, len(keys), len(keys) - len(missing))
+    missing = [trial for trial in trials if trial not in stored]
+    cost = Finetuning(key, task, method, len(trials), len(trials) - len(missing))
+    if outlined is not None:
+        cost.architecture, cost.d_model = outlined.architecture, outlined.d_model
     of_task = texts(key, task, settings.methods[method].text_to_text)
     if outlined is None or (of_task.train is None and "all" in settings.label_budgets):
         return cost
     tried = variants(
         settings,
         method,
-        params.tasks[task].task,
+        study.tasks[task].task,
         outlined,
         has_prefix=OBJECTIVES.find(run.objective["name"], where="").has_prefix,
         from_scratch=run.from_scratch,
         where=f"tasks.{task}.task",
     )
-    shape = _Shape.of(params, task, method, of_task, tried)
+    shape = _Shape.of(study, task, method, of_task, tried)
     cost.leaves_out_rows = None in (of_task.validation, of_task.test)
     cost.assumes_lengths, cost.text_tokens = of_task.assumed, round(shape.tokens, 1)
     cost.longest_text = max(of_task.lengths)
     cost.rows_cut, cost.tokens_cut = of_task.rows_cut, of_task.tokens_cut
-    model = _adapted(params, run, method, writes=shape.uses_logits)
-    _add_work(cost, run, shape, model, keys)
+    model = _adapted(study, run, method, writes=shape.uses_logits)
+    work = _Work.of(shape, model, flops[json.dumps([run.model, run.tokenizer, method])])
+    _add_work(cost, run, shape, work, trials)
     cost.prediction_flops_of_all = cost.prediction_flops
-    if missing != keys:
-        _add_work(cost, run, shape, model, missing)
-    _add_room(cost, params, shape, model)
+    if missing != trials:
+        _add_work(cost, run, shape, work, missing)
+    _add_room(cost, study, shape, model)
     return cost
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """Of the trials of a task and a method: their texts, and what of the model they use."""
+    """The texts of the trials of a task and a method, and what they use of the model."""
 
     texts: Texts
     method: Method
@@ -165,7 +167,7 @@ class _Shape:
 
     @property
     def tokens(self) -> float:
-        """Of a text that is trained on, padding included."""
+        """The tokens of a text that is trained on, padding included."""
         return self.texts.padded(PREDICTED_AT_ONCE if not self.training else self._batch_examples)
 
     @property
@@ -179,7 +181,7 @@ class _Shape:
     ) -> "_Shape":
         entry = params.finetune.methods[method]
         kind = TASKS.find(params.tasks[task].task["name"], where="")
-        made = method_of(params, method)
+        made = method_of(params.finetune, method)
         return _Shape(
             texts,
             made,
@@ -195,23 +197,16 @@ class _Shape:
             len({variant.backbone for variant in tried}),
         )
 
-    def flops(self, backbone: Backbone) -> float:
-        """Of a text, forward; without those of a head, which are few."""
-        return backbone.flops(self.one_text()) + self._unembed_flops(backbone)
-
-    def step_flops(self, backbone: Backbone) -> float:
-        """The same, forward and backward, for the weights that train in the end."""
-        gradients = trains(backbone.output_weights()) + trains(backbone.parameters())
-        backward = backbone.backward_flops(self.one_text())
-        return self.flops(backbone) + backward + gradients * self._unembed_flops(backbone)
-
-    def _unembed_flops(self, backbone: Backbone) -> float:
-        logits = self.texts.written or (self.tokens if self.uses_logits else 0)
-        unembed = getattr(backbone, "unembed_flops", None)
-        return unembed(round(logits)) if logits and unembed else 0
+    def outputs(self, backbone: Backbone) -> Tensor:
+        """Returns what a head or a loss reads of a text: states, or logits over the vocabulary."""
+        batch = self.one_text()
+        if batch.decoder_input_ids is not None:
+            return backbone.logits(batch)
+        states = backbone(batch)
+        return backbone.unembed(states) if self.uses_logits else states
 
     def one_text(self) -> Batch:
-        """Of the mean length."""
+        """Returns a text of the mean length."""
         ids = torch.zeros(1, max(round(self.tokens), 1), dtype=torch.long)
         length = round(self.texts.written)
         written = torch.zeros(1, length, dtype=torch.long) if length else None
@@ -225,33 +220,50 @@ class _Shape:
 
 
 def _adapted(params: Params, run: Run, method: str, *, writes: bool) -> ModelWithHead:
-    """The planned run's model as the method trains it, without a head; without storage for weights
-    if the method computes nothing with them."""
+    """Returns the run's model as the method trains it, without a head and without storage for
+    weights."""
+    backbone = backbone_of(params, run)
+    assert backbone is not None
+    if not writes:
+        backbone.drop_output_layers()
+    model = ModelWithHead(backbone, nn.Identity())
+    with OnMeta():  # a method may compute with the model's own weights
+        method_of(params.finetune, method).apply(model, generator=torch.Generator())
+    return model.to("meta")
 
-    def made(backbone: Backbone | None) -> ModelWithHead:
-        assert backbone is not None
-        if not writes:
-            backbone.drop_output_layers()
-        model = ModelWithHead(backbone, nn.Identity())
-        method_of(params, method).apply(model, generator=torch.Generator())
-        return model
 
-    try:
-        return made(backbone_of(params, run))
-    except RuntimeError:  # the method computes with the model's own weights
-        vocab_size = backbone_of(params, run).vocab_size  # type: ignore[union-attr]
-        return made(MODELS.build(run.model, vocab_size, where="model"))
+@dataclass(frozen=True)
+class _Work:
+    """The operations of a text, without those of a head, which are few."""
+
+    forward: int
+    step: int  # forward and backward, for the weights that train in the end
+
+    @staticmethod
+    def of(shape: _Shape, model: ModelWithHead, known: "_KnownFlops") -> "_Work":
+        batch = [shape.one_text()]
+
+        def flops(of: str, loss: Callable[[], Tensor]) -> int:
+            function = known[of, shape.uses_logits]
+            if (found := function.known(batch)) is None:
+                function.add(batch, found := of_outline(loss))
+            return found
+
+        with torch.no_grad():
+            forward = flops("forward", lambda: shape.outputs(model.backbone.uncached))
+        if shape.training is None:
+            return _Work(forward, forward)
+        return _Work(forward, flops("step", lambda: shape.outputs(model.backbone).sum()))
 
 
 def _add_work(
-    cost: Finetuning, run: Run, shape: _Shape, model: ModelWithHead, trials: Sequence[TrialKey]
+    cost: Finetuning, run: Run, shape: _Shape, work: _Work, trials: Sequence[TrialKey]
 ) -> None:
-    """That of these trials, the missing ones."""
+    """Adds the work of these trials."""
     texts, method, training = shape.texts, shape.method, shape.training
-    forward, test = shape.flops(model.backbone.uncached), texts.test or 0
+    forward, step, test = work.forward, work.step, texts.test or 0
     examples = [round(shape.labels[trial.label_budget] * texts.per_row) for trial in trials]
     if training is not None:  # without patience: the most that it can take
-        step = shape.step_flops(model.backbone)
         tries = len(training.rates) * shape.num_variants
         passes = [max_epochs(training, n) * tries for n in examples]
         seen = sum(n * p for n, p in zip(examples, passes, strict=True))
@@ -266,16 +278,12 @@ def _add_work(
         cost.num_steps, cost.flops = steps, round(seen * step)
         predicted = sum(rows)
     else:
-        # The states of validation and test rows are computed once, for all trials; from scratch for
-        # each seed, which has a backbone of its own.
-        seeds = {trial.finetune_seed for trial in trials}
-        groups = len(seeds) if run.from_scratch else min(len(seeds), 1)
+        # The states of validation and test rows are computed once for all trials of a checkpoint;
+        # from scratch once for each seed, which has a backbone of its own.
+        groups = len({(t.checkpoint, run.from_scratch and t.finetune_seed) for t in trials})
         backbones = groups * shape.num_backbones
         solved = isinstance(method, SolvedMethod)
         seen = sum(examples) * shape.num_backbones if solved else 0
-        batches = sum(-(-n // PREDICTED_AT_ONCE) for n in examples)
-        tries = len(method.C) * shape.num_variants if solved else 0
-        cost.num_steps = tries * ITERATIONS * batches
         cost.shares = [1 / groups] * groups if groups else []
         cost.flops = round(seen * forward)
         predicted = backbones * (test + (texts.validation or 0) * solved)
@@ -286,6 +294,7 @@ def _add_work(
 def _add_room(cost: Finetuning, params: Params, shape: _Shape, model: ModelWithHead) -> None:
     trained, settings = num_weights(model, trained_only=True), params.finetune
     kept = {"none": 0, "first_seed": 1, "all": len(settings.seeds)}[settings.keep_weights]
+    kept *= len(params.runs[cost.run].seeds)
     trains_any = shape.training is not None or isinstance(shape.method, SolvedMethod)
     cost.disk_bytes = FLOAT32 * trained * kept * len(shape.labels) if trains_any else 0
     weights = FLOAT32 * (num_weights(model) + (COPIES - 1) * trained)

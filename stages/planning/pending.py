@@ -1,39 +1,38 @@
 """Which stages ``dvc repro`` would run.
 
-``dvc status`` tells the stages whose command, dependencies or outputs are not as dvc.lock has them,
-as the files stand now; so does ``dvc repro --dry``. Neither looks further: what stands behind a
-changed stage counts as unchanged until that has run. So what follows from a changed stage, by DVC's
-own graph, is added here.
+``dvc status`` lists the stages whose command, dependencies or outputs differ from dvc.lock, as the
+files are now; so does ``dvc repro --dry``. Neither looks further: a stage after a changed stage
+counts as unchanged until that has run. So all stages that follow from a changed stage, by DVC's own
+graph, are added here.
 
-``check_params`` would be an exception to that: every stage depends on the records of code and of
-plans that it writes, and any edit of params.yaml or below ``stages/`` runs it, so that everything
-would follow. It is quick and a function of what is there, so its records are made anew here, apart
-from ``data/``, and compared with those that dvc.lock knows.
+Two stages are exceptions. Every stage depends on the plan that the root stage writes, and any edit
+of params.yaml or below ``stages/`` runs it, so that everything would follow. It is quick, so the
+plans are made here, apart from ``data/``, and compared with those that dvc.lock records. And a new
+run or corpus runs ``record_inputs``, from which pretraining follows only if another stage changes
+what the run reads.
 
-It is the most that would run: where a stage gives again what it gave before, DVC runs nothing that
-follows from it, and what DVC's run cache has is not computed anew.
+It is the most that would run: if a stage writes the same outputs as before, DVC runs nothing that
+follows from it, and what DVC's run cache has is not computed again.
 """
 
 import hashlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from stages.core.artifacts import Json, write_json
-from stages.core.code import code_by_stage, hashes
-from stages.core.components import Settings
+from stages.core import paths
+from stages.core.artifacts import read_json
 from stages.core.params import Params
-from stages.matching.budget import plans
+from stages.planning.stage_plans import inputs_plan, write_plans
 
-CHECK = "check_params"
+ROOT, INPUTS = "resolve", "record_inputs"
 
 
 def pending(params: Params) -> dict[str, list[str]]:
-    """The stages, in the order in which ``dvc repro`` runs them, with those among them that each
-    waits for; none if all is up to date.
+    """Returns the stages that would run, in the order in which ``dvc repro`` runs them, each with
+    the pending stages that it depends on; empty if all is up to date.
 
     Raises ValueError if DVC cannot tell.
     """
@@ -42,24 +41,28 @@ def pending(params: Params) -> dict[str, list[str]]:
     with _repository() as repository:
         graph, status = repository.index.graph, repository.status()
         stages = [*dfs_postorder_nodes(graph)]
-        checks = next(stage for stage in stages if stage.addressing == CHECK)
-        written = {out.def_path for out in checks.outs}
-        records = _records(params)
-        found: set[object] = {checks} if CHECK in status else set()
+        root = next(stage for stage in stages if stage.addressing == ROOT)
+        written = {out.def_path for out in root.outs}
+        hashes = _hashes_of_plans(params)
+        waiting: set[Any] = {root} if ROOT in status else set()
+        read = _read_by_runs(params)
         for stage in stages:
-            follows = any(before in found for before in graph.successors(stage) if before != checks)
-            if stage != checks and (
+            follows = any(
+                before in waiting
+                for before in graph.successors(stage)
+                if before != root
+                and (before.addressing != INPUTS or _has_other_inputs(stage, read, waiting))
+            )
+            if stage != root and (
                 follows
                 or _is_changed(status.get(stage.addressing, []), written)
-                or _has_other_records(stage, records)
+                or _has_another_plan(stage, hashes)
             ):
-                found.add(stage)
+                waiting.add(stage)
         return {
-            stage.addressing: [
-                before.addressing for before in graph.successors(stage) if before in found
-            ]
+            stage.addressing: [b.addressing for b in graph.successors(stage) if b in waiting]
             for stage in stages
-            if stage in found
+            if stage in waiting
         }
 
 
@@ -76,7 +79,7 @@ def _repository() -> Iterator[Any]:
 
 
 def _is_changed(entries: list[Any], written: set[str]) -> bool:
-    """Whether a stage's status tells of more than of what ``check_params`` writes."""
+    """Returns whether the status of a stage lists more than files that the root stage writes."""
 
     def counts(path: str) -> bool:
         return not any(path == out or path.startswith(f"{out}/") for out in written)
@@ -84,36 +87,45 @@ def _is_changed(entries: list[Any], written: set[str]) -> bool:
     for entry in entries:
         if not isinstance(entry, Mapping):  # of the stage itself: its command
             return True
-        if any(counts(path) for paths in entry.values() for path in paths):
+        if any(counts(path) for changed in entry.values() for path in changed):
             return True
     return False
 
 
-def _has_other_records(stage: Any, records: Mapping[str, str]) -> bool:
-    """Whether a stage was run with other records of code, of a plan or of seeds than it would be
-    now."""
-    for dep in stage.deps:
-        now = records.get(dep.def_path)
-        if now is not None and (dep.hash_info is None or dep.hash_info.value != now):
-            return True
-    return False
-
-
-def _records(params: Params) -> dict[str, str]:
-    """The MD5 of each file that ``check_params`` would write, by its path."""
-    contents: dict[str, Json] = {
-        f"data/code/{stage}.json": hashes(stage.partition("/")[0], *modules)
-        for stage, modules in code_by_stage(params).items()
+def _read_by_runs(params: Params) -> dict[str, list[str]]:
+    """Returns the folders that each run reads, by the path of its record in data/inputs."""
+    return {
+        str(paths.INPUTS / f"{key}.json"): [str(folder) for folder in run.folders]
+        for key, run in inputs_plan(params).runs.items()
     }
-    for key, plan in plans(params).items():
-        contents[f"data/plans/{key}.json"] = asdict(plan)
-    contents["data/about.json"] = params.about.model_dump()
-    contents["data/seeds.json"] = {"pretrain_seeds": params.pretrain_seeds}
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "record"
-        return {path: _md5(file, content) for path, content in contents.items()}
 
 
-def _md5(file: Path, content: Settings) -> str:
-    write_json(file, content)
-    return hashlib.md5(file.read_bytes()).hexdigest()
+def _has_other_inputs(stage: Any, read: Mapping[str, list[str]], waiting: Collection[Any]) -> bool:
+    """Returns whether the inputs that ``record_inputs`` records for the run of a stage are others
+    than it has recorded. What the root stage writes for runs without a tokenizer never changes."""
+    written = {out.def_path for b in waiting if b.addressing != ROOT for out in b.outs}
+    for path in {dep.def_path for dep in stage.deps} & read.keys():
+        recorded = read_json(Path(path)).keys() if Path(path).is_file() else None
+        if recorded != {*read[path]} or not written.isdisjoint(read[path]):
+            return True
+    return False
+
+
+def _has_another_plan(stage: Any, hashes: Mapping[str, str]) -> bool:
+    """Returns whether a stage was run with another plan than it would be now."""
+    return any(
+        dep.hash_info is None or dep.hash_info.value != hashes[dep.def_path]
+        for dep in stage.deps
+        if dep.def_path in hashes
+    )
+
+
+def _hashes_of_plans(params: Params) -> dict[str, str]:
+    """Returns the MD5 of each plan that the root stage would write, by its path."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_plans(params, folder)
+        return {
+            str(paths.PLANS / file.relative_to(folder)): hashlib.md5(file.read_bytes()).hexdigest()
+            for file in folder.rglob("*.json")
+        }

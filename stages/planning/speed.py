@@ -1,121 +1,111 @@
-"""What trainings take of this machine: what earlier runs took, else a calibration."""
+"""The time of pending stages on this machine.
+
+A training takes its operations divided by a speed: the operations per second of earlier trainings
+of its kind or, if there are none, of a short calibration.
+"""
 
 import heapq
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+import math
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
 from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import nn
+from tqdm import tqdm
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json
 from stages.core.params import Corpus, Params, Run, Task
-from stages.core.process import TIMES
+from stages.core.process import TIMES, die_with_parent
+from stages.core.seeding import stream, torch_stream
 from stages.evaluation import records
-from stages.planning.calibration import Calibration
+from stages.matching.budget import trains, vocabulary_of
+from stages.methods._method import METHODS, Method, SolvedMethod, TrainedMethod
+from stages.models._backbone import MODELS
+from stages.models._heads import ModelWithHead
 from stages.planning.finetuning_costs import Finetuning
-from stages.planning.pretraining_costs import Pretraining
-from stages.planning.run_sizes import planned_runs
+from stages.planning.pretraining_costs import Pretraining, objective_of, random_batch
 from stages.sources._source import SOURCES, Slow
-from stages.training.device import resolve, side_by_side
+from stages.tasks._task import Example
+from stages.tasks.classification import Classification
+from stages.text.batch import Batch
+from stages.training.device import Device, resolve, side_by_side
+from stages.training.flops import Counter
+from stages.training.loop import Step, train
+from stages.training.solver import solve
+from stages.trials.prediction import PREDICTED_AT_ONCE
 
-OWN = "the same training before"
-OWN_STAGE, SAME_KIND = "the same stage before", "others of its kind before"
-TRAININGS = ("pretrain", "finetune")
-SAME_ARCHITECTURE = "others of its architecture before"
-CALIBRATION = "a calibration"
+EARLIER, CALIBRATION = "others of its kind before", "a calibration"
+TRAININGS = ("pretrain", "continue_pretraining", "finetune")
+PRETRAINING = "pretraining"
+MIN_STEPS, MAX_STEPS, SECONDS = 3, 200, 1.0  # of a calibration, after its first step
+USUAL_EXAMPLES = 8  # of a batch, for a method without training
+ITERATIONS = 50  # about as many as a probe takes for each C
+
+
+class Kind(NamedTuple):
+    """Trainings that are about equally fast, in operations per second."""
+
+    work: str  # PRETRAINING, or a method of finetune.methods
+    architecture: str | None
+    d_model: int | None
+
+    @staticmethod
+    def of(cost: Pretraining | Finetuning) -> "Kind":
+        work = PRETRAINING if isinstance(cost, Pretraining) else cost.method
+        return Kind(work, cost.architecture, cost.d_model)
 
 
 @dataclass
 class Other:
-    """A stage that trains nothing; None is a time that nothing tells."""
+    """A pending stage that trains nothing; None is an unknown time."""
 
     stage: str
     seconds: float | None
     speed_from: str | None
 
 
-@dataclass
-class Work:
-    """Operations, the seconds that they took and the most memory that a process had for them."""
-
-    flops: float = 0.0
-    seconds: float = 0.0
-    peak_memory_bytes: int | None = None
-
-    def add(self, flops: float, seconds: float, peak_memory_bytes: int | None) -> None:
-        self.flops, self.seconds = self.flops + flops, self.seconds + seconds
-        self.peak_memory_bytes = _most(self.peak_memory_bytes, peak_memory_bytes)
-
-    @property
-    def speed(self) -> float | None:
-        """A second's operations; None if nothing was done."""
-        return self.flops / self.seconds if self.flops > 0 and self.seconds > 0 else None
-
-
-@dataclass
-class Earlier:
-    """What earlier trainings took, by what they were of."""
-
-    by_key: dict[Hashable, Work] = field(default_factory=dict)
-
-    def add(
-        self, keys: Iterable[Hashable], flops: float, seconds: float, peak_memory_bytes: int | None
-    ) -> None:
-        for key in keys:
-            self.by_key.setdefault(key, Work()).add(flops, seconds, peak_memory_bytes)
-
-    def speed(self, key: Hashable) -> float | None:
-        return self.by_key[key].speed if key in self.by_key else None
-
-    def memory(self, key: Hashable) -> int | None:
-        return self.by_key[key].peak_memory_bytes if key in self.by_key else None
-
-
-def measure_pretrainings(
-    params: Params, costs: list[Pretraining], calibration: Calibration
+def add_times(
+    study: Params, pretrain: Sequence[Pretraining], finetune: Sequence[Finetuning]
 ) -> None:
-    """Put into each how long it will take, if it is pending, and the memory that it will have, as
-    far as that can be told."""
-    earlier = _earlier_pretrainings(params)
-    for cost in costs:
-        cost.memory_bytes = earlier.memory(cost.run) or cost.memory_bytes
+    """Adds to each pending cost its time, and to each cost the memory that it had before, as far
+    as they are known. ``study`` is under the matched budget."""
+    earlier, calibration = _Earlier(study, finetune), Calibration(study, finetune)
+    for cost in (*pretrain, *finetune):
+        cost.memory_bytes = earlier.memory_of(cost) or cost.memory_bytes
         if not cost.pending or cost.flops is None:
             continue
-        keys = {OWN: cost.run, SAME_ARCHITECTURE: (cost.architecture,)}
-        speed, cost.speed_from = _first_known(earlier, keys)
-        if speed:  # of trainings that were validated, too
-            cost.seconds = cost.flops / speed
-        elif estimate := calibration.pretraining(cost):
-            cost.seconds, cost.speed_from = estimate.seconds, CALIBRATION
-            cost.memory_bytes = estimate.peak_memory_bytes or cost.memory_bytes
+        if speed := earlier.speed(Kind.of(cost)):
+            # Earlier times of pretraining include validation, and earlier operations do not.
+            work = cost.flops if isinstance(cost, Pretraining) else operations(cost)
+            cost.seconds, cost.speed_from = work / speed, EARLIER
+        elif seconds := calibration.seconds(cost):
+            cost.seconds, cost.speed_from = seconds, CALIBRATION
+    for task in study.tasks:
+        of_task = [cost for cost in finetune if cost.task == task and cost.seconds is not None]
+        put_side_by_side(of_task, side_by_side(study.compute))
 
 
-def measure_finetunings(params: Params, costs: list[Finetuning], calibration: Calibration) -> None:
-    """The same of fine-tuning, of the trials one after the other; then as they run side by side."""
-    earlier = _earlier_finetunings(costs)
-    for cost in costs:
-        place = (cost.task, cost.run, cost.method)
-        cost.memory_bytes = earlier.memory(place) or cost.memory_bytes
-        if not cost.pending or cost.flops is None or cost.prediction_flops is None:
-            continue
-        keys = {OWN: place, SAME_ARCHITECTURE: (cost.architecture, cost.method)}
-        speed, cost.speed_from = _first_known(earlier, keys)
-        if speed:
-            cost.seconds = (cost.flops + cost.prediction_flops) / speed
-        elif estimate := calibration.finetuning(cost):
-            cost.seconds, cost.speed_from = estimate.seconds, CALIBRATION
-            # A task that writes, or scores, text holds logits besides, which the sizes tell.
-            cost.memory_bytes = _most(estimate.peak_memory_bytes, cost.memory_bytes)
-    stages: dict[str, list[Finetuning]] = {}
-    for cost in costs:
-        if cost.seconds is not None:
-            stages.setdefault(cost.task, []).append(cost)
-    for of_task in stages.values():
-        put_side_by_side(of_task, side_by_side(params.compute))
+def operations(cost: Pretraining | Finetuning) -> int:
+    """Returns the operations of a cost, with those of validation and prediction."""
+    is_pretraining = isinstance(cost, Pretraining)
+    others = cost.validation_flops if is_pretraining else cost.prediction_flops
+    return (cost.flops or 0) + (others or 0)
 
 
-def put_side_by_side(costs: list[Finetuning], at_once: int) -> None:
-    """Of one stage: each process takes the next group of trials when it has done one, the longest
-    first, and the stage takes as long as the last."""
+def put_side_by_side(costs: Sequence[Finetuning], at_once: int) -> None:
+    """Scales the times of the trials of one stage, one after the other, to the time of the stage.
+
+    Each process takes the next group of trials when it has finished one, the longest first, and the
+    stage takes as long as its last process.
+    """
     groups = [share * (cost.seconds or 0.0) for cost in costs for share in cost.shares]
     ends = [0.0] * at_once
     for seconds in sorted(groups, reverse=True):
@@ -125,84 +115,12 @@ def put_side_by_side(costs: list[Finetuning], at_once: int) -> None:
         cost.seconds = (cost.seconds or 0.0) * max(ends) / alone if alone else 0.0
 
 
-def other_stages(params: Params, stages: Iterable[str]) -> list[Other]:
-    """How long each of ``stages`` that trains nothing will take: what a slow source says that it
-    will take to read, else when the stage ran here before, else the mean of its kind."""
-    kinds: dict[str, dict[str, float]] = {}
-    for path in sorted(TIMES.glob("*.json")):
-        times = kinds.setdefault(path.stem.partition("@")[0], {})
-        times[path.stem] = read_json(path)["wall_time_s"]
-    read: set[str] = set()
-
-    def found(stage: str) -> Other:
-        times = kinds.get(stage.partition("@")[0], {})
-        if seconds := _reading_s(params, stage, read):
-            return Other(stage, seconds, CALIBRATION)
-        if stage in times:
-            return Other(stage, times[stage], OWN_STAGE)
-        return Other(stage, fmean(times.values()), SAME_KIND) if times else Other(stage, None, None)
-
-    return [found(stage) for stage in stages if stage.partition("@")[0] not in TRAININGS]
-
-
-def _reading_s(params: Params, stage: str, read: set[str]) -> float:
-    """What is read by earlier stages is in ``read``."""
-    kind, _, key = stage.partition("@")
-    entries: dict[str, Mapping[str, Corpus | Task]] = {
-        "prepare_corpus": params.corpora,
-        "prepare_task": params.tasks,
-    }
-    if key not in entries.get(kind, {}):
-        return 0.0
-    entry = entries[kind][key].source
-    source = SOURCES.build(entry, where=stage)
-    return source.reading_s(read) if isinstance(source, Slow) else 0.0
-
-
-def _most(*amounts: int | None) -> int | None:
-    """Of those that are known."""
-    return max((each for each in amounts if each), default=None)
-
-
-def _first_known(earlier: Earlier, keys: Json) -> tuple[float | None, str | None]:
-    """The speed by the first of ``keys`` that there is one of, and which that was."""
-    known = ((speed, source) for source, key in keys.items() if (speed := earlier.speed(key)))
-    return next(known, (None, None))
-
-
-# Of what ran before.
-
-
-def _earlier_pretrainings(params: Params) -> Earlier:
-    device, earlier = resolve(params.compute, threads=params.compute.threads).device, Earlier()
-    runs = planned_runs(params)
-    for path in sorted((paths.TIMINGS / "pretrain").glob("*.json")):
-        folder = paths.PRETRAINED / path.stem
-        if not (folder / "metrics.json").is_file() or not (folder / "run.json").is_file():
-            continue  # it is being trained anew
-        timing, metrics = read_json(path), read_json(folder / "metrics.json")
-        if timing["device"] == device and metrics["pretrain_flops"]:
-            about = read_json(folder / "run.json")
-            keys = (path.stem, (about["architecture"],))
-            held = timing["peak_memory_bytes"] if _is_as_large(about, runs.get(path.stem)) else None
-            earlier.add(keys, metrics["pretrain_flops"], timing["wall_time_s"], held)
-    return earlier
-
-
-def _is_as_large(about: Json, run: Run | None) -> bool:
-    """Whether the run that was trained had the model and the batches that it has now."""
-    if run is None:
-        return False
-    then, now = about["settings"], run.model_dump()
-    sizes = ("micro_batch_rows", "max_tokens")
-    return then["model"] == now["model"] and all(
-        then["training"][size] == now["training"][size] for size in sizes
-    )
+# Earlier trainings --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Time:
-    """Of a Cost what is needed, so that files of earlier versions can be read; so with _Trained."""
+    """The columns of a CostRecord that are read, so that files of earlier versions can be, too."""
 
     method: str
     wall_time_s: float
@@ -211,28 +129,295 @@ class _Time:
 
 @dataclass(frozen=True)
 class _Trained:
-    """Of a Trial."""
+    """The columns of a TrialRecord that are read."""
 
     method: str
     finetune_flops: int
 
 
-def _earlier_finetunings(costs: list[Finetuning]) -> Earlier:
-    """Of trials whose settings may have been others: what they trained they have counted, what they
-    predicted is taken to be as much as it would be now."""
-    earlier = Earlier()
-    for cost in costs:
-        timing = paths.TIMINGS / "finetune" / cost.task / f"{cost.run}.csv"
-        table = paths.FINETUNED / cost.task / cost.run / "trials.csv"
-        if cost.prediction_flops_of_all is None or not (timing.is_file() and table.is_file()):
-            continue
-        times = [row for row in records.read(timing, _Time) if row.method == cost.method]
-        done = [row for row in records.read(table, _Trained) if row.method == cost.method]
-        if len(times) != len(done):
-            continue
-        predicted = cost.prediction_flops_of_all * len(done) / cost.num_trials
-        flops = sum(trial.finetune_flops for trial in done) + predicted
-        keys = ((cost.task, cost.run, cost.method), (cost.architecture, cost.method))
-        held = max((row.peak_memory_bytes for row in times), default=None)
-        earlier.add(keys, flops, sum(row.wall_time_s for row in times), held)
-    return earlier
+class _Earlier:
+    """Operations and seconds of earlier trainings by kind, and their memory by training."""
+
+    def __init__(self, study: Params, finetune: Iterable[Finetuning]) -> None:
+        self._work = dict[Kind, tuple[float, float]]()
+        self._memory = dict[tuple[str, ...], int]()
+        self._read_pretrainings(study)
+        self._read_finetunings(finetune)
+
+    def speed(self, kind: Kind) -> float | None:
+        flops, seconds = self._work.get(kind, (0.0, 0.0))
+        return flops / seconds if flops > 0 and seconds > 0 else None
+
+    def memory_of(self, cost: Pretraining | Finetuning) -> int | None:
+        return self._memory.get(_training(cost))
+
+    def _add(self, kind: Kind, flops: float, seconds: float) -> None:
+        before = self._work.get(kind, (0.0, 0.0))
+        self._work[kind] = before[0] + flops, before[1] + seconds
+
+    def _read_pretrainings(self, study: Params) -> None:
+        device = resolve(study.compute, threads=study.compute.threads).device
+        for path in sorted((paths.TIMINGS / "pretrain").glob("*/*.json")):
+            name, folder = path.parent.name, paths.PRETRAINED / path.parent.name / path.stem
+            if not (folder / "metrics.json").is_file() or not (folder / "run.json").is_file():
+                continue  # it is being trained again
+            timing, account = read_json(path), read_json(folder / "metrics.json")
+            if timing["device"] != device or not account["pretrain_flops"]:
+                continue
+            about = read_json(folder / "run.json")
+            kind = Kind(PRETRAINING, about["architecture"], about["d_model"])
+            self._add(kind, account["pretrain_flops"], timing["wall_time_s"])
+            if name in study.runs and _is_as_large(about["settings"], study.runs[name]):
+                self._memory[(name,)] = max(
+                    timing["peak_memory_bytes"], self._memory.get((name,), 0)
+                )
+
+    def _read_finetunings(self, costs: Iterable[Finetuning]) -> None:
+        """Reads the trials of the runs and methods of ``costs``. They have counted the operations
+        of training; prediction is assumed to be as much as it would be now."""
+        for cost in costs:
+            timing = paths.TIMINGS / "finetune" / cost.task / f"{cost.run}.csv"
+            table = paths.FINETUNED / cost.task / cost.run / "trials.csv"
+            if cost.prediction_flops_of_all is None or not (timing.is_file() and table.is_file()):
+                continue
+            times = [row for row in records.read(timing, _Time) if row.method == cost.method]
+            trials = [row for row in records.read(table, _Trained) if row.method == cost.method]
+            if not times or len(times) != len(trials):
+                continue
+            predicted = cost.prediction_flops_of_all * len(trials) / cost.num_trials
+            flops = sum(trial.finetune_flops for trial in trials) + predicted
+            self._add(Kind.of(cost), flops, sum(row.wall_time_s for row in times))
+            self._memory[_training(cost)] = max(row.peak_memory_bytes for row in times)
+
+
+def _training(cost: Pretraining | Finetuning) -> tuple[str, ...]:
+    """Returns the key by which the memory of earlier trainings is looked up."""
+    return (cost.run,) if isinstance(cost, Pretraining) else (cost.run, cost.task, cost.method)
+
+
+def _is_as_large(settings: Json, run: Run) -> bool:
+    """Returns whether an earlier run had the model and the batches that it has now."""
+    now = run.model_dump()
+    return settings["model"] == now["model"] and all(
+        settings["training"][name] == now["training"][name]
+        for name in ("micro_batch_rows", "max_tokens")
+    )
+
+
+# Calibration --------------------------------------------------------------------------------------
+
+
+class _Speed(NamedTuple):
+    """Operations per second. To solve a probe takes time besides, for its operations are not
+    counted: ``solving`` are the operations of the labelled texts per second of solving."""
+
+    speed: float
+    solving: float = math.inf
+
+
+class Calibration:
+    """Times by the speed of a training of about a second, which is made once for each kind: on
+    random tokens, by the study's own training loop and in its compute settings. A public checkpoint
+    is taken to be as fast as the study's reference, or its first run that is not public."""
+
+    def __init__(self, study: Params, finetune: Iterable[Finetuning]) -> None:
+        self._study = study
+        lengths = [cost.text_tokens for cost in finetune if cost.text_tokens]
+        self._length = max(round(fmean(lengths)), 1) if lengths else 1
+        self._speeds = dict[Kind, _Speed | None]()
+        self._progress = tqdm(desc="calibration", unit="kind", disable=None, leave=False)
+
+    def seconds(self, cost: Pretraining | Finetuning) -> float | None:
+        """Returns the time of a cost, or None without a run that can be tried. Trials are tried as
+        many at once as the study runs side by side, but their time is that of one after the
+        other."""
+        kind = Kind.of(cost)
+        if kind not in self._speeds:
+            self._speeds[kind] = self._measured(cost)
+            self._progress.update()
+        measured = self._speeds[kind]
+        if measured is None:
+            return None
+        return operations(cost) / measured.speed + (cost.flops or 0) / measured.solving
+
+    def _measured(self, cost: Pretraining | Finetuning) -> _Speed | None:
+        study, is_pretraining = self._study, isinstance(cost, Pretraining)
+        names = (cost.run, study.budget.reference, *study.runs)
+        runs = [study.runs[name] for name in names if not study.runs[name].is_public]
+        run = next((run for run in runs if not is_pretraining or trains(run)), None)
+        if run is None:
+            return None
+        if isinstance(cost, Pretraining):
+            return min(in_processes(study, _pretraining_speed, study, run, copies=1))
+        copies = side_by_side(study.compute)
+        arguments = (study, run, cost.method, self._length)
+        return min(in_processes(study, _finetuning_speed, *arguments, copies=copies))
+
+
+def in_processes(
+    study: Params, function: Callable[..., Any], *arguments: object, copies: int
+) -> list[Any]:
+    """Calls ``function`` in ``copies`` processes at once, in the environment of trainings. On a GPU
+    it runs in this process."""
+    if resolve(study.compute, threads=1).device != "cpu":
+        return [function(*arguments)]
+    # Forked from a server that has computed nothing: a fork of this process would deadlock on
+    # torch's threads.
+    context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+    context.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(copies, context, initializer=die_with_parent) as pool:
+        calls = [pool.submit(function, *arguments) for _ in range(copies)]
+        return [call.result() for call in calls]
+
+
+def _pretraining_speed(study: Params, run: Run) -> _Speed:
+    """Trains a run by its own objective, a teacher of random weights included."""
+    device = resolve(study.compute, threads=study.compute.threads)
+    objective = objective_of(study, run)
+    vocab_size = objective.vocabulary.vocab_size
+    model = _model(run, vocab_size)
+    if objective.has_teacher:
+        teacher = _model(study.runs[run.parent], vocab_size).backbone.to(device.torch)
+        objective.learn_from(teacher.requires_grad_(False).eval(), model.backbone.to(device.torch))
+    model.head = objective.head(model.backbone)
+    training = run.training
+    batch = random_batch(objective, rows=training.micro_batch_rows, length=training.max_tokens)
+    return _speed(
+        train(
+            model.to(device.torch),
+            objective,
+            _Repeated(batch),
+            training.at(training.rates[0]),
+            num_steps=MAX_STEPS,
+            seed=0,
+            device=device,
+        )
+    )
+
+
+def _finetuning_speed(study: Params, run: Run, key: str, length: int) -> _Speed:
+    """Adapts a run to a task of two classes and texts of ``length`` tokens. A method that trains
+    nothing is taken to be as fast as full fine-tuning."""
+    device = resolve(study.compute, threads=study.compute.trial_threads)
+    vocabulary: Any = vocabulary_of(study, run)
+    entry = study.finetune.methods[key]
+    method: Method = METHODS.build(entry.method, where="")
+    model = _model(run, vocabulary.vocab_size)
+    model.backbone.drop_output_layers()
+    is_fitted = isinstance(method, TrainedMethod | SolvedMethod)
+    if not is_fitted or method.incompatibility(model.backbone):
+        method = METHODS.build({"name": "full"}, where="")
+    task = Classification(["0", "1"], vocabulary, length)
+    model.head = task.head(model.backbone)
+    method.apply(model, generator=torch_stream(0, "method"))
+    ids = vocabulary.regular_ids
+    number = entry.training.batch_examples if entry.training else USUAL_EXAMPLES
+    if isinstance(method, SolvedMethod):
+        number = PREDICTED_AT_ONCE
+    texts = ids[stream(0, "plan").integers(len(ids), size=(number, length))]
+    examples = [Example(str(i), text, np.array([i % 2])) for i, text in enumerate(texts)]
+    batch, model = task.collate(examples, rngs=[]), model.to(device.torch)
+    if isinstance(method, SolvedMethod):
+        return _solving_speed(model, task, method, batch.to(device.torch), device)
+    training = run.training
+    return _speed(
+        train(
+            model,
+            task,
+            _Repeated(batch),
+            training.at(training.rates[0]),
+            num_steps=MAX_STEPS,
+            seed=0,
+            device=device,
+        )
+    )
+
+
+def _solving_speed(
+    model: ModelWithHead, task: Classification, method: SolvedMethod, batch: Batch, device: Device
+) -> _Speed:
+    """Computes the states of a batch and solves at one C, and measures the second time."""
+    began = remembered = time.monotonic()
+    num_iterations, flops = 1, 0
+    for _ in range(2):
+        began = time.monotonic()
+        with Counter() as counter:
+            method.remember(model, [batch], anew=True)
+        remembered = time.monotonic()
+        solution = solve(
+            model,
+            task,
+            [batch],
+            [batch],
+            inverse_strengths=[1.0],
+            merit=lambda: 0.0,
+            device=device,
+        )
+        num_iterations, flops = max(solution.num_iterations, 1), counter.total
+    iteration = (time.monotonic() - remembered) / num_iterations
+    return _Speed(flops / (remembered - began), flops / (iteration * ITERATIONS * len(method.C)))
+
+
+def _model(run: Run, vocab_size: int) -> ModelWithHead:
+    backbone = MODELS.build(run.model, vocab_size, where="model")
+    backbone.initialise(generator=torch_stream(0, "weights"))
+    return ModelWithHead(backbone, nn.Identity())
+
+
+def _speed(steps: Generator[Step, None, None]) -> _Speed:
+    """Returns the operations per second of the steps after the first, until SECONDS are over."""
+    flops = 0
+    with closing(steps):
+        next(steps)
+        began = time.monotonic()
+        for step in steps:
+            flops += step.flops
+            if step.step > MIN_STEPS and time.monotonic() - began > SECONDS:
+                break
+        return _Speed(flops / (time.monotonic() - began))
+
+
+@dataclass(frozen=True)
+class _Repeated:
+    """Repeats one batch in each step."""
+
+    batch: Batch
+
+    def micro_batches(self, step: int) -> list[Batch]:
+        return [self.batch]
+
+
+# Other stages -------------------------------------------------------------------------------------
+
+
+def other_stages(params: Params, stages: Iterable[str]) -> list[Other]:
+    """Returns the time of each of ``stages`` that trains nothing: the estimate of a slow source,
+    else the time of the stage's last run here, else the mean time of its kind."""
+    kinds: dict[str, dict[str, float]] = {}
+    for path in sorted(TIMES.glob("*.json")):
+        times = kinds.setdefault(path.stem.partition("@")[0], {})
+        times[path.stem] = read_json(path)["wall_time_s"]
+    read = set[str]()
+
+    def other(stage: str) -> Other:
+        times = kinds.get(stage.partition("@")[0], {})
+        if seconds := _reading_s(params, stage, read):
+            return Other(stage, seconds, CALIBRATION)
+        if not times:
+            return Other(stage, None, None)
+        return Other(stage, times.get(stage, fmean(times.values())), EARLIER)
+
+    return [other(stage) for stage in stages if stage.partition("@")[0] not in TRAININGS]
+
+
+def _reading_s(params: Params, stage: str, read: set[str]) -> float:
+    """Returns the time to read the source of a stage; ``read`` is what earlier stages read."""
+    kind, _, key = stage.partition("@")
+    entries: dict[str, Mapping[str, Corpus | Task]] = {
+        "prepare_corpus": params.corpora,
+        "prepare_task": params.tasks,
+    }
+    if key not in entries.get(kind, {}):
+        return 0.0
+    source = SOURCES.build(entries[kind][key].source, where=stage)
+    return source.reading_s(read) if isinstance(source, Slow) else 0.0

@@ -43,16 +43,16 @@ def show(estimate: Estimate, console: Console) -> None:
 
 
 def _pretraining_table(estimate: Estimate) -> Table:
-    budget, title = estimate.params.budget, "What runs cost"
+    budget, title = estimate.params.budget, "What runs cost, all seeds together"
     if budget.matched != "none":
         title += f", matched in {budget.matched} with {budget.reference}"
-    numbers = ("layers", "weights", "steps", "tokens", "FLOPs", "time", "memory")
+    numbers = ("seeds", "weights", "steps", "tokens", "FLOPs", "time", "memory")
     table = _table(title, ("run", "objective"), numbers)
     for cost in estimate.pretrain:
         table.add_row(
             cost.run,
             cost.objective,
-            _shown(cost.num_layers, str),
+            str(cost.num_seeds - cost.num_stored),
             _shown(cost.num_params, _millions),
             _shown(cost.num_steps, str),
             _shown(cost.tokens, _millions),
@@ -64,7 +64,7 @@ def _pretraining_table(estimate: Estimate) -> Table:
 
 
 def _finetuning_table(estimate: Estimate) -> Table:
-    """A row for a task and a method, over all pending runs."""
+    """Returns a table with a row for each task and method, over all pending runs."""
     numbers = ("runs", "trials", "steps", "tokens", "FLOPs", "time", "memory", "disk")
     table = _table("What fine-tuning costs, of all runs", ("task", "method"), numbers)
     order = [(t, m) for t in estimate.params.tasks for m in estimate.params.finetune.methods]
@@ -125,14 +125,15 @@ def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
 
 
 def notes(estimate: Estimate) -> Iterator[str]:
-    """What the numbers are based on, and what they leave out."""
+    """Yields what the numbers are based on, and what they leave out."""
     if not estimate.stages:
         yield "Nothing to run: every stage is up to date."
         return
     yield f"{_stages(estimate.stages)} would run, at most."
     waiting = estimate.pending
-    if number := sum(cost.num_stored for cost in estimate.finetune):
-        yield f"The store of trials has {number} of those to run: they take no time."
+    for store, costs in (("checkpoints", estimate.pretrain), ("trials", estimate.finetune)):
+        if number := sum(cost.num_stored for cost in costs):
+            yield f"The store of {store} has {number} of those to run: they take no time."
     yield from _screen(estimate)
     sources = Counter(c.speed_from for c in (*waiting, *estimate.others) if c.speed_from)
     if sources:
@@ -140,8 +141,8 @@ def notes(estimate: Estimate) -> Iterator[str]:
         yield f"Time: of one job, without the start of processes, from the speed of {listed}."
     if sources[CALIBRATION]:
         yield (
-            "Calibration: each model was trained for some seconds just now, and sources that are "
-            "slow to read were read in part; other work on the machine slows this down."
+            "Calibration: each kind of training ran for about a second just now, and sources that "
+            "are slow to read were read in part; other work on the machine slows this down."
         )
     yield from _left_out(estimate)
     if not waiting:
@@ -155,7 +156,7 @@ def notes(estimate: Estimate) -> Iterator[str]:
 
 
 def _screen(estimate: Estimate) -> Iterator[str]:
-    """How much of fine-tuning a screen leaves."""
+    """Yields how much of fine-tuning a screen leaves."""
     screen, least = estimate.params.finetune.screen, estimate.at_least
     if screen is None or least is None or not any(cost.pending for cost in estimate.finetune):
         return
@@ -173,7 +174,7 @@ def _screen(estimate: Estimate) -> Iterator[str]:
 
 
 def cut_texts(estimate: Estimate) -> Iterator[str]:
-    """Tasks with rows that are longer than ``finetune.max_tokens``, as far as they are prepared."""
+    """Yields the prepared tasks with rows that are longer than ``finetune.max_tokens``."""
     longest = estimate.params.finetune.max_tokens
     for task in estimate.params.tasks:
         costs = [cost for cost in estimate.finetune if cost.task == task]
@@ -206,7 +207,7 @@ def _left_out(estimate: Estimate) -> Iterator[str]:
 
 
 def _stages(stages: list[str]) -> str:
-    """How many there are of each kind."""
+    """Returns the number of stages of each kind."""
     kinds = Counter(stage.partition("@")[0] for stage in stages)
     return ", ".join(f"{n} {kind}" if n > 1 else kind for kind, n in kinds.items())
 
@@ -226,7 +227,7 @@ def _flops(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """About two digits of a time."""
+    """Returns about two digits of a time."""
     for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 1.5 * length:
             number = seconds / length
@@ -235,7 +236,7 @@ def duration(seconds: float) -> str:
 
 
 def size(number: float) -> str:
-    """Bytes, in decimal units."""
+    """Returns a number of bytes in decimal units."""
     for unit, length in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if number >= length:
             value = number / length

@@ -1,4 +1,4 @@
-"""How many texts a task has and how long they are, prepared or not."""
+"""The number and the lengths of a task's texts, prepared or not."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl
+from stages.core.keys import RunKey
 from stages.core.params import Params, Task
 from stages.kinds._kind import SPLITS
 from stages.models._backbone import MODELS
@@ -20,7 +21,7 @@ SAMPLED_ROWS = 300  # of a split, to measure text lengths
 
 @dataclass(frozen=True)
 class Texts:
-    """The rows and examples of a task: how many, and how long in tokens."""
+    """The numbers of rows of a task and the lengths of its examples in tokens."""
 
     train: int | None  # None is "all", not counted yet
     validation: int | None
@@ -33,7 +34,7 @@ class Texts:
     tokens_cut: float  # share of their tokens
 
     def padded(self, batch_examples: int) -> float:
-        """Mean tokens of an example with padding, in batches as fine-tuning makes them."""
+        """Returns the mean tokens of an example with padding, in batches of fine-tuning."""
         lengths = np.array(self.lengths)
         bucket = np.arange(len(lengths)) // (BUCKET_BATCHES * batch_examples)
         lengths = lengths[np.lexsort((lengths, bucket))]
@@ -44,7 +45,8 @@ class Texts:
 
 
 def texts_of(params: Params, run_key: str, task_key: str, *, text_to_text: bool) -> Texts:
-    """From the prepared task and the tokenizer where both exist, else from params.yaml."""
+    """Returns the texts of the prepared task if it and the tokenizer exist, else those that
+    params.yaml allows."""
     try:
         return _prepared(params, run_key, task_key, text_to_text=text_to_text)
     except (ValueError, OSError):
@@ -53,9 +55,12 @@ def texts_of(params: Params, run_key: str, task_key: str, *, text_to_text: bool)
 
 def _prepared(params: Params, run_key: str, task_key: str, *, text_to_text: bool) -> Texts:
     """Raises ValueError or OSError if the task or the tokenizer is not prepared."""
-    run, examples = params.pretrain[run_key], paths.examples(task_key)
+    run, examples = params.runs[run_key], paths.examples(task_key)
     kind = MODELS.find(run.model["name"], where="model")
-    folder = paths.PRETRAINED / run_key if run.is_public else paths.TOKENIZERS / run.tokenizer
+    checkpoint = RunKey(run_key, run.seeds[0])
+    folder = paths.TOKENIZERS / run.tokenizer
+    if run.is_public:
+        folder = paths.pretrained(checkpoint)
     if not folder.is_dir():
         raise FileNotFoundError(folder)
     record = read_json(examples / "task.json")
@@ -74,7 +79,7 @@ def _prepared(params: Params, run_key: str, task_key: str, *, text_to_text: bool
     sampled = rows["train"][:SAMPLED_ROWS]
     encoded = task.encode(sampled)
     written = [len(e.labels) if task.generates else 0 for e in encoded]
-    read = input_record(run_key, "train", "", encoded)
+    read = input_record(checkpoint, "train", "", encoded)
     return Texts(
         *(len(rows[split]) for split in SPLITS),
         lengths=tuple(len(example.tokens) for example in encoded),
@@ -87,7 +92,7 @@ def _prepared(params: Params, run_key: str, task_key: str, *, text_to_text: bool
 
 
 def _assumed(task: Task, params: Params, *, text_to_text: bool) -> Texts:
-    """Texts of the maximum length, ``finetune.max_tokens``."""
+    """Returns texts of the maximum length, ``finetune.max_tokens``."""
     longest = params.finetune.max_tokens
     kind = TASKS.find(task.task["name"], where="task")
     written = 0
@@ -106,6 +111,6 @@ def _assumed(task: Task, params: Params, *, text_to_text: bool) -> Texts:
 
 
 def counts_of(task: Task) -> dict[str, int | None]:
-    """How many rows params.yaml asks for, by split; None is all rows."""
-    asked = {"train": task.num_train, "validation": task.num_validation, "test": task.num_test}
-    return {split: None if n == "all" else int(n) for split, n in asked.items()}
+    """Returns the numbers of rows in params.yaml by split; None is all rows."""
+    counts = {"train": task.num_train, "validation": task.num_validation, "test": task.num_test}
+    return {split: None if n == "all" else int(n) for split, n in counts.items()}

@@ -1,4 +1,4 @@
-"""What a small model can be pretrained on beside one's labelled rows."""
+"""Text that a small model can be pretrained on, besides one's labelled rows."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Corpus:
     pretrains: bool
     algorithm: Algorithm
     vocab_size: int
-    why: str  # a comment in params.yaml
+    why: str  # what it is, for params.yaml
 
     @property
     def tokens(self) -> int:
@@ -173,7 +173,8 @@ def _own_text(path: Path, task: str, notes: list[str], *, has_blanks: bool) -> C
 
 
 def _counted(settings: Json) -> tuple[dict[str, int], int, list[str]]:
-    """Of the first MOST_WORDS: documents by split, words of train ones and some sentences."""
+    """Counts, up to MOST_WORDS, the documents of each split and the words of train, and returns
+    some sentences of train."""
     num = {"train": 0, "validation": 0, "test": 0}
     words, some = 0, list[str]()
     source: Source = SOURCES.build(settings, where="--corpus")

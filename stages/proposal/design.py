@@ -13,7 +13,7 @@ WIDTHS = (128, 256)  # of a model; where all else fits, a wide one
 LEAST_STEPS, USUAL_STEPS = 130, 260  # of pretraining
 MOST_EPOCHS = 4  # of the corpus (Muennighoff et al. 2023: repeated so often it is nearly as good)
 MOST_SEEDS = 5
-SCRATCH_SEEDS = 3  # of fine-tuning, where a study has no pretraining seeds
+FINETUNING_SEEDS = 3  # where a study has one pretraining seed
 PUBLISHED_RATES = 2  # learning rates that are tried where models differ so much in size
 FEW_LABELS, MANY_LABELS, MOST_LABELS = 100, 1000, 20_000
 FEW_PER_CLASS = 5
@@ -23,7 +23,7 @@ FIXED_S = 45.0  # reading, tokenizing and reporting
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """What is varied to fit the time."""
+    """The choices that fit a study to the time."""
 
     architectures: tuple[str, ...]
     pretrains: bool
@@ -35,10 +35,9 @@ class Design:
 
     @property
     def finetuning_seeds(self) -> list[int]:
-        """One for each pretraining seed, which varies everything, but a published checkpoint has
-        one of these."""
-        one_each = self.pretraining_seeds > 1 and not self.published
-        return [1] if one_each else [*range(1, SCRATCH_SEEDS + 1)]
+        """One seed where there are several pretraining seeds, since these draw labels, heads and
+        orders as well."""
+        return [1] if self.pretraining_seeds > 1 else [*range(1, FINETUNING_SEEDS + 1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ class Pace:
     trials_s: Mapping[tuple[str, Budget], float]
 
     def seconds(self, design: Design) -> float:
-        """Of the whole study."""
+        """Returns the seconds of the whole study."""
         runs = len(design.architectures) * design.pretraining_seeds * (1 + design.pretrains)
         pretraining = finetuning = 0.0
         for architecture in design.architectures:
@@ -67,7 +66,8 @@ class Pace:
         published = 0.0
         if design.published:
             of_budgets = sum(self.trials_s[HUB, b] for b in design.budgets)
-            published = START_S + rates * len(design.finetuning_seeds) * of_budgets
+            trials = design.pretraining_seeds * len(design.finetuning_seeds)
+            published = START_S + rates * trials * of_budgets
         return FIXED_S + runs * START_S + own + published
 
 

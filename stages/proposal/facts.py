@@ -1,4 +1,4 @@
-"""What is said of the labelled rows before anything is trained."""
+"""Facts about the labelled rows that are known before anything is trained."""
 
 import math
 from collections.abc import Collection, Iterator
@@ -18,7 +18,7 @@ NORMAL_95 = 1.96
 
 
 def facts(examples: Examples, max_tokens: int, *, given: Collection[Split]) -> Iterator[str]:
-    """Sentences; ``given`` are the splits that files are of."""
+    """Yields sentences about the rows; ``given`` are the splits that have files."""
     counted = ", ".join(f"{examples.num[split]:,} {split}" for split in SPLITS)
     how = "drawn by a hash of the input, 80/10/10"
     if {*given} - {"train"}:

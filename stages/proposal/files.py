@@ -120,7 +120,7 @@ def _folder(folder: Path, flags: Flags, notes: list[str]) -> Json:
 
 
 def _parallel_stems(folder: Path, files: list[Path]) -> Json:
-    """What the files of each split begin with, in a folder such as train.en, train.de, val.en."""
+    """Returns the stem of the files of each split in a folder with train.en, train.de, val.en."""
     endings: dict[str, set[str]] = defaultdict(set)
     for file in files:
         name = file.relative_to(folder).as_posix().removesuffix(".gz")

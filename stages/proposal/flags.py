@@ -1,4 +1,4 @@
-"""What the command line says about a user's files."""
+"""The flags of the command line about a user's files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,6 +41,7 @@ class Flags:
     first_choice: Literal["0", "1", "A"] | None = None
     splits: Mapping[Split, list[str]] = field(default_factory=dict)  # files of the folder
     max_tokens: int | None = None
+    published: bool = False  # whether a published checkpoint is fetched
     budgets: list[int | Literal["all"]] = field(default_factory=list)
 
 

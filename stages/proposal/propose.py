@@ -1,4 +1,4 @@
-"""From one's files to a study of them."""
+"""Proposes a study of a user's files."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from ruamel.yaml import YAML
 
 from stages.core.artifacts import Json
 from stages.core.parallel import cores
@@ -22,8 +21,8 @@ from stages.proposal.examples import Examples, read_examples, tag_scheme, with_c
 from stages.proposal.facts import facts
 from stages.proposal.files import files_of, source_of
 from stages.proposal.flags import Flags, flag_of, roles_of
-from stages.proposal.public import about_published, fitting, is_whole
-from stages.proposal.study import MOST_TAGS_PROBED, Study, architectures_of, written
+from stages.proposal.public import about_published, fetch_candidate, fitting, is_fetched
+from stages.proposal.study import MOST_TAGS_PROBED, Study, architectures_of, entries, written
 from stages.sources._columns import EMPTY_CELLS
 from stages.sources._formats import format_of
 from stages.sources.files import PARALLEL
@@ -47,7 +46,8 @@ class Proposal:
 def propose(
     data: Path, flags: Flags, *, corpus: Path | None, seconds: float, measure: Measure
 ) -> Proposal:
-    """Raises ValueError for data that no study can be made of."""
+    """Raises ValueError for data that no study can be made of, and for a published checkpoint that
+    is asked for and cannot be fetched."""
     notes = list[str]()
     guessed, examples = _read(data, flags, notes)
     name = _name_of(data)
@@ -79,7 +79,9 @@ def propose(
         notes.append(
             f"No linear probe: with {study.num_tags} tags it takes longer than full fine-tuning."
         )
-    is_there = study.published is not None and is_whole(study.published)
+    if study.published is not None and flags.published:
+        fetch_candidate(study.published)
+    is_there = study.published is not None and is_fetched(study.published)
     study = replace(study, design=replace(study.design, published=is_there))
     pace = _paced(study, examples, budgets, measure)
     design = fitted(
@@ -103,13 +105,16 @@ def propose(
 
 
 def _paced(study: Study, examples: Examples, budgets: Sequence[Budget], measure: Measure) -> Pace:
-    """The seconds of steps and trials, by a study with one run of each architecture."""
+    """Measures the seconds of steps and trials with one run of each architecture."""
     counted = {s: examples.num[s] if n == "all" else n for s, n in study.num.items()}
-    raw = YAML(typ="safe").load(written(replace(study, num=counted), []))
-    # Of each architecture its first run, which is pretrained if any is.
-    first = {run["model"]["name"]: key for key, run in reversed(raw["pretrain"].items())}
-    raw["pretrain"] = {key: raw["pretrain"][key] for key in reversed(first.values())}
-    raw["finetune"]["seeds"] = [1]
+    raw = entries(replace(study, num=counted))
+    # The first run of each architecture, which is pretrained if any is, states its model.
+    first: dict[str, str] = {}
+    for key, run in raw["pretrain"]["runs"].items():
+        if "model" in run:
+            first.setdefault(run["model"]["name"], key)
+    raw["pretrain"]["runs"] = {key: raw["pretrain"]["runs"][key] for key in first.values()}
+    raw["pretrain"]["seeds"] = raw["finetune"]["seeds"] = [1]
     training = raw["finetune"]["methods"]["full"]["training"]
     if isinstance(training["lr"], list):
         training["lr"] = training["lr"][-1]
@@ -119,7 +124,7 @@ def _paced(study: Study, examples: Examples, budgets: Sequence[Budget], measure:
 
 
 def _read(data: Path, flags: Flags, notes: list[str]) -> tuple[Guess, Examples]:
-    """What the files were taken for, and their rows.
+    """Returns what the files were taken for, and their rows.
 
     Raises ValueError for files that cannot be read, and where it is not clear what they hold.
     """
@@ -184,7 +189,6 @@ def _task(guessed: Guess, examples: Examples, notes: list[str]) -> Json:
     task: Json = {"name": guessed.kind}
     rows = [(e.id, e.row) for split in SPLITS for e in examples.by_split[split]]
     if guessed.kind == "tagging":
-        task["label_subwords"] = "auto"
         tags = [row["tags"] for _, row in rows]
         if tag_scheme(tags)[0] is None:
             task["metric"] = "word_accuracy"
@@ -216,7 +220,7 @@ def _check(examples: Examples, task: Json, num: dict[Split, int | Literal["all"]
         total = sum(examples.num.values())
         raise ValueError(f"{total:,} rows are too few: none is in {' and '.join(few)}")
     numbers = {f"num_{split}": num[split] for split in SPLITS}
-    entry = Task(task=task, source=examples.source, seed=1, **numbers)
+    entry = Task.model_validate({"task": task, "source": examples.source, "seed": 1} | numbers)
     chosen = sampled(examples.by_split, entry, kind, where="data")
     if kind.has_classes:
         check_labels(chosen, kind, where="data")

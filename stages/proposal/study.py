@@ -1,22 +1,23 @@
-"""A study as the text of params.yaml."""
+"""A study as the text of params.yaml, in its short form."""
 
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import StringIO
-from string import Template
 from textwrap import indent, wrap
-from typing import Literal
+from typing import Any, Literal
 
 from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from stages.core.artifacts import Json
+from stages.core.params import HUB
 from stages.kinds._kind import Split
+from stages.proposal.candidates import Candidate
 from stages.proposal.corpus import Corpus
 from stages.proposal.design import WIDTHS, Design
-from stages.text.packaged import Packaged
 
-WIDTH = 98  # of comments
+WIDTH = 100  # of lines
 BASELINES = {
     "classification": ("majority", "tfidf"),
     "multi_label": ("majority", "one_vs_rest"),
@@ -32,118 +33,29 @@ PROBED = BASELINES.keys() - {"seq2seq"}
 # A probe is solved for each word and tag, in more steps the more tags there are: 21 tags of tweets,
 # most of them rare, took nine times as long as full fine-tuning; 3 take a fifth of it.
 MOST_TAGS_PROBED = 5
-OBJECTIVES: dict[str, Json] = {
+OBJECTIVES: dict[str, Json | str] = {
     "encoder": {"name": "mlm", "mask_prob": 0.3},
-    "decoder": {"name": "causal"},
-    "encoder_decoder": {"name": "denoising", "infilling": 0.3, "mean_span_length": 3.0},
+    "decoder": "causal",
+    "encoder_decoder": "denoising",
 }
 PRETRAINING_LR, FINETUNING_LR = 3e-3, 1e-3  # at the first width
-PUBLISHED_LR = 1e-4  # of fine-tuning in full
-
-STUDY = Template("""\
-${comments}study: $name
-
-compute:
-  device: auto # auto, cpu or cuda
-  precision: auto # auto, float32 or bfloat16
-  compile: false
-  threads: $threads # of pretraining; as many as there were cores
-  trial_threads: 1 # of a fine-tuning trial; threads / trial_threads run side by side
-
-distributed: {devices: 1, num_nodes: 1, strategy: ddp} # of one pretraining
-
-corpora:
-  $corpus: # $why_corpus
-    source: $corpus_source
-    max_tokens: all
-    decontaminate_against: $decontaminate_against # tasks: without sentences of test rows
-
-tokenizers:
-  $tokenizer: $tokenizer_settings
-
-tasks:
-  $name:
-    task: $task
-    source:
-$source
-    num_train: $num_train # label_budgets draw from these
-    num_validation: $num_validation
-    num_test: $num_test
-    seed: 1
-
-pretrain: # $about_runs
-$runs
-budget: {matched: $matched, reference: $reference}
-
-baselines: # classical models on the same rows: what a neural one must beat
-$baselines
-
-finetune:
-  methods:
-    full:
-      method: {name: full}
-      training:
-        num_epochs: 4
-        min_steps: 500 # few labels need more epochs
-        patience: none # the last epoch is kept
-        batch_examples: 8
-        lr: $lr
-        warmup_fraction: 0.1
-        decay: linear
-        weight_decay: 0.01
-        max_grad_norm: 1.0
-${probe}  label_budgets: $label_budgets # rows of train that a trial learns from
-  seeds: $seeds # $about_seeds
-  max_tokens: $max_tokens # longer inputs are cut
-  keep_weights: first_seed # for stages.commands.predict and export
-
-evaluation: {confidence: 0.95}
-""")
-RUN = Template("""\
-  $name:$about
-    corpus: $corpus
-    tokenizer: $tokenizer
-    parent: none
-    model: $model
-    objective: $objective
-    training: $training
-    seed: $seed
-""")
-TRAINING = Template("""\
-&training
-      num_steps: $num_steps # of 16 x 128 tokens; more tell more
-      batch_rows: 16
-      micro_batch_rows: 16
-      max_tokens: 128
-      lr: $lr
-      warmup_fraction: 0.1
-      decay: linear
-      weight_decay: 0.01
-      max_grad_norm: 1.0
-      num_validations: 4""")
-PUBLISHED = Template("""\
-  $key: # $hub_name, as published
-$about
-    corpus: none
-    tokenizer: none
-    parent: none
-    model:
-      name: hub
-      path: $path
-      revision: $revision
-    objective: {name: none}
-    training: *training # which nothing needs here
-    seed: 1
-""")
-PROBE = """\
-    linear_probe: # on frozen weights: solved, not trained
-      method: {name: linear_probe}
-"""
+PUBLISHED_LR = 1e-4  # of full fine-tuning
+COMMENTS = {
+    "compute": "the cores of this machine",
+    "samples": "label budgets draw from train",
+    "pretrain.seeds": "each run is trained once with each seed; more give surer answers",
+    "pretrain.matched": "every run reads as many tokens as the first one",
+    "pretrain.runs": "the first is the reference; the others say how they differ from it",
+    "baselines": "classical models on the same rows",
+    "finetune.label_budgets": "training rows of a trial",
+    "finetune.seeds": "each draws its labelled rows anew",
+    "finetune.max_tokens": "longer inputs are cut",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """All that the file says."""
+    """The content of the file."""
 
     name: str  # of the study and of its task
     kind: str
@@ -155,7 +67,7 @@ class Study:
     max_tokens: int
     threads: int
     num_tags: int = 0  # of words, if they are tagged
-    published: Packaged | None = None  # a candidate if the design has time for it
+    published: Candidate | None = None  # in the study if the design has time for it
 
     @property
     def is_probed(self) -> bool:
@@ -167,48 +79,158 @@ def architectures_of(kind: str) -> tuple[str, ...]:
 
 
 def written(study: Study, comments: list[str]) -> str:
-    """The text of the file; ``comments`` stand at its head."""
+    """Returns the text of the file, with ``comments`` at its head."""
+    yaml, text = YAML(), StringIO()
+    yaml.width = WIDTH
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.dump(_styled(entries(study), _comments(study), where="", indent=0), text)
+    return "".join(map(_comment, comments)) + text.getvalue()
+
+
+def entries(study: Study) -> Json:
+    """Returns the parsed file."""
     design, corpus = study.design, study.corpus
-    tokenizer = {"corpus": corpus.key, "algorithm": corpus.algorithm}
-    tokenizer |= {"vocab_size": corpus.vocab_size, "max_sentences": 60000}
     runs = _runs(study)
-    own_lr = _lr(FINETUNING_LR, design)
-    both_lrs = (
-        f"[{_short(PUBLISHED_LR)}, {own_lr}] # chosen on validation: large models need the lower"
-    )
-    return STUDY.substitute(
-        comments="".join(map(_comment, comments)),
-        name=study.name,
-        threads=study.threads,
-        corpus=corpus.key,
-        why_corpus=corpus.why,
-        corpus_source=flow(corpus.source),
-        decontaminate_against=corpus.decontaminate_against,
-        tokenizer=corpus.algorithm,
-        tokenizer_settings=flow(tokenizer),
-        task=flow(study.task),
-        source="\n".join(f"      {key}: {flow(value)}" for key, value in study.source.items()),
-        **{f"num_{split}": number for split, number in study.num.items()},
-        about_runs="each architecture pretrained and from scratch"
-        if design.pretrains
-        else "from scratch: there is no text to pretrain on",
-        runs="".join(runs.values()),
-        matched="tokens" if design.pretrains else "none",
-        reference=next(iter(runs)),
-        baselines="\n".join(f"  {name}: {{name: {name}}}" for name in BASELINES[study.kind]),
-        lr=both_lrs if design.published else own_lr,
-        probe=PROBE if study.is_probed else "",
-        label_budgets=flow([*design.budgets]),
-        seeds=flow(design.finetuning_seeds),
-        about_seeds="one for each pretraining seed, which varies everything"
-        if design.finetuning_seeds == [1]
-        else "each draws its rows anew",
-        max_tokens=study.max_tokens,
-    )
+    sections: Json = {
+        "study": study.name,
+        "compute": {"threads": study.threads},
+        "corpora": {
+            corpus.key: {
+                "source": corpus.source,
+                "max_tokens": "all",
+                "decontaminate_against": corpus.decontaminate_against,
+                "about": f"{corpus.why[0].upper()}{corpus.why[1:]}.",
+            }
+        },
+        "tokenizers": {
+            corpus.algorithm: {
+                "corpus": corpus.key,
+                "algorithm": corpus.algorithm,
+                "vocab_size": corpus.vocab_size,
+            }
+        },
+        "samples": {f"num_{split}": number for split, number in study.num.items()},
+        "tasks": {study.name: {"task": _short(study.task), "source": study.source}},
+        "pretrain": {
+            "seeds": [*range(1, design.pretraining_seeds + 1)],
+            "training": {
+                "num_steps": design.pretraining_steps,
+                "batch_rows": 16,
+                "max_tokens": 128,
+                "lr": _lr(PRETRAINING_LR, design),
+            },
+            "matched": "tokens",
+            "runs": runs,
+        },
+        "baselines": [*BASELINES[study.kind]],
+        "finetune": {
+            "methods": _methods(study),
+            "label_budgets": [*design.budgets],
+            "seeds": design.finetuning_seeds,
+            "max_tokens": study.max_tokens,
+        },
+    }
+    if corpus.algorithm == "unigram":
+        del sections["tokenizers"][corpus.algorithm]["algorithm"]
+    if not design.pretrains:
+        del sections["pretrain"]["training"]
+        sections["pretrain"]["matched"] = "none"
+    if (checkpoint := _published(study)) is not None:
+        sections["checkpoints"] = {checkpoint.key: checkpoint.entry.model_dump()}
+    if sections["finetune"]["seeds"] == [1]:
+        del sections["finetune"]["seeds"]
+    order = ("study", "compute", "corpora", "checkpoints", *sections)
+    return {key: sections[key] for key in dict.fromkeys(order) if key in sections}
+
+
+def _published(study: Study) -> Candidate | None:
+    """Returns the published checkpoint of the study, if it has one."""
+    return study.published if study.design.published else None
+
+
+def _runs(study: Study) -> Json:
+    """Returns each architecture pretrained and from scratch, then the published checkpoint."""
+    design, runs = study.design, Json()
+    for architecture in design.architectures:
+        sizes = {"d_model": design.d_model, "num_layers": 4, "num_heads": 4}
+        model = {"name": architecture, **sizes}
+        objective = OBJECTIVES[architecture]
+        if design.pretrains:
+            name = objective if isinstance(objective, str) else objective["name"]
+            corpus = {} if runs else {"corpus": study.corpus.key}
+            runs[f"{architecture}_{name}"] = {**corpus, "model": model, "objective": objective}
+        # Each run is compared with the first one, whose model it need not repeat.
+        is_first = architecture == design.architectures[0]
+        own = {} if is_first and design.pretrains else {"model": model}
+        runs[f"{architecture}_scratch"] = {**own, "objective": "none"}
+    if (checkpoint := _published(study)) is not None:
+        pinned = {"path": str(checkpoint.folder), "revision": checkpoint.revision}
+        runs[checkpoint.key] = {"model": {"name": HUB, **pinned}}
+    return runs
+
+
+def _methods(study: Study) -> Json:
+    design = study.design
+    rate = _lr(FINETUNING_LR, design)
+    training = {
+        "num_epochs": 4,
+        "min_steps": 500,  # few labels need more epochs
+        "batch_examples": 8,
+        "lr": [PUBLISHED_LR, rate] if _published(study) else rate,
+    }
+    methods: Json = {"full": {"training": training, "about": "All weights are trained."}}
+    if study.is_probed:
+        about = "A linear classifier is fitted to the states of the frozen model."
+        methods["linear_probe"] = {"about": about}
+    return methods
+
+
+def _short(component: Json) -> Json | str:
+    """Returns a component without settings as its name."""
+    return component["name"] if component.keys() == {"name"} else component
+
+
+def _comments(study: Study) -> dict[str, str]:
+    """Returns the comments at the ends of lines, by the path of the setting."""
+    comments = dict(COMMENTS)
+    corpus = f"corpora.{study.corpus.key}.decontaminate_against"
+    if study.corpus.decontaminate_against == "tasks":
+        comments[corpus] = "without sentences of test rows"
+    if (checkpoint := _published(study)) is not None:
+        comments[f"pretrain.runs.{checkpoint.key}"] = f"{checkpoint.hub_name}, as published"
+        comments["finetune.methods.full"] = "large models need the lower rate; validation chooses"
+    if not study.design.pretrains:
+        comments["pretrain.runs"] = "from scratch, since there is no text to pretrain on"
+    return comments
+
+
+def _styled(node: Any, comments: Mapping[str, str], *, where: str, indent: int) -> Any:
+    """Returns a parsed file with its comments. Lists, and mappings without mappings in them, are
+    written on one line if they fit."""
+    if isinstance(node, list):
+        items = CommentedSeq(node)
+        items.fa.set_flow_style()
+        return items
+    if not isinstance(node, dict):
+        return node
+    mapping = CommentedMap()
+    for key, value in node.items():
+        path = f"{where}.{key}".lstrip(".")
+        mapping[key] = _styled(value, comments, where=path, indent=indent + 2)
+        if comment := comments.get(path):
+            mapping.yaml_add_eol_comment(comment, key, column=0)
+        if not where and key != "study":
+            mapping.yaml_set_comment_before_after_key(key, before="\n")
+    key_width = len(where.rpartition(".")[2]) + 2
+    fits = indent + key_width + len(flow(node)) + len(comments.get(where, "")) < WIDTH
+    is_entry = where.count(".") == 1 and not where.startswith(("tokenizers", "pretrain"))
+    if where and fits and not is_entry and not any(isinstance(v, dict) for v in node.values()):
+        mapping.fa.set_flow_style()
+    return mapping
 
 
 def flow(value: object) -> str:
-    """A value as YAML on one line."""
+    """Returns a value as YAML on one line."""
     yaml, text = YAML(), StringIO()
     yaml.default_flow_style = True
     yaml.width = sys.maxsize
@@ -217,52 +239,10 @@ def flow(value: object) -> str:
 
 
 def _comment(text: str) -> str:
-    lines = wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    lines = wrap(text, WIDTH - 2, subsequent_indent="  ", break_on_hyphens=False)
     return indent("\n".join(lines), "# ") + "\n" if lines else "#\n"
 
 
-def _runs(study: Study) -> dict[str, str]:
-    """The entry of each run by its name: each architecture pretrained and from scratch."""
-    design, runs = study.design, dict[str, str]()
-    settings = TRAINING.substitute(
-        num_steps=design.pretraining_steps, lr=_lr(PRETRAINING_LR, design)
-    )
-    for architecture in design.architectures:
-        sizes = {"d_model": design.d_model, "num_layers": 4, "num_heads": 4}
-        model = {"name": architecture, **sizes, "d_ff": 4 * design.d_model}
-        new_model = f"&{architecture} {flow(model)}"
-        for pretrained in (True, False) if design.pretrains else (False,):
-            objective = OBJECTIVES[architecture] if pretrained else {"name": "none"}
-            kind = objective["name"] if pretrained else "scratch"
-            for seed in range(1, design.pretraining_seeds + 1):
-                name = f"{architecture}_{kind}" + ("" if seed == 1 else f"_{seed}")
-                runs[name] = RUN.substitute(
-                    name=name,
-                    about="" if runs else " # the reference",
-                    corpus=study.corpus.key if pretrained else "none",
-                    tokenizer=study.corpus.algorithm,
-                    model=new_model,
-                    objective=flow(objective),
-                    training="*training" if runs else settings,
-                    seed=seed,
-                )
-                new_model = f"*{architecture}"
-    if study.published is not None and design.published:
-        checkpoint = study.published
-        runs[checkpoint.key] = PUBLISHED.substitute(
-            key=checkpoint.key,
-            hub_name=checkpoint.hub_name,
-            about=indent("\n".join(wrap(checkpoint.about, WIDTH - 4)), "    # "),
-            path=checkpoint.folder,
-            revision=flow(checkpoint.revision),
-        )
-    return runs
-
-
-def _lr(rate: float, design: Design) -> str:
-    """Smaller for wider models."""
-    return _short(rate * WIDTHS[0] / design.d_model)
-
-
-def _short(rate: float) -> str:
-    return f"{rate:.1e}".replace(".0e", "e").replace("e-0", "e-")
+def _lr(rate: float, design: Design) -> float:
+    """Returns a learning rate, smaller for wider models."""
+    return rate * WIDTHS[0] / design.d_model

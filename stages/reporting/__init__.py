@@ -1,1 +1,1 @@
-"""The report of a study: comparison (numbers), figures (pictures) and page (HTML and Markdown)."""
+"""The report of a study: findings in words and tables, figures and pages. It computes nothing."""

@@ -66,7 +66,7 @@ def run_units(
     """
     attempt, futures = next(_attempts), dict[str, Future]()
     for unit in units:
-        needed = [futures[each] for each in unit.needs]
+        needed = [futures[name] for name in unit.needs]
         futures[unit.name] = client.submit(
             worker.run, unit, needed, key=f"{attempt}/{unit.name}", pure=False
         )

@@ -6,35 +6,22 @@ from enum import StrEnum
 from pathlib import Path
 
 from stages.core import paths
+from stages.core.keys import RunKey, TrialKey
 
 LOGS = paths.SCRATCH / "logs"
 END = 4096  # bytes of a log that are read
 
 
 @dataclass(frozen=True)
-class Trials:
-    """A group of trials that are not in the store."""
-
-    run: str
-    task: str
-    keys: tuple[tuple[str, str, int], ...]  # method, label budget, seed: a TrialKey each
-
-    @property
-    def name(self) -> str:
-        return f"trials@{'-'.join([self.task, self.run, *map(str, self.keys[0])])}"
-
-    @property
-    def needs(self) -> tuple[str, str]:
-        return f"pretrain@{self.run}", f"prepare_task@{self.task}"
-
-
-@dataclass(frozen=True)
 class Unit:
-    """A stage, by its name in DVC, or a group of trials."""
+    """A stage, by its name in DVC, or work that leaves its results in a store, where a stage finds
+    them: the pretraining of a checkpoint, or a group of trials of one checkpoint, task and
+    method."""
 
     name: str
     needs: tuple[str, ...]  # units that must be done first
-    trials: Trials | None = None
+    checkpoint: RunKey | None = None
+    trials: tuple[TrialKey, ...] = ()
 
     @property
     def log(self) -> Path:

@@ -1,56 +1,96 @@
-"""The units of work for workers: the stages that DVC would run, and groups of trials.
+"""The units of work for workers: the stages that DVC would run, and parts of their work.
 
-A stage ``finetune@TASK`` waits for every checkpoint. A group of its trials needs one checkpoint and
-the task: the group runs as soon as both exist and puts its trials into the store, where the stage
-finds them.
+A stage pretrains all seeds of a run, one after the other. A unit for each seed that the store of
+checkpoints lacks puts its checkpoint there, where the stage finds it.
+
+A stage ``finetune@TASK`` waits for every checkpoint. A group of its trials needs one run and the
+task: the group runs as soon as both exist and puts its trials into the store of trials.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import astuple
+from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 
+from stages.core.keys import RunKey
 from stages.core.params import Params
-from stages.planning.stored_trials import stored_trials
-from stages.scheduling.unit import Trials, Unit
+from stages.matching.budget import matched, trains
+from stages.planning.stored import Stores, pretraining_stage
+from stages.scheduling.unit import Unit
 from stages.trials.groups import Group, trial_groups, work
 
 
 def units(params: Params, pending: Mapping[str, Collection[str]]) -> list[Unit]:
-    """Returns the ``pending`` stages and their trials, each after the units that it needs.
+    """Returns the ``pending`` stages and the parts of their work, each after the units that it
+    needs.
 
     Everything that trials need comes before all trials, because pretraining is the longest path.
     """
-    later = set[str]()  # the stages that fine-tune, and what follows from them
-    for stage, needs in pending.items():
-        if stage.startswith("finetune@") or not later.isdisjoint(needs):
+    study = matched(params)
+    stores = Stores(study, pending)
+    parts = [*_seeds(study, pending, stores), *_trials(study, pending, stores)]
+    needs = {stage: [*others] for stage, others in pending.items()}
+    for part in parts:
+        needs[_stage_of(study, part)].append(part.name)
+    later = set[str]()  # the stages that fine-tune, and the stages that follow from them
+    for stage, others in pending.items():
+        if stage.startswith("finetune@") or not later.isdisjoint(others):
             later.add(stage)
-    groups = [*_groups(params, pending)]
-    result = [Unit(stage, (*needs,)) for stage, needs in pending.items() if stage not in later]
-    for group in groups:
-        result.append(Unit(group.name, (*(n for n in group.needs if n in pending),), group))
-    for stage, needs in pending.items():
-        if stage in later:
-            trials = [each.name for each in groups if stage == f"finetune@{each.task}"]
-            result.append(Unit(stage, (*needs, *trials)))
-    return result
+    result = list[Unit]()
+    for stage in pending:
+        if stage not in later:
+            result += [part for part in parts if not part.trials and part.name in needs[stage]]
+            result.append(Unit(stage, (*needs[stage],)))
+    result += [part for part in parts if part.trials]
+    return result + [Unit(stage, (*needs[stage],)) for stage in pending if stage in later]
 
 
-def _groups(params: Params, pending: Collection[str]) -> list[Trials]:
+def _stage_of(study: Params, part: Unit) -> str:
+    """Returns the stage that takes the results of a unit from the store."""
+    if part.trials:
+        return f"finetune@{part.trials[0].task}"
+    assert part.checkpoint is not None
+    name = part.checkpoint.run
+    return pretraining_stage(name, study.runs[name])
+
+
+def _seeds(study: Params, pending: Mapping[str, Collection[str]], stores: Stores) -> Iterator[Unit]:
+    """Yields a unit for each seed that the store lacks. A stage that has to train only one seed
+    trains it itself."""
+    for name, run in study.runs.items():
+        missing = stores.missing_seeds(name) if trains(run) else []
+        for seed in missing if len(missing) > 1 else ():
+            needs = (*pending[pretraining_stage(name, run)],)
+            yield Unit(f"pretrain_seed@{name}-{seed}", needs, checkpoint=RunKey(name, seed))
+
+
+def _trials(study: Params, pending: Collection[str], stores: Stores) -> list[Unit]:
     """Returns the trials that the store lacks, the longest groups first, so that all workers end at
     about the same time.
 
     A study that screens has only the trials of runs from scratch here: the stage itself chooses the
     others once all estimates are known.
     """
-    tasks = [task for task in params.tasks if f"finetune@{task}" in pending]
-    stored = stored_trials(params, pending) if tasks else {}
-    groups = list[tuple[str, str, Group]]()
-    screens = params.finetune.screen is not None
-    runs = [key for key, run in params.pretrain.items() if run.from_scratch or not screens]
-    for task, run in product(tasks, runs):
-        finished = stored.get((run, task), ())
-        for group in trial_groups(params, run, params.finetune.methods):
-            if missing := [key for key in group if key not in finished]:
-                groups.append((run, task, missing))
-    groups.sort(key=lambda each: work(each[-1]), reverse=True)
-    return [Trials(run, task, (*map(astuple, keys),)) for run, task, keys in groups]
+    stored, finetune = stores.trials(), study.finetune
+    groups = list[Group]()
+    for task, checkpoint in product(study.tasks, study.checkpoints):
+        from_scratch = study.runs[checkpoint.run].from_scratch
+        if f"finetune@{task}" in pending and (from_scratch or finetune.screen is None):
+            for group in trial_groups(
+                finetune, checkpoint, task, finetune.methods, from_scratch=from_scratch
+            ):
+                groups.append([key for key in group if key not in stored])
+    groups = sorted(filter(None, groups), key=work, reverse=True)
+    return [_trial_unit(study, group, pending) for group in groups]
+
+
+def _trial_unit(study: Params, group: Group, pending: Collection[str]) -> Unit:
+    first = group[0]
+    stages = (
+        pretraining_stage(first.run, study.runs[first.run]),
+        f"prepare_task@{first.task}",
+    )
+    parts = (first.task, first.run, first.pretrain_seed, first.method, first.label_budget)
+    return Unit(
+        "trials@" + "-".join(map(str, (*parts, first.finetune_seed))),
+        tuple(stage for stage in stages if stage in pending),
+        trials=tuple(group),
+    )

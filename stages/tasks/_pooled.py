@@ -100,6 +100,3 @@ class PooledTask(Task):
         states = at_least_float32(model.backbone(batch))
         with torch.autocast(states.device.type, enabled=False):
             return model.head(states, batch.document_ids).squeeze(-1)
-
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        return model.backbone.flops(batch) + model.head.flops(len(batch.input_ids))

@@ -137,14 +137,6 @@ class Task(ABC):
         """Returns {term: (weight, loss summed over labels)}, as an objective does."""
 
     @abstractmethod
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        """Floating-point operations of ``loss``, forward."""
-
-    def frozen_flops(self, batch: Batch) -> int:
-        """Those of what no backward pass follows: a task has no teacher."""
-        return 0
-
-    @abstractmethod
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[Any]:
         """Returns a prediction for each example of the batch, in the form that is written to a file
         or that ``combine`` converts to it."""

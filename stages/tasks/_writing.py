@@ -113,10 +113,6 @@ class Writing(Task):
         )
         return {"target": (1.0, loss)}
 
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        assert batch.labels is not None
-        return model.backbone.flops(batch) + model.backbone.unembed_flops(batch.labels.numel())
-
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
         decoding = Decoding(
             max_new_tokens=self.max_target_tokens,

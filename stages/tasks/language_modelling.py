@@ -94,10 +94,6 @@ class LanguageModelling(Task):
     def loss(self, model: ModelWithHead, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         return {"language_modelling": (1.0, -log_likelihoods(model.backbone, batch).sum())}
 
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        num_targets = batch.num_targets["language_modelling"]
-        return model.backbone.flops(batch) + model.backbone.unembed_flops(num_targets)
-
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[float]:
         nats = log_likelihoods(model.backbone, batch).tolist()
         return [-each / math.log(2) for each in nats]

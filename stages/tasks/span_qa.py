@@ -185,9 +185,6 @@ class SpanQA(Task):
             for term, weight in WEIGHTS[self.head_name].items()
         }
 
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        return model.backbone.flops(batch) + model.head.flops(*batch.input_ids.shape)
-
     def predict(
         self, model: ModelWithHead, batch: Batch, examples: list[Example]
     ) -> list[tuple[float, int, int]]:

@@ -113,9 +113,6 @@ class Tagging(Task):
         )
         return {"tagging": (1.0, loss)}
 
-    def flops(self, model: ModelWithHead, batch: Batch) -> int:
-        return model.backbone.flops(batch) + model.head.flops(batch.input_ids.numel())
-
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Example]) -> list[str]:
         best = model.head(model.backbone(batch)).argmax(dim=-1).cpu().numpy()
         predictions = []

@@ -7,24 +7,26 @@ import csv
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
+from typing import TypeVar
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json
 from stages.core.components import Settings
+from stages.core.keys import CellKey, RunKey, TrialKey
 from stages.core.params import NONE
 from stages.training.energy import Energy
 
 Point = tuple[str, float, int]  # key, value, step
 Row = dict[str, str]
-Place = tuple[str, ...]  # what a group of rows has in common
+K = TypeVar("K")
 
 # The form of this code's names and tags, and part of each fingerprint: a database that an older
 # form filled keeps its runs, which are not current, and gets new ones.
-FORM = "3"
+FORM = "4"
 DIGEST = 16  # hexadecimal digits of the hash that identifies data
 
 
@@ -61,38 +63,47 @@ class RunRecord:
         return digest([inputs, self.points, self.costs, self.artifacts])
 
 
+def checkpoint_name(checkpoint: RunKey) -> str:
+    """Returns the name of a pretraining in MLflow."""
+    return f"{checkpoint.run} seed {checkpoint.pretrain_seed}"
+
+
 def pretraining_record(
-    run: str,
-    seed: int,
+    checkpoint: RunKey,
     fingerprint: str,
     *,
     parent: str = "",
-    tags: dict[str, str],
-    params: dict[str, str],
+    tags: Mapping[str, str],
+    settings: Settings,
 ) -> RunRecord:
-    """The record of a pretraining, begun or finished; ``fingerprint`` is that of its checkpoint."""
+    """Returns the record of a pretraining that has begun or ended.
+
+    ``settings`` and ``fingerprint`` are those of run.json. ``tags`` have the architecture.
+    """
+    keys = {"run": checkpoint.run, "pretrain_seed": str(checkpoint.pretrain_seed)}
+    shared = {key: value for key, value in settings.items() if key != "seed"}
     return RunRecord(
-        f"{run} pretraining p{seed}",
+        checkpoint_name(checkpoint),
         "pretraining",
-        f"{FORM}:{run}:{fingerprint}",
+        f"{FORM}:{checkpoint.run}:{fingerprint}",
         parent,
-        tags={"run": run, "pretrain_seed": str(seed), **tags},
-        params={"run": run, **params},
+        tags=keys | {**tags},
+        params=keys | {"architecture": tags["architecture"]} | flat(shared),
     )
 
 
 def train_metrics(values: Mapping[str, float]) -> dict[str, float]:
-    """Add the prefix of training, by which MLflow sorts charts into sections."""
+    """Adds the prefix of training, by which MLflow sorts charts into sections."""
     return {f"train/{key}": value for key, value in values.items()}
 
 
 def at_rate(measured: Mapping[str, float], rate: float) -> dict[str, float]:
-    """Name the curves of one of several learning rates that a run tries."""
+    """Names the curves of one of several learning rates that a run tries."""
     return {f"{key}_at_{rate}": value for key, value in measured.items() if key != "lr"}
 
 
 def cost_metrics(measured: Mapping[str, float]) -> dict[str, float]:
-    """Add an estimate of energy to what was measured of the machine, and the prefix of costs."""
+    """Adds an estimate of energy to the measured costs, and the prefix of costs."""
     costs = dict(measured)
     energy = Energy.of(costs.get("processor_time_s", 0.0), costs.get("gpu_energy_j"))
     if energy is not None:
@@ -147,10 +158,25 @@ def rows(path: Path) -> list[Row]:
         return list(csv.DictReader(file))
 
 
-def grouped(rows: Iterable[Row], *keys: str) -> dict[Place, list[Row]]:
-    groups: dict[Place, list[Row]] = defaultdict(list)
+def cell_of(row: Row) -> CellKey:
+    return CellKey(row["run"], row["task"], row["method"], row["label_budget"])
+
+
+def trial_of(row: Row) -> TrialKey:
+    return TrialKey(
+        row["run"],
+        int(row["pretrain_seed"]),
+        row["task"],
+        row["method"],
+        row["label_budget"],
+        int(row["finetune_seed"]),
+    )
+
+
+def grouped(rows: Iterable[Row], key_of: Callable[[Row], K]) -> dict[K, list[Row]]:
+    groups: dict[K, list[Row]] = defaultdict(list)
     for row in rows:
-        groups[tuple(row[key] for key in keys)].append(row)
+        groups[key_of(row)].append(row)
     return dict(groups)
 
 

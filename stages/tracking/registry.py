@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl
+from stages.core.keys import RunKey
 from stages.core.params import Params
 from stages.evaluation.metrics import merit
 from stages.evaluation.records import budget_order
@@ -49,7 +50,7 @@ def register(
     records: Sequence[RunRecord],
     loader: str,
 ) -> None:
-    """Register the best model of each task and give it the alias.
+    """Registers the best model of each task and gives it the alias.
 
     ``run_ids`` are MLflow's, by the names of the records; ``loader`` is the module that
     ``mlflow.pyfunc`` loads models with.
@@ -64,7 +65,7 @@ def register(
             if name not in names:
                 note = NOTE.format(study=params.study, task=task, name=name)
                 client.create_registered_model(name, {"study": params.study, "task": task}, note)
-            _update(client, name, run_ids[best.name], best, params, loader)
+            _update(client, name, run_ids[best.name], best, loader)
         names.discard(name)
     for name in names:  # of tasks that params.yaml no longer lists
         client.delete_registered_model_alias(name, ALIAS)
@@ -78,7 +79,7 @@ def best_cell(params: Params, records: Sequence[RunRecord], task: str) -> RunRec
         for record in records
         if record.kind == "trials"
         and record.tags["task"] == task
-        and record.tags["run"] in params.pretrain
+        and record.tags["run"] in params.runs
     ]
     if not cells or any("seeds" not in cell.tags for cell in cells):
         return None
@@ -87,16 +88,14 @@ def best_cell(params: Params, records: Sequence[RunRecord], task: str) -> RunRec
     return max(rivals, key=lambda cell: merit(cell.tags["metric"], _scores(cell)["score"]))
 
 
-def _update(
-    client: "MlflowClient", name: str, run_id: str, best: RunRecord, params: Params, loader: str
-) -> None:
-    """Give the version of a run the alias, and create it if it does not exist."""
+def _update(client: "MlflowClient", name: str, run_id: str, best: RunRecord, loader: str) -> None:
+    """Gives the version of a run the alias, and creates it if it does not exist."""
     files = _files(best)
     versions = client.search_model_versions(f"name = '{name}'")
     own = next((version for version in versions if version.run_id == run_id), None)
     if own is None and files:
         source = _save(client, name, run_id, best, files, loader)
-        tags, note = _tags(best, files[0], params), _verdict(best.tags)
+        tags, note = _tags(best, files[0]), _verdict(best.tags)
         own = client.create_model_version(name, source, run_id, tags=tags, description=note)
     if own is None:  # no weights were kept: another version would be taken for the best
         client.delete_registered_model_alias(name, ALIAS)
@@ -109,32 +108,34 @@ def _update(
 
 
 def _files(best: RunRecord) -> list[Path]:
-    """The files that predicting needs, the weights of the first run and fine-tuning seed before
-    the others; empty if some do not exist."""
+    """Returns the files that predicting needs: first the weights of the trial with the lowest
+    seeds, then the others; empty if some do not exist."""
     task, tags = best.tags["task"], best.tags
-    folder, run = paths.FINETUNED / task / tags["run"] / "weights", paths.PRETRAINED / tags["run"]
-    kept = sorted(folder.glob(f"{tags['method']}-{tags['label_budget']}-*.safetensors"), key=_seed)
+    folder = paths.FINETUNED / task / tags["run"] / "weights"
+    kept = sorted(folder.glob(f"{tags['method']}-{tags['label_budget']}-*.safetensors"), key=_seeds)
     examples = [paths.examples(task) / name for name in ("task.json", "train.jsonl")]
-    if not kept or not run.is_dir() or not all(path.exists() for path in examples):
+    if not kept or not all(path.exists() for path in examples):
         return []
-    return [kept[0], *sorted(path for path in run.rglob("*") if path.is_file()), *examples]
+    checkpoint = paths.pretrained(RunKey(tags["run"], _seeds(kept[0])[0]))
+    if not checkpoint.is_dir():
+        return []
+    return [kept[0], *sorted(path for path in checkpoint.rglob("*") if path.is_file()), *examples]
 
 
-def _seed(weights: Path) -> int:
-    """The fine-tuning seed; the name of a kept trial is method-budget-seed."""
-    return int(weights.stem.rpartition("-")[2])
+def _seeds(weights: Path) -> tuple[int, int]:
+    """Returns the pretraining seed and the fine-tuning seed, with which the name of a kept trial
+    ends."""
+    *_, pretrain_seed, finetune_seed = weights.stem.split("-")
+    return int(pretrain_seed), int(finetune_seed)
 
 
 def _scores(cell: RunRecord) -> dict[str, float]:
     return {key: value for key, value, _ in cell.points if key in SCORES}
 
 
-def _tags(best: RunRecord, weights: Path, params: Params) -> dict[str, str]:
-    """The tags of a version: its score with the interval, and the seeds of its weights."""
-    seeds = {
-        "pretrain_seed": str(params.pretrain[best.tags["run"]].seed),
-        "finetune_seed": str(_seed(weights)),
-    }
+def _tags(best: RunRecord, weights: Path) -> dict[str, str]:
+    """Returns the tags of a version: its score with the interval, and the seeds of its weights."""
+    seeds = dict(zip(("pretrain_seed", "finetune_seed"), map(str, _seeds(weights)), strict=True))
     scores = {key: f"{value:.6g}" for key, value in _scores(best).items()}
     return {key: best.tags[key] for key in ABOUT} | seeds | scores
 
@@ -160,7 +161,7 @@ def _save(
     files: Sequence[Path],
     loader: str,
 ) -> str:
-    """Save the model with its files; returns its address."""
+    """Saves the model with its files and returns its address."""
     if store.artifacts() is None:
         with tempfile.TemporaryDirectory() as folder:
             _write(Path(folder, "model"), best, files, loader)
@@ -173,7 +174,7 @@ def _save(
 
 
 def _write(folder: Path, best: RunRecord, files: Sequence[Path], loader: str) -> None:
-    """Write a model of MLflow, with the study's files in their places."""
+    """Writes a model of MLflow, with the study's files in their places."""
     import mlflow.pyfunc
     import pandas as pd
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from stages.core import paths
 from stages.core.artifacts import read_json, sha256
-from stages.core.params import NONE, Params, Run
-from stages.evaluation.repetitions import repetitions
+from stages.core.keys import RunKey
+from stages.core.params import NONE, Params
 from stages.tracking.records import (
     FORM,
     Row,
@@ -31,25 +31,27 @@ MAX_TRIALS = 2_000  # of a study; with more, MLflow shows groups of trials alone
 
 
 def recorded(params: Params) -> list[RunRecord]:
-    """Every run that params.yaml lists and whose files exist; parents before children."""
+    """Returns the records of all runs and baselines of params.yaml whose files exist, parents
+    before children."""
     results = Results.read(params)
     records: list[RunRecord] = []
-    groups = repetitions({key: _planned(key, run) for key, run in params.pretrain.items()})
-    for runs in groups:
+    for run, entry in params.runs.items():
+        checkpoints = [RunKey(run, seed) for seed in entry.seeds]
         pretrainings = [
-            _pretraining(run, runs[0], params)
-            for run in runs
-            if (paths.PRETRAINED / run / "run.json").exists()
+            _pretraining(checkpoint, params)
+            for checkpoint in checkpoints
+            if (paths.pretrained(checkpoint) / "run.json").exists()
         ]
         if pretrainings:
-            records += _group(runs[0], pretrainings, results, params)
-    for run, entry in params.baselines.items():
-        tags = {"study": params.study, "run": run, "architecture": entry["name"]}
+            records += _group(run, pretrainings, results, params)
+    for name, baseline in params.baselines.items():
+        tags = {"study": params.study, "run": name, "architecture": baseline["name"]}
         tags |= objective_tags(NONE, NONE)
-        settings = {"run": run, "architecture": entry["name"]} | flat({"baseline": entry})
-        runs = {run: digest([FORM, settings])}
-        if cells := cell_records(run, runs, tags, settings, results, params):
-            records += [_parent("baseline", run, runs, tags, settings, cells), *cells]
+        settings = {"run": name, "architecture": baseline["name"]} | flat({"baseline": baseline})
+        # Its trials have the seeds of the runs, which draw the labelled rows.
+        fingerprints = dict.fromkeys(params.pretrain_seeds, digest([FORM, settings]))
+        if cells := cell_records(name, fingerprints, tags, settings, results, params):
+            records += [_parent("baseline", name, fingerprints, tags, settings, cells), *cells]
     if (paths.REPORTS / "comparison.md").exists():
         records.append(_comparison(params.study))
     if sum(map(len, results.trials.values())) > MAX_TRIALS:
@@ -58,7 +60,7 @@ def recorded(params: Params) -> list[RunRecord]:
 
 
 def note_left_out(records: Sequence[RunRecord]) -> None:
-    """Say on stderr if the study has too many trials for MLflow to show each of them."""
+    """Says on stderr if the study has too many trials for MLflow to show each of them."""
     kinds = {record.kind for record in records}
     if "trials" in kinds and "trial" not in kinds:
         print(
@@ -68,34 +70,32 @@ def note_left_out(records: Sequence[RunRecord]) -> None:
         )
 
 
-def _planned(key: str, run: Run) -> Run:
-    """The run with the matched budget, by which the report groups runs."""
-    plan = paths.PLANS / f"{key}.json"
-    return run.planned(read_json(plan)) if plan.exists() else run
-
-
 def _group(
-    name: str, pretrainings: list[RunRecord], results: Results, params: Params
+    run: str, pretrainings: list[RunRecord], results: Results, params: Params
 ) -> list[RunRecord]:
-    """Runs that differ only in seeds: their scores, their pretrainings and their trials."""
+    """Returns the records of a run: its scores, the pretraining of each seed and its trials."""
     first = pretrainings[0]
-    tags = {k: v for k, v in first.tags.items() if k != "pretrain_seed"} | {"run": name}
-    settings = first.params | {"run": name}
-    runs = {record.tags["run"]: record.fingerprint for record in pretrainings}
-    cells = cell_records(name, runs, tags, settings, results, params)
-    return [_parent("group", name, runs, tags, settings, cells), *pretrainings, *cells]
+    tags, settings = (
+        {key: value for key, value in values.items() if key != "pretrain_seed"}
+        for values in (first.tags, first.params)
+    )
+    fingerprints = {
+        int(record.tags["pretrain_seed"]): record.fingerprint for record in pretrainings
+    }
+    cells = cell_records(run, fingerprints, tags, settings, results, params)
+    return [_parent("group", run, fingerprints, tags, settings, cells), *pretrainings, *cells]
 
 
 def _parent(
     kind: str,
     name: str,
-    runs: Mapping[str, str],
+    fingerprints: Mapping[int, str],
     tags: dict[str, str],
     settings: dict[str, str],
     cells: Sequence[RunRecord],
 ) -> RunRecord:
-    """The record of a group or baseline, with the answers of its cells as
-    ``score/TASK/METHOD/BUDGET_low``.
+    """Returns the record of a run with all of its seeds or of a baseline, with the answers of its
+    cells as ``score/TASK/METHOD/BUDGET_low``.
 
     Its fingerprint covers them: MLflow cannot replace a metric, so other answers are another run.
     """
@@ -108,31 +108,30 @@ def _parent(
         for answer in ANSWERS
         if key in (answer, f"{answer}_low", f"{answer}_high")
     ]
-    fingerprint = digest([FORM, kind, name, runs, points])
+    fingerprint = digest([FORM, kind, name, fingerprints, points])
     return RunRecord(name, kind, fingerprint, tags=tags, params=settings, points=points)
 
 
-def _pretraining(run: str, group: str, params: Params) -> RunRecord:
-    folder = paths.PRETRAINED / run
+def _pretraining(checkpoint: RunKey, params: Params) -> RunRecord:
+    folder = paths.pretrained(checkpoint)
     about, summary = read_json(folder / "run.json"), read_json(folder / "metrics.json")
     record = pretraining_record(
-        run,
-        about["settings"]["seed"],
+        checkpoint,
         about["fingerprint"],
-        parent=group,
+        parent=checkpoint.run,
         tags={
             "study": params.study,
             "architecture": about["architecture"],
             "size": f"{about['num_layers']}x{about['d_model']}",
-            **objective_tags(*params.pretrain[run].learnt),
+            **objective_tags(*params.runs[checkpoint.run].learnt),
         },
-        params={"architecture": about["architecture"]} | flat(about["settings"]),
+        settings=about["settings"],
     )
-    for row in rows(paths.PROGRESS / "history" / f"{run}.csv"):
+    for row in rows(paths.progress(checkpoint, "history")):
         curves = train_metrics(_measured(row))
         record.points.extend((key, value, int(row["step"])) for key, value in curves.items())
     drawn = {key for key, *_ in record.points}
-    for row in rows(paths.PROGRESS / "rates" / f"{run}.csv"):
+    for row in rows(paths.progress(checkpoint, "rates")):
         curves = train_metrics(at_rate(_measured(row), float(row["rate"])))
         record.points.extend((key, value, int(row["step"])) for key, value in curves.items())
     if "lr" in summary:
@@ -140,7 +139,7 @@ def _pretraining(run: str, group: str, params: Params) -> RunRecord:
     ends = train_metrics(numbers(summary))
     record.points.extend((key, value, 0) for key, value in ends.items() if key not in drawn)
     record.inputs.extend(corpus_data(about["corpus"]))
-    timing = paths.TIMINGS / "pretrain" / f"{run}.json"
+    timing = paths.pretraining_time(checkpoint)
     if timing.exists():
         record.costs.update(cost_metrics(numbers(read_json(timing))))
     return record

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from stages.core.components import Settings
+from stages.core.keys import RunKey
 from stages.tracking.records import (
     Point,
     corpus_data,
-    flat,
     objective_tags,
     pretraining_record,
     train_metrics,
@@ -34,7 +34,7 @@ class Tracker:
     def __init__(
         self,
         study: str,
-        run_name: str,
+        checkpoint: RunKey,
         *,
         params: Settings,
         tags: Mapping[str, str],
@@ -43,12 +43,11 @@ class Tracker:
     ) -> None:
         self._study = study
         self._record = pretraining_record(
-            run_name,
-            params["seed"],
+            checkpoint,
             fingerprint,
             tags={"study": study, **tags}
             | objective_tags(params["objective"]["name"], tags["corpus"]),
-            params={**tags, **flat(params)},
+            settings=params,
         )
         self._delay_s = delay_s
         self._points: queue.SimpleQueue[Point] = queue.SimpleQueue()
@@ -58,7 +57,7 @@ class Tracker:
         self._thread = threading.Thread(target=self._mirror, daemon=True)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Add one point to each curve; returns at once."""
+        """Adds one point to each curve and returns at once."""
         if self._thread.is_alive():
             for key, value in train_metrics(values).items():
                 self._points.put((key, float(value), step))

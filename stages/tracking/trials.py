@@ -7,16 +7,17 @@ from statistics import fmean
 
 from stages.core import paths
 from stages.core.artifacts import read_json, sha256
+from stages.core.keys import CellKey, TrialKey
 from stages.core.params import Params
-from stages.tracking.printed import PLACE, Printed
+from stages.tracking.printed import Printed
 from stages.tracking.records import (
     DIGEST,
     FORM,
     Data,
-    Place,
     Point,
     Row,
     RunRecord,
+    cell_of,
     cost_metrics,
     digest,
     flat,
@@ -24,9 +25,9 @@ from stages.tracking.records import (
     mean,
     rows,
     train_metrics,
+    trial_of,
 )
 
-TRIAL = ("run", *PLACE, "finetune_seed")
 TRAINED = ("best_epoch", "num_epochs", "num_steps", "last_train_loss", "num_tries", "lr")
 AMOUNTS = (
     *("num_params", "num_trained_params", "weights_bytes"),
@@ -45,9 +46,9 @@ CURVES |= {"validation_loss": "validation_loss"}
 class Results:
     """The tables of all trials of a study."""
 
-    trials: dict[Place, list[Row]]  # by PLACE
-    epochs: dict[Place, list[Row]]  # by TRIAL
-    costs: dict[Place, list[Row]]  # by TRIAL
+    trials: dict[CellKey, list[Row]]
+    epochs: dict[TrialKey, list[Row]]
+    costs: dict[TrialKey, list[Row]]
     data: dict[str, list[Data]]  # of each task
     printed: Printed
 
@@ -59,13 +60,12 @@ class Results:
         for task in params.tasks:
             trials += rows(paths.EVALUATED / task / "trials.csv")
             epochs += rows(paths.EVALUATED / task / "history.csv")
-            for run in params.pretrain:
-                timings = rows(paths.TIMINGS / "finetune" / task / f"{run}.csv")
-                costs += [{**row, "run": run, "task": task} for row in timings]
+            for run in params.runs:
+                costs += rows(paths.TIMINGS / "finetune" / task / f"{run}.csv")
         return cls(
-            grouped(trials, *PLACE),
-            grouped(epochs, *TRIAL),
-            grouped(costs, *TRIAL),
+            grouped(trials, cell_of),
+            grouped(epochs, trial_of),
+            grouped(costs, trial_of),
             {task: _task_data(task) for task in params.tasks},
             Printed.read(),
         )
@@ -82,47 +82,50 @@ def _task_data(name: str) -> list[Data]:
 
 
 def cell_records(
-    group: str,
-    runs: Mapping[str, str],
+    run: str,
+    fingerprints: Mapping[int, str],
     tags: dict[str, str],
     settings: dict[str, str],
     results: Results,
     params: Params,
 ) -> list[RunRecord]:
-    """The cells of a group of runs or of a baseline, each before its trials.
+    """Returns the cells of a run or of a baseline, each before its trials.
 
-    ``runs`` has the fingerprint of each run of the group; ``tags`` and ``settings`` are those that
-    they have in common.
+    ``fingerprints`` are those of the checkpoints, by their seeds; ``tags`` and ``settings`` are
+    those that all seeds have in common.
     """
     records: list[RunRecord] = []
-    for place, trials in results.trials.items():
-        own = [row for row in trials if row["run"] in runs]
+    for key, trials in results.trials.items():
+        if key.run != run:
+            continue
+        own = [row for row in trials if int(row["pretrain_seed"]) in fingerprints]
         if not own:
             continue
-        cell = dict(zip(PLACE, place, strict=True))
         # Charts cut names after some 16 letters: first comes what differs within a task.
-        name = " ".join([group, cell["method"], cell["task"], cell["label_budget"]])
-        here = tags | cell | {"metric": own[0]["metric"]}
-        below = [_trial(name, row, runs[row["run"]], here, results) for row in own]
-        used = settings | cell
-        if method := params.finetune.methods.get(cell["method"]):
+        name = " ".join([run, key.method, key.task, key.label_budget])
+        here = tags | key._asdict() | {"metric": own[0]["metric"]}
+        below = [
+            _trial(name, row, fingerprints[int(row["pretrain_seed"])], here, results) for row in own
+        ]
+        used = settings | key._asdict()
+        if method := params.finetune.methods.get(key.method):
             used |= flat({"finetune": method.model_dump(exclude_none=True)})
-        answers = results.printed.answers(group, runs, own)
+        answers = results.printed.answers(key, own)
         if answers:
-            here = here | {"seeds": results.printed.seeds(group, place)}
+            here = here | {"seeds": results.printed.seeds(key)}
         else:
-            by_seed = grouped(own, "pretrain_seed").values()
+            by_seed = grouped(own, lambda row: row["pretrain_seed"]).values()
             answers = {"score": round(fmean(mean(rows, "value") for rows in by_seed), 6)}
-        points = [(key, value, 0) for key, value in answers.items()]
+        points = [(metric, value, 0) for metric, value in answers.items()]
         points.append((f"score/{own[0]['other_metric']}", mean(own, "other_value"), 0))
         records.append(
             RunRecord(
                 name,
                 "trials",
                 digest([FORM, used, points, *(trial.fingerprint for trial in below)]),
-                parent=group,
+                parent=run,
                 tags=here,
-                inputs=results.data[cell["task"]],
+                inputs=results.data[key.task],
                 params=used,
                 points=points + _amounts(own),
                 costs=_mean_costs(below),
@@ -132,11 +135,14 @@ def cell_records(
     return records
 
 
-def _trial(cell: str, row: Row, run: str, tags: Mapping[str, str], results: Results) -> RunRecord:
-    """The record of one trial. Its settings are those of its cell."""
-    key = tuple(row[column] for column in TRIAL)
+def _trial(
+    cell: str, row: Row, checkpoint: str, tags: Mapping[str, str], results: Results
+) -> RunRecord:
+    """Returns the record of one trial. Its settings are those of its cell; ``checkpoint`` is the
+    fingerprint of the checkpoint."""
+    key = trial_of(row)
     epochs = results.epochs.get(key, [])
-    seeds = {column: row[column] for column in ("pretrain_seed", "finetune_seed")}
+    columns = {column: str(value) for column, value in key._asdict().items()}
     points: list[Point] = [("score", float(row["value"]), 0)]
     points.append((f"score/{row['other_metric']}", float(row["other_value"]), 0))
     for epoch in epochs:
@@ -145,12 +151,12 @@ def _trial(cell: str, row: Row, run: str, tags: Mapping[str, str], results: Resu
     timings = results.costs.get(key, [])
     measured = {k: float(timing[k]) for timing in timings for k in MEASURED if timing.get(k)}
     return RunRecord(
-        f"{cell} p{seeds['pretrain_seed']} f{seeds['finetune_seed']}",
+        f"{cell} seed {key.pretrain_seed}, fine-tuning seed {key.finetune_seed}",
         "trial",
-        digest([FORM, run, row, epochs]),
+        digest([FORM, checkpoint, row, epochs]),
         parent=cell,
-        tags={**tags, **seeds, "run": row["run"]},
-        params={column: row[column] for column in (*TRIAL, "pretrain_seed")},
+        tags={**tags, **columns},
+        params=columns,
         points=points + _amounts([row]),
         costs=cost_metrics(measured) if measured else {},
     )

@@ -32,7 +32,7 @@ NOTE = "The rest is in `reports/index.html`, a page for the browser, and `report
 
 
 def reconcile(params: Params, *, loader: str | None = None) -> dict[str, str]:
-    """Make MLflow show what the files of the study say; returns the paths of its pages by their
+    """Makes MLflow show what the files of the study say; returns the paths of its pages by their
     titles, that of the scores first. With ``loader``, the module that loads a model for MLflow, the
     best models are registered.
 
@@ -98,7 +98,7 @@ class View:
         return self._runs[record.fingerprint]
 
     def show(self, record: RunRecord) -> None:
-        """Log what MLflow lacks of a record, and tag it as current; its parent comes before it."""
+        """Logs what MLflow lacks of a record, after its parent, and tags it as current."""
         run = self.begin(record, time.time() - record.costs.get("cost/wall_time_s", 0))
         self.run_ids[record.name] = run.info.run_id
         tags = record.tags | {"current": "true", "content": record.content}
@@ -116,7 +116,7 @@ class View:
         self.log(run, points=record.points, costs=record.costs, params=record.params, tags=tags)
 
     def log_inputs(self, run: "Run", inputs: Iterable[Data]) -> None:
-        """Log inputs as names with digests; MLflow drops those that the run already has."""
+        """Logs inputs as names with digests; MLflow drops those that the run already has."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         datasets = [
@@ -144,7 +144,7 @@ class View:
         params: Mapping[str, str] | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        """Log in batches, tags last, and only new parameters, since they cannot change."""
+        """Logs in batches, tags last, and only new parameters, since they cannot change."""
         from mlflow.entities import Metric, Param, RunTag
 
         now = round(1000 * time.time())
@@ -169,7 +169,7 @@ class View:
                 self.client.set_tag(run.info.run_id, "current", "false")
 
     def arrange(self, views: Sequence[SavedView]) -> dict[str, str]:
-        """Save views of the list of runs, and link them in the experiment's note; returns their
+        """Saves views of the list of runs, and links them in the experiment's note; returns their
         paths by their titles."""
         identity = self.experiment.experiment_id
         page = f"#/experiments/{identity}/runs?workflowType=machine_learning"

@@ -100,9 +100,9 @@ def write_tries(path: Path, tries: Sequence[Try], run: Run) -> None:
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, TRY_COLUMNS, lineterminator="\n")
         writer.writeheader()
-        for each in tries if len(tries) > 1 else ():
-            about = {"rate": each.rate, "kept": int(each is chosen)}
-            writer.writerows(about | row for row in _thinned(each.history, run))
+        for attempt in tries if len(tries) > 1 else ():
+            about = {"rate": attempt.rate, "kept": int(attempt is chosen)}
+            writer.writerows(about | row for row in _thinned(attempt.history, run))
 
 
 def _thinned(history: Sequence[Step], run: Run) -> Iterator[Json]:

@@ -60,9 +60,9 @@ def load_weights(model: nn.Module, path: Path, *, trained_only: bool = False) ->
     """
     weights, own = load_file(path), _weights(model, trained_only=trained_only)
     for name in sorted(weights.keys() | own.keys()):
-        here, there = (tuple(w[name].shape) if name in w else None for w in (own, weights))
-        if here != there:
-            raise ValueError(f"{path} does not fit this model: {name} is {there}, not {here}")
+        shape, stored = (tuple(w[name].shape) if name in w else None for w in (own, weights))
+        if shape != stored:
+            raise ValueError(f"{path} does not fit this model: {name} is {stored}, not {shape}")
     with torch.no_grad():
         for name, weight in own.items():
             weight.copy_(weights[name])
@@ -158,8 +158,8 @@ class Resumable:
             tensors |= {f"{key}:{name}": value for key, value in state.items()}
         record: Row = {"step": step, "history": history}
         if self._beside:
-            record[BESIDE], found = self._beside.state()
-            tensors |= {f"{BESIDE}:{name}": value for name, value in found.items()}
+            record[BESIDE], kept = self._beside.state()
+            tensors |= {f"{BESIDE}:{name}": value for name, value in kept.items()}
         self._write(record, tensors)
 
     def load(self, model: nn.Module, optimizer: AdamW) -> tuple[int, list[Row]]:

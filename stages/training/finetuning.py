@@ -77,7 +77,8 @@ def steps_per_epoch(settings: Adaptation, num_examples: int) -> int:
 
 
 def max_epochs(settings: Adaptation, num_examples: int) -> int:
-    """As many as ``num_epochs``, or as ``min_steps`` take; ``patience`` may end training sooner."""
+    """Returns ``num_epochs``, or more if ``min_steps`` take more; ``patience`` may end training
+    sooner."""
     return max(
         settings.num_epochs, -(-settings.min_steps // steps_per_epoch(settings, num_examples))
     )

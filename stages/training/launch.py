@@ -102,7 +102,8 @@ def _run_ranks(number: int) -> int:
 
 
 def _environment(rank: int, number: int, port: int) -> dict[str, str]:
-    """As torchrun sets it, for processes whose store is the parent's."""
+    """Returns the environment that torchrun would set, for processes whose store is the
+    parent's."""
     variables = {
         "RANK": rank,
         "LOCAL_RANK": rank,

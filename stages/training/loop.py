@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -21,11 +22,11 @@ from tqdm import tqdm
 
 from stages.core.params import Optimisation
 from stages.core.seeding import derive
-from stages.models._backward import trains
 from stages.models._heads import ModelWithHead
 from stages.text.batch import Batch
 from stages.training.checkpoint import Resumable
 from stages.training.device import Device
+from stages.training.flops import StepFlops
 from stages.training.optimizer import AdamW, lr_factor
 from stages.training.ranks import ALONE, Ranks
 
@@ -42,10 +43,6 @@ class Criterion(Protocol):
     """
 
     def loss(self, model: ModelWithHead, batch: Batch) -> Mapping[str, tuple[float, Tensor]]: ...
-
-    def flops(self, model: ModelWithHead, batch: Batch) -> int: ...
-
-    def frozen_flops(self, batch: Batch) -> int: ...
 
 
 @runtime_checkable
@@ -106,6 +103,7 @@ def train(
     start, earlier = resumable.load(model, optimizer) if resumable else (0, [])
     history += [Step(**row) for row in earlier]
     weights = list(model.parameters())
+    step_flops = StepFlops(compiles=device.compile, ranks=ranks)
     if device.compile:
         model.backbone.compile()
     saved = time.monotonic()
@@ -121,16 +119,17 @@ def train(
                 index, num_steps, warmup_fraction=schedule.warmup_fraction, decay=schedule.decay
             )
             places = range(len(micro_batches) * ranks.rank, len(micro_batches) * (ranks.rank + 1))
+            gradients = partial(
+                accumulate,
+                model,
+                criterion,
+                micro_batches,
+                device,
+                dropout_seeds=[_dropout_seed(seed, index, place) for place in places],
+                ranks=ranks,
+            )
             with _without_gradients(frozen):
-                loss = accumulate(
-                    model,
-                    criterion,
-                    micro_batches,
-                    device,
-                    dropout_seeds=[_dropout_seed(seed, index, place) for place in places],
-                    ranks=ranks,
-                )
-                flops = sum(step_flops(model, criterion, batch) for batch in micro_batches)
+                loss, flops = step_flops.of(gradients, weights, micro_batches)
             ranks.sum_gradients(weights)
             nn.utils.clip_grad_norm_(weights, schedule.max_grad_norm)
             optimizer.step(lr=lr)
@@ -156,31 +155,15 @@ def _refuse_divergence(step: Step, lr: float, num_steps: int) -> None:
             raise Diverged(what, value, lr=lr, step=step.step, num_steps=num_steps)
 
 
-def step_flops(model: ModelWithHead, criterion: Criterion, batch: Batch) -> int:
-    """Of the forward and the backward pass, for the weights that train as is set now.
-
-    A backward pass takes twice the operations of the forward pass where all weights train; else
-    ``Backbone.backward_flops``, and of what reads the backbone's states the gradient of its weights
-    if they train, and that of the states if they depend on a trained weight.
-    """
-    forward, besides = criterion.flops(model, batch), criterion.frozen_flops(batch)
-    if all(weight.requires_grad for weight in model.parameters()):
-        return 3 * forward + besides
-    backbone = model.backbone
-    reads_states = forward - backbone.flops(batch)
-    weights = [*model.head.parameters()] or backbone.output_weights()
-    gradients = trains(weights) + trains(backbone.parameters())
-    return forward + backbone.backward_flops(batch) + gradients * reads_states + besides
-
-
 def _dropout_seed(seed: int, step: int, place: int) -> int:
-    """Of a micro-batch at a place in the whole step, whichever rank computes it."""
+    """Returns the seed of a micro-batch at a place in the whole step, whichever rank computes
+    it."""
     return derive(seed, "dropout", step, *([place] if place else []))
 
 
 def _seed(seed: int, device: Device) -> None:
-    """As torch.manual_seed, but only for the device in use. For every other kind of device torch
-    queues the call with its stack trace, which takes time and memory in every step."""
+    """Does what torch.manual_seed does, for the device in use alone. For every other kind of device
+    torch queues the call with its stack trace, which takes time and memory in every step."""
     torch.default_generator.manual_seed(seed)
     if device.device == "cuda":
         torch.cuda.manual_seed(seed)

@@ -53,7 +53,7 @@ def incompatibilities(
     if reason := objective.incompatibility(backbone):
         yield f"{where}.objective: {run.objective['name']} {reason}"
     if reason := backbone.too_long(run.training.max_tokens):
-        yield f"{where}.training.max_tokens: {reason}"
+        yield f"{where}.training.max_tokens: {reason} ({where}.model)"
 
 
 class PretrainingData:

@@ -221,8 +221,8 @@ def uneven(training: Training, distributed: Distributed) -> str | None:
     ranks = f"{number} processes (distributed: devices x num_nodes)"
     if rows % number:
         return f"{ranks} need a multiple of {number} as batch_rows, not {rows}"
-    each = rows // number
-    valid = ", ".join(str(size) for size in range(1, each + 1) if each % size == 0)
+    rows_of_rank = rows // number
+    valid = ", ".join(str(size) for size in range(1, rows_of_rank + 1) if rows_of_rank % size == 0)
     return (
         f"{ranks} share batch_rows {rows} equally; valid: {valid}, not {training.micro_batch_rows}"
     )

@@ -14,6 +14,7 @@ from stages.models._backbone import Backbone
 from stages.models._heads import ModelWithHead
 from stages.text.batch import Batch
 from stages.training.device import Device
+from stages.training.flops import Counter
 from stages.training.loop import Criterion, accumulate, count_targets, mean_loss
 
 TOLERANCE = 1e-5  # of the largest gradient of the mean loss with its penalty, preconditioned
@@ -74,24 +75,25 @@ def solve(
     minima = []
     with _in_float64(model, constant=[] if has_mix else train) as states:
         states.scale = scale = _Scale.of(_states_read(model, criterion, train, exact))
+        with Counter() as of_evaluation:  # of the head and a mix: states are looked up
+            accumulate(model, criterion, train, exact)
+        for weight in weights:
+            weight.grad = None
         for C in sorted(inverse_strengths):
-            found = _minimum(model, criterion, train, C, scale, exact)
+            minimum = _minimum(model, criterion, train, C, scale, exact)
             loss = mean_loss(model, criterion, validation, exact)
-            minima.append(((merit(), -loss), found))
+            minima.append(((merit(), -loss), minimum))
         (_, lowest), best = max(minima, key=lambda each: each[0])
         _put(best.weights, weights)
         train_loss = mean_loss(model, criterion, train, exact)
         model.head.absorb(scale.mean, scale.std)
-    # States are looked up, so these are the head's: forward, and backward into its weights and, if
-    # a mix of layers is fitted with it, into the states.
-    each = (3 if has_mix else 2) * sum(criterion.flops(model, batch) for batch in train)
     return Solution(
         C=best.C,
         train_loss=train_loss,
         validation_loss=-lowest,
         converged=all(minimum.converged for _, minimum in minima),
         num_iterations=sum(minimum.num_iterations for _, minimum in minima),
-        flops=each * sum(minimum.num_evaluations for _, minimum in minima),
+        flops=of_evaluation.total * sum(minimum.num_evaluations for _, minimum in minima),
     )
 
 
@@ -133,28 +135,28 @@ def _minimum(
         return loss, times(inner, gradients)
 
     limits = {"maxiter": MAX_ITERATIONS, "maxfun": 2 * MAX_ITERATIONS, "maxcor": MEMORY}
-    found = minimize(
+    solution = minimize(
         value_and_gradient,
         times(outer, [weight.detach() for weight in weights]),
         jac=True,
         method="L-BFGS-B",
         options={**limits, "gtol": TOLERANCE, "ftol": 0.0},
     )
-    _put(found.x, weights)
+    _put(solution.x, weights)
     _put(times(inner, [weight.detach() for weight in weights]), weights)
     return _Minimum(
         C=C,
         weights=times(torch.eye(len(inner)).to(inner), [weight.detach() for weight in weights]),
-        converged=bool(np.abs(found.jac).max() <= TOLERANCE),
-        num_iterations=int(found.nit),
-        num_evaluations=int(found.nfev),
+        converged=bool(np.abs(solution.jac).max() <= TOLERANCE),
+        num_iterations=int(solution.nit),
+        num_evaluations=int(solution.nfev),
     )
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """Of the states that a loss depends on: mean and standard deviation of each dimension, and the
-    eigenvectors and eigenvalues of their correlations."""
+    """Statistics of the states that a loss depends on: the mean and the standard deviation of each
+    dimension, and the eigenvectors and eigenvalues of their correlations."""
 
     mean: Float[Tensor, " D"]
     std: Float[Tensor, " D"]

@@ -44,7 +44,7 @@ class BestEpoch:
         model.load_state_dict(self._weights, strict=False)
 
     def state(self) -> tuple[Json, dict[str, Tensor]]:
-        """What ``restore`` needs to go on."""
+        """Returns the state for ``restore``."""
         kept = {"merit": self._merit, "lr": self.lr, "epoch": self.epoch}
         return kept | {"threshold": self.threshold}, self._weights
 

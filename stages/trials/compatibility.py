@@ -1,4 +1,4 @@
-"""Which method, run and task go together."""
+"""Which methods, runs and tasks are compatible."""
 
 from stages.methods._method import Method, PromptMethod, UntrainedMethod
 from stages.models._backbone import Backbone, unsupported
@@ -13,8 +13,8 @@ def incompatibility(
     *,
     text_to_text: bool = False,
 ) -> str | None:
-    """Why method, task and run have no trials, to stand behind the method's name and a colon; None
-    if they have.
+    """Returns why method, task and run have no trials, to follow the method's name and a colon, or
+    None if they have.
 
     Looks at no weights. ``kind`` is the task's name; with ``text_to_text`` its answers are
     generated as text.

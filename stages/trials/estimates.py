@@ -1,4 +1,5 @@
-"""Estimates of how well a run would do on a task, from the frozen states that a probe reads."""
+"""Estimates of how well a checkpoint would do on a task, from the frozen states that a probe
+reads."""
 
 import json
 import time
@@ -14,8 +15,9 @@ from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from stages.core.artifacts import read_json, read_jsonl, write_json
-from stages.core.params import InitialWeights, Params
+from stages.core.artifacts import Json, read_json, read_jsonl, write_json
+from stages.core.keys import RunKey
+from stages.core.params import Compute, Finetune, InitialWeights
 from stages.core.seeding import stream
 from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateRecord
 from stages.evaluation.transferability import (
@@ -32,12 +34,13 @@ from stages.tasks._writing import Writing
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.training.device import Device, resolve
 from stages.training.finetuning import in_order_of_length
+from stages.training.flops import Counter
 from stages.trials import store
 from stages.trials.prediction import PREDICTED_AT_ONCE
 from stages.trials.setup import TrialSetup
 from stages.trials.variants import Variant
 
-LIBRARIES = ("scipy", "scikit-learn")  # beside those of every trial
+LIBRARIES = ("scipy", "scikit-learn")  # in addition to those of every trial
 MOST_ROWS = 1000  # more take longer than seconds and change little
 MOST_STATES = 5000  # of the words of these rows
 WRITTEN = "the answers are texts, and no labels of states"
@@ -48,59 +51,61 @@ ONE_CLASS = "the labelled rows have fewer than two classes"
 
 @dataclass(frozen=True)
 class Estimated:
-    """The estimates of a run on a task, and how long they took where they were computed."""
+    """The estimates of a checkpoint on a task, and how long they took where they were computed."""
 
     records: list[EstimateRecord]
     wall_time_s: float
 
 
-def estimated(params: Params, run: str, task: str) -> Estimated:
-    """From the store of trials, which has them under an address of their own, or computed.
+def estimated(finetune: Finetune, compute: Compute, checkpoint: RunKey, task: str) -> Estimated:
+    """Takes the estimates from the store of trials, which has them under an address of their own,
+    or computes them.
 
-    All runs have the same labelled rows: as many as the largest label budget, but at most
-    ``MOST_ROWS``; those of a trial whose two seeds are the first of ``finetune.seeds``.
+    All checkpoints have the same labelled rows: as many as the largest label budget, but at most
+    ``MOST_ROWS``. They are the rows of a trial whose two seeds are the first of
+    ``finetune.seeds``.
     """
-    setup = TrialSetup(run, task, max_tokens=params.finetune.max_tokens)
-    device = resolve(params.compute, threads=params.compute.trial_threads)
-    seed, rows = params.finetune.seeds[0], _labelled(params, setup)
-    # As the first variant of a probe.
-    initial = params.finetune.initial_weights[0] if setup.from_scratch else None
-    asked = {"rows": [row["id"] for row in rows], "seed": seed, "initial_weights": initial}
-    asked |= {"libraries": {name: version(name) for name in LIBRARIES}}
-    address = store.Addresses(params, setup, device).of_other(asked, "trials/estimates")
+    setup = TrialSetup(checkpoint, task, max_tokens=finetune.max_tokens)
+    device = resolve(compute, threads=compute.trial_threads)
+    seed, rows = finetune.seeds[0], _labelled(finetune, setup)
+    # As in the first variant of a probe.
+    initial = finetune.initial_weights[0] if setup.from_scratch else None
+    settings = {"rows": [row["id"] for row in rows], "seed": seed, "initial_weights": initial}
+    settings |= {"libraries": {name: version(name) for name in LIBRARIES}}
+    address = store.Addresses(finetune, setup, device).of_other(settings, "trials/estimates")
     file = store.root() / "estimates" / f"{address}.json"
-    if there := _stored(file):
-        return there
+    if stored := _stored(file):
+        return stored
     start = time.perf_counter()
-    with threadpool_limits(1):  # of numpy: others run beside it, and sums depend on the number
+    with threadpool_limits(1):  # numpy's sums depend on the number of threads
         records = _records(setup, rows, seed, initial, device)
-    found = Estimated(records, round(time.perf_counter() - start, 3))
+    result = Estimated(records, round(time.perf_counter() - start, 3))
     with store.unfinished() as folder:  # any number of processes may write at once
-        write_json(folder / file.name, asdict(found))
+        write_json(folder / file.name, asdict(result))
         file.parent.mkdir(exist_ok=True)
         (folder / file.name).replace(file)
-    return found
+    return result
 
 
 def _stored(file: Path) -> Estimated | None:
-    """None if there is no such file or it is damaged."""
+    """Returns the estimates in a file, or None if it does not exist or is damaged."""
     with suppress(OSError, json.JSONDecodeError, TypeError, KeyError):
-        found = read_json(file)
-        return Estimated([EstimateRecord(**r) for r in found["records"]], found["wall_time_s"])
+        stored = read_json(file)
+        return Estimated([EstimateRecord(**r) for r in stored["records"]], stored["wall_time_s"])
     return None
 
 
-def _labelled(params: Params, setup: TrialSetup) -> list[Row]:
+def _labelled(finetune: Finetune, setup: TrialSetup) -> list[Row]:
     rows = read_jsonl(setup.examples / "train.jsonl")
-    most = most_rows(params.finetune.label_budgets, len(rows), task=setup.task_key)
-    seed = params.finetune.seeds[0]
+    most = most_rows(finetune.label_budgets, len(rows), task=setup.task_name)
+    seed = finetune.seeds[0]
     return labelled_rows(
         rows,
         min(most, MOST_ROWS),
         setup.task.kind,
         pretrain_seed=seed,
         finetune_seed=seed,
-        task=setup.task_key,
+        task=setup.task_name,
     )
 
 
@@ -112,31 +117,31 @@ def _records(
     device: Device,
 ) -> list[EstimateRecord]:
     if setup.task.scores_text or isinstance(setup.task, Writing):
-        return [*_undefined(setup.run_key, WRITTEN)]
+        return [*_undefined(setup.checkpoint, WRITTEN)]
     setup = setup.of(Variant(setup.readings()[0], initial_weights=initial))
     examples = _few(setup.task.encode(rows), seed)
     read = _states_read(setup, examples, seed, device)
     if read is None:
-        return [*_undefined(setup.run_key, NO_LABEL_OF_A_STATE)]
+        return [*_undefined(setup.checkpoint, NO_LABEL_OF_A_STATE)]
     states, labels = read.states, read.labels
     if labels.dtype.kind != "f" and len(set(labels.tolist())) < 2:
-        return [*_undefined(setup.run_key, ONE_CLASS)]
+        return [*_undefined(setup.checkpoint, ONE_CLASS)]
     by_layer = [_measured(layer, labels) for layer in states]
     of_mean = _measured(states.mean(axis=0), labels)
-    found = []
-    about = {"num_rows": len({e.id for e in examples}), "num_states": len(labels)}
+    result = []
+    about: Json = {"num_rows": len({e.id for e in examples}), "num_states": len(labels)}
     about |= {"flops": read.flops}
     for estimate in ESTIMATES:
         if estimate not in of_mean:
-            found += _undefined(setup.run_key, FOR_CLASSES, only=estimate)
+            result += _undefined(setup.checkpoint, FOR_CLASSES, only=estimate)
             continue
         of_layer = [measured[estimate] for measured in by_layer]
         best = int(np.argmax(of_layer))
         values = of_layer[-1], of_mean[estimate], of_layer[best]
         for layers, value in zip(LAYERS, values, strict=True):
-            found.append(
+            result.append(
                 EstimateRecord(
-                    run=setup.run_key,
+                    **setup.checkpoint._asdict(),
                     estimate=estimate,
                     layers=layers,
                     value=value,
@@ -145,11 +150,11 @@ def _records(
                     **about,
                 )
             )
-    return found
+    return result
 
 
 def _measured(states: Float[np.ndarray, "N D"], labels: np.ndarray) -> dict[str, float]:
-    """Each estimate that is defined for these labels: classes as integers, or numbers."""
+    """Returns each estimate that is defined for these labels: classes as integers, or numbers."""
     if labels.dtype.kind == "f":
         return {"logme": logme(states, labels[:, None])}
     score = h_score(states, labels)
@@ -161,11 +166,13 @@ def _measured(states: Float[np.ndarray, "N D"], labels: np.ndarray) -> dict[str,
     }
 
 
-def _undefined(run: str, reason: str, *, only: str | None = None) -> Iterator[EstimateRecord]:
+def _undefined(
+    checkpoint: RunKey, reason: str, *, only: str | None = None
+) -> Iterator[EstimateRecord]:
     for estimate in ESTIMATES if only is None else (only,):
         for layers in LAYERS:
             yield EstimateRecord(
-                run=run,
+                **checkpoint._asdict(),
                 estimate=estimate,
                 layers=layers,
                 value=None,
@@ -178,7 +185,8 @@ def _undefined(run: str, reason: str, *, only: str | None = None) -> Iterator[Es
 
 
 def _few(examples: Sequence[Example], seed: int) -> list[Example]:
-    """As many, in an order drawn from ``seed``, as have at most ``MOST_STATES`` labels."""
+    """Returns as many examples, in an order drawn from ``seed``, as have at most ``MOST_STATES``
+    labels."""
     order = stream(seed, "estimated rows").permutation(len(examples))
     labels = np.array([int(_known(examples[i].labels).sum()) for i in order])
     within = max(int((labels.cumsum() <= MOST_STATES).sum()), 1)
@@ -202,16 +210,18 @@ class _Read:
 def _states_read(
     setup: TrialSetup, examples: Sequence[Example], seed: int, device: Device
 ) -> _Read | None:
-    """Those that the probe's first variant reads (pooled, if it pools), here of every layer; None
-    if not each of them has one label. In float32 at any precision, as those of the probe."""
+    """Returns the states that the probe's first variant reads (pooled, if it pools), of every
+    layer, or None if not each of them has one label. They are in float32 at any precision, as the
+    probe's."""
     model, task = setup.headed(seed=seed).to(device.torch).eval(), setup.task
     backbone = model.backbone
-    states, labels, flops = list[Tensor](), list[np.ndarray](), 0
+    states, labels, counter = list[Tensor](), list[np.ndarray](), Counter()
     for part in in_order_of_length(examples, batch_examples=PREDICTED_AT_ONCE):
         batch = task.collate(part, rngs=[]).to(device.torch)
         targets = batch.values if batch.labels is None else batch.labels
         with torch.autocast(device.device, enabled=False):
-            layers = backbone.layers(batch)[1:]
+            with counter:
+                layers = backbone.layers(batch)[1:]
             read = [_read_of(model, layer, task, batch) for layer in layers]
         if targets is None or read[0].shape[:-1] != targets.shape:
             return None
@@ -219,14 +229,13 @@ def _states_read(
         known = _known(given)
         states.append(torch.stack(read).cpu()[:, torch.from_numpy(known)])
         labels.append(given[known])
-        flops += backbone.flops(batch)
-    return _Read(torch.cat(states, dim=1).numpy(), np.concatenate(labels), flops)
+    return _Read(torch.cat(states, dim=1).numpy(), np.concatenate(labels), counter.total)
 
 
 def _read_of(
     model: ModelWithHead, layer: Float[Tensor, "B T D"], task: Task, batch: Batch
 ) -> Float[Tensor, "... D"]:
-    """What the head's layer of the task is given where these are the states of the backbone."""
+    """Returns the input of the head's layer if ``layer`` is the output of the backbone."""
     read = list[Tensor]()
     backbone = model.backbone
     keep = model.head.reader.register_forward_pre_hook(lambda _, given: read.append(given[0]))
@@ -240,7 +249,7 @@ def _read_of(
 
 
 class _Given(nn.Module):
-    """In the place of a backbone: returns states that are known."""
+    """A stand-in for a backbone that returns given states."""
 
     def __init__(self, states: Tensor) -> None:
         super().__init__()

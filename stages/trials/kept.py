@@ -2,15 +2,19 @@
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from stages.core.artifacts import read_jsonl, sha256
+from stages.core import paths
+from stages.core.artifacts import Json, read_jsonl, sha256
 from stages.core.components import Settings
+from stages.core.keys import TrialKey
 from stages.core.params import InitialWeights
+from stages.evaluation.records import TrialRow
 from stages.methods._method import METHODS, Method, Predictor
 from stages.models._heads import ModelWithHead
 from stages.training.checkpoint import WEIGHTS, load_weights, save_weights
@@ -18,17 +22,14 @@ from stages.trials.setup import TrialSetup
 from stages.trials.variants import Variant
 
 KEY = "trial"  # in the metadata of safetensors, whose values are text
+# The names of files: method, label budget, pretraining seed and fine-tuning seed.
+FILE = re.compile(r"(\w+)-(\w+)-(-?\d+)-(-?\d+)\.safetensors")
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptTrial:
-    """Which trial it is, and what is needed to build its model again."""
+class KeptTrial(TrialRow):
+    """The record of a kept trial, with what is needed to build its model again."""
 
-    run: str
-    task: str
-    method: str
-    label_budget: str
-    finetune_seed: int
     component: Settings  # the method, as params.yaml had it, with the settings of its variant
     task_settings: Settings  # of the variant, in the place of those of the task's entry
     initial_weights: InitialWeights | None  # of the variant; None: not from scratch
@@ -38,25 +39,40 @@ class KeptTrial:
     lr: float
     threshold: float  # the margin below which there is no answer
     # Fingerprints of what the weights belong to.
-    checkpoint: str  # settings, inputs and code of the pretraining
+    pretraining: str  # settings, inputs and code of the checkpoint
     checkpoint_weights: str
     examples: str  # the task, its labels, its code and the rows of train
     read_at: str  # which states the labels are predicted from
     drawn_weights: str  # from scratch: what the seed draws of what is not stored; else ""
 
-    @property
-    def file(self) -> str:
-        return file_name(self.method, self.label_budget, self.finetune_seed)
+
+def path_of(key: TrialKey) -> Path:
+    """Returns the path of the weights of a trial, if they are kept."""
+    return weights_folder(key.run, key.task) / file_name(key)
 
 
-def file_name(method: str, label_budget: str, finetune_seed: int | str) -> str:
-    return f"{method}-{label_budget}-{finetune_seed}.safetensors"
+def weights_folder(run: str, task: str) -> Path:
+    """Returns the folder of the kept weights of all trials of a run and a task."""
+    return paths.FINETUNED / task / run / "weights"
 
 
-def fingerprints(setup: TrialSetup) -> dict[str, str]:
-    """What identifies the checkpoint, the task and how it reads, by the fields of KeptTrial."""
+def file_name(key: TrialKey) -> str:
+    parts = key.method, key.label_budget, str(key.pretrain_seed), str(key.finetune_seed)
+    return f"{'-'.join(parts)}.safetensors"
+
+
+def kept_trials(run: str, task: str) -> list[TrialKey]:
+    """Returns the kept trials of a run and a task, in the order of the names of their files."""
+    names = (FILE.fullmatch(file.name) for file in sorted(weights_folder(run, task).glob("*")))
+    return [
+        TrialKey(run, int(name[3]), task, name[1], name[2], int(name[4])) for name in names if name
+    ]
+
+
+def fingerprints(setup: TrialSetup) -> Json:
+    """Returns the fingerprints of the checkpoint and of the task, by the fields of KeptTrial."""
     return {
-        "checkpoint": setup.run_record["fingerprint"],
+        "pretraining": setup.run_record["fingerprint"],
         "checkpoint_weights": sha256(setup.pretrained / WEIGHTS),
         "examples": sha256(*(setup.examples / name for name in ("task.json", "train.jsonl"))),
         "read_at": setup.task.read_at,
@@ -64,8 +80,9 @@ def fingerprints(setup: TrialSetup) -> dict[str, str]:
 
 
 def drawn_weights(setup: TrialSetup, model: ModelWithHead, *, seed: int) -> str:
-    """The fingerprint of the weights that a trial of this seed draws, if not all of ``model`` is
-    stored. They are drawn again to use it, and another version of torch may draw others."""
+    """Returns the fingerprint of the weights that a trial of this seed draws, or "" if all weights
+    of ``model`` are stored. Drawn weights are drawn again when the trial is used, and another
+    version of torch may draw others."""
     if not setup.from_scratch or all(weight.requires_grad for weight in model.parameters()):
         return ""
     return _hash(setup.backbone(seed=seed))
@@ -79,21 +96,22 @@ def _hash(backbone: nn.Module) -> str:
 
 
 def save(model: nn.Module, trial: KeptTrial, folder: Path) -> None:
-    """Write the weights that require a gradient, with the record of the trial as metadata."""
+    """Writes the weights that require a gradient, with the record of the trial as metadata."""
     metadata = {KEY: json.dumps(asdict(trial), sort_keys=True)}
-    save_weights(model, folder / trial.file, trained_only=True, metadata=metadata)
+    save_weights(model, folder / file_name(trial.key), trained_only=True, metadata=metadata)
 
 
 def weights_bytes(model: ModelWithHead, checkpoint: Path) -> int:
-    """The size of what is needed to use a trial: the weights that its method trained and, unless
-    these are all, the checkpoint that they belong to, or as many that its seed draws."""
+    """Returns the size of the files that are needed to use a trial: the weights that its method
+    trained and, unless these are all, the checkpoint (from scratch, as many weights as its seed
+    draws)."""
     weights = [*model.parameters()]
     trained = sum(w.numel() * w.element_size() for w in weights if w.requires_grad)
     return trained if all(w.requires_grad for w in weights) else trained + checkpoint.stat().st_size
 
 
 def read(path: Path) -> KeptTrial:
-    """The record of a kept trial.
+    """Returns the record of a kept trial.
 
     Raises ValueError if the file cannot be read or has no record.
     """
@@ -111,19 +129,21 @@ def read(path: Path) -> KeptTrial:
 
 
 def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
-    """The run and the task that the weights in ``path`` belong to, in the variant that was kept.
+    """Returns the checkpoint and the task that the weights in ``path`` belong to, in the variant
+    that was kept.
 
-    Raises ValueError if one of the two has changed since, or what the trial's seed draws.
+    Raises ValueError if one of the two has changed since, or the weights that the trial's seed
+    draws.
     """
     setup = TrialSetup(
-        trial.run,
+        trial.checkpoint,
         trial.task,
         max_tokens=trial.max_tokens,
         text_to_text=trial.text_to_text,
         variant=Variant(task=trial.task_settings, initial_weights=trial.initial_weights),
     )
     places = {
-        "checkpoint": setup.pretrained / "run.json",
+        "pretraining": setup.pretrained / "run.json",
         "checkpoint_weights": setup.pretrained / WEIGHTS,
         "examples": setup.examples,
     }
@@ -151,7 +171,7 @@ def setup_of(trial: KeptTrial, path: Path) -> TrialSetup:
 
 
 def rebuilt(trial: KeptTrial, setup: TrialSetup, path: Path) -> ModelWithHead:
-    """The model of a trial as it predicted the test inputs.
+    """Returns the model of a trial as it predicted the test inputs.
 
     Raises ValueError unless the weights in ``path`` are exactly those that its method trains.
     """
@@ -161,7 +181,7 @@ def rebuilt(trial: KeptTrial, setup: TrialSetup, path: Path) -> ModelWithHead:
 
 
 def predictor(trial: KeptTrial, setup: TrialSetup) -> Predictor:
-    """What predicted the test inputs with that model: the task, or prompts with the same shots."""
+    """Returns the predictor of the test inputs: the task, or prompts with the same shots."""
     method = _method(trial)
     if not method.prompts:
         return setup.task

@@ -1,52 +1,31 @@
-"""Finding a kept trial of a run and a task by its method, label budget and seed."""
+"""Finding a kept trial of a run and a task by its method, label budget and seeds."""
 
-from dataclasses import dataclass
-from pathlib import Path
-
-from stages.core import paths
 from stages.core.components import unknown
-from stages.core.params import Params, load
+from stages.core.keys import TrialKey
+from stages.core.params import Params
+from stages.core.study_file import load
 from stages.evaluation import records
-from stages.trials.kept import KeptTrial, file_name, read, setup_of
+from stages.trials.kept import KeptTrial, kept_trials, path_of, read, setup_of, weights_folder
 from stages.trials.setup import TrialSetup
 
 
-@dataclass(frozen=True)
-class KeptFile:
-    """The file of a kept trial, by the parts of its name."""
-
-    task: str
-    method: str
-    label_budget: str
-    seed: str
-
-    def path(self, run: str) -> Path:
-        name = file_name(self.method, self.label_budget, self.seed)
-        return paths.FINETUNED / self.task / run / "weights" / name
-
-
 def find_trial(
-    run: str, task: str, method: str | None, label_budget: str | None, seed: str | None
-) -> KeptFile:
-    """The one kept trial of this run and task with the given method, label budget and seed.
+    run: str,
+    task: str,
+    method: str | None,
+    label_budget: str | None,
+    finetune_seed: int | None,
+    pretrain_seed: int | None = None,
+) -> TrialKey:
+    """Returns the kept trial of a run and a task with the given method, label budget and seeds.
+    Without a pretraining seed it is the first of those that match.
 
-    Raises ValueError if there is none, or more than one.
+    Raises ValueError if no trial matches, or several.
     """
-    folder = paths.FINETUNED / task / run / "weights"
+    folder = weights_folder(run, task)
     if not folder.is_dir():
         raise ValueError(_why_missing(run, task))
-    kept = [
-        KeptFile(task, *path.stem.split("-", 2)) for path in sorted(folder.glob("*.safetensors"))
-    ]
-    found = [
-        trial
-        for trial in kept
-        if method in (None, trial.method)
-        and label_budget in (None, trial.label_budget)
-        and seed in (None, trial.seed)
-    ]
-    if len(found) == 1:
-        return found[0]
+    kept = _in_order(kept_trials(run, task))
     if not kept:
         trials = folder.with_name("trials.csv")
         if trials.is_file() and not records.read(trials, records.TrialRecord):
@@ -55,11 +34,23 @@ def find_trial(
                 "finetune.screen leaves it out"
             )
         raise ValueError(f"{folder}: no trial is kept; set finetune.keep_weights and rerun")
+    matching = [
+        key
+        for key in kept
+        if method in (None, key.method)
+        and label_budget in (None, key.label_budget)
+        and finetune_seed in (None, key.finetune_seed)
+        and pretrain_seed in (None, key.pretrain_seed)
+    ]
+    of_first = [key for key in matching if key.pretrain_seed == matching[0].pretrain_seed]
+    if len(of_first) == 1:
+        return of_first[0]
     listed = "; ".join(
-        f"--method {t.method} --label-budget {t.label_budget} --seed {t.seed}"
-        for t in found or kept
+        f"--method {key.method} --label-budget {key.label_budget} "
+        f"--finetune-seed {key.finetune_seed} --pretrain-seed {key.pretrain_seed}"
+        for key in of_first or kept
     )
-    if found:
+    if of_first:
         raise ValueError(f"several kept trials match: {listed}")
     raise ValueError(
         f"no kept trial matches; kept are: {listed}; finetune.keep_weights sets which seeds are "
@@ -67,29 +58,41 @@ def find_trial(
     )
 
 
+def _in_order(kept: list[TrialKey]) -> list[TrialKey]:
+    """Returns the trials in the order of the run's seeds in params.yaml, as ``trials.csv`` has
+    them."""
+    if not kept:
+        return []
+    trials = weights_folder(kept[0].run, kept[0].task).with_name("trials.csv")
+    rows = records.read(trials, records.TrialRecord)
+    seeds = [*dict.fromkeys(row.pretrain_seed for row in rows), *(k.pretrain_seed for k in kept)]
+    return sorted(kept, key=lambda key: seeds.index(key.pretrain_seed))
+
+
 def _why_missing(run: str, task: str) -> str:
     params = _params()
     if params is not None and task not in params.tasks:
         return f"tasks: {unknown(task, params.tasks)}"
-    if params is not None and run not in params.pretrain:
-        return f"pretrain: {unknown(run, params.pretrain)}"
-    folder = paths.FINETUNED / task / run
+    if params is not None and run not in params.runs:
+        return f"pretrain.runs: {unknown(run, params.runs)}"
+    folder = weights_folder(run, task).parent
     return f"{folder}: no such folder; `dvc repro finetune@{task}` writes it"
 
 
 def _params() -> Params | None:
-    """None if params.yaml cannot be read: a kept trial can be used without it."""
+    """Returns the study, or None if params.yaml cannot be read: a kept trial can be used without
+    it."""
     try:
         return load()
     except ValueError:
         return None
 
 
-def opened(run: str, trial: KeptFile) -> tuple[KeptTrial, TrialSetup]:
-    """The record of a kept trial, with the run and the task that it belongs to.
+def opened(key: TrialKey) -> tuple[KeptTrial, TrialSetup]:
+    """Returns the record of a kept trial, with the checkpoint and the task that it belongs to.
 
     Raises ValueError if one of the two has changed since.
     """
-    path = trial.path(run)
+    path = path_of(key)
     kept = read(path)
     return kept, setup_of(kept, path)

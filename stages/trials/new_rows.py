@@ -1,4 +1,4 @@
-"""What a kept trial says of new rows."""
+"""Predictions of a kept trial for new rows."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -18,16 +18,16 @@ ROWS_AT_ONCE = 512  # in memory
 
 
 class NewRow(NamedTuple):
-    """What identifies a row in the output, and the row as the task takes it."""
+    """The columns that identify a row in the output, and the row as the task reads it."""
 
     shown: Json
     row: Json
 
 
 def device_for(kept: KeptTrial, name: str) -> Device:
-    """The device, with the precision of the trial and the default number of threads.
+    """Returns the device, with the precision of the trial and the default number of threads.
 
-    Raises ValueError for one that is not there.
+    Raises ValueError if the machine does not have it.
     """
     threads = torch.get_num_threads()
     settings = {"device": name, "precision": kept.precision, "compile": False}
@@ -38,13 +38,15 @@ def device_for(kept: KeptTrial, name: str) -> Device:
 def predictions(
     kept: KeptTrial, setup: TrialSetup, model: ModelWithHead, rows: Iterable[NewRow], device: Device
 ) -> Iterator[Json]:
-    """For each row what is shown of it, and the prediction. The ``id`` of each row differs."""
+    """Yields each row's ``shown`` columns with its prediction. The ``id`` of each row differs."""
     by, waiting = predictor(kept, setup), iter(rows)
     while some := list(islice(waiting, ROWS_AT_ONCE)):
         given = [row.row for row in some]
         predicted = predict(by, model, given, by.encode(given), device)
-        for (shown, row), each in zip(some, predicted, strict=True):
-            found = shown | setup.task.columns(row, each.at(kept.threshold))
-            if each.scores is not None:
-                found["scores"] = {label: round(score, 6) for label, score in each.scores.items()}
-            yield found
+        for (shown, row), answer in zip(some, predicted, strict=True):
+            columns = shown | setup.task.columns(row, answer.at(kept.threshold))
+            if answer.scores is not None:
+                columns["scores"] = {
+                    label: round(score, 6) for label, score in answer.scores.items()
+                }
+            yield columns

@@ -7,6 +7,7 @@ from hashlib import sha256
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings
+from stages.core.keys import TrialKey
 from stages.core.params import Compute
 from stages.evaluation import metrics, records
 from stages.kinds._cells import Row
@@ -27,18 +28,9 @@ DECIMALS = 6  # of a probability
 
 
 @dataclass(frozen=True)
-class TrialKey:
-    """Which trial of a run and a task."""
-
-    method: str
-    label_budget: str
-    finetune_seed: int
-
-
-@dataclass(frozen=True)
 class Fit:
-    """How a model was fitted, by the fields of TrialRecord; of a method without training as it
-    stands here."""
+    """How a model was fitted, in fields of TrialRecord. The defaults are those of a method without
+    training."""
 
     lr: float = 0.0
     best_epoch: int = 0
@@ -61,8 +53,8 @@ def at_edge(chosen: float, tried: Sequence[float]) -> int | None:
 
 @dataclass(frozen=True)
 class Tried:
-    """What a variant of a trial has come to. A method without training has no epochs, FLOPs or
-    trained parameters, and is not validated."""
+    """The result of a variant of a trial. A method without training has no epochs, FLOPs or trained
+    parameters, and is not validated."""
 
     variant: Variant
     predictions: list[records.PredictionRecord]  # of the test rows
@@ -79,8 +71,8 @@ class Tried:
         return self.validated.threshold if self.validated else 0.0
 
     def merit(self, metric: str) -> tuple[float, float]:
-        """What the variant that is kept has most of: the metric on validation, of equal ones the
-        negative loss."""
+        """Returns a value that is highest for the variant to keep: the metric on validation, then
+        the negative loss."""
         if self.diverged:
             return -math.inf, -math.inf
         if self.validated is None:
@@ -91,22 +83,22 @@ class Tried:
         return asdict(self)
 
     @staticmethod
-    def from_json(found: Settings) -> "Tried":
-        """What ``as_json`` gave, after a file."""
-        validated = found["validated"]
+    def from_json(stored: Settings) -> "Tried":
+        """Returns the object of which ``as_json`` was written to a file."""
+        validated = stored["validated"]
         typed: Json = {
-            "variant": Variant(**found["variant"]),
-            "predictions": [records.PredictionRecord(**each) for each in found["predictions"]],
+            "variant": Variant(**stored["variant"]),
+            "predictions": [records.PredictionRecord(**row) for row in stored["predictions"]],
             "validated": Validated(*validated) if validated else None,
-            "fit": Fit(**found["fit"]),
-            "epochs": [records.EpochRecord(**each) for each in found["epochs"]],
+            "fit": Fit(**stored["fit"]),
+            "epochs": [records.EpochRecord(**row) for row in stored["epochs"]],
         }
-        return Tried(**{**found, **typed})
+        return Tried(**{**stored, **typed})
 
 
 @dataclass(frozen=True)
 class Adapted:
-    """A model that a method adapted, and what predicts with it."""
+    """A model that a method adapted, and its predictor."""
 
     model: ModelWithHead
     predictor: Predictor
@@ -116,7 +108,7 @@ class Adapted:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trial leaves behind, except its weights."""
+    """The rows of a trial."""
 
     trial: records.TrialRecord
     epochs: list[records.EpochRecord]
@@ -127,25 +119,22 @@ class Outcome:
 
     @property
     def key(self) -> TrialKey:
-        return TrialKey(self.trial.method, self.trial.label_budget, self.trial.finetune_seed)
+        return self.trial.key
 
 
 def trial_record(
     key: TrialKey, adapted: Adapted, kept_try: Tried, tries: Sequence[Tried], account: Settings
 ) -> records.TrialRecord:
-    """The row of ``trials.csv`` of a trial that keeps one of its ``tries``; ``account`` is that of
-    the pretraining."""
+    """Returns the row of ``trials.csv`` of a trial that keeps ``kept_try``; ``account`` is the
+    pretraining's."""
     setup, backbone = adapted.setup, adapted.model.backbone.uncached
     run = setup.run_record
     fit = replace(kept_try.fit, num_tries=sum(each.fit.num_tries for each in tries))
     return records.TrialRecord(
-        run=setup.run_key,
+        **key._asdict(),
         architecture=run["architecture"],
         objective=run["objective"],
-        task=setup.task_key,
         corpus=run["corpus"],
-        pretrain_seed=run["settings"]["seed"],
-        **asdict(key),
         num_params=sum(weight.numel() for weight in adapted.model.parameters()),
         num_trained_params=kept_try.num_trained_params,
         pretrain_tokens=account["pretrain_tokens"],
@@ -165,15 +154,11 @@ def trial_record(
     )
 
 
-def try_records(
-    key: TrialKey, setup: TrialSetup, kept_try: Tried, tries: Sequence[Tried]
-) -> list[records.TryRecord]:
-    """The rows of ``tries.csv`` of a trial."""
+def try_records(key: TrialKey, kept_try: Tried, tries: Sequence[Tried]) -> list[records.TryRecord]:
+    """Returns the rows of ``tries.csv`` of a trial."""
     return [
         records.TryRecord(
-            run=setup.run_key,
-            task=setup.task_key,
-            **asdict(key),
+            **key._asdict(),
             **each.variant.columns,
             fixed=each.variant.fixed_values,
             validation_metric=each.validated.value if each.validated else None,
@@ -185,7 +170,7 @@ def try_records(
 
 
 def lost_predictions(kept_try: Tried, tries: Sequence[Tried]) -> list[records.LostPredictionRecord]:
-    """The predictions of the variants that a trial has not kept."""
+    """Returns the predictions of the variants that a trial has not kept."""
     return [
         records.LostPredictionRecord(**asdict(prediction), **each.variant.columns)
         for each in tries
@@ -203,7 +188,7 @@ def prediction_records(
 ) -> list[records.PredictionRecord]:
     return [
         records.PredictionRecord(
-            **asdict(key),
+            **key._asdict(),
             id=row["id"],
             prediction=each.prediction,
             probability=None if each.probability is None else round(each.probability, DECIMALS),
@@ -215,9 +200,9 @@ def prediction_records(
 def cost_record(
     key: TrialKey, usage: Usage, speed: Speed | None, device: Device, compute: Compute
 ) -> records.CostRecord:
-    """What the trial took and, if it was measured, how fast its model predicts."""
+    """Returns the cost of a trial and, if it was measured, the speed of its model."""
     return records.CostRecord(
-        **asdict(key),
+        **key._asdict(),
         wall_time_s=round(usage.wall_time_s, 3),
         peak_memory_bytes=usage.peak_memory_bytes,
         processor_time_s=round(usage.processor_time_s, 3),

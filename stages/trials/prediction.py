@@ -30,14 +30,14 @@ def predict(
     *,
     also: Callable[[Batch], None] = lambda batch: None,
 ) -> list[Predicted]:
-    """A prediction for each row, in their order, combined from those for its examples.
+    """Returns a prediction for each row, in their order, combined from those for its examples.
 
-    It has scores if the task gives any and the row is one example, and a margin if the task allows
-    no answer. ``also`` is called with each batch; it finds the states that the predictions were
-    made from already computed.
+    A prediction has scores if the task gives any and the row is one example, and a margin if the
+    task allows no answer. ``also`` is called with each batch, whose states are not computed again
+    for it.
     """
     model.eval()
-    found: dict[str, dict[int, Predicted]] = defaultdict(dict)
+    by_row: dict[str, dict[int, Predicted]] = defaultdict(dict)
     with device.autocast():  # around all batches: it casts each weight once
         for part in in_order_of_length(examples, batch_examples=PREDICTED_AT_ONCE):
             batch = predictor.collate(part, rngs=[]).to(device.torch)
@@ -48,13 +48,13 @@ def predict(
                     predictions = [*map(Predicted, predictor.predict(model, batch, part))]
                 also(batch)
             for example, prediction in zip(part, predictions, strict=True):
-                found[example.id][example.window] = prediction
-    return [_combined(predictor, row, found[row["id"]]) for row in rows]
+                by_row[example.id][example.window] = prediction
+    return [_combined(predictor, row, by_row[row["id"]]) for row in rows]
 
 
 @contextmanager
 def _computed_once(backbone: nn.Module) -> Iterator[None]:
-    """Inside, the states of a batch are computed when they are first asked for."""
+    """Within the context, the states of a batch are computed once."""
     states: dict[int, tuple[Batch, Float[Tensor, "B T D"]]] = {}
     compute = backbone.forward
 

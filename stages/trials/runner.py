@@ -1,14 +1,16 @@
-"""Trials of a pretrained run on a task: each trains with a method, or solves a probe, in every
-variant, keeps what is best on validation, and predicts the test inputs."""
+"""Trials of a checkpoint on a task: each trains with a method, or solves a probe, in every variant,
+keeps the variant that is best on validation, and predicts the test inputs."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
 from stages.core.artifacts import read_json, read_jsonl
-from stages.core.params import Adaptation, Params
+from stages.core.keys import TrialKey
+from stages.core.params import Adaptation, Finetune
+from stages.core.plans import FinetunePlan
 from stages.evaluation import metrics
 from stages.evaluation.records import PredictionRecord
 from stages.kinds._cells import Row
@@ -27,6 +29,7 @@ from stages.text.batch import Batch
 from stages.training.checkpoint import Resumable
 from stages.training.device import Device
 from stages.training.finetuning import in_order_of_length
+from stages.training.flops import Counter
 from stages.training.meter import Meter
 from stages.training.solver import solve
 from stages.trials import kept
@@ -35,7 +38,6 @@ from stages.trials.outcome import (
     Adapted,
     Fit,
     Outcome,
-    TrialKey,
     Tried,
     at_edge,
     cost_record,
@@ -51,28 +53,29 @@ from stages.trials.validation import Validated, validate
 from stages.trials.variants import Variant
 
 
-def method_of(params: Params, name: str, variant: Variant | None = None) -> Method:
-    """The method of an entry of ``finetune.methods`` with the settings of a variant or, of several
-    values that the entry lists, with the first."""
-    entry = params.finetune.methods[name].method
+def method_of(finetune: Finetune, name: str, variant: Variant | None = None) -> Method:
+    """Returns the method of an entry of ``finetune.methods`` with the settings of a variant or,
+    without one, with the first of several values that the entry lists."""
+    entry = finetune.methods[name].method
     settings = {**entry, **variant.method} if variant else entry
     return METHODS.build(settings, where=f"finetune.methods.{name}.method")
 
 
-def is_first_seed(params: Params, key: TrialKey) -> bool:
-    """Whether the speed of prediction is measured with this trial, for all seeds."""
-    return key.finetune_seed == params.finetune.seeds[0]
+def is_first_seed(finetune: Finetune, key: TrialKey) -> bool:
+    """Whether the trial has the first fine-tuning seed, with which the speed of prediction is
+    measured."""
+    return key.finetune_seed == finetune.seeds[0]
 
 
-def keeps_weights(params: Params, key: TrialKey) -> bool:
+def keeps_weights(finetune: Finetune, key: TrialKey) -> bool:
     """Whether the weights that the trial trained are kept."""
-    keep = params.finetune.keep_weights
-    return keep == "all" or (keep == "first_seed" and is_first_seed(params, key))
+    keep = finetune.keep_weights
+    return keep == "all" or (keep == "first_seed" and is_first_seed(finetune, key))
 
 
 @dataclass(frozen=True)
 class _Encoded:
-    """The rows of a task as examples; of train those that any of the trials learns from."""
+    """The rows of a task as examples; those of train are the rows that any of the trials uses."""
 
     train: list[Example]
     validation: list[Example]
@@ -81,7 +84,7 @@ class _Encoded:
 
 @dataclass(frozen=True)
 class _Start:
-    """What a variant of the trials starts from."""
+    """The set-up, the method and the examples of a variant of the trials."""
 
     setup: TrialSetup  # of the variant
     method: Method
@@ -98,28 +101,23 @@ class _Start:
 
 
 class TrialRunner:
-    """Runs the trials ``keys``, all of one method, of a pretrained run on the rows of a task. Each
-    trial tries all variants and keeps the one that is best on validation."""
+    """Runs the trials ``keys``, all of one checkpoint, task and method. Each trial tries all
+    variants and keeps the one that is best on validation."""
 
-    def __init__(
-        self,
-        params: Params,
-        run_key: str,
-        task_key: str,
-        device: Device,
-        *,
-        keys: Sequence[TrialKey],
-    ) -> None:
-        self.params, self.device = params, device
-        method = keys[0].method
-        entry, settings = params.finetune.methods[method], params.finetune
+    def __init__(self, plan: FinetunePlan, device: Device, *, keys: Sequence[TrialKey]) -> None:
+        self.finetune, self.compute, self.device = plan.finetune, plan.compute, device
+        first = keys[0]
+        method, settings = first.method, plan.finetune
         self.setup = TrialSetup(
-            run_key, task_key, max_tokens=settings.max_tokens, text_to_text=entry.text_to_text
+            first.checkpoint,
+            first.task,
+            max_tokens=settings.max_tokens,
+            text_to_text=settings.methods[method].text_to_text,
         )
         self.metric = self.setup.task_record["metric"]
         self.account = read_json(self.setup.pretrained / "metrics.json")
         self.rows = {s: read_jsonl(self.setup.examples / f"{s}.jsonl") for s in SPLITS}
-        # What any of the trials learns from: a frozen backbone computes its states once.
+        # The rows that any of the trials uses: a frozen backbone computes their states once.
         needed = {row["id"] for key in keys for row in self._labelled(key)}
         self._rows_needed = [row for row in self.rows["train"] if row["id"] in needed]
         self._starts = [*self._all_starts(self.setup.variants(settings, method), method)]
@@ -128,7 +126,7 @@ class TrialRunner:
         self._as_pretrained = dict[int, tuple[ModelWithHead, list[Predicted]]]()
 
     def _all_starts(self, variants: Sequence[Variant], method: str) -> Iterator[_Start]:
-        """Yields what each variant starts from. Variants that differ in their heads alone share
+        """Yields the start of each variant. Variants that differ in their heads alone share
         encoded rows, and variants with the same backbone share a method, which may remember its
         states."""
         encoded, methods = dict[str, _Encoded](), dict[str, Method]()
@@ -144,23 +142,23 @@ class TrialRunner:
                 )
             shares_states = variant.backbone in methods
             if not shares_states:
-                methods[variant.backbone] = method_of(self.params, method, variant)
+                methods[variant.backbone] = method_of(self.finetune, method, variant)
             yield _Start(setup, methods[variant.backbone], encoded[reading], shares_states)
 
     def run(self, key: TrialKey, weights: Path, unfinished: Resumable) -> Outcome:
-        """Run one trial, or go on with what is ``unfinished`` of it; its trained weights go to the
-        folder ``weights`` if they are kept.
+        """Runs one trial, or resumes it from ``unfinished``; its trained weights go to the folder
+        ``weights`` if they are kept.
 
         Raises ValueError if training diverges at every learning rate of every variant.
         """
         meter = Meter(self.device)
         adapted, kept_try, tries = self._best(key, unfinished)
         # Without trained weights the file says which trial it is.
-        if keeps_weights(self.params, key) or not kept_try.num_trained_params:
+        if keeps_weights(self.finetune, key) or not kept_try.num_trained_params:
             kept.save(adapted.model, self._kept_trial(key, adapted, kept_try), weights)
         trial = trial_record(key, adapted, kept_try, tries, self.account)
         usage, speed = replace(meter.read(), wall_time_s=unfinished.wall_time_s()), None
-        if is_first_seed(self.params, key):
+        if is_first_seed(self.finetune, key):
             speed = measure_speed(
                 adapted.predictor, adapted.model, self.rows["test"], adapted.examples, self.device
             )
@@ -168,14 +166,14 @@ class TrialRunner:
             trial=trial,
             epochs=[epoch for each in tries for epoch in each.epochs],
             predictions=kept_try.predictions,
-            cost=cost_record(key, usage, speed, self.device, self.params.compute),
-            tries=try_records(key, self.setup, kept_try, tries),
+            cost=cost_record(key, usage, speed, self.device, self.compute),
+            tries=try_records(key, kept_try, tries),
             lost_predictions=lost_predictions(kept_try, tries),
         )
 
     def _best(self, key: TrialKey, unfinished: Resumable) -> tuple[Adapted, Tried, list[Tried]]:
-        """Tries every variant; returns the model of the best on validation (of equal ones, of the
-        first), what this variant has come to, and what all have come to.
+        """Tries every variant; returns the model of the best on validation (ties go to the first),
+        the result of this variant and the results of all.
 
         Each of several variants has a state of its own in the ``unfinished`` trial, so that a trial
         that was interrupted resumes in the variant where it stopped.
@@ -211,8 +209,8 @@ class TrialRunner:
     def _tried(
         self, key: TrialKey, start: _Start, unfinished: Resumable
     ) -> tuple[Adapted | None, Tried]:
-        """Returns the model of a variant, None if training diverged at every rate, and what the
-        variant has come to."""
+        """Returns the model of a variant, None if training diverged at every rate, and the result
+        of the variant."""
         match start.method:
             case TrainedMethod():
                 return self._trained(key, start, start.method, unfinished)
@@ -224,11 +222,11 @@ class TrialRunner:
     def _trained(
         self, key: TrialKey, start: _Start, method: TrainedMethod, unfinished: Resumable
     ) -> tuple[Adapted | None, Tried]:
-        """Train, restore the weights that are best on validation, predict the test inputs."""
-        trial = {"run": self.setup.run_key, "task": self.setup.task_key, **asdict(key)}
+        """Trains, restores the weights that are best on validation, and predicts the test
+        inputs."""
         settings = self._training_of(key)
         try:
-            found = search(
+            trained = search(
                 lambda: self._adapted(key, start),
                 lambda model: self._validate(model, start),
                 method,
@@ -236,7 +234,7 @@ class TrialRunner:
                 self._examples_in_budget(key, start),
                 settings=settings,
                 metric=self.metric,
-                trial=trial | start.variant.columns,
+                trial=key._asdict() | start.variant.columns,
                 seed=self.setup.seed_of(key.finetune_seed),
                 device=self.device,
                 unfinished=unfinished,
@@ -251,30 +249,31 @@ class TrialRunner:
                 diverged=str(error),
             )
         # In the last epoch a method may still have frozen weights: fewer epochs than layers.
-        frozen = method.frozen(found.model, found.fit.num_epochs - 1)
-        num_trained = sum(p.numel() for p in found.model.parameters() if p.requires_grad)
+        frozen = method.frozen(trained.model, trained.fit.num_epochs - 1)
+        num_trained = sum(p.numel() for p in trained.model.parameters() if p.requires_grad)
         num_trained -= sum(weight.numel() for weight in frozen)
-        adapted = Adapted(found.model, start.task, start.encoded.test, start.setup)
+        adapted = Adapted(trained.model, start.task, start.encoded.test, start.setup)
         return adapted, Tried(
             start.variant,
-            self._predictions(key, adapted, threshold=found.kept.threshold),
-            found.kept,
+            self._predictions(key, adapted, threshold=trained.kept.threshold),
+            trained.kept,
             num_trained_params=num_trained,
-            flops=found.flops,
-            fit=found.fit,
-            epochs=found.epochs,
+            flops=trained.flops,
+            fit=trained.fit,
+            epochs=trained.epochs,
         )
 
     def _solved(self, key: TrialKey, start: _Start, method: SolvedMethod) -> tuple[Adapted, Tried]:
-        """Solve, predict the test inputs. The states of a backbone are computed, and their FLOPs
-        counted, with the first of the variants that share it."""
+        """Solves the probe and predicts the test inputs. The states of a backbone are computed, and
+        their FLOPs counted, with the first of the variants that share it."""
         examples, model = self._examples_in_budget(key, start), self._adapted(key, start)
-        # The padding of a batch changes the last bit of states. So those of the labelled rows are
-        # computed anew for each trial, as if it were alone, and the others apart.
+        # Padding changes the last bit of a state. The states of the labelled rows are computed anew
+        # for each trial, so that results do not depend on which trials share a process.
         place = key, method
         batches = [*self._batches(examples, start)]
         validation = [*self._batches(start.encoded.validation, start)]
-        method.remember(model, batches, anew=place not in self._remembered)
+        with Counter() as of_states:
+            method.remember(model, batches, anew=place not in self._remembered)
         method.remember(model, chain(validation, self._batches(start.encoded.test, start)))
         self._remembered.add(place)
         solution = solve(
@@ -288,14 +287,13 @@ class TrialRunner:
         )
         validated = self._validate(model, start)
         weights = [weight for weight in model.parameters() if weight.requires_grad]
-        states = sum(model.backbone.uncached.flops(batch) for batch in batches)
         adapted = Adapted(model, start.task, start.encoded.test, start.setup)
         return adapted, Tried(
             start.variant,
             self._predictions(key, adapted, threshold=validated.threshold),
             validated,
             num_trained_params=sum(weight.numel() for weight in weights),
-            flops=solution.flops + (0 if start.shares_states else states),
+            flops=solution.flops + of_states.total,
             fit=Fit(
                 num_steps=solution.num_iterations,
                 last_train_loss=solution.train_loss,
@@ -317,7 +315,7 @@ class TrialRunner:
         )
 
     def _untrained(self, key: TrialKey, start: _Start) -> tuple[Adapted, Tried]:
-        """A method without training: prompts, or the pretrained model as it is."""
+        """Predicts with a method without training: prompts, or the pretrained model as it is."""
         if not isinstance(start.method, PromptMethod):
             model, predicted = self._unchanged(key, start)
             adapted = Adapted(model, start.task, start.encoded.test, start.setup)
@@ -327,12 +325,12 @@ class TrialRunner:
         examples = predictor.encode(self.rows["test"])
         predictions = self._predictions(key, Adapted(model, predictor, examples, start.setup))
         # Another method of the same entry remembers no scores, which speed is measured without.
-        unused = self._prompts(key, method_of(self.params, key.method))
+        unused = self._prompts(key, method_of(self.finetune, key.method))
         return Adapted(model, unused, examples, start.setup), Tried(start.variant, predictions)
 
     def _unchanged(self, key: TrialKey, start: _Start) -> tuple[ModelWithHead, list[Predicted]]:
-        """The pretrained model and its predictions, for a task without a head: computed once, or
-        for each draw of weights from scratch."""
+        """Returns the pretrained model and its predictions for a task without a head. They are
+        computed once or, from scratch, for each draw of weights."""
         seed = key.finetune_seed if self.setup.from_scratch else 0  # a head has no weights
         if seed not in self._as_pretrained:
             model = start.setup.headed(seed=seed)
@@ -343,7 +341,7 @@ class TrialRunner:
         return self._as_pretrained[seed]
 
     def _prompts(self, key: TrialKey, method: Method) -> Predictor:
-        """The predictor of the method, from the labelled rows of the trial."""
+        """Returns the predictor of the method, from the labelled rows of the trial."""
         where = f"finetune.methods.{key.method}.method"
         seed = key.finetune_seed
         return self.setup.predictor(method, self._labelled(key), seed=seed, where=where)
@@ -351,14 +349,14 @@ class TrialRunner:
     def _predictions(
         self, key: TrialKey, adapted: Adapted, *, threshold: float = 0.0
     ) -> list[PredictionRecord]:
-        """A prediction for each test row, in their order."""
+        """Returns a prediction for each test row, in their order."""
         rows = self.rows["test"]
         predicted = predict(adapted.predictor, adapted.model, rows, adapted.examples, self.device)
         chosen = [each._replace(prediction=each.at(threshold)) for each in predicted]
         return prediction_records(key, rows, chosen)
 
     def _adapted(self, key: TrialKey, start: _Start) -> ModelWithHead:
-        """The model before training."""
+        """Returns the model before training."""
         model = start.setup.adapted(start.method, seed=key.finetune_seed)
         return model.to(self.device.torch)
 
@@ -367,7 +365,7 @@ class TrialRunner:
             yield start.task.collate(part, rngs=[]).to(self.device.torch)
 
     def _labelled(self, key: TrialKey) -> list[Row]:
-        """The rows that a trial learns from."""
+        """Returns the rows that a trial learns from."""
         return self.setup.labelled(self.rows["train"], key.label_budget, seed=key.finetune_seed)
 
     def _examples_in_budget(self, key: TrialKey, start: _Start) -> list[Example]:
@@ -375,18 +373,14 @@ class TrialRunner:
         return [example for example in start.encoded.train if example.id in ids]
 
     def _training_of(self, key: TrialKey) -> Adaptation:
-        settings = self.params.finetune.methods[key.method].training
-        assert settings is not None, "check_params refuses a method that trains without"
+        settings = self.finetune.methods[key.method].training
+        assert settings is not None, "the root stage refuses a method that trains without it"
         return settings
 
     def _kept_trial(self, key: TrialKey, adapted: Adapted, tried: Tried) -> kept.KeptTrial:
-        entry, setup = self.params.finetune.methods[key.method], adapted.setup
+        entry, setup = self.finetune.methods[key.method], adapted.setup
         return kept.KeptTrial(
-            run=setup.run_key,
-            task=setup.task_key,
-            method=key.method,
-            label_budget=key.label_budget,
-            finetune_seed=key.finetune_seed,
+            **key._asdict(),
             component={**entry.method, **tried.variant.method},
             task_settings=tried.variant.task,
             initial_weights=tried.variant.initial_weights,

@@ -35,8 +35,8 @@ from stages.trials.validation import Validated
 
 
 @dataclass(frozen=True)
-class Found:
-    """The model with the weights that are kept, and how they were found."""
+class Searched:
+    """The model with the weights that are kept, and how training went."""
 
     model: ModelWithHead
     fit: Fit
@@ -46,7 +46,7 @@ class Found:
 
 
 class DivergedAtEveryRate(ValueError):
-    """There is no epoch to keep; the message begins with the setting to lower."""
+    """Raised if there is no epoch to keep; the message begins with the setting to lower."""
 
     def __init__(self, reason: str, epochs: list[EpochRecord], flops: int) -> None:
         super().__init__(reason)
@@ -62,14 +62,13 @@ def search(
     *,
     settings: Adaptation,
     metric: str,
-    trial: dict[str, Any],  # the columns of a record that say which trial it is
+    trial: dict[str, Any],  # the columns that identify the trial and its variant in a record
     seed: int,  # of the order of examples and of dropout
     device: Device,
     unfinished: Resumable,
-) -> Found:
-    """Train from the same start at each learning rate; keep the best epoch of all or, without
-    ``patience``, the best last epoch. What an interrupted process has left as ``unfinished`` is
-    not computed again.
+) -> Searched:
+    """Trains from the same start at each learning rate; keeps the best epoch of all or, without
+    ``patience``, the best last epoch. It resumes from the state in ``unfinished``.
 
     Raises DivergedAtEveryRate if training diverges at every rate before such an epoch ends.
     """
@@ -103,14 +102,14 @@ def search(
                     epoch, rest = divmod(step.step, data.steps_per_epoch)
                     if rest:
                         continue
-                    found = validate(model)
-                    step.validation_loss = found.loss
-                    if not math.isfinite(found.loss):
+                    validated = validate(model)
+                    step.validation_loss = validated.loss
+                    if not math.isfinite(validated.loss):
                         continue  # to where training refuses it
                     loss = _mean_loss(history[-data.steps_per_epoch :])
-                    epochs.append(_record(trial, lr, epoch, loss, found))
+                    epochs.append(_record(trial, lr, epoch, loss, validated))
                     if settings.patience != "none" or epoch == num_epochs:
-                        best.update(model, epochs[-1], threshold=found.threshold)
+                        best.update(model, epochs[-1], threshold=validated.threshold)
                     if patience.is_over(epochs[-1]):
                         break
                     frozen[:] = method.frozen(model, epoch)
@@ -124,7 +123,7 @@ def search(
     best.put_into(model)  # the models of the rates differ only in trained weights
     curve = [epoch for epoch in epochs if epoch.lr == best.lr]
     kept = next(epoch for epoch in curve if epoch.epoch == best.epoch)
-    return Found(
+    return Searched(
         model,
         _fit(settings, len(examples), best, curve),
         Validated(kept.validation_metric, kept.validation_loss, best.threshold),
@@ -135,7 +134,7 @@ def search(
 
 @dataclass
 class _SoFar:
-    """What was found at some of the rates, perhaps by an interrupted process."""
+    """The results at the rates so far, perhaps of an interrupted process."""
 
     best: BestEpoch
     epochs: list[EpochRecord] = field(default_factory=list)  # of all rates
@@ -144,7 +143,7 @@ class _SoFar:
     def go_on(
         self, rates: Sequence[float], unfinished: Resumable
     ) -> Iterator[tuple[float, Resumable]]:
-        """Each rate that is left with the state of its training; the others are found already."""
+        """Yields each rate that is left with the state of its training."""
         states = [unfinished.another(str(i), beside=self) for i in range(len(rates))]
         begun = max((i for i, state in enumerate(states) if state.exists()), default=None)
         if begun is not None:
@@ -163,15 +162,15 @@ class _SoFar:
 
 
 def _record(
-    trial: dict[str, Any], lr: float, epoch: int, train_loss: float, found: Validated
+    trial: dict[str, Any], lr: float, epoch: int, train_loss: float, validated: Validated
 ) -> EpochRecord:
     return EpochRecord(
         **trial,
         lr=lr,
         epoch=epoch,
         train_loss=train_loss,
-        validation_metric=found.value,
-        validation_loss=found.loss,
+        validation_metric=validated.value,
+        validation_loss=validated.loss,
     )
 
 
@@ -182,7 +181,7 @@ def _mean_loss(steps: Sequence[Step]) -> float:
 def _fit(
     settings: Adaptation, num_examples: int, best: BestEpoch, curve: Sequence[EpochRecord]
 ) -> Fit:
-    """How training went at the rate that was kept, whose epochs are ``curve``."""
+    """Returns how training went at the rate that was kept, whose epochs are ``curve``."""
     return Fit(
         lr=best.lr,
         best_epoch=best.epoch,

@@ -1,14 +1,14 @@
-"""The store of trials: what each left behind, under the address of all that it depends on.
+"""The store of trials: the results of each, under the address of all that it depends on.
 
 ``.scratch/trials/ADDRESS/`` holds a trial's records and, if they are kept, its weights. An entry is
-written beside its place and renamed into it when whole, so any number of processes may write at
+written next to its place and renamed into it when whole, so any number of processes may write at
 once. A damaged entry counts as missing.
 
 The address covers the checkpoint, the prepared examples, the code, the method and its settings, the
-initial weights that a run from scratch tries, the label budget, the seed, ``max_tokens``, the
+initial weights that a run from scratch tries, the label budget, the seeds, ``max_tokens``, the
 device and its precision, and the versions of the libraries that compute. It does not cover the
-other methods, label budgets and seeds of the study: adding one computes what is new. Nor does it
-cover the model of the processor, as DVC does not.
+other runs, methods, label budgets and seeds of the study: adding one computes what is new. Nor does
+it cover the model of the processor, as DVC does not.
 """
 
 import errno
@@ -30,11 +30,12 @@ from tempfile import mkdtemp
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, sha256, write_json
 from stages.core.code import code_hash
-from stages.core.params import Params
+from stages.core.keys import TrialKey
+from stages.core.params import Finetune
 from stages.evaluation import records
 from stages.training.checkpoint import WEIGHTS
 from stages.training.device import Device
-from stages.trials.outcome import Outcome, TrialKey
+from stages.trials.outcome import Outcome
 from stages.trials.setup import TrialSetup
 
 VARIABLE = "TRIALS_STORE"
@@ -47,7 +48,7 @@ STALE_S = 24 * 60 * 60  # after which an unfinished folder has no writer any mor
 
 
 def root() -> Path:
-    """Where entries lie: a folder that several clones share, or one of this clone."""
+    """Returns the folder of the entries: one that several clones share, or one of this clone."""
     shared = os.environ.get(VARIABLE)
     return Path(shared).expanduser() if shared else paths.SCRATCH / "trials"
 
@@ -61,7 +62,7 @@ def check_writable() -> None:
 
 @contextmanager
 def _clear_errors() -> Iterator[None]:
-    """Those of the file system as ValueErrors: a full disk, a folder of another user."""
+    """Re-raises file-system errors (disk full, permission denied) as ValueError."""
     try:
         yield
     except OSError as error:
@@ -71,16 +72,17 @@ def _clear_errors() -> Iterator[None]:
 
 
 class Addresses:
-    """The addresses of the trials of a run and a task."""
+    """The addresses of the trials of a checkpoint and a task."""
 
-    def __init__(self, params: Params, setup: TrialSetup, device: Device) -> None:
-        self._params, self._from_scratch = params, setup.from_scratch
+    def __init__(self, finetune: Finetune, setup: TrialSetup, device: Device) -> None:
+        self._finetune, self._from_scratch = finetune, setup.from_scratch
         task = ("task.json", "train.jsonl", "validation.jsonl", "test.jsonl")
         model, kind = setup.run_record["model"], setup.task_record["task"]
         self._components = f"models/{model['name']}", f"tasks/{kind['name']}"
         self._shared = {
-            "run": setup.run_key,
-            "task": setup.task_key,
+            "run": setup.checkpoint.run,
+            "pretrain_seed": setup.checkpoint.pretrain_seed,
+            "task": setup.task_name,
             "checkpoint": setup.run_record["fingerprint"],
             "weights": sha256(setup.pretrained / WEIGHTS, setup.pretrained / "metrics.json"),
             "tokenizer": setup.run_record["tokenizer"],
@@ -91,21 +93,22 @@ class Addresses:
         }
 
     def of(self, key: TrialKey) -> str:
-        entry = self._params.finetune.methods[key.method]
+        """Returns the address of a trial."""
+        entry = self._finetune.methods[key.method]
         method = f"methods/{entry.method['name']}"
-        finetune = self._params.finetune
         depends_on = self._shared | {
-            "trial": asdict(key),
+            "trial": key._asdict(),
             "method": entry.model_dump(),
-            "initial_weights": finetune.initial_weights if self._from_scratch else [],
+            "initial_weights": self._finetune.initial_weights if self._from_scratch else [],
             "code": code_hash("trials/runner", method, *self._components),
         }
         return _hash(depends_on)
 
-    def of_other(self, asked: Json, module: str) -> str:
-        """Of what ``module`` computes from the same checkpoint and examples beside the trials."""
+    def of_other(self, settings: Json, module: str) -> str:
+        """Returns the address of what ``module`` computes with ``settings`` from the same
+        checkpoint and examples."""
         code = code_hash(module, *self._components)
-        return _hash(self._shared | {"asked": asked, "module": module, "code": code})
+        return _hash(self._shared | {"settings": settings, "module": module, "code": code})
 
 
 def _hash(depends_on: Json) -> str:
@@ -125,17 +128,18 @@ class Stored:
 
 
 def load(address: str, *, with_weights: bool = False, with_speed: bool = False) -> Stored | None:
-    """The entry; None if there is none, if it is damaged, or if it lacks what is asked for."""
-    found = _entry(root() / address)
-    if found is None:
+    """Returns the entry, or None if there is none, if it is damaged, or if it lacks the weights or
+    the speed."""
+    entry = _entry(root() / address)
+    if entry is None:
         return None
-    if (with_weights and not found.weights) or (with_speed and not found.has_speed):
+    if (with_weights and not entry.weights) or (with_speed and not entry.has_speed):
         return None
-    return found
+    return entry
 
 
 def _entry(folder: Path) -> Stored | None:
-    """None if it is not whole."""
+    """Returns an entry, or None if it is not whole."""
     try:
         contents = read_json(folder / CONTENTS)
         if any(sha256(folder / name) != value for name, value in contents.items()):
@@ -152,28 +156,28 @@ def _record(folder: Path) -> Json:
         return json.load(file)
 
 
-def _outcome(found: Json) -> Outcome:
+def _outcome(stored: Json) -> Outcome:
     return Outcome(
-        trial=records.TrialRecord(**found["trial"]),
-        epochs=[records.EpochRecord(**each) for each in found["epochs"]],
-        predictions=[records.PredictionRecord(**each) for each in found["predictions"]],
-        cost=records.CostRecord(**found["cost"]),
-        tries=[records.TryRecord(**each) for each in found["tries"]],
+        trial=records.TrialRecord(**stored["trial"]),
+        epochs=[records.EpochRecord(**row) for row in stored["epochs"]],
+        predictions=[records.PredictionRecord(**row) for row in stored["predictions"]],
+        cost=records.CostRecord(**stored["cost"]),
+        tries=[records.TryRecord(**row) for row in stored["tries"]],
         lost_predictions=[
-            records.LostPredictionRecord(**each) for each in found["lost_predictions"]
+            records.LostPredictionRecord(**row) for row in stored["lost_predictions"]
         ],
     )
 
 
 def mark_used(address: str) -> None:
-    """For ``Listed.unused_s``."""
+    """Sets the time of an entry, from which ``Listed.unused_s`` counts."""
     with suppress(OSError):  # a store that may only be read
         os.utime(root() / address)
 
 
 @contextmanager
 def unfinished() -> Iterator[Path]:
-    """A folder in which a trial leaves its weights; ``save`` makes an entry of it."""
+    """Yields a folder in which a trial leaves its weights; ``save`` makes an entry of it."""
     with _clear_errors():
         folder = _new_folder()
     try:
@@ -183,7 +187,7 @@ def unfinished() -> Iterator[Path]:
 
 
 def _new_folder() -> Path:
-    """As readable for others as this process makes its folders."""
+    """Makes a folder that is as readable for others as all folders of this process."""
     folder = Path(mkdtemp(prefix=UNFINISHED, dir=root()))
     umask = os.umask(0)
     os.umask(umask)
@@ -192,18 +196,18 @@ def _new_folder() -> Path:
 
 
 def save(address: str, outcome: Outcome, folder: Path) -> None:
-    """Make ``folder``, which has the weights if they are kept, the entry of a trial. What an entry
-    that is there has besides is kept.
+    """Makes ``folder``, which has the weights if they are kept, the entry of a trial. Weights and
+    speed of an earlier entry are kept.
 
     Raises ValueError if it cannot be written.
     """
     place = root() / address
     with _clear_errors():
-        if there := _entry(place):
-            if there.has_speed:
-                outcome = replace(outcome, cost=there.outcome.cost)
-            if there.weights and not any(folder.iterdir()):
-                shutil.copyfile(there.weights, folder / there.weights.name)
+        if earlier := _entry(place):
+            if earlier.has_speed:
+                outcome = replace(outcome, cost=earlier.outcome.cost)
+            if earlier.weights and not any(folder.iterdir()):
+                shutil.copyfile(earlier.weights, folder / earlier.weights.name)
         with gzip.GzipFile(folder / OUTCOME, "wb", mtime=0) as file:
             file.write(json.dumps(asdict(outcome)).encode())
         write_json(folder / CONTENTS, {f.name: sha256(f) for f in sorted(folder.iterdir())})
@@ -211,7 +215,7 @@ def save(address: str, outcome: Outcome, folder: Path) -> None:
 
 
 def _put(folder: Path, place: Path) -> None:
-    """Rename ``folder`` to ``place``; a folder that is there, whoever wrote it, goes."""
+    """Renames ``folder`` to ``place``, in place of a folder with that name."""
     while True:
         try:
             folder.rename(place)
@@ -226,12 +230,12 @@ def _put(folder: Path, place: Path) -> None:
             return
 
 
-# What it holds -----------------------------------------------------------------------------------
+# Contents ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Listed:
-    """An entry, or what a killed writer left."""
+    """An entry, or the folder of a writer that was killed."""
 
     folder: Path
     run: str  # "" of what cannot be read
@@ -241,9 +245,9 @@ class Listed:
 
 
 def listed() -> list[Listed]:
-    """All that the store holds; what else lies in its folder, and what writers are at, is left
-    out."""
-    found = []
+    """Returns all that the store holds, without other files in its folder, and without folders
+    that are being written."""
+    result = []
     for folder in sorted(root().iterdir()) if root().is_dir() else ():
         is_entry = ADDRESS.fullmatch(folder.name)
         if not (is_entry or folder.name.startswith(UNFINISHED)):
@@ -254,12 +258,12 @@ def listed() -> list[Listed]:
         except OSError:  # a writer has just finished, or it is another user's
             continue
         if is_entry or unused > STALE_S:
-            found.append(Listed(folder, *_names(folder), num_bytes, unused))
-    return found
+            result.append(Listed(folder, *_names(folder), num_bytes, unused))
+    return result
 
 
 def _names(folder: Path) -> tuple[str, str]:
-    """Of the run and the task."""
+    """Returns the names of the run and the task, or empty texts for a damaged entry."""
     try:
         trial = _record(folder)["trial"]
         return trial["run"], trial["task"]
@@ -268,8 +272,8 @@ def _names(folder: Path) -> tuple[str, str]:
 
 
 def discard(entries: Iterable[Listed]) -> list[Listed]:
-    """Remove them; those that are gone."""
+    """Removes entries; returns those that are gone."""
     every = [*entries]
-    for each in every:
-        shutil.rmtree(each.folder, ignore_errors=True)
-    return [each for each in every if not each.folder.exists()]
+    for entry in every:
+        shutil.rmtree(entry.folder, ignore_errors=True)
+    return [entry for entry in every if not entry.folder.exists()]

@@ -1,4 +1,4 @@
-"""How well a run predicts the texts of a task by the objective that it was pretrained with."""
+"""How well a checkpoint predicts the texts of a task by its pretraining objective."""
 
 import math
 
@@ -19,23 +19,21 @@ BATCH_ROWS = 16
 
 
 @torch.no_grad()
-def text_bits(setup: TrialSetup, device: Device) -> TextBitsRecord | None:
-    """The loss of the run's objective, as it is validated, on the inputs of the task's test rows,
-    packed as the validation text of a corpus is: as many rows at most, of whole length.
+def text_bits(setup: TrialSetup, run: Run, device: Device) -> TextBitsRecord | None:
+    """Returns the loss of a checkpoint's objective, as it is validated, on the inputs of the task's
+    test rows. They are packed as the validation text of a corpus: as many rows at most, of whole
+    length.
 
-    None for a run that has learnt no objective and for a public checkpoint; if the objective needs
-    more than the checkpoint holds (a teacher, a head); if it has several terms, or nothing to
-    predict in these texts; if the tokenizer does not know all of their characters, which would
-    take too few bits.
+    Returns None for a run that has learnt no objective and for a public checkpoint; if the
+    objective needs more than the checkpoint holds (a teacher, a head); if it has several terms, or
+    nothing to predict in these texts; if the tokenizer does not know all of their characters, which
+    would take too few bits.
     """
-    settings = setup.run_record["settings"]
-    run = Run(**{key: settings[key] for key in Run.model_fields})
     if run.is_public:
         return None  # the layers that compute the logits of an encoder are not stored
     backbone = setup.outline()
-    objective = objective_for(
-        run, setup.tokenizer, backbone, where=f"pretrain.{setup.run_key}"
-    ).for_validation()
+    where = run.where(setup.checkpoint.run)
+    objective = objective_for(run, setup.tokenizer, backbone, where=where).for_validation()
     has_head = any(True for _ in objective.head(backbone).parameters())
     if not objective.trains or objective.has_teacher or has_head:
         return None
@@ -53,7 +51,7 @@ def text_bits(setup: TrialSetup, device: Device) -> TextBitsRecord | None:
     loss = mean_loss(model, objective, batches, device)
     num_bytes = sum(len(text.encode()) for text in texts)
     return TextBitsRecord(
-        run=setup.run_key,
+        **setup.checkpoint._asdict(),
         loss=loss,
         bits_per_byte=loss / math.log(2) * len(encoded.tokens) / num_bytes,
         num_targets=sum(targets.values()),

@@ -31,8 +31,8 @@ def validate(
     metric: str,
     device: Device,
 ) -> Validated:
-    """On all ``rows``, whose encoded ``examples`` these are: the metric at the threshold that is
-    best for it, and the loss as if they were one batch."""
+    """Returns the metric on all ``rows`` at the threshold that is best for it, and the loss as if
+    their ``examples`` were one batch."""
     losses, targets = defaultdict[str, float](float), Counter[str]()
 
     def add(batch: Batch) -> None:

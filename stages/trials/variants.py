@@ -1,4 +1,4 @@
-"""The variants of a trial: the settings that it tries beside its learning rates or its C.
+"""The variants of a trial: the settings that it tries in addition to learning rates or C.
 
 Where an entry of params.yaml lists several values of a setting of its task or of its method, and
 where a run from scratch may start from several initial weights, a trial trains (or solves) once for
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
+from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.core.params import Finetune, InitialWeights
 from stages.evaluation.records import SEPARATOR
@@ -49,8 +50,8 @@ class Variant:
         return json.dumps([self.method, self.initial_weights])
 
     @property
-    def columns(self) -> dict[str, str]:
-        """Returns the columns of records that say which variant it is."""
+    def columns(self) -> Json:
+        """Returns the columns of records that identify the variant."""
         return {"read_out": self.read_out, "initial_weights": self.initial_weights or ""}
 
 
@@ -122,18 +123,18 @@ def readings(
         for name, listed in TASKS.tried(task, where=where).items()
         if name not in without
     }
-    found, faults = list[dict[str, Any]](), list[str]()
+    combinations, faults = list[dict[str, Any]](), list[str]()
     for combination in _combinations(values):
         try:
             kind.check_read(
                 is_causal=backbone.is_causal and not has_prefix, **{**others, **combination}
             )
-            found.append(combination)
+            combinations.append(combination)
         except ValueError as error:
             faults.append(str(error))
-    if not found:
+    if not combinations:
         raise ValueError(f"{where}.{faults[0]}")
-    return found
+    return combinations
 
 
 def distinct_initial_weights(

@@ -14,7 +14,7 @@ from stages.baselines.overlap import Overlap
 from stages.baselines.ridge import Ridge
 from stages.baselines.sliding_window import SlidingWindow
 from stages.baselines.tfidf import Tfidf
-from stages.baselines.window import Window, parts, shape
+from stages.baselines.window import Window
 from stages.core.seeding import stream
 from stages.evaluation.metrics import entities
 from stages.kinds._kind import KINDS
@@ -27,6 +27,7 @@ squad_f1 = Score(KINDS["span_qa"], "squad_f1")
 pearson = Score(KINDS["regression"], "pearson")
 accuracy = Score(KINDS["multiple_choice"], "accuracy")
 bleu = Score(KINDS["seq2seq"], "bleu")
+micro_f1 = Score(KINDS["multi_label"], "micro_f1")
 
 
 def texts(num: int, seed: int) -> list[dict]:
@@ -52,26 +53,33 @@ def unlabelled(rows: list[dict]) -> list[dict]:
     return [{k: v for k, v in row.items() if k not in ("label", "tags")} for row in rows]
 
 
-def test_every_baseline_says_what_it_fits_and_builds_without_settings() -> None:
+def test_baselines_say_what_they_fit_and_build_without_settings() -> None:
     for name in BASELINES.names():
         baseline = BASELINES.build({"name": name}, where=f"baselines.{name}")
         assert set(baseline.fits) <= set(KINDS) and baseline.fits
 
 
-def test_majority_gives_the_commonest_label_and_the_commonest_tag_for_each_word() -> None:
-    majority = Majority()
-    majority.fit([{"text": "", "label": label} for label in "abb"], [], macro_f1)
-    assert majority.predict([{"text": "x"}, {"text": "y"}]) == ["b", "b"]
-    majority.fit(sentences(3, seed=1), [], entity_f1)
-    assert majority.predict([{"words": ["one", "two"]}]) == ["O O"]
+def with_answers(*texts: str) -> list[dict]:
+    return [{"answers": [{"text": text}] if text else []} for text in texts]
 
 
-def test_majority_of_a_tie_does_not_depend_on_the_order_of_rows() -> None:
-    rows = [{"text": "", "label": label} for label in "ba"]
-    for order in (rows, rows[::-1]):
+@pytest.mark.parametrize(
+    ("score", "train", "row", "expected"),
+    [
+        (macro_f1, [{"label": label} for label in "abb"], {"text": "x"}, "b"),
+        (macro_f1, [{"label": label} for label in "ba"], {"text": "x"}, "a"),  # a tie
+        (entity_f1, sentences(3, seed=1), {"words": ["one", "two"]}, "O O"),
+        (squad_f1, with_answers(*"abb"), {"question": "x"}, "b"),
+        (squad_f1, with_answers("a", "", ""), {"question": "x"}, ""),
+        (accuracy, [{"choices": ["a", "b"], "label": n} for n in "110"], {"choices": "cde"}, "1"),
+        (micro_f1, [{"labels": []}] * 3, {"text": "x"}, "[]"),
+    ],
+)
+def test_majority_predicts_the_commonest_answer_in_any_order(score, train, row, expected) -> None:
+    for rows in (train, train[::-1]):
         majority = Majority()
-        majority.fit(order, [], macro_f1)
-        assert majority.predict([{"text": ""}]) == ["a"]
+        majority.fit(rows, [], score)
+        assert majority.predict([row, row]) == [expected] * 2
 
 
 def test_tfidf_learns_what_words_say() -> None:
@@ -125,16 +133,8 @@ def test_tfidf_reads_both_texts_of_a_pair() -> None:
 def test_window_finds_unseen_names_by_their_neighbours_and_signs() -> None:
     window = Window()
     window.fit(sentences(20, seed=1), sentences(10, seed=2), entity_f1)
-    assert window.predict([{"words": ["Then", "call", "unseen()", "again", "."]}]) == [
-        "O O B-CODE O O"
-    ]
-
-
-def test_window_gives_a_tag_for_each_word_of_each_row() -> None:
-    window = Window(window=0, affix_length=0)
-    window.fit(sentences(20, seed=1), sentences(10, seed=2), entity_f1)
-    rows = [{"words": ["a"] * n} for n in (1, 7, 3)]
-    assert [len(tags.split()) for tags in window.predict(rows)] == [1, 7, 3]
+    rows = [{"words": ["Then", "call", "unseen()", "again", "."]}, {"words": ["a"]}, {"words": []}]
+    assert window.predict(rows) == ["O O B-CODE O O", "O", ""]
 
 
 def test_window_never_continues_nothing_and_finds_spans_of_two_words() -> None:
@@ -157,18 +157,8 @@ def test_window_never_continues_nothing_and_finds_spans_of_two_words() -> None:
         assert entities(tags.split()) == entities(tags.replace("O I-", "O B-").split())
 
 
-def test_parts_of_a_word() -> None:
-    assert parts("ab") == ["<a", "ab", "b>", "<ab", "ab>", "<ab>"]
-
-
-def test_shape() -> None:
-    assert shape("array_2D()") == "a_0A()"
-    assert shape("HTTPServer") == "Aa"
-    assert shape("3.14") == "0.0"
-
-
 @pytest.mark.parametrize("cls, rows", [(Tfidf, texts(8, seed=1)), (Window, sentences(8, seed=1))])
-def test_one_class_among_few_labels_is_predicted_everywhere(cls: type, rows: list[dict]) -> None:
+def test_fit_predicts_the_only_class_of_train_everywhere(cls: type, rows: list[dict]) -> None:
     train = json.loads(json.dumps(rows[:4]))
     for row in train:
         row.update({"label": "tool"} if "text" in row else {"tags": ["O"] * len(row["words"])})
@@ -177,7 +167,7 @@ def test_one_class_among_few_labels_is_predicted_everywhere(cls: type, rows: lis
     assert set(" ".join(baseline.predict(unlabelled(rows))).split()) in ({"tool"}, {"O"})
 
 
-def test_regularisation_is_chosen_by_validation_alone() -> None:
+def test_tfidf_chooses_regularisation_by_validation_alone() -> None:
     """A planted score prefers the second model, and its choice does not depend on training."""
     scored_rows: list[Any] = []
 
@@ -219,7 +209,7 @@ def test_copy_is_the_text() -> None:
         {"name": "sliding_window", "windows": []},
     ],
 )
-def test_a_wrong_setting_is_refused_with_its_place(entry: dict) -> None:
+def test_baselines_refuse_a_wrong_setting_with_its_place(entry: dict) -> None:
     with pytest.raises(ValueError, match=r"baselines\.mine"):
         BASELINES.build(entry, where="baselines.mine")
 
@@ -255,6 +245,7 @@ def test_sliding_window_finds_a_name_beside_the_words_of_the_question() -> None:
     assert squad_f1(test, predicted) > 0.9
     for row, text in zip(test, predicted, strict=True):
         assert text and text in row["context"]
+    assert baseline.predict([{"question": "Who?", "context": ""}]) == [""]
 
 
 def test_sliding_window_says_where_there_is_no_answer_if_some_have_none() -> None:
@@ -263,21 +254,6 @@ def test_sliding_window_says_where_there_is_no_answer_if_some_have_none() -> Non
     assert squad_f1(test, baseline.predict(test)) > 0.9
     baseline.fit(questions(40, seed=1), questions(20, seed=2, none=0.5), squad_f1)
     assert all(baseline.predict(test))
-
-
-def test_sliding_window_of_an_empty_context_is_no_answer() -> None:
-    baseline = SlidingWindow()
-    baseline.fit(questions(4, seed=1), questions(4, seed=2), squad_f1)
-    assert baseline.predict([{"question": "Who?", "context": ""}]) == [""]
-
-
-def test_majority_of_answers_may_be_that_there_is_none() -> None:
-    majority = Majority()
-    rows = questions(30, seed=1, none=0.7)
-    majority.fit(rows, [], squad_f1)
-    assert set(majority.predict(rows)) == {""}
-    majority.fit([{"answers": [{"text": text}]} for text in "abb"], [], squad_f1)
-    assert majority.predict([{"question": "x"}, {"question": "y"}]) == ["b", "b"]
 
 
 def test_tfidf_gives_each_answer_its_probability() -> None:
@@ -338,7 +314,6 @@ def topics(num: int, seed: int) -> list[dict[str, Any]]:
 
 
 def test_one_vs_rest_learns_each_label_by_itself_and_the_majority_does_not() -> None:
-    micro_f1 = Score(KINDS["multi_label"], "micro_f1")
     train, validation, test = (topics(n, seed) for seed, n in enumerate((100, 40, 100)))
     inputs = [{"text": row["text"]} for row in test]
     assert {tuple(row["labels"]) for row in test} == {
@@ -351,20 +326,12 @@ def test_one_vs_rest_learns_each_label_by_itself_and_the_majority_does_not() -> 
     assert scores[OneVsRest] > 0.95 and 0.3 < scores[Majority] < 0.75
 
 
-def test_rows_without_any_label_have_none_predicted() -> None:
-    micro_f1 = Score(KINDS["multi_label"], "micro_f1")
-    rows = [{"text": row["text"], "labels": []} for row in topics(20, 1)]
-    for baseline in (OneVsRest(), Majority()):
-        baseline.fit(rows, rows, micro_f1)
-        assert {*baseline.predict(rows)} == {"[]"}
-
-
-def test_one_vs_rest_takes_a_label_that_every_text_has() -> None:
-    micro_f1 = Score(KINDS["multi_label"], "micro_f1")
-    rows = [row | {"labels": [*row["labels"], "text"]} for row in topics(40, 1)]
+@pytest.mark.parametrize("label", [[], ["text"]])
+def test_one_vs_rest_takes_a_label_that_every_text_has_and_none(label: list[str]) -> None:
+    rows = [{"text": row["text"], "labels": label} for row in topics(20, 1)]
     baseline = OneVsRest(C=[1.0])
     baseline.fit(rows, rows, micro_f1)
-    assert all("text" in json.loads(answer) for answer in baseline.predict(rows))
+    assert {*baseline.predict(rows)} == {json.dumps(label)}
 
 
 def test_overlap_chooses_what_repeats_the_text_and_the_first_of_equal_ones() -> None:
@@ -390,9 +357,3 @@ def test_choice_only_finds_choices_that_give_themselves_away() -> None:
     model.fit(rows, rows, accuracy)
     new = [{"text": "", "choices": ["a stone", "never a stone", "never a plum"]}]
     assert model.predict(rows + new) == [*(row["label"] for row in rows), "0"]
-
-
-def test_majority_of_choices_is_their_commonest_place() -> None:
-    majority = Majority()
-    majority.fit([{"choices": ["a", "b"], "label": label} for label in "110"], [], accuracy)
-    assert majority.predict([{"text": "x", "choices": ["c", "d", "e"]}]) == ["1"]

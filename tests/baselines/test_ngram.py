@@ -18,7 +18,7 @@ def fitted(train: list[dict[str, str]], **settings) -> Ngram:
     return model
 
 
-def test_probabilities_by_hand() -> None:
+def test_probability_by_hand() -> None:
     """The text "abab" has a and b twice each, and b twice after a. Below the empty context each
     byte has the probability 1/256."""
     model = fitted([{"text": "abab"}], orders=[2])
@@ -30,13 +30,13 @@ def test_probabilities_by_hand() -> None:
 
 
 @pytest.mark.parametrize("context", [b"", b"t", b"the ", b"\xff\x00", b"cla"])
-def test_probabilities_of_all_bytes_add_up_to_one(context) -> None:
+def test_probability_of_all_bytes_adds_up_to_one(context) -> None:
     model = fitted(TRAIN)
     assert sum(model.probability(b, context) for b in range(256)) == pytest.approx(1)
 
 
 @pytest.mark.slow
-def test_more_text_and_more_context_take_fewer_bits() -> None:
+def test_ngram_takes_fewer_bits_with_more_text_and_more_context() -> None:
     def bits(train, *orders: int) -> float:
         return bits_per_byte(TEST, fitted(train, orders=orders).predict(TEST))
 
@@ -45,14 +45,12 @@ def test_more_text_and_more_context_take_fewer_bits() -> None:
 
 
 @pytest.mark.slow
-def test_the_order_is_the_one_with_the_fewest_bits_on_validation() -> None:
-    taken = fitted(TRAIN, orders=[1, 2, 4]).order
-    bits = {
-        n: sum(fitted(TRAIN, orders=[n]).bits(r["text"], n) for r in VALIDATION) for n in (1, 2, 4)
-    }
-    assert taken == min(bits, key=lambda order: bits[order])
+def test_fit_chooses_the_order_with_the_fewest_bits_on_validation() -> None:
+    model = fitted(TRAIN, orders=[1, 2, 4])
+    bits = {order: sum(model.bits(r["text"], order) for r in VALIDATION) for order in (1, 2, 4)}
+    assert model.order == min(bits, key=lambda order: bits[order])
 
 
-def test_an_order_of_nothing_is_refused() -> None:
+def test_ngram_refuses_an_order_of_nothing() -> None:
     with pytest.raises(ValueError, match="orders must be at least 1"):
         Ngram(orders=[0])

@@ -17,7 +17,7 @@ def valid(tags: tuple[str, ...]) -> bool:
     return True
 
 
-def test_the_best_sequence_is_the_best_of_all_valid_ones() -> None:
+def test_best_sequence_is_the_best_of_all_valid_ones() -> None:
     rng = stream(1, "viterbi")
     seen = [["O", "B-X", "I-X", "O"], ["B-Y", "I-Y", "B-X", "O", "O"]]
     first = first_scores(TAGS)
@@ -41,7 +41,7 @@ def test_the_best_sequence_is_the_best_of_all_valid_ones() -> None:
             assert tuple(best_sequence(scores, transitions, first)) == expected
 
 
-def test_transitions_say_how_much_more_often_a_tag_stands_behind_another() -> None:
+def test_transition_scores_are_log_ratios_of_frequencies() -> None:
     scores = transition_scores([["O", "O", "B-X", "O"]], ["B-X", "O"], weight=1.0)
     # After B-X, O occurs once, and a half is added to both counts. Three of all four tags are O.
     assert scores[0, 1] == pytest.approx(np.log((1.5 / 2) / (3 / 4)))
@@ -49,7 +49,7 @@ def test_transitions_say_how_much_more_often_a_tag_stands_behind_another() -> No
     assert not transition_scores([["O", "B-X"]], ["B-X", "O"], weight=0.0).any()
 
 
-def test_a_sequence_that_nothing_allows_but_outside_is_outside() -> None:
+def test_best_sequence_is_outside_where_nothing_else_is_allowed() -> None:
     tags = ["I-X", "O"]
     scores = np.log(np.array([[0.9, 0.1]] * 3))
     transitions = transition_scores([["O", "O"], ["I-X"]], tags, weight=0.0)

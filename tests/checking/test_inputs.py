@@ -4,13 +4,7 @@ from typing import Any
 
 import pytest
 
-from stages.core.params import typed
-from tests.smoke import DELETED, ROOT, Fault, faults_of, paths_of, smoke_with
-
-
-@pytest.fixture(autouse=True)
-def in_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)  # a source's path is relative to the project
+from tests.smoke import DELETED, Fault, faults_of, paths_of, smoke_with
 
 
 @pytest.mark.parametrize(
@@ -32,12 +26,13 @@ def in_project(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"baselines.tfidf.x": 1}, "baselines.tfidf.x", "unknown"),
     ],
 )
-def test_a_fault_has_its_path(changes: dict[str, Any], path: str, word: str) -> None:
+def test_faults_of_inputs_have_their_path(changes: dict[str, Any], path: str, word: str) -> None:
     faults = faults_of(smoke_with(changes))
     assert any(fault.path == path and word in fault.message for fault in faults), faults
 
 
-def test_tasks_that_are_a_corpus_are_those_of_the_study_and_have_answers_to_write() -> None:
+def test_corpus_faults_of_tasks_that_are_a_corpus() -> None:
+    """They are tasks of the study, with answers to write."""
     where = "corpora.mix.source"
     corpus = {"max_tokens": "all", "decontaminate_against": "none"}
 
@@ -47,7 +42,9 @@ def test_tasks_that_are_a_corpus_are_those_of_the_study_and_have_answers_to_writ
         text = smoke_with({})["tasks"]["section"] | {"task": {"name": "language_modelling"}}
         changes["tasks.text"] = text
         # Only faults of the corpus count: no method fits this task.
-        return [each for each in faults_of(smoke_with(changes)) if each.path.startswith("corpora")]
+        return [
+            fault for fault in faults_of(smoke_with(changes)) if fault.path.startswith("corpora")
+        ]
 
     assert faults(tasks=["tag", "section"]) == []
     [fault] = faults(tasks=["tagg"])
@@ -60,15 +57,11 @@ def test_tasks_that_are_a_corpus_are_those_of_the_study_and_have_answers_to_writ
     assert fault.path.startswith(where) and "text" in fault.message
 
 
-def test_a_corpus_is_decontaminated_against_tasks_or_nothing() -> None:
+def test_corpus_faults_of_what_a_corpus_is_decontaminated_against() -> None:
     where = "corpora.prose.decontaminate_against"
     assert faults_of(smoke_with({where: "tasks"})) == []
     for wrong in (["tag"], "tag", DELETED):
         assert paths_of(smoke_with({where: wrong})) == [where]
-    params = typed(smoke_with({}))
-    (corpus,) = params.corpora.values()
     source = {"name": "tasks", "path": "data/tasks", "tasks": ["tag"]}
-    update = {"source": source, "decontaminate_against": "tasks"}
-    mixture = {"mix": corpus.model_copy(update=update)}
-    mixed = params.model_copy(update={"corpora": params.corpora | mixture})
-    assert paths_of(mixed) == ["corpora.mix.decontaminate_against"]
+    mix = {"source": source, "max_tokens": "all", "decontaminate_against": "tasks"}
+    assert paths_of(smoke_with({"corpora.mix": mix})) == ["corpora.mix.decontaminate_against"]

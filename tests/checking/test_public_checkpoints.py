@@ -4,46 +4,41 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stages.core.params import Params, PublishedTokenizer, typed
-from stages.matching.budget import plans, step_flops
-from stages.text.packaged import ALL_MINILM
+from stages.core.params import Params, PublishedTokenizer
+from stages.core.study_file import typed
+from stages.matching.budget import matched as matched_study
+from stages.matching.budget import step_flops
 from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
-from tests.smoke import ROOT, Fault, faults_of, paths_of, smoke_with
+from tests.smoke import Fault, faults_of, paths_of, short_smoke_with, smoke_with
 
-RUN = "pretrain.encoder_scratch"
+RUN = "pretrain.runs.encoder_scratch"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 BERT = {"name": "hub", "path": "google-bert/bert-base-uncased", "revision": COMMIT}
 
 
-@pytest.fixture(autouse=True)
-def in_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)  # a source's path is relative to the project
-
-
 def with_public(model: dict[str, Any] | None = None, **changed: Any) -> Params:
-    """The smoke study with a public checkpoint in place of its run from scratch."""
+    """Returns the smoke study with a public checkpoint in place of its run from scratch."""
     settings = {"model": model or BERT, "corpus": "none", "tokenizer": "none"} | changed
     return typed(smoke_with({f"{RUN}.{key}": value for key, value in settings.items()}))
 
 
 def with_further(family: str, objective: dict[str, Any] | str, **changed: Any) -> Params:
-    """The smoke study with a small checkpoint that is pretrained further in place of its run from
-    scratch, and with the checkpoint's tokenizer."""
+    """Returns the smoke study with a small checkpoint that is pretrained further in place of its
+    run from scratch, and with the checkpoint's tokenizer."""
     pinned = {"path": str(checkpoint(family)), "revision": revision_of(checkpoint(family))}
     entry = objective if isinstance(objective, dict) else {"name": objective}
     params = with_public({"name": "hub"} | pinned, corpus="prose", objective=entry)
     tokenizer = PublishedTokenizer(corpus="none", algorithm="hub", **pinned)
-    run = params.pretrain["encoder_scratch"].model_copy(update={"tokenizer": "own"} | changed)
+    run = params.runs["encoder_scratch"].model_copy(update={"tokenizer": "own"} | changed)
     return params.model_copy(
         update={
             "tokenizers": params.tokenizers | {"own": tokenizer},
-            "pretrain": params.pretrain | {"encoder_scratch": run},
+            "runs": params.runs | {"encoder_scratch": run},
         }
     )
 
@@ -51,11 +46,6 @@ def with_further(family: str, objective: dict[str, Any] | str, **changed: Any) -
 def one_fault(params: Params) -> Fault:
     (fault,) = faults_of(params)
     return fault
-
-
-def test_a_public_checkpoint_pinned_by_its_commit_has_no_fault() -> None:
-    """The hub is not asked for its content."""
-    assert faults_of(with_public()) == []
 
 
 @pytest.mark.parametrize(
@@ -69,7 +59,6 @@ def test_a_public_checkpoint_pinned_by_its_commit_has_no_fault() -> None:
         ({"objective": {"name": "distillation"}}, "objective"),
         ({"objective": {"name": "prefix_lm"}}, "objective"),
         ({"corpus": "prose"}, "corpus"),
-        ({"parent": "encoder_mlm"}, "parent"),
         ({"model": BERT | {"revision": "main"}}, "model.revision"),
         ({"model": BERT | {"path": "here/or/bert"}}, "model.path"),
         ({"model": {"name": "hub", "path": "gpt2"}}, "model.revision"),
@@ -77,11 +66,25 @@ def test_a_public_checkpoint_pinned_by_its_commit_has_no_fault() -> None:
         ({"model": BERT | {"trust_remote_code": True}}, "model.trust_remote_code"),
     ],
 )
-def test_a_fault_of_a_public_checkpoint_has_its_path(changed: dict[str, Any], path: str) -> None:
+def test_public_faults_have_their_path(changed: dict[str, Any], path: str) -> None:
     assert f"{RUN}.{path}" in paths_of(with_public(**changed))
 
 
-def test_a_local_checkpoint_is_known_before_anything_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"model": BERT},  # as published: nothing else is to be said
+        {"model": BERT, "seeds": [1, 2, 3]},
+        {"model": BERT, "objective": "none", "corpus": "none", "tokenizer": "none"},
+    ],
+)
+def test_public_faults_do_not_ask_the_hub_for_a_pinned_commit(entry: dict[str, Any]) -> None:
+    study = short_smoke_with({"pretrain.runs.public": entry})
+    assert faults_of(study) == []
+    assert typed(study).runs["public"].as_published
+
+
+def test_public_faults_read_a_local_checkpoint_before_anything_runs(tmp_path: Path) -> None:
     folder = shutil.copytree(checkpoint("bert"), tmp_path / "mine")
 
     def study(revision: str, max_tokens: int = MAX_POSITIONS) -> Params:
@@ -116,7 +119,7 @@ def with_more_tokens(folder: Path) -> None:
     ],
     ids=["no weights", "pickle", "truncated", "code", "tokenizer"],
 )
-def test_a_folder_that_cannot_be_used_is_one_fault(
+def test_public_faults_have_one_for_a_folder_that_cannot_be_used(
     change: Callable[[Path], object], words: str, tmp_path: Path
 ) -> None:
     """The fault is reported before anything runs, whatever revision pins the folder."""
@@ -124,17 +127,6 @@ def test_a_folder_that_cannot_be_used_is_one_fault(
     change(folder)
     fault = one_fault(with_public({"name": "hub", "path": str(folder), "revision": "0" * 12}))
     assert fault.path == f"{RUN}.model.path" and words in fault.message
-
-
-def test_a_checkpoint_that_can_be_fetched_is_said_to_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    elsewhere = replace(ALL_MINILM, key="not_fetched")
-    monkeypatch.setattr("stages.models._published_checkpoint.PACKAGED", [elsewhere])
-    pinned = {"path": str(elsewhere.folder), "revision": elsewhere.revision}
-    fault = one_fault(with_public({"name": "hub"} | pinned))
-    assert fault.path == f"{RUN}.model.path"
-    assert "make setup EXTRA=published" in fault.message and str(elsewhere.folder) in fault.message
 
 
 FITTING = {
@@ -149,7 +141,7 @@ FITTING = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("objective", "families"), FITTING.items())
-def test_a_checkpoint_is_pretrained_further_by_what_fits_its_architecture(
+def test_public_faults_accept_an_objective_of_the_checkpoint_s_architecture(
     objective: str, families: tuple[str, ...]
 ) -> None:
     for family in families:
@@ -158,12 +150,13 @@ def test_a_checkpoint_is_pretrained_further_by_what_fits_its_architecture(
             budget = params.budget.model_copy(update={"matched": matched})
             params = params.model_copy(update={"budget": budget})
             assert faults_of(params) == []
-            reference, run = (params.pretrain[k] for k in ("encoder_mlm", "encoder_scratch"))
-            steps = plans(params)["encoder_scratch"].num_steps
-            assert steps == run.training.num_steps or matched == "flops"
+            reference, run = (params.runs[key] for key in ("encoder_mlm", "encoder_scratch"))
+            steps = matched_study(params).runs["encoder_scratch"].training.num_steps
+            expected = run.training.num_steps
             if matched == "flops":
                 total = reference.training.num_steps * step_flops(params, reference)
-                assert steps == max(1, round(total / step_flops(params, run)))
+                expected = max(1, round(total / step_flops(params, run)))
+            assert steps == expected
 
 
 @pytest.mark.parametrize(
@@ -178,52 +171,51 @@ def test_a_checkpoint_is_pretrained_further_by_what_fits_its_architecture(
         ("roberta", {"name": "mlm", "next_sentence": "nsp"}, "next_sentence"),
     ],
 )
-def test_an_objective_incompatible_with_a_checkpoint_is_refused(
+def test_public_faults_refuse_an_objective_of_another_architecture(
     family: str, objective: dict[str, Any], word: str
 ) -> None:
     fault = one_fault(with_further(family, objective))
     assert fault.path == f"{RUN}.objective" and word in fault.message
 
 
-def test_a_tokenizer_belongs_to_its_checkpoint() -> None:
+def test_public_faults_refuse_another_tokenizer() -> None:
     fault = one_fault(with_further("bert", "mlm", tokenizer="unigram"))
     assert fault.path == f"{RUN}.tokenizer" and "use own" in fault.message
-    other = with_further("roberta", "mlm").tokenizers["own"]
+    params, other = with_further("bert", "mlm"), with_further("roberta", "mlm").tokenizers["own"]
+    with_other = params.model_copy(update={"tokenizers": params.tokenizers | {"own": other}})
+    assert one_fault(with_other).path == f"{RUN}.tokenizer"
+    moved = params.tokenizers["own"].model_copy(update={"revision": "0" * 12})
+    with_moved = params.model_copy(update={"tokenizers": params.tokenizers | {"own": moved}})
+    assert "tokenizers.own.revision" in paths_of(with_moved)
+
+
+def test_run_faults_refuse_the_tokenizer_of_a_checkpoint_for_another_model() -> None:
     params = with_further("bert", "mlm")
-    params = params.model_copy(update={"tokenizers": params.tokenizers | {"own": other}})
-    assert one_fault(params).path == f"{RUN}.tokenizer"
-
-    params = with_further("bert", "mlm")
-    own = params.pretrain["encoder_mlm"].model_copy(update={"tokenizer": "own"})
-    params = params.model_copy(update={"pretrain": params.pretrain | {"encoder_mlm": own}})
-    assert "pretrain.encoder_mlm.tokenizer" in paths_of(params)
+    own = params.runs["encoder_mlm"].model_copy(update={"tokenizer": "own"})
+    params = params.model_copy(update={"runs": params.runs | {"encoder_mlm": own}})
+    assert "pretrain.runs.encoder_mlm.tokenizer" in paths_of(params)
 
 
-def test_rows_longer_than_a_checkpoint_reads_are_refused() -> None:
-    training = with_further("bert", "mlm").pretrain["encoder_scratch"].training
+def test_public_faults_refuse_rows_longer_than_the_checkpoint_reads() -> None:
+    training = with_further("bert", "mlm").runs["encoder_scratch"].training
     longer = training.model_copy(update={"max_tokens": MAX_POSITIONS + 1})
     params = with_further("bert", "mlm", training=longer)
     assert one_fault(params).path == f"{RUN}.training.max_tokens"
 
 
-def test_a_tokenizer_s_revision_is_that_of_its_folder() -> None:
-    params = with_further("bert", "mlm")
-    moved = params.tokenizers["own"].model_copy(update={"revision": "0" * 12})
-    params = params.model_copy(update={"tokenizers": params.tokenizers | {"own": moved}})
-    assert "tokenizers.own.revision" in paths_of(params)
-
-
-def test_operations_are_unknown_before_a_checkpoint_is_downloaded() -> None:
+def test_budget_faults_before_a_checkpoint_is_downloaded() -> None:
     """The objective is checked as far as possible; operations cannot be matched."""
-    params = with_public(corpus="prose", tokenizer="own", objective={"name": "mlm"})
     pinned = {key: BERT[key] for key in ("path", "revision")}
-    own = PublishedTokenizer(corpus="none", algorithm="hub", **pinned)
-    params = params.model_copy(update={"tokenizers": params.tokenizers | {"own": own}})
-    assert faults_of(params) == []
-    assert plans(params)["encoder_scratch"].num_steps > 1
-    budget = params.budget.model_copy(update={"matched": "flops"})
-    fault = one_fault(params.model_copy(update={"budget": budget}))
-    assert fault.path == "budget.matched" and "encoder_scratch" in fault.message
+    public = {"model": BERT, "objective": "mlm", "tokenizer": "own"}
+    changes = {
+        "pretrain.runs.public": public,
+        "tokenizers.own": {"corpus": "none", "algorithm": "hub"} | pinned,
+    }
+    assert faults_of(short_smoke_with(changes)) == []
+    study = matched_study(typed(short_smoke_with(changes)))
+    assert study.runs["public"].training.num_steps == 40
+    fault = one_fault(typed(short_smoke_with(changes | {"pretrain.matched": "flops"})))
+    assert fault.path == "pretrain.matched" and "public" in fault.message
 
 
 @pytest.mark.parametrize(
@@ -235,12 +227,29 @@ def test_operations_are_unknown_before_a_checkpoint_is_downloaded() -> None:
         ({"corpus": "prose", "algorithm": "wordpiece", "vocab_size": 9}, "algorithm"),
     ],
 )
-def test_a_fault_of_a_tokenizer_is_that_of_its_kind(entry: dict[str, Any], path: str) -> None:
+def test_tokenizer_faults_are_those_of_its_kind(entry: dict[str, Any], path: str) -> None:
     assert f"tokenizers.unigram.{path}" in paths_of(smoke_with({"tokenizers.unigram": entry}))
 
 
-def test_no_run_goes_on_from_a_public_checkpoint() -> None:
-    params = with_public()
-    child = params.pretrain["encoder_mlm"].model_copy(update={"parent": "encoder_scratch"})
-    params = params.model_copy(update={"pretrain": {**params.pretrain, "encoder_mlm": child}})
-    assert "pretrain.encoder_mlm.parent" in paths_of(params)
+def test_public_faults_refuse_a_parent() -> None:
+    """And a run that continues from a public checkpoint, because the weights are no run's."""
+    changes: dict[str, Any] = {"pretrain.runs.public": {"model": BERT}}
+    child = {"parent": "encoder_mlm", "model": BERT}
+    assert "pretrain.continued.child.parent" in paths_of(
+        short_smoke_with({"pretrain.continued.child": child})
+    )
+    changes["pretrain.continued.child"] = {"parent": "public"}
+    assert "pretrain.continued.child.parent" in paths_of(short_smoke_with(changes))
+
+
+def test_public_faults_list_the_packaged_checkpoints() -> None:
+    """A folder below data/checkpoints is made by a stage, if ``checkpoints:`` lists it."""
+    model = BERT | {"path": "data/checkpoints/minilm", "revision": "0" * 12}
+    entry = {"package": "a", "version": "1", "sha256": "0" * 64, "folder": "models"}
+    changes = {"pretrain.runs.public": {"model": model}, "checkpoints.mini": entry}
+    [fault, *_] = faults_of(short_smoke_with(changes))
+    assert fault.path == "pretrain.runs.public.model.path" and "'mini'" in fault.message
+    changes |= {"checkpoints": {"minilm": entry}}
+    assert faults_of(short_smoke_with(changes)) == []
+    changes |= {"checkpoints": {"minilm": entry | {"sha256": "0" * 63}}}
+    assert paths_of(short_smoke_with(changes)) == ["checkpoints.minilm.sha256"]

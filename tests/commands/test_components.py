@@ -11,32 +11,32 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tasks_and_methods.md"
 
 
-def test_the_page_shows_the_tables_as_they_are_generated() -> None:
+def test_filled_pages_show_the_tables_as_they_are_generated() -> None:
     """If not: `python -m stages.commands.components --write docs/tasks_and_methods.md`."""
     text = PAGE.read_text(encoding="utf-8")
     assert components.filled(text) == text
 
 
-def test_the_page_has_every_table() -> None:
+def test_filled_pages_have_every_table() -> None:
     marks = re.findall(r"<!-- generated: (\w+) -->", PAGE.read_text(encoding="utf-8"))
     assert sorted(marks) == sorted([*components.FOLDERS, components.FITS])
 
 
 @pytest.mark.parametrize("folder", components.FOLDERS)
-def test_a_table_has_a_row_for_each_component(folder: str) -> None:
+def test_table_has_a_row_for_each_component(folder: str) -> None:
     _, _, *rows = components.table(folder).splitlines()
     names = [re.findall(r"^\| `(\w+)` \|", row)[0] for row in rows]
     assert names == components.FOLDERS[folder].names()
     assert all(len(row.split(" | ")) == 3 for row in rows)
 
 
-def test_settings_have_their_types_and_defaults() -> None:
+def test_table_has_the_types_and_defaults_of_settings() -> None:
     (row,) = [row for row in components.table("objectives").splitlines() if "| `mlm`" in row]
     assert "`mask_prob: float = 0.15`" in row and "`next_sentence: nsp/sop/none = none`" in row
     (row,) = [row for row in components.table("models").splitlines() if "| `encoder`" in row]
     assert "`d_model: int`<br>" in row and "`num_layers: int = (left out)`" in row
 
 
-def test_a_mark_that_names_no_table_is_refused() -> None:
+def test_filled_refuses_a_mark_that_names_no_table() -> None:
     with pytest.raises(ValueError, match="objectivs"):
         components.filled("<!-- generated: objectivs -->\n<!-- end -->")

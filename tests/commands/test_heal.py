@@ -1,4 +1,4 @@
-"""What a killed DVC leaves in its own files does not stop the next one."""
+"""A killed DVC leaves files that would stop the next one; they are healed."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def dvc(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """That of two stages that have run."""
+    """The lock of two stages that have run."""
     monkeypatch.chdir(tmp_path)
     assert dvc("init", "--no-scm").returncode == 0
     Path("dvc.yaml").write_text(STAGES)
@@ -41,25 +41,25 @@ def entries(lock: Path) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_wherever_the_lock_is_cut_its_whole_entries_are_kept(lock: Path) -> None:
+def test_heal_keeps_the_whole_entries_wherever_the_lock_is_cut(lock: Path) -> None:
     text, before = lock.read_text(), entries(lock)
     begins = {name: text.index(f"\n  {name}:") for name in before}
     for end in range(len(text)):
         lock.write_text(text[:end])
         heal.heal()
-        found = entries(lock)
+        healed = entries(lock)
         assert heal._is_whole(YAML(typ="safe").load(lock.read_text())), end
         complete = [
             name for name, at in begins.items() if any(at < b < end for b in begins.values())
         ]
-        assert all(found[name] == before[name] for name in complete), end
+        assert all(healed[name] == before[name] for name in complete), end
     lock.write_text(text)
     heal.heal()
     assert lock.read_text() == text
 
 
 @pytest.mark.slow
-def test_dvc_goes_on_and_computes_nothing_again(
+def test_heal_lets_dvc_go_on_and_compute_nothing_again(
     lock: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = lock.read_text()
@@ -72,7 +72,7 @@ def test_dvc_goes_on_and_computes_nothing_again(
 
 
 @pytest.mark.slow
-def test_an_empty_record_of_readers_and_writers_is_removed(
+def test_heal_removes_a_damaged_record_of_readers_and_writers(
     lock: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for left in ("", '{"read": {"one'):
@@ -84,7 +84,7 @@ def test_an_empty_record_of_readers_and_writers_is_removed(
 
 
 @pytest.mark.slow
-def test_nothing_is_touched_while_another_dvc_runs(lock: Path) -> None:
+def test_heal_changes_nothing_while_another_dvc_runs(lock: Path) -> None:
     half = lock.read_text()[:-40]
     lock.write_text(half)
     running = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "dvc"])
@@ -107,7 +107,7 @@ def test_nothing_is_touched_while_another_dvc_runs(lock: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_lock_that_was_edited_by_hand_is_refused_and_kept(lock: Path) -> None:
+def test_heal_refuses_a_lock_that_was_edited_by_hand(lock: Path) -> None:
     text = lock.read_text().replace("cmd: echo", "command: echo")
     lock.write_text(text)
     with pytest.raises(ValueError, match="git checkout dvc.lock"):
@@ -115,7 +115,7 @@ def test_a_lock_that_was_edited_by_hand_is_refused_and_kept(lock: Path) -> None:
     assert lock.read_text() == text
 
 
-def test_without_a_lock_there_is_nothing_to_do(
+def test_heal_does_nothing_without_a_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

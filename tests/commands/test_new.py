@@ -27,7 +27,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *flags: str) -> int:
 
 
 @pytest.mark.slow
-def test_it_says_what_it_saw_and_what_comes_next(
+def test_new_says_what_it_saw_and_what_comes_next(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, "reviews.csv") == 0
@@ -38,7 +38,7 @@ def test_it_says_what_it_saw_and_what_comes_next(
 
 
 @pytest.mark.slow
-def test_only_its_own_work_committed_files_and_studies_are_written_over(
+def test_new_writes_only_over_its_own_work_committed_files_and_studies(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     params = Path("params.yaml")
@@ -69,7 +69,7 @@ def test_only_its_own_work_committed_files_and_studies_are_written_over(
         (["reviews.csv", "--corpus", "nowhere"], "--corpus"),
     ],
 )
-def test_a_mistake_is_one_line_and_writes_nothing(
+def test_new_refuses_a_mistake_in_one_line_and_writes_nothing(
     flags: list[str],
     said: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -79,8 +79,3 @@ def test_a_mistake_is_one_line_and_writes_nothing(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and said in line
     assert not Path("params.yaml").exists()
-
-
-def test_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(monkeypatch, "--help") == 0
-    assert "--minutes" in capsys.readouterr().out

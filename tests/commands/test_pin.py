@@ -54,7 +54,7 @@ class Hub(BaseHTTPRequestHandler):
         kind, _, rest = self.path.removeprefix("/api/").partition("/")
         name, _, branch = rest.partition("/revision/")
         commit = COMMITS.get((kind, name, branch or "main"))
-        known = any(name == each for _, each, _ in COMMITS)
+        known = any(name == listed for _, listed, _ in COMMITS)
         self.send_response(200 if commit else 404)
         if not commit:
             self.send_header("X-Error-Code", "RevisionNotFound" if known else "RepoNotFound")
@@ -92,7 +92,7 @@ def pin(folder: Path, study: str, hub: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.slow
-def test_the_command_asks_the_hub_that_the_environment_names(tmp_path, hub) -> None:
+def test_pin_asks_the_hub_that_the_environment_names(tmp_path, hub) -> None:
     path = tmp_path / "params.yaml"
     path.write_text(STUDY)
     subprocess.run(
@@ -106,7 +106,7 @@ def test_the_command_asks_the_hub_that_the_environment_names(tmp_path, hub) -> N
     assert path.read_text() == pin(other, STUDY, hub)[2] != STUDY
 
 
-def test_branches_tags_and_what_is_missing_become_commits_and_nothing_else_changes(
+def test_pin_writes_commits_for_branches_tags_and_what_is_missing_and_nothing_else(
     tmp_path, hub
 ) -> None:
     status, said, after = pin(tmp_path, STUDY, hub)
@@ -123,7 +123,7 @@ def test_branches_tags_and_what_is_missing_become_commits_and_nothing_else_chang
     assert (status, again) == (0, after) and "nothing to pin" in said
 
 
-def test_every_fault_is_said_at_once_and_nothing_is_written(tmp_path, hub) -> None:
+def test_pin_has_every_fault_at_once_and_writes_nothing(tmp_path, hub) -> None:
     study = STUDY.replace("revision: v1}", "revision: v2}").replace("path: gpt2\n", "path: gpt9\n")
     status, said, after = pin(tmp_path, study, hub)
     assert (status, after) == (2, study) and "Traceback" not in said
@@ -131,13 +131,13 @@ def test_every_fault_is_said_at_once_and_nothing_is_written(tmp_path, hub) -> No
     assert "pretrain.gpt.model.path: gpt9" in said
 
 
-def test_a_hub_that_is_not_reached_is_one_line(tmp_path) -> None:
+def test_pin_says_in_one_line_that_the_hub_is_not_reached(tmp_path) -> None:
     status, said, after = pin(tmp_path, STUDY, "http://127.0.0.1:9")
     assert (status, after) == (2, STUDY) and "Traceback" not in said
     assert "pretrain.bert.model.path: the hub was not reached" in said
 
 
-def test_a_local_folder_is_pinned_by_its_content(tmp_path) -> None:
+def test_pin_writes_the_content_of_a_local_folder(tmp_path) -> None:
     folder = checkpoint("bert")
     study = f"pretrain:\n  bert:\n    model: {{name: hub, path: {folder}, revision: none}}\n"
     status, said, after = pin(tmp_path, study, "http://127.0.0.1:9")
@@ -149,7 +149,7 @@ def test_a_local_folder_is_pinned_by_its_content(tmp_path) -> None:
 @pytest.mark.parametrize(
     "study", ["a: {name: hub, path: gpt2}\n", "a: {name: hub, path: gpt2, revision: main}\n"]
 )
-def test_a_commit_that_reads_as_a_number_is_written_as_text(
+def test_pin_writes_a_commit_that_reads_as_a_number_as_text(
     tmp_path, hub, monkeypatch, study, commit
 ) -> None:
     monkeypatch.setitem(COMMITS, ("models", "gpt2", "main"), commit)
@@ -158,7 +158,7 @@ def test_a_commit_that_reads_as_a_number_is_written_as_text(
     assert YAML(typ="safe").load(after)["a"]["revision"] == commit
 
 
-def test_what_is_no_study_is_refused(tmp_path) -> None:
+def test_pin_refuses_what_is_no_study(tmp_path) -> None:
     status, said, _ = pin(tmp_path, "pretrain: [", "http://127.0.0.1:9")
     assert status == 2 and said.startswith("error: params.yaml") and "Traceback" not in said
 
@@ -172,17 +172,17 @@ def test_what_is_no_study_is_refused(tmp_path) -> None:
         "a:\n  name: hub\n  path: gpt2\n  revision:\n  b: 1\n",
     ],
 )
-def test_what_cannot_be_written_in_its_place_is_refused(tmp_path, hub, study) -> None:
+def test_pin_refuses_what_cannot_be_written_in_its_place(tmp_path, hub, study) -> None:
     status, said, after = pin(tmp_path, study, hub)
     assert "Traceback" not in said
     if status == 0:
-        found = YAML(typ="safe").load(after)
-        assert all(each["revision"] == "c" * 40 for each in found.values())
+        models = YAML(typ="safe").load(after)
+        assert all(model["revision"] == "c" * 40 for model in models.values())
     else:
         assert (status, after) == (2, study) and ".revision:" in said
 
 
-def test_blanks_comments_and_ends_of_lines_stay(tmp_path, hub) -> None:
+def test_pin_keeps_blanks_comments_and_ends_of_lines(tmp_path, hub) -> None:
     study = "run:\n  model:\n    name: hub\n    path:   gpt2\n    # more\n"
     status, said, after = pin(tmp_path, study, hub)
     assert status == 0, said

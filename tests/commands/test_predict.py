@@ -18,12 +18,22 @@ from safetensors.torch import load_file, save_file
 from stages import finetune, pretrain
 from stages.commands import predict
 from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
+from stages.core.keys import TrialKey
 from stages.core.params import Method, Params
 from stages.evaluation import records
-from stages.matching.budget import plans
 from stages.trials import kept, new_rows
 from stages.trials.setup import TrialSetup
-from tests.small_study import LINES, MAX_TOKENS, SCRATCH, TASKS, write_study
+from tests.planning.studies import with_run
+from tests.small_study import (
+    LINES,
+    MAX_TOKENS,
+    SCRATCH,
+    TASKS,
+    finetune_plan,
+    pretrain_plan,
+    write_inputs,
+    write_study,
+)
 from tests.smoke import alone
 
 pytestmark = pytest.mark.slow
@@ -36,25 +46,28 @@ DECODER = "decoder_scratch"
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
-    """The folder of a study with its kept trials."""
+    """Returns the folder of a study with its kept trials."""
     folder = tmp_path_factory.mktemp("study")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        params = write_study(folder, lr=[3e-3, 1e-2])
-        for run in params.pretrain:
-            pretrain.main(params, run)
+        params = with_run(write_study(folder, lr=[3e-3, 1e-2]), SCRATCH, seeds=[1, 5])
+        write_inputs(params)
+        for run in params.runs:
+            pretrain.main(pretrain_plan(params, run), run)
         for task in TASKS:
-            finetune.main(alone(params, SCRATCH), task)
-        finetune.main(alone(params, "public"), "section")
+            finetune.main(finetune_plan(alone(params, SCRATCH), task), task)
+        finetune.main(finetune_plan(alone(params, "public"), "section"), "section")
         prompted = with_prompts(params)
-        pretrain.main(prompted, DECODER)
-        finetune.main(alone(prompted, DECODER), "section")
+        write_inputs(prompted)
+        pretrain.main(pretrain_plan(prompted, DECODER), DECODER)
+        finetune.main(finetune_plan(prompted, "section"), "section")
+        write_inputs(params)
     return folder
 
 
 def with_prompts(params: Params) -> Params:
-    """A decoder that is asked and not trained, in a study that keeps no weights."""
-    run = params.pretrain[SCRATCH]
+    """Returns a study of a decoder that is prompted and not trained, which keeps no weights."""
+    run = params.runs[SCRATCH]
     decoder = run.model_copy(update={"model": run.model | {"name": "decoder"}})
     shots = {"name": "in_context", "num_shots": 3, "normalise": "unconditional"}
     settings: dict[str, Any] = {
@@ -63,24 +76,22 @@ def with_prompts(params: Params) -> Params:
         "keep_weights": "none",
     }
     update = {
-        "pretrain": {DECODER: decoder},
+        "runs": {DECODER: decoder},
         "finetune": params.finetune.model_copy(update=settings),
         "budget": params.budget.model_copy(update={"reference": DECODER}),
     }
-    prompted = params.model_copy(update=update)
-    write_json(Path(f"data/plans/{DECODER}.json"), asdict(plans(prompted)[DECODER]))
-    return prompted
+    return params.model_copy(update=update)
 
 
 @pytest.fixture
 def study(trained, monkeypatch, tmp_path) -> Iterator[Path]:
-    """The same, for a test to work in; what it writes goes to ``tmp_path``."""
+    """The folder to write to, while the study's folder is the current one."""
     monkeypatch.chdir(trained)
     yield tmp_path
 
 
-TRIAL = ("--run", SCRATCH, "--method", "full", "--seed", "1")
-SECTION, TAG = (("--task", task, *TRIAL) for task in TASKS)
+TRIAL = ("--method", "full", "--finetune-seed", "1")
+SECTION, TAG = ((SCRATCH, task, *TRIAL) for task in TASKS)
 
 
 @pytest.fixture
@@ -102,24 +113,31 @@ def command(monkeypatch, capsys):
     return run
 
 
-def of_study(run: str, task: str, method: str, seed: int) -> dict[str, str]:
+def of_study(run: str, task: str, method: str, seed: int, pretrain_seed: int = 1) -> dict[str, str]:
+    """Returns the predictions of a trial for the test inputs."""
     rows = records.read(
         Path("data/finetuned", task, run, "predictions.csv.gz"), records.PredictionRecord
     )
-    return {r.id: r.prediction for r in rows if (r.method, r.finetune_seed) == (method, seed)}
+    return {
+        row.id: row.prediction
+        for row in rows
+        if row.key == TrialKey(run, pretrain_seed, task, method, "64", seed)
+    }
 
 
 @pytest.mark.parametrize(
     ("run", "task"), [(SCRATCH, "section"), (SCRATCH, "tag"), ("public", "section")]
 )
 @pytest.mark.parametrize("method", ["full", "linear_probe"])
-def test_of_the_test_inputs_it_says_what_the_study_did(study, command, run, task, method) -> None:
-    """In another order, and of two seeds, which differ."""
+def test_predict_predicts_the_test_inputs_as_the_study_did(
+    study, command, run, task, method
+) -> None:
+    """The rows have another order here. Two seeds are compared, which differ."""
     test = read_jsonl(Path("data/tasks", task, "examples/test.jsonl"))
     write_jsonl(study / "new.jsonl", reversed(test))
-    which = ("--run", run, "--task", task, "--method", method)
+    which = (run, task, "--method", method)
     for seed in (1, 2):
-        status, rows, _ = command(*which, "--seed", str(seed), str(study / "new.jsonl"))
+        status, rows, _ = command(*which, "--finetune-seed", str(seed), str(study / "new.jsonl"))
         assert status == 0 and [row["id"] for row in rows] == [row["id"] for row in test[::-1]]
         written = {r["id"]: r["label"] if "label" in r else " ".join(r["tags"]) for r in rows}
         assert written == of_study(run, task, method, seed)
@@ -135,27 +153,42 @@ def test_of_the_test_inputs_it_says_what_the_study_did(study, command, run, task
     assert all(row["words"] == words[row["id"]] for row in rows if "tags" in row)
 
 
-def test_a_trial_without_weights_says_what_it_said_with_the_same_examples(study, command) -> None:
+def test_predict_uses_the_first_pretraining_seed_unless_another_is_named(study, command) -> None:
+    test = read_jsonl(Path("data/tasks/section/examples/test.jsonl"))
+    write_jsonl(study / "new.jsonl", test)
+    for pretrain_seed, options in (
+        (1, ()),
+        (1, ("--pretrain-seed", "1")),
+        (5, ("--pretrain-seed", "5")),
+    ):
+        status, rows, _ = command(*SECTION, *options, str(study / "new.jsonl"))
+        expected = of_study(SCRATCH, "section", "full", 1, pretrain_seed)
+        assert status == 0 and {row["id"]: row["label"] for row in rows} == expected
+    status, _, said = command(*SECTION, "--pretrain-seed", "2", stdin="a (b)\n")
+    assert status == 2 and "no kept trial matches" in said and "--pretrain-seed 5" in said
+
+
+def test_predict_prompts_with_the_same_examples(study, command) -> None:
     """Its seed's: those of another, or other labelled rows, give other answers."""
     test = read_jsonl(Path("data/tasks/section/examples/test.jsonl"))
     write_jsonl(study / "new.jsonl", reversed(test))
-    which = ("--run", DECODER, "--task", "section", "--method", "shots")
-    found = {}
+    which = (DECODER, "section", "--method", "shots")
+    labels = {}
     for seed in (1, 2):
-        status, rows, _ = command(*which, "--seed", str(seed), str(study / "new.jsonl"))
+        status, rows, _ = command(*which, "--finetune-seed", str(seed), str(study / "new.jsonl"))
         assert status == 0 and all(row.keys() == {"id", "label"} for row in rows)
-        found[seed] = {row["id"]: row["label"] for row in rows}
-        assert found[seed] == of_study(DECODER, "section", "shots", seed)
-    assert found[1] != found[2]
+        labels[seed] = {row["id"]: row["label"] for row in rows}
+        assert labels[seed] == of_study(DECODER, "section", "shots", seed)
+    assert labels[1] != labels[2]
     status, _, said = command(*which, stdin="a (b)\n")
-    assert status == 2 and "--method shots --label-budget 64 --seed 2" in said
+    assert status == 2 and "--method shots --label-budget 64 --finetune-seed 2" in said
 
 
 TEXTS = ["call it (now)", "plain 漢字 and Ωmega", '"quoted", with a comma']
 
 
 def spellings() -> dict[str, str]:
-    """The same texts in each format that holds texts."""
+    """Returns the same texts in each format that holds texts."""
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerows([["number", "text"], *([str(i), text] for i, text in enumerate(TEXTS))])
@@ -164,13 +197,13 @@ def spellings() -> dict[str, str]:
         "txt": "\ufeff" + "".join(f"{text}\r\n\n" for text in TEXTS),
         "csv": table.getvalue(),
         "tsv": "text\n" + "\n".join(TEXTS),
-        "jsonl": "\n\n".join(json.dumps(each) for each in objects),
+        "jsonl": "\n\n".join(json.dumps(row) for row in objects),
         "json": json.dumps(objects, ensure_ascii=False),
     }
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_every_format_gives_the_same(study, command, packed) -> None:
+def test_predict_reads_texts_in_every_format(study, command, packed) -> None:
     _, expected, _ = command(*SECTION, stdin="\n".join(TEXTS))
     assert [row["line"] for row in expected] == [1, 2, 3]
     lines = {"txt": [1, 3, 5], "csv": [2, 3, 4], "tsv": [2, 3, 4], "jsonl": [1, 3, 5]}
@@ -204,7 +237,7 @@ def test_every_format_gives_the_same(study, command, packed) -> None:
         ),
     ],
 )
-def test_words_in_every_format(study, command, name, text) -> None:
+def test_predict_reads_words_in_every_format(study, command, name, text) -> None:
     (study / name).write_text(text)
     status, rows, _ = command(*TAG, str(study / name))
     assert status == 0
@@ -213,8 +246,8 @@ def test_words_in_every_format(study, command, name, text) -> None:
     assert {tag for row in rows for tag in row["tags"]} <= {"B-CODE", "O"}
 
 
-def test_a_text_too_long_is_cut_as_in_training(study, command) -> None:
-    """What stands behind the cut changes nothing; words that were cut off are outside."""
+def test_predict_cuts_a_long_text_as_training_does(study, command) -> None:
+    """Text after the cut changes nothing, and words that were cut off have the tag O."""
     start = "word " * 2 * MAX_TOKENS
     _, (one, other), _ = command(*SECTION, stdin=f"{start}(\n{start}and so on\n")
     assert one["scores"] == other["scores"]
@@ -222,8 +255,8 @@ def test_a_text_too_long_is_cut_as_in_training(study, command) -> None:
     assert len(row["tags"]) == len(row["words"]) == 2 * MAX_TOKENS + 1 and row["tags"][-1] == "O"
 
 
-def test_many_rows_are_as_each_alone(study, command, monkeypatch) -> None:
-    """Whichever stand beside it in memory; labels, since sums may round in another order."""
+def test_predict_predicts_many_rows_as_each_alone(study, command, monkeypatch) -> None:
+    """Rows in memory at the same time change nothing but the rounding of sums."""
     texts = [" ".join(words) for words in LINES[-12:]]
     _, together, _ = command(*SECTION, stdin="\n".join(texts))
     monkeypatch.setattr(new_rows, "ROWS_AT_ONCE", 5)
@@ -233,7 +266,7 @@ def test_many_rows_are_as_each_alone(study, command, monkeypatch) -> None:
         assert one["scores"] == pytest.approx(other["scores"], abs=1e-4)
 
 
-def test_columns_of_other_names(study, command) -> None:
+def test_predict_reads_columns_of_other_names(study, command) -> None:
     (study / "new.csv").write_text("review,stars\nfine (really),5\n")
     status, rows, _ = command(*SECTION, "--column", "text=review", str(study / "new.csv"))
     assert status == 0 and len(rows) == 1
@@ -242,7 +275,7 @@ def test_columns_of_other_names(study, command) -> None:
     assert row["words"] == ["Words", "stand", "second"]
 
 
-def test_the_output_is_whole_or_not_there(study, command) -> None:
+def test_predict_writes_its_output_whole_or_not_at_all(study, command) -> None:
     out = study / "folder" / "out.jsonl"
     status, rows, _ = command(*SECTION, "--output", str(out), stdin="one\ntwo (three)\n")
     assert (status, rows) == (0, [])
@@ -256,7 +289,7 @@ def test_the_output_is_whole_or_not_there(study, command) -> None:
     assert command(*SECTION, "--output", str(study), stdin="one\n")[0] == 2
 
 
-def test_mistakes_end_with_2_and_one_line(study, command) -> None:
+def test_predict_refuses_a_mistake_in_one_line(study, command) -> None:
     files = {
         "empty.txt": "\n \n",
         "head.csv": "text\n",
@@ -283,15 +316,16 @@ def test_mistakes_end_with_2_and_one_line(study, command) -> None:
         (*SECTION, "--format", "conll", "empty.txt"): "conll is for tasks on words",
         (*SECTION, "--column", "txt=a", "other.csv"): "--column: must be INPUT=COLUMN, INPUT one",
         (*TAG, "words.jsonl"): "words.jsonl line 1: words must be words, not [1, 2]",
-        ("--run", SCRATCH, "--task", "tga", "empty.txt"): "unknown 'tga'; did you mean 'tag'",
-        ("--run", "encodr", "--task", "tag", "empty.txt"): "pretrain: unknown 'encodr'",
-        ("--run", "decoder_causal", "--task", "tag", "empty.txt"): "`dvc repro finetune@tag`",
-        ("--run", SCRATCH, "--task", "tag", "--seed", "1", "empty.txt"): (
+        (SCRATCH, "tga", "empty.txt"): "unknown 'tga'; did you mean 'tag'",
+        ("encodr", "tag", "empty.txt"): "pretrain.runs: unknown 'encodr'",
+        ("decoder_causal", "tag", "empty.txt"): "`dvc repro finetune@tag`",
+        (SCRATCH, "tag", "--finetune-seed", "1", "empty.txt"): (
             "several kept trials match: --method full "
-            "--label-budget 64 --seed 1; --method linear_probe --label-budget 64 --seed 1"
+            "--label-budget 64 --finetune-seed 1 --pretrain-seed 1; --method linear_probe "
+            "--label-budget 64 --finetune-seed 1 --pretrain-seed 1"
         ),
         (*TAG, "--method", "lora", "empty.txt"): "no kept trial matches",
-        (*TAG, "--seed", "7", "empty.txt"): "finetune.keep_weights sets which seeds",
+        (*TAG, "--finetune-seed", "7", "empty.txt"): "finetune.keep_weights sets which seeds",
     }
     for arguments, message in mistakes.items():
         status, rows, said = command(*arguments[:-1], str(study / arguments[-1]))
@@ -300,7 +334,7 @@ def test_mistakes_end_with_2_and_one_line(study, command) -> None:
     assert "no rows" in command(*SECTION, stdin="")[2]
 
 
-def test_a_row_of_a_task_of_pairs_must_have_both_texts(study, command, monkeypatch) -> None:
+def test_predict_needs_both_texts_of_a_pair(study, command, monkeypatch) -> None:
     """Refused before the model is loaded."""
     folder = study / "pairs"
     shutil.copytree("data", folder / "data")
@@ -322,19 +356,21 @@ def test_a_row_of_a_task_of_pairs_must_have_both_texts(study, command, monkeypat
 
 def as_if_trained_on_these(path: Path) -> None:
     """The kept trial belongs to the examples as they are now."""
-    setup = TrialSetup(SCRATCH, "section", max_tokens=MAX_TOKENS)
+    setup = TrialSetup(kept.read(path).checkpoint, "section", max_tokens=MAX_TOKENS)
     about = asdict(kept.read(path)) | kept.fingerprints(setup)
     save_file(load_file(path), path, metadata={kept.KEY: json.dumps(about)})
 
 
-def test_one_kept_trial_need_not_be_named(study, command, tmp_path, monkeypatch) -> None:
+def test_predict_uses_the_only_kept_trial_if_it_is_as_it_was(
+    study, command, tmp_path, monkeypatch
+) -> None:
     shutil.copytree("data", tmp_path / "copy/data")
     monkeypatch.chdir(tmp_path / "copy")
     weights = Path("data/finetuned/section", SCRATCH, "weights")
     for path in weights.iterdir():
-        if path.name != "full-64-2.safetensors":
+        if path.name != "full-64-1-2.safetensors":
             path.unlink()
-    which = ("--run", SCRATCH, "--task", "section")
+    which = (SCRATCH, "section")
     status, rows, _ = command(*which, stdin="a (b)\n")
     assert status == 0 and rows[0].keys() == {"line", "label", "scores"}
 
@@ -345,36 +381,35 @@ def test_one_kept_trial_need_not_be_named(study, command, tmp_path, monkeypatch)
     assert status == 2 and "belongs to data/tasks/section/examples as of " in said
     write_jsonl(train, rows)
 
-    record = Path("data/pretrained", SCRATCH, "run.json")
+    record = Path("data/pretrained", SCRATCH, "1", "run.json")
     about = read_json(record)
     write_json(record, about | {"fingerprint": "of another"})
     status, _, said = command(*which, stdin="a (b)\n")
     assert status == 2 and f"as of {about['fingerprint'][:12]}, which is of another now" in said
     write_json(record, about)
-    (weights / "full-64-2.safetensors").write_bytes(b"broken")
+    (weights / "full-64-1-2.safetensors").write_bytes(b"broken")
     status, _, said = command(*which, stdin="a (b)\n")
-    assert status == 2 and "full-64-2.safetensors: cannot be read" in said
+    assert status == 2 and "full-64-1-2.safetensors: cannot be read" in said
     shutil.rmtree(weights)
     weights.mkdir()
     assert "no trial is kept" in command(*which, stdin="a (b)\n")[2]
 
 
-def test_only_what_was_trained_is_kept_and_it_says_how(study) -> None:
+def test_kept_weights_are_those_that_were_trained(study) -> None:
     weights = Path("data/finetuned/section", SCRATCH, "weights")
-    full, probe = (weights / f"{name}-64-1.safetensors" for name in ("full", "linear_probe"))
+    full, probe = (weights / f"{name}-64-1-1.safetensors" for name in ("full", "linear_probe"))
     assert load_file(probe).keys() == {"head.linear.weight", "head.linear.bias"}
     assert load_file(probe).keys() < load_file(full).keys()
     rows = records.read(weights.parent / "trials.csv", records.TrialRecord)
-    (trial,) = [row for row in rows if (row.method, row.finetune_seed) == ("full", 1)]
-    about = kept.read(full)
-    assert (about.lr, about.component, about.max_tokens) == (trial.lr, {"name": "full"}, MAX_TOKENS)
-    assert (
-        about.checkpoint == read_json(Path("data/pretrained", SCRATCH, "run.json"))["fingerprint"]
-    )
+    (trial,) = [row for row in rows if row.key == TrialKey(SCRATCH, 1, "section", "full", "64", 1)]
+    about, run = kept.read(full), read_json(Path("data/pretrained", SCRATCH, "1", "run.json"))
+    assert about.key == trial.key and about.lr == trial.lr
+    assert (about.component, about.max_tokens) == ({"name": "full"}, MAX_TOKENS)
+    assert about.pretraining == run["fingerprint"]
 
 
-def test_a_reader_that_has_enough_is_no_error(study) -> None:
-    """As ``| head -1``."""
+def test_predict_ends_well_when_its_reader_has_enough(study) -> None:
+    """A reader such as ``head -1`` closes the pipe."""
     (study / "new.txt").write_text("some text\n" * 3000)
     running = subprocess.Popen(
         [sys.executable, "-m", "stages.commands.predict", *SECTION, str(study / "new.txt")],
@@ -387,12 +422,3 @@ def test_a_reader_that_has_enough_is_no_error(study) -> None:
     running.stdout.close()
     assert running.stderr.read() == ""
     assert running.wait() == 0
-
-
-def test_help(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(sys, "argv", ["predict", "--help"])
-    with pytest.raises(SystemExit) as ended:
-        predict.main()
-    said = capsys.readouterr().out
-    assert ended.value.code == 0
-    assert all(word in said for word in ("--label-budget", "conllu", "blank lines", "examples:"))

@@ -8,7 +8,7 @@ import pytest
 
 from stages.commands import screenshots
 from stages.commands.screenshots import DRAWN_MS, SIZES, alone, take
-from stages.reporting.comparison.results import Results, load
+from stages.findings.results import Results, load
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages
 from tests.synthetic_study import RUNS, raw_params, write_study
@@ -30,7 +30,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_forest_is_the_chart(page: Path, browser: list[str], width: int) -> None:
+def test_alone_shows_the_chart_and_not_its_picture(
+    page: Path, browser: list[str], width: int
+) -> None:
     part = page.with_name(f"{width}.html")
     part.write_text(alone(page.read_text(), "contrasts"))
     size = f"--window-size={width},{SIZES[width]}"
@@ -42,16 +44,16 @@ def test_the_forest_is_the_chart(page: Path, browser: list[str], width: int) -> 
     assert 'class="picture"' not in forest and 'class="drawn' in forest
 
 
-def test_there_is_a_picture_of_each_width_and_theme(
+def test_take_writes_a_picture_of_each_width_and_theme(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(screenshots, "PLACES", ("contrasts",))
     monkeypatch.setattr(screenshots, "SIZES", {390: 300})
     take(page, tmp_path / "pictures")
-    found = {file.name for file in (tmp_path / "pictures").iterdir()}
-    assert found == {"contrasts_390_dark.png", "contrasts_390_light.png"}
+    names = {file.name for file in (tmp_path / "pictures").iterdir()}
+    assert names == {"contrasts_390_dark.png", "contrasts_390_light.png"}
 
 
-def test_a_missing_page_is_a_mistake_of_the_user(tmp_path: Path) -> None:
+def test_take_refuses_a_missing_page(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="dvc repro"):
         take(tmp_path / "index.html", tmp_path)

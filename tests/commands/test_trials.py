@@ -46,11 +46,11 @@ def command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
 
 def listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
     command(monkeypatch, "--json")
-    found = json.loads(capsys.readouterr().out)
-    return {row["run"]: row["trials"] for row in found["trials"]}
+    record = json.loads(capsys.readouterr().out)
+    return {row["run"]: row["trials"] for row in record["trials"]}
 
 
-def test_it_lists_what_is_held_and_how_long_it_was_not_used(
+def test_trials_lists_what_is_stored_and_how_long_it_was_not_used(
     held: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert listed(monkeypatch, capsys) == {"(unreadable)": 1, "one": 2, "other": 1}
@@ -61,7 +61,7 @@ def test_it_lists_what_is_held_and_how_long_it_was_not_used(
     assert "40.0 days" in line and " 1 " in line
 
 
-def test_it_removes_what_was_not_used(
+def test_trials_removes_what_was_not_used(
     held: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command(monkeypatch, "--remove-unused", "30")
@@ -74,7 +74,7 @@ def test_it_removes_what_was_not_used(
     assert json.loads(out[out.index("{") :])["removed"] == 0
 
 
-def test_an_empty_store_and_a_wrong_number_are_no_traceback(
+def test_trials_of_an_empty_store_and_with_a_wrong_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TRIALS_STORE", str(tmp_path / "none"))

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_without_results_it_says_what_to_run(folder: Path) -> None:
+def test_ui_says_what_to_run_without_results(folder: Path) -> None:
     done = subprocess.run(UI, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == "error: there is nothing to show yet; run `dvc repro`\n"
@@ -37,10 +37,10 @@ def test_without_results_it_says_what_to_run(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen, str]]:
-    """That of a study with one run, and what it says that the study's address is."""
+    """The server of a study with one run, and the address of the study that it prints."""
     folder = tmp_path_factory.mktemp("served")
     shutil.copy(PROJECT / "studies" / "smoke.yaml", folder / "params.yaml")
-    run = folder / "data" / "pretrained" / "encoder_mlm"
+    run = folder / "data" / "pretrained" / "encoder_mlm" / "1"
     run.mkdir(parents=True)
     about = {"architecture": "encoder", "d_model": 64, "num_layers": 2, "corpus": "none"}
     about |= {"settings": {"seed": 1}, "fingerprint": "a"}
@@ -69,14 +69,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subproces
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_it_serves_the_results(server: tuple[subprocess.Popen, str]) -> None:
+def test_ui_serves_the_results(server: tuple[subprocess.Popen, str]) -> None:
     port = int(server[1].split("/")[2].partition(":")[2])
-    found = search_runs(port, patience_s=120)
-    names = {run["info"]["run_name"] for run in found}
-    assert names == {"encoder_mlm", "encoder_mlm pretraining p1"}
+    names = {run["info"]["run_name"] for run in search_runs(port, patience_s=120)}
+    assert names == {"encoder_mlm", "encoder_mlm seed 1"}
 
 
-def test_a_browser_shows_the_runs_and_what_they_are(
+def test_ui_shows_the_runs_in_a_browser(
     server: tuple[subprocess.Popen, str], browser: list[str]
 ) -> None:
     command = [*browser, "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
@@ -86,7 +85,7 @@ def test_a_browser_shows_the_runs_and_what_they_are(
     assert {"encoder_mlm", "architecture", "encoder", "size", "2x64", "pretrained"} <= set(cells)
 
 
-def test_a_port_that_is_in_use_is_refused(server: tuple[subprocess.Popen, str]) -> None:
+def test_ui_refuses_a_port_in_use(server: tuple[subprocess.Popen, str]) -> None:
     process, address = server
     port = address.split("/")[2].partition(":")[2]
     folder = Path(f"/proc/{process.pid}/cwd").resolve()
@@ -96,7 +95,7 @@ def test_a_port_that_is_in_use_is_refused(server: tuple[subprocess.Popen, str]) 
     assert done.returncode == 2 and done.stderr.startswith("error: --port: ")
 
 
-def test_sigterm_to_the_command_ends_its_server(server: tuple[subprocess.Popen, str]) -> None:
+def test_ui_ends_its_server_at_sigterm(server: tuple[subprocess.Popen, str]) -> None:
     process, address = server
     port = int(address.split("/")[2].partition(":")[2])
     assert search_runs(port, patience_s=120)
@@ -126,7 +125,7 @@ raise SystemExit(ui.serve([sys.executable, "-c", sys.argv[1]]))
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-def test_no_process_is_left_by_a_signal(number: signal.Signals, status: int) -> None:
+def test_serve_leaves_no_process_at_a_signal(number: signal.Signals, status: int) -> None:
     """SIGHUP comes when the terminal is closed."""
     command = [sys.executable, "-c", SERVING, STUBBORN]
     process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
@@ -137,7 +136,7 @@ def test_no_process_is_left_by_a_signal(number: signal.Signals, status: int) -> 
     assert not [pid for pid in pids if is_running(pid)]
 
 
-def test_a_signal_ends_it_before_it_serves(folder: Path) -> None:
+def test_ui_ends_at_a_signal_before_it_serves(folder: Path) -> None:
     """An error of MLflow is a warning; a signal is none."""
     slow = "import os, signal; from stages.tracking import store; "
     slow += "store.client = lambda: os.kill(os.getpid(), signal.SIGTERM); "

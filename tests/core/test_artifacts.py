@@ -14,7 +14,7 @@ from stages.core.artifacts import (
 )
 
 
-def test_what_is_not_finished_leaves_the_old_in_place(tmp_path) -> None:
+def test_replacing_keeps_the_old_if_the_new_is_not_finished(tmp_path) -> None:
     target = tmp_path / "folder"
     with replacing(target) as new:
         new.mkdir()
@@ -27,7 +27,7 @@ def test_what_is_not_finished_leaves_the_old_in_place(tmp_path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
 
 
-def test_a_new_folder_holds_nothing_of_the_old(tmp_path) -> None:
+def test_replacing_leaves_nothing_of_the_old_folder(tmp_path) -> None:
     target = tmp_path / "folder"
     for name in ("a", "b"):
         with replacing(target) as new:
@@ -36,7 +36,7 @@ def test_a_new_folder_holds_nothing_of_the_old(tmp_path) -> None:
     assert [p.name for p in target.iterdir()] == ["b"]
 
 
-def test_a_file_is_there_until_the_new_one_takes_its_place(tmp_path, monkeypatch) -> None:
+def test_replacing_keeps_a_file_until_the_new_one_takes_its_place(tmp_path, monkeypatch) -> None:
     target, renamed, seen = tmp_path / "file", os.replace, []
 
     def rename(source, destination) -> None:
@@ -54,7 +54,7 @@ def test_a_file_is_there_until_the_new_one_takes_its_place(tmp_path, monkeypatch
     assert target.is_dir()
 
 
-def test_what_an_interrupted_writer_left_is_removed(tmp_path) -> None:
+def test_replacing_removes_what_an_interrupted_writer_left(tmp_path) -> None:
     (tmp_path / ".folder.partial").mkdir()
     (tmp_path / ".folder.partial" / "left").touch()
     with replacing(tmp_path / "folder") as new:
@@ -62,7 +62,7 @@ def test_what_an_interrupted_writer_left_is_removed(tmp_path) -> None:
     assert not list((tmp_path / "folder").iterdir())
 
 
-def test_json_round_trips(tmp_path) -> None:
+def test_write_json_round_trips(tmp_path) -> None:
     rows = [{"text": "é\u2028\n", "n": 1}, {"text": "", "n": 2}]
     write_jsonl(tmp_path / "rows.jsonl", rows)
     write_json(tmp_path / "one.json", rows[0])
@@ -70,7 +70,7 @@ def test_json_round_trips(tmp_path) -> None:
     assert read_json(tmp_path / "one.json") == rows[0]
 
 
-def test_hash_is_of_contents_in_their_order(tmp_path) -> None:
+def test_sha256_is_of_contents_in_their_order(tmp_path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     a.write_text("1")
     b.write_text("2")

@@ -11,23 +11,14 @@ from pathlib import Path
 
 import grimp
 import pytest
-from ruamel.yaml import YAML
 
-from stages.check_params import code_by_stage
 from stages.core import code
 from stages.core.artifacts import sha256
 from stages.core.code import EXEMPT, code_hash, code_of, hashes, syntax_hash
-from stages.core.components import STAGES, Components
-from stages.core.params import Params, load
+from stages.core.components import STAGES
 from tests.project import recommented
 
 ROOT = STAGES.parent
-FOLDERS = ("baselines", "methods", "models", "objectives", "sources", "tasks")
-
-
-@pytest.fixture(scope="module")
-def params() -> Params:
-    return load(ROOT / "studies" / "default.yaml")
 
 
 @cache
@@ -51,7 +42,7 @@ MODULES = [
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if module not in EXEMPT])
-def test_the_code_of_a_module_is_all_that_it_imports(module: str) -> None:
+def test_code_of_a_module_is_all_that_it_imports(module: str) -> None:
     name = f"stages.{module.replace('/', '.')}"
     upstream = {file_of(m) for m in {name} | imports().find_upstream_modules(name)}
     code = {file for file in code_of(module) if file.suffix == ".py"}
@@ -59,7 +50,7 @@ def test_the_code_of_a_module_is_all_that_it_imports(module: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_loaded_when_a_component_is_used_is_among_its_code() -> None:
+def test_code_of_a_component_has_all_that_is_loaded_when_it_is_used() -> None:
     """Python lists the loaded modules, in a separate process."""
     lines = [
         "import sys, stages.finetune, stages.models.encoder, stages.tasks.tagging",
@@ -74,47 +65,14 @@ def test_what_is_loaded_when_a_component_is_used_is_among_its_code() -> None:
     assert {f for f in loaded if f.name != "__init__.py"} - exempt <= code
 
 
-def test_templates_of_the_report_are_among_its_code() -> None:
+def test_code_of_the_report_has_its_templates() -> None:
     assert {path for path in code_of("report") if path.suffix != ".py"} == {
         path for path in (STAGES / "reporting").rglob("*.jinja")
     }
 
 
-def test_every_exempt_module_exists_and_has_a_reason() -> None:
+def test_exempt_modules_exist_and_have_a_reason() -> None:
     assert all((STAGES / f"{module}.py").is_file() and why for module, why in EXEMPT.items())
-
-
-def test_a_run_depends_on_its_own_components_and_on_no_others(params: Params) -> None:
-    modules = code_by_stage(params)["pretrain/decoder_causal"]
-    files = hashes("pretrain", *modules)
-    components = {file for file in files if file.split("/")[0] in FOLDERS and "/_" not in file}
-    assert components == {"models/decoder.py", "objectives/causal.py"}
-
-
-def test_every_stage_of_dvc_depends_on_the_record_of_its_code(params: Params) -> None:
-    """Every record has its stage, too; check_params writes the records and runs after any edit."""
-    stages = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]
-    records = set()
-    for name, stage in stages.items():
-        if name == "check_params":
-            assert "stages" in stage["deps"]
-            continue
-        (record,) = [dep for dep in stage.get("do", stage)["deps"] if "data/code/" in dep]
-        assert record in (f"data/code/{name}.json", f"data/code/{name}/${{key}}.json")
-        records.add(record)
-    written = {
-        f"data/code/{stage.partition('/')[0]}{'/${key}' * ('/' in stage)}.json"
-        for stage in code_by_stage(params)
-    }
-    assert written == records
-
-
-def test_components_that_a_stage_looks_up_are_named(params: Params) -> None:
-    """Every component of the study is in the record of the stage that uses it first."""
-    listed = {module for modules in code_by_stage(params).values() for module in modules}
-    for folder in FOLDERS:
-        used = {module.partition("/")[2] for module in listed if module.startswith(f"{folder}/")}
-        assert used and used <= set(Components(folder).names()), folder
 
 
 # What counts --------------------------------------------------------------------------------------
@@ -136,7 +94,7 @@ CODE = "def f(x, y):\n    return g(x, [y, 2.0]) + h['a']\n"
         CODE.replace("[y, 2.0])", "\n  [\n    (y),\n    2.0,\n  ],\n )"),
     ],
 )
-def test_comments_docstrings_and_formatting_do_not_count(same) -> None:
+def test_syntax_hash_does_not_count_comments_docstrings_and_formatting(same) -> None:
     assert same != CODE and syntax_hash(same) == syntax_hash(CODE)
 
 
@@ -168,7 +126,7 @@ def test_comments_docstrings_and_formatting_do_not_count(same) -> None:
         ("from a import b", "from .a import b"),
     ],
 )
-def test_whatever_changes_a_result_counts(one, other) -> None:
+def test_syntax_hash_counts_whatever_changes_a_result(one, other) -> None:
     assert syntax_hash(one) != syntax_hash(other)
 
 
@@ -193,12 +151,12 @@ SNIPPETS = [
 
 
 @pytest.mark.parametrize(("source", "expected"), SNIPPETS)
-def test_the_hash_is_the_same_on_every_version_of_python(source, expected) -> None:
+def test_syntax_hash_is_the_same_on_every_version_of_python(source, expected) -> None:
     assert syntax_hash(source)[:16] == expected
 
 
 @pytest.mark.slow
-def test_every_module_can_be_recommented_and_reformatted(tmp_path) -> None:
+def test_syntax_hash_of_every_module_after_other_comments_and_formatting(tmp_path) -> None:
     """Comments, docstrings and the formatter's settings change; no hash does."""
     folder = tmp_path / "stages"
     shutil.copytree(STAGES, folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -215,7 +173,7 @@ def test_every_module_can_be_recommented_and_reformatted(tmp_path) -> None:
         assert syntax_hash(before.read_bytes()) == syntax_hash(after.read_bytes()), module
 
 
-def test_a_record_has_the_hash_of_each_file() -> None:
+def test_hashes_have_each_file() -> None:
     """Modules are hashed by their syntax, templates by their bytes."""
     record = hashes("report")
     assert record["report.py"] == syntax_hash((STAGES / "report.py").read_bytes())
@@ -253,13 +211,13 @@ def read_again(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Path], dict[str, s
         return code_of("evaluate"), hashes("evaluate"), len(parsed_sources)
 
 
-def test_a_source_is_parsed_once(parsed, monkeypatch) -> None:
+def test_hashes_parse_a_source_once(parsed, monkeypatch) -> None:
     files, hashes_by_file, number = read_again(monkeypatch)
     assert number >= len(hashes_by_file) > 5
     assert read_again(monkeypatch) == (files, hashes_by_file, 0)
 
 
-def test_what_was_read_of_another_source_is_not_used(parsed, tmp_path, monkeypatch) -> None:
+def test_hashes_do_not_use_what_was_read_of_another_source(parsed, tmp_path, monkeypatch) -> None:
     """A file written by another Python, for another source, or damaged, is not used."""
     files, hashes_by_file, _ = read_again(monkeypatch)
     files_of_sources = sorted(parsed.iterdir())
@@ -271,7 +229,7 @@ def test_what_was_read_of_another_source_is_not_used(parsed, tmp_path, monkeypat
     assert read_again(monkeypatch)[2] >= len(files_of_sources)
 
 
-def test_where_nothing_can_be_kept_all_is_parsed(parsed, monkeypatch) -> None:
+def test_hashes_parse_all_where_nothing_can_be_stored(parsed, monkeypatch) -> None:
     parsed.write_text("no folder")
     first, second = read_again(monkeypatch), read_again(monkeypatch)
     assert first == second and first[2] > 5

@@ -15,7 +15,7 @@ FOLDERS = ("baselines", "methods", "models", "objectives", "sources", "tasks")
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_every_file_of_a_component_folder_is_one_component(folder) -> None:
+def test_names_of_components_are_the_files_of_their_folder(folder) -> None:
     assert Components(folder).names()
     for name in Components(folder).names():
         assert isinstance(Components(folder).find(name, where="x"), type)
@@ -27,7 +27,7 @@ def objective(**settings):
     return OBJECTIVES.build(entry, Vocabulary(VOCAB_SIZE), 32, where="pretrain.bert.objective")
 
 
-def test_parameters_reach_the_constructor_and_defaults_stay() -> None:
+def test_build_gives_settings_to_the_constructor_and_keeps_defaults() -> None:
     built = objective(mask_prob=0.4)
     assert isinstance(built, MLM)
     assert (built.mask_prob, built.replace_prob) == (0.4, 0.8)
@@ -45,13 +45,13 @@ def test_parameters_reach_the_constructor_and_defaults_stay() -> None:
         ({"mask_prob": 2.0}, "pretrain.bert.objective: mask_prob must lie between 0 and 1"),
     ],
 )
-def test_wrong_settings_are_named_with_their_path(settings, message) -> None:
+def test_build_names_wrong_settings_with_their_path(settings, message) -> None:
     with pytest.raises(ValueError) as error:
         objective(**settings)
     assert message in str(error.value)
 
 
-def test_an_unknown_name_gets_the_nearest_and_all() -> None:
+def test_build_lists_the_nearest_and_all_names_for_an_unknown_one() -> None:
     with pytest.raises(ValueError) as error:
         OBJECTIVES.build({"name": "causual"}, where="pretrain.gpt.objective")
     message = str(error.value)
@@ -61,20 +61,20 @@ def test_an_unknown_name_gets_the_nearest_and_all() -> None:
     assert "mlm" in message and "span_corruption" in message
 
 
-def test_a_missing_parameter_is_named() -> None:
+def test_build_names_a_missing_parameter() -> None:
     entry = {"name": "encoder", **DIMENSIONS}
     del entry["d_model"]
     with pytest.raises(ValueError, match="pretrain.bert.model.d_model: missing"):
         MODELS.build(entry, VOCAB_SIZE, where="pretrain.bert.model")
 
 
-def test_several_faults_are_told_at_once() -> None:
+def test_build_has_all_faults_at_once() -> None:
     with pytest.raises(ValueError) as error:
         objective(mask_prob="x", random=1)
     assert len(str(error.value).splitlines()) == 2
 
 
-def test_a_setting_to_try_may_be_a_list() -> None:
+def test_tried_settings_may_be_lists() -> None:
     entry = {"name": "classification", "pooling": ["mean", "last"], "dropout": 0}
     assert TASKS.settings(entry, where="tasks.a.task")["pooling"] == ["mean", "last"]
     tried = TASKS.tried(entry, where="tasks.a.task")
@@ -94,7 +94,7 @@ def test_a_setting_to_try_may_be_a_list() -> None:
         ({"metric": ["accuracy", "macro_f1"]}, "tasks.a.task.metric: input should be"),
     ],
 )
-def test_a_wrong_list_is_named_with_its_path(settings, message) -> None:
+def test_tried_settings_are_refused_with_their_path(settings, message) -> None:
     with pytest.raises(ValueError) as error:
         TASKS.settings({"name": "classification", **settings}, where="tasks.a.task")
     assert str(error.value).startswith(message) and len(str(error.value).splitlines()) == 1

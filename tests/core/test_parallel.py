@@ -29,27 +29,27 @@ def one(_: object) -> int:
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_results_are_in_the_order_of_the_parts(processes: int) -> None:
+def test_in_order_keeps_the_order_of_the_parts(processes: int) -> None:
     results = list(in_order(square, range(60), one, processes=processes))
     assert [result for result, _ in results] == [number**2 for number in range(60)]
     others = {process for _, process in results} - {os.getpid()}
     assert len(others) <= processes and bool(others) == (processes > 1)
 
 
-def test_a_little_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_order_does_a_little_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "HERE_BYTES", 10)
     here = [process == os.getpid() for _, process in in_order(square, range(20), one, processes=2)]
     assert here == [True] * 10 + [False] * 10
 
 
-def test_a_large_part_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_order_does_not_send_a_large_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "LARGE_BYTES", 5)
     results = [*in_order(square, range(12), lambda number: number, processes=2)]
     assert [result for result, _ in results] == [number**2 for number in range(12)]
     assert {process for _, process in results[6:]} == {os.getpid()}
 
 
-def test_no_more_is_read_than_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_order_reads_no_more_than_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "WAITING_BYTES", 3)
     read = 0
 
@@ -70,7 +70,7 @@ def fail_from_7(number: int) -> int:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_the_first_fault_is_raised_behind_what_is_before_it(processes: int) -> None:
+def test_in_order_raises_the_first_fault_after_what_is_before_it(processes: int) -> None:
     results = in_order(fail_from_7, range(30), one, processes=processes)
     assert [next(results) for _ in range(7)] == list(range(7))
     with pytest.raises(ValueError, match="^fault 7$"):
@@ -83,12 +83,12 @@ def end(number: int) -> int:
     return number
 
 
-def test_a_killed_process_is_named() -> None:
+def test_in_order_names_a_killed_process() -> None:
     with pytest.raises(ValueError, match="killed.*run `dvc repro` again"):
         list(in_order(end, range(1, 9), one, processes=2))
 
 
-def test_groups_have_so_many_bytes_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grouped_has_at_most_so_many_bytes_in_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "PART_BYTES", 10)
     items = ["abc", "defgh", "ij", "klmnopqrstuvw", "x"]
     assert list(grouped(items, len)) == [items[:3], items[3:4], items[4:]]
@@ -104,7 +104,7 @@ def test_groups_have_so_many_bytes_each(monkeypatch: pytest.MonkeyPatch) -> None
         ({}, None, []),
     ],
 )
-def test_each_gpu_is_seen(
+def test_visible_gpus(
     environment, listed, expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

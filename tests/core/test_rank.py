@@ -35,12 +35,12 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         (SRUN | {"SLURM_STEP_NUM_TASKS": "1"}, None),
     ],
 )
-def test_a_process_knows_its_rank(environment, variables, rank) -> None:
+def test_rank_of_process(environment, variables, rank) -> None:
     environment |= variables
     assert rank_of_process() == rank
 
 
-def test_under_srun_torch_finds_the_first_node(environment) -> None:
+def test_rank_of_process_tells_torch_the_first_node_under_srun(environment) -> None:
     environment |= SRUN
     rank_of_process()
     assert environment["MASTER_ADDR"] == "gpu003"
@@ -62,5 +62,5 @@ def test_under_srun_torch_finds_the_first_node(environment) -> None:
         ("", "localhost"),
     ],
 )
-def test_the_first_node_of_a_list(nodes, first) -> None:
+def test_first_node_of_a_list(nodes, first) -> None:
     assert first_node(nodes) == first

@@ -1,20 +1,19 @@
-"""Numbers and verdicts on a page that come from a study, compared with committed tables.
+"""Compares numbers and verdicts on a page with the committed tables of studies.
 
-A page marks where such numbers stand by comments, which readers do not see:
+A comment, which readers do not see, says where the numbers of a sentence or a table come from:
 
     <!-- table: STUDY METHOD LABELS -->              above a table of means, a column for each task;
-                                                     ``task, method`` as its head overrides METHOD
+                                                     the head ``task, method`` overrides METHOD
     sentence <!-- contrast: STUDY AXIS TASK METHOD LABELS RUN_A RUN_B -->
     sentence <!-- mean: STUDY TASK METHOD LABELS RUN -->
-    sentence <!-- count: STUDY VERDICT -->           of contrasts; `contrasts` for all
+    sentence <!-- count: STUDY VERDICT -->           number of contrasts; `contrasts` counts all
     sentence <!-- value: FILE; COLUMN + ...; NAME=CELL; ...; AGGREGATE; ...; UNIT -->
                                                      all numbers of the sentence: `tables.Value`
     sentence <!-- measured once -->                  in no committed table; the section has to say
                                                      so. Likewise `earlier state`, `prediction`
 
-A claim reaches from the comment before it, or from the beginning of its paragraph or row. A mark
-above a table holds for the table. LABELS may be a list (``200,1000``): then a cell of a table has a
-mean for each.
+A claim begins after the comment before it, or with its paragraph or row. A mark above a table holds
+for the table. LABELS may be a list (``200,1000``): then each cell of a table has several means.
 """
 
 import csv
@@ -27,8 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from stages.evaluation.metrics import scale_of
-from stages.reporting.comparison import verdicts
-from stages.reporting.score_format import cut
+from stages.findings.verdicts import Verdict
+from stages.reporting.formats import cut
+from stages.reporting.words.names import ABOUT_CHECKPOINTS, OF_CHECKPOINTS
 from tests.docs.pages import FENCE, ROOT
 from tests.docs.tables import Value, is_written, numbers
 
@@ -44,7 +44,8 @@ MEASURED = re.compile(rf"{DECIMAL.pattern}|\d+(?= ?(?:points|nats|minutes|%(?! i
 INTERVAL = re.compile(r"(-?\d+\.\d+) to (-?\d+\.\d+)")
 HIGHER, LOWER = r"\b(above|ahead|higher|gains?|leads?)\b", r"\b(below|behind|lower|loses?)\b"
 VERDICTS = [
-    text for name, text in vars(verdicts).items() if name.isupper() and isinstance(text, str)
+    *(verdict.value for verdict in Verdict if verdict is not Verdict.NO_INTERVAL),
+    *(verdict.value + OF_CHECKPOINTS for verdict in ABOUT_CHECKPOINTS),
 ]
 
 
@@ -72,17 +73,16 @@ class Study:
 
     def mean(self, task: str, method: str, labels: str, run: str) -> str:
         methods = self.metrics[task][run]
-        found = methods.get(method) or methods["classical"]
-        numbers_of = found[labels]
+        numbers_of_cell = (methods.get(method) or methods["classical"])[labels]
         interval = ""
-        if "low" in numbers_of:
-            ends = cut(numbers_of["low"], numbers_of["high"], self.metric_of[task])
+        if "low" in numbers_of_cell:
+            ends = cut(numbers_of_cell["low"], numbers_of_cell["high"], self.metric_of[task])
             interval = f" ({' to '.join(self.shown(task, end) for end in ends)})"
-        return self.shown(task, numbers_of["mean"]) + interval
+        return self.shown(task, numbers_of_cell["mean"]) + interval
 
 
 def mean(study: str, task: str, method: str, labels: str, run: str) -> str:
-    """``55.4 (53.1 to 57.6)``, or ``55.4`` without an interval."""
+    """Returns ``55.4 (53.1 to 57.6)``, or ``55.4`` without an interval."""
     return Study.load(study).mean(task, method, labels, run)
 
 
@@ -91,7 +91,7 @@ def _folder(study: str) -> Path:
 
 
 def mistakes(text: str) -> Iterator[str]:
-    """What a page says of a study and its tables do not."""
+    """Yields the claims of a page that differ from the tables."""
     unknown = re.findall(r"<!-- (?!generated: |end ).*?-->", KNOWN.sub("", text))
     yield from (f"no kind of claim: {comment}" for comment in unknown)
     for about, table in TABLE.findall(text):
@@ -111,18 +111,18 @@ def mistakes(text: str) -> Iterator[str]:
 
 
 def loose(text: str) -> Iterator[str]:
-    """Paragraphs and rows with a number as measured, without a claim or a mark of it."""
+    """Yields paragraphs and rows with a measured number that has neither a claim nor a mark."""
     bare = re.sub(r"`[^`\n]*`", "", MARKED_TABLE.sub("", TABLE.sub("", FENCE.sub("", text))))
     for paragraph in PARAGRAPH.split(bare):
         rest = " ".join(KNOWN.split(paragraph)[-1].split())
-        if found := [number[0] for number in MEASURED.finditer(rest)]:
-            yield f"{', '.join(found)} in no claim: {rest}"
+        if unclaimed := [number[0] for number in MEASURED.finditer(rest)]:
+            yield f"{', '.join(unclaimed)} in no claim: {rest}"
 
 
 def section(text: str, heading: str) -> str:
-    """What stands under a heading of a page."""
-    (found,) = (each for each in _sections(text) if each.startswith(f"## {heading}\n"))
-    return found
+    """Returns the text under a heading of a page."""
+    (under,) = (part for part in _sections(text) if part.startswith(f"## {heading}\n"))
+    return under
 
 
 def _sections(text: str) -> list[str]:
@@ -130,12 +130,13 @@ def _sections(text: str) -> list[str]:
 
 
 def _wrong_cells(study: str, method: str, labels: str, table: str) -> Iterator[str]:
-    """Cells that differ from the study's means, and bold ones that are not the highest."""
+    """Yields cells that differ from the study's means, and columns whose bold cell is not the
+    highest."""
     cells = [[cell.strip() for cell in row.strip()[1:-1].split("|")] for row in table.splitlines()]
     heads = [head.split(", ") for head in cells[0][1:]]
     for names, *given in cells[2:]:
-        found = re.findall(r"\w+", names.rpartition(":")[2])
-        runs = found * len(heads) if len(found) == 1 else found
+        runs = re.findall(r"\w+", names.rpartition(":")[2])
+        runs *= len(heads) if len(runs) == 1 else 1
         for (task, *own), run, cell in zip(heads, runs, given, strict=True):
             if not cell:
                 continue
@@ -153,7 +154,7 @@ def _wrong_cells(study: str, method: str, labels: str, table: str) -> Iterator[s
 
 
 def _wrong(kind: str, about: str, sentence: str) -> Iterator[str]:
-    """What is wrong with a claim."""
+    """Yields what is wrong with a claim."""
     if kind == "value":
         yield from _wrong_values(about, sentence)
         return
@@ -173,24 +174,25 @@ def _wrong(kind: str, about: str, sentence: str) -> Iterator[str]:
         yield from _wrong_words(row, sentence)
         if wrong := set(INTERVAL.findall(sentence.replace("\N{MINUS SIGN}", "-"))) - intervals:
             yield f"{about}: {wrong} is not its interval: {sentence}"
-    found = [n.replace("\N{MINUS SIGN}", "-").lstrip("+") for n in DECIMAL.findall(sentence)]
-    given = [number for number in found if number not in allowed]
-    if given or not found:
-        yield f"{about}: {given or 'no number'}, where the table has {allowed}: {sentence}"
+    given = [n.replace("\N{MINUS SIGN}", "-").lstrip("+") for n in DECIMAL.findall(sentence)]
+    wrong_numbers = [number for number in given if number not in allowed]
+    if wrong_numbers or not given:
+        yield f"{about}: {wrong_numbers or 'no number'}, where the table has {allowed}: {sentence}"
 
 
 def _wrong_values(about: str, sentence: str) -> Iterator[str]:
-    """Numbers that are none of the values, values that are not given, and other verdicts."""
+    """Yields numbers that are none of the values, aggregates that are missing, and verdicts that
+    are not in the table."""
     value = Value.read(about)
     given = numbers(sentence)
-    wrong = [n for n in given if not any(is_written(n, each) for each in value.numbers)]
+    wrong = [n for n in given if not any(is_written(n, number) for number in value.numbers)]
     if wrong or not (given or value.numbers == [0]):
         yield f"{about}: {wrong or 'no number'}, where the table has {value.numbers}: {sentence}"
-    for each in value.aggregated:
-        none = not each and re.search(r"\bnone\b|\bno\b", sentence, re.I)
-        if not none and not any(is_written(n, each) for n in given):
-            yield f"{about}: {each} is not given: {sentence}"
-    if _verdicts(sentence) - _verdicts(" ".join([about, *value.found])):
+    for number in value.aggregated:
+        in_words = not number and re.search(r"\bnone\b|\bno\b", sentence, re.I)
+        if not in_words and not any(is_written(n, number) for n in given):
+            yield f"{about}: {number} is not given: {sentence}"
+    if _verdicts(sentence) - _verdicts(" ".join([about, *value.cells])):
         yield f"{about}: the verdict is another: {sentence}"
 
 
@@ -199,30 +201,30 @@ def _contrast(study: Study, *key: str) -> dict[str, str]:
     wanted = dict(zip(columns, key, strict=True))
     wanted["axis"] = wanted["axis"].replace("_", " ")
     wanted["method"] = wanted["method"].replace("_v._", " v. ")  # of the axis "method"
-    found = [row for row in study.contrasts if wanted.items() <= row.items()]
-    assert len(found) == 1, f"{key}: {len(found)} contrasts"
-    return found[0]
+    rows = [row for row in study.contrasts if wanted.items() <= row.items()]
+    assert len(rows) == 1, f"{key}: {len(rows)} contrasts"
+    return rows[0]
 
 
 def _shown(study: Study, row: dict[str, str]) -> tuple[list[str], set[tuple[str, str]]]:
-    """The numbers of a contrast, and its interval, from either side."""
+    """Returns the numbers of a contrast and its interval, each for both orders of the runs."""
 
-    def of(column: str, sign: int) -> str:
+    def shown(column: str, sign: int) -> str:
         return study.shown(row["task"], sign * float(row[column]))
 
     columns = [c for c in ("effect", "low", "high", "mean_a", "mean_b") if row[c]]
-    intervals = {(of("low", 1), of("high", 1)), (of("high", -1), of("low", -1))}
-    return [of(column, sign) for column in columns for sign in (1, -1)], intervals
+    intervals = {(shown("low", 1), shown("high", 1)), (shown("high", -1), shown("low", -1))}
+    return [shown(column, sign) for column in columns for sign in (1, -1)], intervals
 
 
 def _verdicts(text: str) -> set[str]:
-    """The verdicts that a text names, without one that is part of another."""
+    """Returns the verdicts that a text names, without any that is part of a longer one."""
     said = [verdict for verdict in VERDICTS if verdict in text]
     return {verdict for verdict in said if not any(verdict in x != verdict for x in said)}
 
 
 def _wrong_words(row: dict[str, str], sentence: str) -> Iterator[str]:
-    """A verdict that is not the contrast's, and a direction that is not that of its effect."""
+    """Yields a verdict that is not the contrast's, and a direction that is not its effect's."""
     if _verdicts(sentence) - {row["verdict"]}:
         yield f"the verdict is '{row['verdict']}': {sentence}"
     sign = float(row["effect"])

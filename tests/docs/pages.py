@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=fence)$", re.M | re.S)
-NOT_RUN = "Not run in the tests."
 
 
 def pages() -> list[Path]:
@@ -25,22 +24,18 @@ def text_of(page: Path) -> str:
 
 
 class Block(NamedTuple):
-    """A fenced block, the paragraph before it and the one behind it."""
+    """A fenced block of a page."""
 
     info: str
     body: str
-    before: str
-    after: str
     line: int
 
 
 def blocks(page: Path) -> Iterator[Block]:
     text = text_of(page)
-    for found in FENCE.finditer(text):
-        before = text[: found.start()].rstrip().rpartition("\n\n")[2]
-        after = text[found.end() :].lstrip().partition("\n\n")[0]
-        line = text.count("\n", 0, found.start()) + 1
-        yield Block(found["info"].strip(), found["body"], before, after, line)
+    for fenced in FENCE.finditer(text):
+        line = text.count("\n", 0, fenced.start()) + 1
+        yield Block(fenced["info"].strip(), fenced["body"], line)
 
 
 def prose(page: Path) -> str:

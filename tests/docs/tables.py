@@ -1,4 +1,4 @@
-"""Committed tables: CSV files, and the tables in Markdown files; and what is computed from them."""
+"""Committed tables, in CSV and Markdown files, and numbers that are computed from them."""
 
 import csv
 import re
@@ -29,15 +29,14 @@ UNITS = {"points": 100, "percent": 100, "minutes": 1 / 60, "thousands": 1e-3, "m
 
 @cache
 def rows(file: str) -> list[Row]:
-    """The rows of a table, each a cell by the name of its column.
-
-    Of a Markdown file: those of all its tables, with the heading above them as ``heading``.
+    """Returns the rows of a file, cells by the name of their column. The rows of a Markdown file
+    are those of all its tables; each has the heading above it as ``heading``.
     """
     path = ROOT / file
     if path.suffix == ".csv":
         with path.open(encoding="utf-8", newline="") as table:
             return list(csv.DictReader(table))
-    found: list[Row] = []
+    in_tables: list[Row] = []
     names: list[str] = []
     heading = ""
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -49,36 +48,36 @@ def rows(file: str) -> list[Row]:
         elif not names:
             names = cells
         elif set(line) - set("|:- "):
-            found.append({"heading": heading, **dict(zip(names, cells, strict=True))})
-    return found
+            in_tables.append({"heading": heading, **dict(zip(names, cells, strict=True))})
+    return in_tables
 
 
 def _plain(cell: str) -> str:
-    """Without Markdown, and with the signs of a CSV file."""
+    """Returns a cell without Markdown and with ASCII minus signs."""
     text = re.sub(r"[\\*`]", "", cell.strip()).replace("\N{MINUS SIGN}", "-")
     return re.sub(r"^_(.*)_$", r"\1", text)
 
 
 def numbers(text: str) -> list[str]:
-    """As they are written, without plus signs and separators; none of code, names or versions."""
+    """Returns the numbers of a text, without plus signs and separators. Numbers in code, names and
+    versions do not count."""
     bare = re.sub(r"`[^`]*`", "", text).replace("\N{MINUS SIGN}", "-")
     return [number.lstrip("+").replace(",", "") for number in NUMBER.findall(bare)]
 
 
 @dataclass(frozen=True)
 class Value:
-    """``FILE; COLUMN + ...; NAME=CELL; ...; AGGREGATE; ...; UNIT``: the cells of columns in rows
-    that have these other cells, and what is computed from them.
-
-    Without an aggregate, the numbers of one row.
+    """The numbers of ``FILE; COLUMN + ...; NAME=CELL; ...; AGGREGATE; ...; UNIT``: the columns, in
+    the rows that have these cells, aggregated. Without an aggregate there must be one such row.
     """
 
-    found: list[str]
-    computed: list[str]
+    cells: list[str]
+    computed: list[str]  # aggregates and a unit
 
     @classmethod
     def read(cls, about: str) -> "Value":
-        """Raises AssertionError where no row or column is meant, or more than one number."""
+        """Raises AssertionError for an unknown column or aggregate, and for several rows without
+        an aggregate."""
         file, columns, *rest = about.split("; ")
         wanted = dict(part.split("=", 1) for part in rest if "=" in part)
         computed = [part for part in rest if "=" not in part]
@@ -94,17 +93,17 @@ class Value:
 
     @property
     def aggregated(self) -> list[float]:
-        """Empty without an aggregate."""
-        counts = [float(COUNTS[name](self.found)) for name in self.computed if name in COUNTS]
-        made = [AGGREGATES[name] for name in self.computed if name in AGGREGATES]
-        values = [self._unit * each([float(x) for x in self.found]) for each in made]
-        return counts + values
+        """The aggregates; empty without any."""
+        counts = [float(COUNTS[name](self.cells)) for name in self.computed if name in COUNTS]
+        functions = [AGGREGATES[name] for name in self.computed if name in AGGREGATES]
+        return counts + [self._unit * f([float(x) for x in self.cells]) for f in functions]
 
     @property
     def numbers(self) -> list[float]:
-        """Those that a sentence may have."""
-        written = [self._unit * float(x) for cell in self.found for x in numbers(cell)]
-        return self.aggregated or written
+        """The numbers that a sentence may have."""
+        return self.aggregated or [
+            self._unit * float(x) for cell in self.cells for x in numbers(cell)
+        ]
 
     @property
     def _unit(self) -> float:
@@ -113,6 +112,7 @@ class Value:
 
 
 def is_written(number: str, value: float) -> bool:
-    """Whether a number is this value, rounded to its own decimals, with or without its sign."""
+    """Returns whether a number is this value, rounded to the number's decimals, with or without its
+    sign."""
     decimals = len(number.partition(".")[2])
     return number in (f"{value:.{decimals}f}", f"{abs(value):.{decimals}f}")

@@ -1,38 +1,49 @@
-"""The commands of the pages. A block is one of
+"""Blocks of the pages that run or that are settings.
 
-- ```console: it runs here, in a clone whose params.yaml is the smoke study, and prints what the
-  page shows. `...` on a line stands for any lines, within a line for any characters.
-- any other block with a command (a line that begins with `$ `, or the language sh): the paragraph
-  before or behind it says `Not run in the tests.`
+- ```console: its commands run here, in a clone whose params.yaml is the smoke study, and print what
+  the page shows. `...` on a line stands for any lines, within a line for any characters.
+- ```yaml: it can be part of a params.yaml.
+
+Other blocks are not run.
 """
 
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
-from tests.docs.pages import NOT_RUN, Block, blocks, name, pages
+from stages.core.study_file import StudyFile, read_yaml, typed
+from tests.docs.pages import Block, blocks, name, pages
 from tests.project import ROOT, Project, clone_of_working_tree
-
-pytestmark = pytest.mark.slow
+from tests.smoke import SMOKE
 
 CONSOLE = [(page, block) for page in pages() for block in blocks(page) if block.info == "console"]
+SETTINGS = [(page, block) for page in pages() for block in blocks(page) if block.info == "yaml"]
+OF_OTHER_FILES = {"jobqueue"}  # the first keys of blocks that are no part of params.yaml
 
 
-def has_commands(block: Block) -> bool:
-    return block.info in ("sh", "bash", "shell") or bool(re.search(r"^\$ ", block.body, re.M))
+def ids(value: object) -> str | None:
+    if isinstance(value, Path):
+        return name(value)
+    return f"line {value.line}" if isinstance(value, Block) else None
 
 
-@pytest.mark.parametrize("page", pages(), ids=name)
-def test_commands_run_here_or_are_marked(page: Path) -> None:
-    unmarked = [
-        f"line {block.line}"
-        for block in blocks(page)
-        if has_commands(block)
-        and (block.info == "console") == (NOT_RUN in block.before + block.after)
-    ]
-    assert not unmarked
+def merged(study: Any, changes: Any) -> Any:
+    if not (isinstance(study, Mapping) and isinstance(changes, Mapping)):
+        return changes
+    return {**study, **{key: merged(study.get(key), value) for key, value in changes.items()}}
+
+
+@pytest.mark.parametrize(("page", "block"), SETTINGS, ids=ids)
+def test_settings_in_pages_are_settings_of_a_study(page: Path, block: Block) -> None:
+    settings = YAML(typ="safe").load(block.body)
+    if not settings.keys() <= OF_OTHER_FILES:
+        assert settings.keys() <= StudyFile.model_fields.keys()
+        typed(merged(read_yaml(SMOKE), settings))
 
 
 @pytest.fixture(scope="module")
@@ -41,20 +52,21 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def commands(block: Block) -> list[tuple[str, str]]:
-    """(command, what it prints), in their order."""
-    found: list[tuple[str, str]] = []
+    """Returns each command with what the page shows as its output."""
+    pairs: list[tuple[str, str]] = []
     for line in block.body.splitlines(keepends=True):
         if line.startswith("$ "):
-            found.append((line[2:], ""))
-        elif found[-1][0].endswith("\\\n"):
-            found[-1] = (found[-1][0] + line, "")
+            pairs.append((line[2:], ""))
+        elif pairs[-1][0].endswith("\\\n"):
+            pairs[-1] = (pairs[-1][0] + line, "")
         else:
-            found[-1] = (found[-1][0], found[-1][1] + line)
-    return found
+            pairs[-1] = (pairs[-1][0], pairs[-1][1] + line)
+    return pairs
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Blanks at the ends of lines do not count."""
+    """Returns whether the output is what the page shows; blanks at the ends of lines do not
+    count."""
     lines = [line.rstrip() for line in shown.strip().splitlines()]
     parts = ["(?:.*\n)*?" if line == "..." else _line(line) + "\n" for line in lines]
     output = "".join(f"{line.rstrip()}\n" for line in printed.strip().splitlines())
@@ -65,12 +77,7 @@ def _line(line: str) -> str:
     return "[^\n]*".join(re.escape(part) for part in line.split("..."))
 
 
-def ids(value: object) -> str | None:
-    if isinstance(value, Path):
-        return name(value)
-    return f"line {value.line}" if isinstance(value, Block) else None
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "block"), CONSOLE, ids=ids)
 def test_commands_print_what_the_page_shows(page: Path, block: Block, project: Project) -> None:
     project.run("git", "checkout", "--quiet", "--", ".")
@@ -79,10 +86,5 @@ def test_commands_print_what_the_page_shows(page: Path, block: Block, project: P
         assert matches(shown, printed), f"{shlex.quote(command)} prints\n{printed}"
 
 
-def test_the_comparison_of_outputs() -> None:
-    assert matches("a\n...\nd", "a\nb\nc\nd\n") and matches("a ... c", "a b c")
-    assert not matches("a\n...\nd", "a\nb\n") and not matches("a", "a\nb\n")
-
-
-def test_there_are_commands_that_run() -> None:
+def test_readme_and_data_formats_have_commands_that_run() -> None:
     assert {ROOT / "README.md", ROOT / "docs" / "data_formats.md"} <= {page for page, _ in CONSOLE}

@@ -1,6 +1,7 @@
 """Links between the project's pages lead somewhere; nothing is asked of a network."""
 
 import re
+import tomllib
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -12,28 +13,28 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
 # A file of the repository that is named in the text: `stages/objectives/mlm.py`.
 NAMED = re.compile(r"(?:stages|studies|tests|benchmarks|docs)/[\w/.-]*[\w/]")
-EXAMPLES = re.compile(r"^`((?:stages|tests)/[\w/.-]+)`:$", re.M)  # files that a page tells to make
+EXAMPLES = re.compile(r"^`((?:stages|tests)/[\w/.-]+)`:$", re.M)  # files that a reader makes
 README_LINES = 200
 
 
 def anchors(page: Path) -> set[str]:
-    """Of the headings, as GitHub and the site make them."""
+    """Returns the anchors of a page's headings, as GitHub and the site make them."""
     headings = re.findall(r"^#+ +(.*)$", prose(page), re.M)
     plain = (re.sub(r"[^\w\s-]", "", heading.lower()).strip() for heading in headings)
     return {re.sub(r"\s", "-", heading) for heading in plain}
 
 
 def broken(page: Path) -> list[str]:
-    """The relative links of a page that lead to no file or to no heading."""
-    found = []
+    """Returns the relative links of a page that lead to no file or to no heading."""
+    links = []
     for link in LINK.findall(CODE.sub("", prose(page))):
         if re.match(r"[a-z]+:", link):
             continue
         path, _, anchor = unquote(link).partition("#")
         target = (page.parent / path).resolve() if path else page
         if not target.exists() or (anchor and anchor not in anchors(target)):
-            found.append(link)
-    return found
+            links.append(link)
+    return links
 
 
 @pytest.mark.parametrize("page", pages(), ids=name)
@@ -41,14 +42,8 @@ def test_links_lead_to_a_file_and_a_heading(page: Path) -> None:
     assert not broken(page)
 
 
-def test_a_broken_link_is_seen(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# A title\n[a](#a-title) [b](#b) [c](page.md#a-title) [d](none.md)\n")
-    assert broken(page) == ["#b", "none.md"]
-
-
 @pytest.mark.parametrize("page", [p for p in pages() if p.parent.name != "benchmarks"], ids=name)
-def test_files_that_are_named_exist(page: Path) -> None:
+def test_pages_name_files_that_exist(page: Path) -> None:
     made = {file for each in pages() for file in EXAMPLES.findall(text_of(each))}
     named = {word for code in CODE.findall(prose(page)) for word in NAMED.findall(code)}
     files = (path for path in named - made if not re.search(r"[A-Z]{2}", path))  # studies/NAME.yaml
@@ -62,11 +57,19 @@ def test_pages_of_the_site_link_to_pages_of_the_site() -> None:
         assert not [link for link in links if not re.match(r"[a-z]+:", link)], name(page)
 
 
-def test_every_page_is_in_the_sites_contents() -> None:
+def test_pages_are_in_the_contents_of_the_site() -> None:
     contents = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     listed = set(re.findall(r"[\w-]+\.md", contents))
     assert {page.name for page in ROOT.glob("docs/*.md")} == listed
 
 
-def test_the_readme_is_short() -> None:
+def test_architecture_has_the_layers_of_the_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (layers,) = (each["layers"] for each in contracts["contracts"] if each["name"] == "Layers")
+    stages = [layer for layer in layers if layer.startswith("(resolve)")]
+    shown = [layer if layer not in stages else "the stage files" for layer in layers]
+    assert "\n".join(shown) in text_of(ROOT / "docs" / "architecture.md")
+
+
+def test_readme_is_short() -> None:
     assert len(text_of(ROOT / "README.md").splitlines()) <= README_LINES

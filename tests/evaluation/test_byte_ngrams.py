@@ -8,7 +8,6 @@ import pytest
 
 from stages.baselines._baseline import Score
 from stages.baselines.ngram import Ngram
-from stages.core.seeding import stream
 from stages.evaluation import byte_ngrams
 from stages.evaluation.byte_ngrams import ORDER, ByteNgrams
 from stages.kinds._kind import KINDS
@@ -38,7 +37,7 @@ def test_bits_are_those_of_the_baseline(order: int) -> None:
     assert bits(CORPUS, TEXTS, order=order) == pytest.approx(of_baseline(CORPUS, TEXTS, order))
 
 
-def test_by_hand() -> None:
+def test_bits_by_hand() -> None:
     """The text "ab" after its mark has each of the three bytes once, and b once after a."""
     one = (1 + 3 / 256) / (3 + 3)
     begins_with_a = (1 + 1 * one) / (1 + 1)
@@ -49,7 +48,7 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("context", [b"", b"t", b"the num", b"\xff\x00", b"\n"])
-def test_probabilities_of_all_bytes_add_up_to_one(context: bytes) -> None:
+def test_bits_are_of_probabilities_that_add_up_to_one(context: bytes) -> None:
     """Adds up the probabilities of all bytes after a context, whose own bits are equal in all
     texts."""
     model = ByteNgrams([context, *(context + bytes([byte]) for byte in range(256))])
@@ -58,23 +57,7 @@ def test_probabilities_of_all_bytes_add_up_to_one(context: bytes) -> None:
     assert np.sum(2 ** (before - np.array(with_one_more))) == pytest.approx(1)
 
 
-def test_a_corpus_in_parts_counts_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bits_do_not_depend_on_the_parts_of_a_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = bits(CORPUS, TEXTS)
     monkeypatch.setattr(byte_ngrams, "BATCH_BYTES", 1000)
     assert (bits(CORPUS, TEXTS) == whole).all()
-
-
-def test_more_text_and_more_context_take_fewer_bits() -> None:
-    orders = [bits(CORPUS, TEXTS, order=order).sum() for order in (1, 2, 4)]
-    assert orders == sorted(orders, reverse=True)
-    parts = [bits(CORPUS[:number], TEXTS).sum() for number in (20, 100, len(CORPUS))]
-    assert parts == sorted(parts, reverse=True)
-
-
-def test_random_bytes_take_no_fewer_than_eight_bits_each() -> None:
-    rng = stream(0, "bytes")
-    corpus = [rng.bytes(5000) for _ in range(100)]
-    for order, most in ((1, 8.01), (ORDER, 9.5)):
-        model = ByteNgrams([rng.bytes(5000)], order=order)
-        model.count(corpus)
-        assert 7.99 < model.bits()[0] / 5000 < most

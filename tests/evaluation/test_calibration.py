@@ -20,7 +20,7 @@ def error(right: list[bool], probabilities: list[float]) -> float:
 
 
 @given(ROWS)
-def test_the_error_is_that_of_bins_counted_one_by_one(rows: list[tuple[bool, int]]) -> None:
+def test_calibration_error_is_that_of_bins_counted_one_by_one(rows: list[tuple[bool, int]]) -> None:
     """Probabilities are multiples of 1/300, so that each bin has twenty and all counts are
     exact."""
     expected = 0
@@ -33,7 +33,7 @@ def test_the_error_is_that_of_bins_counted_one_by_one(rows: list[tuple[bool, int
         assert value == pytest.approx(expected / 300 / len(rows), abs=1e-12)
 
 
-def test_calibrated_probabilities_have_no_error_but_for_chance() -> None:
+def test_calibration_error_of_calibrated_probabilities_is_small() -> None:
     rng = stream(1, "calibrated")
     p = rng.uniform(0.3, 1, 40000)
     right = (rng.random(len(p)) < p).tolist()
@@ -45,14 +45,14 @@ def test_calibrated_probabilities_have_no_error_but_for_chance() -> None:
 
 
 @pytest.mark.parametrize("shift", [-0.2, 0.1, 0.25])
-def test_planted_over_and_underconfidence_are_the_error(shift: float) -> None:
+def test_calibration_error_is_the_planted_over_or_underconfidence(shift: float) -> None:
     rng = stream(1, "shifted", str(shift))
     chance = rng.uniform(0.4, 0.7, 40000)
     right = (rng.random(len(chance)) < chance).tolist()
     assert error(right, (chance + shift).tolist()) == pytest.approx(abs(shift), abs=0.01)
 
 
-def test_errors_of_both_signs_do_not_cancel() -> None:
+def test_calibration_errors_of_both_signs_do_not_cancel() -> None:
     """One half has a probability of 0.9, the other of 0.1, and in both half of the predictions are
     right."""
     right, p = [True, False] * 100, [0.9, 0.9] * 50 + [0.1, 0.1] * 50
@@ -60,12 +60,12 @@ def test_errors_of_both_signs_do_not_cancel() -> None:
     assert np.mean(p) == pytest.approx(np.mean(right))
 
 
-def test_the_ends_have_a_bin() -> None:
+def test_calibration_has_bins_for_0_and_1() -> None:
     assert error([True, False], [1.0, 0.0]) == 0
     assert error([False, True], [1.0, 0.0]) == 1
     assert error([True], [math.nextafter(1, 0)]) == pytest.approx(0, abs=1e-12)
 
 
-def test_without_all_probabilities_there_is_none() -> None:
+def test_calibration_is_none_without_all_probabilities() -> None:
     assert calibration(["a", "b"], ["a", "b"], [0.5, None]) is None
     assert calibration(["a", "b"], ["a", "b"], [None, None]) is None

@@ -4,12 +4,13 @@ from collections import Counter
 
 from sklearn.metrics import confusion_matrix
 
+from stages.core.keys import CellKey
 from stages.core.seeding import stream
 from stages.evaluation.confusion import classes, has_confusion, pairs, records
 from stages.kinds._kind import KINDS
 
 
-def test_rows_are_counted_as_scikit_learn_does() -> None:
+def test_pairs_counts_rows_as_scikit_learn_does() -> None:
     rng, labels = stream(1, "confusion"), ["a", "b c", "d"]
     gold, predicted = (
         {str(i): labels[k] for i, k in enumerate(rng.integers(3, size=200))} for _ in range(2)
@@ -19,7 +20,7 @@ def test_rows_are_counted_as_scikit_learn_does() -> None:
     assert [[counts[one, other] for other in labels] for one in labels] == expected.tolist()
 
 
-def test_words_are_counted_by_the_type_of_their_span() -> None:
+def test_pairs_counts_words_by_the_type_of_their_span() -> None:
     tagging = KINDS["tagging"]
     assert classes(tagging, "B-X I-X O B-Y-Z NOUN") == ["X", "X", "O", "Y-Z", "NOUN"]
     counts = pairs(tagging, {"1": "B-X I-X O", "2": "O B-Y"}, {"1": "B-X O O", "2": "B-Y B-Y"})
@@ -28,12 +29,12 @@ def test_words_are_counted_by_the_type_of_their_span() -> None:
     )
 
 
-def test_only_answers_of_one_class_can_be_confused() -> None:
+def test_has_confusion_holds_for_answers_of_one_class() -> None:
     assert {name for name in KINDS if has_confusion(KINDS[name])} == {"classification", "tagging"}
 
 
-def test_trials_of_one_place_are_added_up() -> None:
-    one, other = ("run", "full", "200"), ("run", "lora", "200")
+def test_records_adds_up_the_trials_of_a_cell() -> None:
+    one, other = (CellKey("run", "task", method, "200") for method in ("full", "lora"))
     counts = Counter({("a", "a"): 2, ("a", "b"): 1})
     rows = list(records([(one, counts), (other, counts), (one, counts)]))
     assert [(r.method, r.num_trials, r.answer, r.prediction, r.number) for r in rows] == [

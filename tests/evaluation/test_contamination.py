@@ -67,7 +67,7 @@ def joined(documents: list[list[list[str]]]) -> list[list[str]]:
 
 
 @given(tasks_and_documents())
-def test_what_overlaps_is_what_a_slow_search_finds(drawn) -> None:
+def test_overlap_is_what_a_slow_search_finds(drawn) -> None:
     tasks, documents = drawn
     overlaps = TaskTexts(rows(tasks)).overlap(joined(documents))
     for of_task, task in zip(overlaps.values(), tasks, strict=True):
@@ -78,7 +78,7 @@ def test_what_overlaps_is_what_a_slow_search_finds(drawn) -> None:
 
 
 @given(tasks_and_documents())
-def test_what_is_removed_is_what_matches_until_nothing_does(drawn) -> None:
+def test_removed_from_removes_matches_until_there_are_none(drawn) -> None:
     tasks, documents = drawn
     searched = TaskTexts(rows(tasks))
     left = list(searched.removed_from(joined(documents)))
@@ -98,7 +98,7 @@ def test_what_is_removed_is_what_matches_until_nothing_does(drawn) -> None:
     assert all(of_task.ngram == 0 for of_task in searched.overlap(left).values())
 
 
-def test_the_size_of_a_batch_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlap_does_not_depend_on_the_size_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     documents = [[f"the {i}th of ten documents has its number {i} twice"] for i in range(10)]
     searched = TaskTexts({"task": [[document[0]] for document in documents[::3]]})
     whole = searched.overlap(documents), list(searched.removed_from(documents))
@@ -110,7 +110,7 @@ def test_the_size_of_a_batch_changes_nothing(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("num_words", "n"), [(30, 13), (13, 13), (12, 8), (8, 8), (7, 7), (1, 1), (0, 0)]
 )
-def test_texts_that_are_shorter_are_searched_for_with_shorter_grams(num_words: int, n: int) -> None:
+def test_gram_length_is_shorter_for_short_texts(num_words: int, n: int) -> None:
     assert gram_length(num_words) == n
 
 
@@ -128,18 +128,18 @@ SENTENCE = "one two three four five six seven eight nine ten eleven twelve thirt
         ([SENTENCE.replace("five six", "five\nsix").replace("one", "one\u00a0")], 1, 1),
     ],
 )
-def test_one_text(sentences: list[str], exact: int, ngram: int) -> None:
+def test_overlap_of_one_text(sentences: list[str], exact: int, ngram: int) -> None:
     overlap = TaskTexts({"task": [[SENTENCE]]}).overlap([["Another."], sentences])["task"]
     assert (overlap.exact, overlap.ngram) == (exact, ngram)
 
 
-def test_a_match_does_not_go_on_in_the_next_document() -> None:
+def test_overlap_ends_with_a_document() -> None:
     half = len(SENTENCE) // 2
     pair = [[SENTENCE[:half]], [SENTENCE[half:]]]
     assert TaskTexts({"task": [[SENTENCE]]}).overlap(pair)["task"].ngram == 0
 
 
-def test_a_short_text_is_a_sentence_of_its_own_or_does_not_count() -> None:
+def test_overlap_of_a_short_text_is_a_whole_sentence() -> None:
     """Otherwise the text "No." would remove every sentence with this word from a corpus."""
     searched = TaskTexts({"task": [["No."], ["Yes"], ["?!"]]})
     document = ["There is no yes.", "NO", "There is none."]
@@ -147,7 +147,7 @@ def test_a_short_text_is_a_sentence_of_its_own_or_does_not_count() -> None:
     assert list(searched.removed_from([document])) == [["There is no yes.", "There is none."]]
 
 
-def test_any_text_of_a_row_counts_and_its_answers_do_not(tmp_path, monkeypatch) -> None:
+def test_searched_texts_are_all_inputs_of_a_row_and_no_answers(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     context, question = f"In a context, {SENTENCE}.", "What is it about, then?"
     row = {"id": "7", "context": context, "question": question, "answers": [{"text": "a context"}]}
@@ -168,7 +168,7 @@ def test_any_text_of_a_row_counts_and_its_answers_do_not(tmp_path, monkeypatch) 
     assert searched.overlap([["a context"]])["span_qa"].ngram == 0
 
 
-def test_words_are_without_case_punctuation_and_compositions() -> None:
+def test_words_have_no_case_punctuation_and_compositions() -> None:
     assert words("Ein STRASSEN-Fest: \ufb01nal, cafe\u0301 x_1!") == [
         *("ein", "strassen", "fest", "final", "caf\u00e9", "x_1")
     ]
@@ -176,7 +176,7 @@ def test_words_are_without_case_punctuation_and_compositions() -> None:
     assert words(" ... ") == []
 
 
-def test_nothing_to_search_for_and_nowhere_to_search() -> None:
+def test_overlap_of_nothing() -> None:
     assert TaskTexts({}).overlap([["a b"]]) == {}
     empty = TaskTexts({"none": []})
     assert empty.overlap([["a b"]])["none"].num_test == 0

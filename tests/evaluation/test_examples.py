@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from stages.core.keys import TrialKey
 from stages.evaluation.examples import ANY, DISPUTED, examples, shown_trials
 from stages.evaluation.records import TrialRecord
 from stages.kinds._kind import KINDS
@@ -12,12 +13,11 @@ TEXTS = KINDS["classification"]
 
 
 def trial(run: str, method: str, budget: str, seed: int) -> TrialRecord:
-    key = {"run": run, "method": method, "label_budget": budget, "finetune_seed": seed}
-    fields: dict[str, Any] = TRIAL | key
-    return TrialRecord(**fields)
+    key = TrialKey(run, 1, "type", method, budget, seed)
+    return TrialRecord(**key._asdict(), **TRIAL)
 
 
-def test_of_each_run_the_first_trial_of_its_most_labels_is_shown() -> None:
+def test_shown_trials_are_the_first_with_the_most_labels() -> None:
     trials = [
         trial("a", "full", "200", 1),
         trial("a", "full", "1000", 1),
@@ -35,7 +35,7 @@ def rows_of(number: int) -> list[dict[str, Any]]:
     return [{"id": str(i), "text": f"text {i}"} for i in range(number)]
 
 
-def test_first_rows_stand_for_all_and_the_disputed_are_those_with_the_most_even_votes() -> None:
+def test_examples_are_first_rows_and_those_with_the_most_even_votes() -> None:
     rows = rows_of(20)
     gold = {row["id"]: "x" for row in rows}
     agreed = dict.fromkeys(gold, "x")
@@ -54,7 +54,7 @@ def test_first_rows_stand_for_all_and_the_disputed_are_those_with_the_most_even_
     assert len(examples(TEXTS, rows, gold, other)) == ANY + DISPUTED
 
 
-def test_tags_stand_behind_their_words_and_any_right_answer_is_right() -> None:
+def test_examples_show_tags_after_their_words_and_accept_any_right_answer() -> None:
     tagged = [{"id": "1", "words": ["call", "int", "now"]}]
     runs = {"a": {"1": "O B-CODE O"}, "b": {"1": "O O O"}}
     (shown,) = examples(KINDS["tagging"], tagged, {"1": "O B-CODE O"}, runs)

@@ -1,10 +1,8 @@
 """Likeness of planted texts in two languages, each with its own words and grammar."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -12,9 +10,7 @@ import pytest
 
 from stages.core.seeding import stream
 from stages.evaluation import word_counts
-from stages.evaluation.contamination import words
-from stages.evaluation.likeness import NUM_DRAWS, SEED, Comparison, Measured, jensen_shannon
-from stages.evaluation.word_counts import WordCounts
+from stages.evaluation.likeness import Comparison, Measured, jensen_shannon
 
 NUM_WORDS = 300
 Document = list[str]
@@ -72,7 +68,7 @@ def mixed(share: float, number: int = 200) -> list[Document]:
     return ONE.documents(of_one, "corpus") + OTHER.documents(number - of_one, "corpus")
 
 
-def test_every_measure_orders_corpora_by_their_share_of_the_tasks_language() -> None:
+def test_likeness_orders_corpora_by_their_share_of_the_language() -> None:
     likenesses = [likeness(mixed(share)) for share in (1, 0.5, 0.1, 0)]
     for measured in ("divergence", "uncorrected_divergence", "bits_per_byte"):
         values = [getattr(each, measured) for each in likenesses]
@@ -84,7 +80,7 @@ def test_every_measure_orders_corpora_by_their_share_of_the_tasks_language() -> 
         assert values == sorted(values), measured
 
 
-def test_languages_that_only_change_places_tie() -> None:
+def test_likeness_is_symmetric_in_two_languages() -> None:
     """Both languages are equally similar to their own corpus, and equally different from the
     other."""
     own = likeness(ONE.documents(200, "corpus")), likeness(OTHER.documents(200, "c"), OTHER_TASK)
@@ -98,7 +94,7 @@ def test_languages_that_only_change_places_tie() -> None:
         assert apart > max(getattr(each, measured) for each in own) + 0.3
 
 
-def test_other_order_of_words_changes_the_bits_alone() -> None:
+def test_likeness_with_shuffled_words_differs_in_bits_alone() -> None:
     corpus = ONE.documents(200, "corpus")
     rng = stream(0, "shuffled")
     every = [word for document in corpus for sentence in document for word in sentence.split()]
@@ -116,7 +112,7 @@ def texts(rng: np.random.Generator, weights: np.ndarray, number: int) -> list[st
     return [" ".join(f"w{word}" for word in text) for text in drawn]
 
 
-def test_amount_changes_what_is_unseen_and_not_the_divergence() -> None:
+def test_likeness_of_more_text_differs_in_what_is_unseen() -> None:
     p = 1 / np.arange(1, 5001)
     rng = stream(2, "zipf")
     corpus = [[text] for text in texts(rng, p, 4000)]
@@ -129,7 +125,7 @@ def test_amount_changes_what_is_unseen_and_not_the_divergence() -> None:
 
 
 @pytest.mark.parametrize("strength", [0.5, 1.0, 2.0])
-def test_the_correction_is_nearer_to_the_truth_than_counts(strength: float) -> None:
+def test_divergence_is_nearer_to_the_truth_than_counts(strength: float) -> None:
     rng = stream(3, "truth", str(strength))
     p, q = np.exp(strength * rng.normal(size=(2, 5000))) / np.arange(1, 5001)
     truth = jensen_shannon(p, q)
@@ -138,7 +134,7 @@ def test_the_correction_is_nearer_to_the_truth_than_counts(strength: float) -> N
     assert truth - estimate.divergence < estimate.uncorrected_divergence - truth
 
 
-def test_it_is_the_divergence_of_scipy() -> None:
+def test_jensen_shannon_is_that_of_scipy() -> None:
     from scipy.spatial.distance import jensenshannon
 
     one, other = stream(0, "counts").integers(0, 9, (2, 50))
@@ -147,7 +143,7 @@ def test_it_is_the_divergence_of_scipy() -> None:
     assert jensen_shannon(np.array([2, 0]), np.array([0, 5])) == pytest.approx(1)
 
 
-def test_a_corpus_in_parts_whose_words_are_in_files_is_as_a_whole(
+def test_measured_does_not_depend_on_the_parts_of_a_corpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus, tasks = mixed(0.5), {"one": TASK, "other": OTHER_TASK, "none": ["", "?"]}
@@ -161,47 +157,7 @@ def test_a_corpus_in_parts_whose_words_are_in_files_is_as_a_whole(
         assert len(list(folder.iterdir())) > 2
 
 
-def test_the_divergence_is_that_over_all_words() -> None:
-    """The result is equal to the last bit, because words in no sample do not change the
-    divergence."""
-    corpus = mixed(0.5)
-    count = [Counter(w for text in texts for w in words(text)) for texts in (TASK, sum(corpus, []))]
-    vocabulary = sorted({*count[0], *count[1]})
-    ends = [np.cumsum([each[word] for word in vocabulary]) for each in count]
-    number = min(each.total() for each in count) // 2
-    between, within = [], []
-    for draw in range(NUM_DRAWS):
-        rng = stream(SEED, "likeness", "task", draw)
-        samples = []
-        for of_one in ends:
-            drawn = rng.choice(of_one[-1], 2 * number, replace=False)
-            drawn = np.searchsorted(of_one, drawn, side="right").reshape(2, number)
-            samples += [np.bincount(each, minlength=len(of_one)) for each in drawn]
-        a, b, c, d = samples
-        between += [jensen_shannon(a, c), jensen_shannon(b, d)]
-        within += [jensen_shannon(a, b), jensen_shannon(c, d)]
-    measured = likeness(corpus)
-    assert measured.uncorrected_divergence == fmean(between)
-    assert measured.divergence == fmean(between) - fmean(within)
-
-
-@pytest.mark.parametrize("most", [1, 3, 100])
-def test_words_are_counted_in_their_order(
-    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(word_counts, "MOST_HELD", most)
-    counts = WordCounts(tmp_path / "words")
-    for text in ("ä b b", "z a b", "\U00020000 ﬀ", "ä é"):
-        counts.add(Counter(text.split()))
-    vocabulary = counts.vocabulary(["b", "c", "é", "zz", "b"])
-    #                          a  b  c  z  zz ä  é  ﬀ  \U00020000
-    assert vocabulary.ends.tolist() == np.cumsum([1, 3, 0, 1, 0, 2, 1, 1, 1]).tolist()
-    assert vocabulary.num_types == 7
-    assert vocabulary.place == {"b": 1, "c": 2, "zz": 4, "é": 6}
-    assert vocabulary.number == {"b": 3, "c": 0, "zz": 0, "é": 1}
-
-
-def test_what_was_read_is_counted() -> None:
+def test_measured_counts_what_was_read() -> None:
     counted = measure([["Ein Wort.", "Größer!"], ["ein, ein"]], {"task": ["Ein Baum", "wort"]})
     assert (counted.documents, counted.words, counted.types) == (2, 5, 3)
     assert counted.bytes == sum(len(text.encode()) for text in ("Ein Wort.", "Größer!", "ein, ein"))
@@ -210,7 +166,7 @@ def test_what_was_read_is_counted() -> None:
     assert task.unseen_words == task.unseen_types == 1 / 3
 
 
-def test_texts_without_words_have_no_likeness() -> None:
+def test_likeness_of_texts_without_words_is_none() -> None:
     empty = likeness([["a b c"]], [""])
     assert empty.divergence is empty.unseen_words is empty.bits_per_byte is None
     assert likeness([], ["a b"]).bits_per_byte == pytest.approx(8)

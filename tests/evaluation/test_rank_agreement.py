@@ -26,7 +26,7 @@ def test_weighted_tau_is_that_of_scipy(drawn: tuple[list[int], list[int], list[i
         assert value == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
-def test_equal_and_reversed_orders() -> None:
+def test_agreement_of_equal_and_reversed_orders() -> None:
     score = [0.1, 0.5, 0.3, 0.9, 0.7]
     runs = ["a", "b", "c", "d", "e"]
     for sign in (1, -1):
@@ -36,7 +36,7 @@ def test_equal_and_reversed_orders() -> None:
         assert (tau, low, high) == (sign, sign, sign)
 
 
-def test_too_few_runs_have_no_number_and_too_few_groups_no_interval() -> None:
+def test_agreement_of_too_few_runs_has_no_number() -> None:
     score = [0.1, 0.5, 0.3]
     nothing = (None, None, None)
     assert agreement(score, score, ["a", "b", "c"], confidence=0.95, seed=1) == nothing
@@ -45,7 +45,7 @@ def test_too_few_runs_have_no_number_and_too_few_groups_no_interval() -> None:
     assert tau is not None and interval == [None, None]
 
 
-def test_runs_of_one_group_are_drawn_together() -> None:
+def test_agreement_draws_the_seeds_of_a_run_together() -> None:
     """Five copies of each run give no more evidence than one, so the interval stays as wide."""
     rng = np.random.default_rng(3)
     score = rng.normal(size=8)
@@ -65,7 +65,7 @@ def test_runs_of_one_group_are_drawn_together() -> None:
     assert high_40 - low_40 < 0.7 * (high - low)
 
 
-def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
+def test_agreement_covers_the_truth_about_as_often_as_it_says() -> None:
     """The truth is tau over very many runs from the same distribution. With 10 runs the interval
     covers it in at least 80 % of draws, less than its nominal rate."""
     rng = np.random.default_rng(4)

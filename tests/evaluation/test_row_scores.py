@@ -68,7 +68,7 @@ def standard_error(scores: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_every_shared_metric_is_the_mean_of_its_row_scores(metric: str) -> None:
+def test_row_scores_have_the_metric_as_mean(metric: str) -> None:
     gold, predicted = drawn(metric)
     scores = row_scores(metric, gold, predicted)
     assert scores.dtype == np.float32 and scores.shape == (len(gold),)
@@ -77,7 +77,7 @@ def test_every_shared_metric_is_the_mean_of_its_row_scores(metric: str) -> None:
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("num", [1, 2, 7, 60])
-def test_sums_over_rows_give_the_metric_of_any_rows(metric: str, num: int) -> None:
+def test_sums_give_the_metric_of_any_rows(metric: str, num: int) -> None:
     """The expected value for translations comes from sacrebleu, which has its own counts."""
     gold, predicted = drawn(metric, num)
     sums = SUMS[metric]
@@ -87,7 +87,7 @@ def test_sums_over_rows_give_the_metric_of_any_rows(metric: str, num: int) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", METRICS)
-def test_the_standard_error_is_that_of_a_bootstrap_over_rows(metric: str) -> None:
+def test_row_scores_have_the_standard_error_of_a_bootstrap(metric: str) -> None:
     """Compares the standard error of the metric, and of a paired difference with a model that is
     often wrong in the same rows, with rows drawn with replacement."""
     gold, predicted = drawn(metric)
@@ -104,13 +104,13 @@ def test_the_standard_error_is_that_of_a_bootstrap_over_rows(metric: str) -> Non
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "exact_match", "squad_f1", "rouge_l"])
-def test_of_a_mean_over_rows_each_row_has_its_own_score(metric: str) -> None:
+def test_row_scores_of_a_mean_are_scores_of_single_rows(metric: str) -> None:
     gold, predicted = drawn(metric, 50)
     alone = [score(metric, [g], [f]) for g, f in zip(gold, predicted, strict=True)]
     assert row_scores(metric, gold, predicted).tolist() == pytest.approx(alone, abs=1e-6)
 
 
-def test_a_metric_that_is_no_function_of_sums_is_computed_again_without_some_rows(
+def test_row_scores_of_other_metrics_leave_out_some_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gold, answers = drawn("macro_f1", 1000)
@@ -133,14 +133,14 @@ def test_a_metric_that_is_no_function_of_sums_is_computed_again_without_some_row
     assert standard_error(scores) == pytest.approx(standard_error(expected), rel=0.3)
 
 
-def test_of_single_rows_and_of_what_has_no_value_there_is_nothing_but_the_value() -> None:
+def test_row_scores_of_single_rows_and_undefined_values() -> None:
     assert row_scores("macro_f1", ["a"], ["a"]).tolist() == [1.0]
     assert row_scores("entity_f1", ["O O", "O"], ["O O", "O"]).tolist() == [0.0, 0.0]
     too_large = row_scores("word_perplexity", ["600 1", "4 1"], ["3000.0", "3.0"])
     assert np.isinf(too_large).all()
 
 
-def test_the_only_row_of_a_label_makes_no_infinite_score() -> None:
+def test_row_scores_are_finite_for_the_only_row_of_a_label() -> None:
     gold, predicted = ["a"] * 30 + ["b"], ["a"] * 31
     scores = row_scores("macro_f1", gold, predicted)
     assert np.isfinite(scores).all() and scores.mean() == pytest.approx(
@@ -148,7 +148,7 @@ def test_the_only_row_of_a_label_makes_no_infinite_score() -> None:
     )
 
 
-def test_f1_of_a_label_has_sums_of_its_own() -> None:
+def test_row_scores_of_f1_of_a_label() -> None:
     gold, predicted = drawn("accuracy", 60)
     scores = row_scores("f1_of_b", gold, predicted).astype(float)
     assert scores.mean() == pytest.approx(score("f1_of_b", gold, predicted))

@@ -12,12 +12,23 @@ import transformers
 from torch import nn
 
 from stages.commands.export import main
+from stages.core import paths
 from stages.core.artifacts import read_json, write_json, write_jsonl
+from stages.core.keys import RunKey, TrialKey
 from stages.core.seeding import torch_stream
-from stages.exporting import export
-from stages.exporting import published as public
-from stages.exporting.counterparts import counterpart
-from stages.exporting.written import outputs, their_outputs
+from stages.evaluation import records
+from stages.exporting.counterpart import (
+    CAUSAL_LM,
+    MASKED_LM,
+    SEQ2SEQ_LM,
+    STATES,
+    outputs,
+    their_outputs,
+    without_head_bias,
+)
+from stages.exporting.export import export
+from stages.exporting.families import FAMILIES
+from stages.exporting.published import with_head
 from stages.methods.lora import LoRA
 from stages.models._backbone import MODELS
 from stages.models._heads import ModelWithHead, initialise_head
@@ -28,54 +39,107 @@ from stages.text.published import PublishedTokenizer
 from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, PAD_ID, UNK_ID, Tokenizer
 from stages.training.checkpoint import WEIGHTS, save_weights
 from stages.trials import kept
-from stages.trials.lookup import KeptFile
 from stages.trials.setup import TrialSetup
-from tests.small import DIMENSIONS, VOCAB_SIZE, documents, small_model
+from tests.small import DIMENSIONS, VOCAB_SIZE, documents, headless, small_model
 from tests.small_hub import checkpoint, revision_of
 
 pytestmark = pytest.mark.slow
 
+CHECKPOINT = RunKey("run", 1)
+FOLDER = paths.pretrained(CHECKPOINT)
 TOKENIZER = "tokenizer.model"
 LORA = {"rank": 2, "alpha": 6.0, "targets": "all"}
 LABELS = ["B-CODE", "I-CODE", "O"]
 BERT = {"norm_position": "post", "positions": "learned", "embedding_norm": True}
+GPT2 = {"positions": "learned"}
 NO_OUTPUT_BIAS = {"output_bias": False}
-T5 = {"norm": "rmsnorm", "bias": False, "positions": "relative", **NO_OUTPUT_BIAS}
 LLAMA = {"norm": "rmsnorm", "activation": "swiglu", **NO_OUTPUT_BIAS}
-# What is exported from which options: architecture, options, class in transformers.
-PRETRAINED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "bert": ("encoder", BERT, "BertModel"),
+T5 = {"norm": "rmsnorm", "bias": False, "positions": "relative", **NO_OUTPUT_BIAS}
+TRANSFORM, UNTIED = {"output_transform": True}, {"tied": False}
+# Our architecture, its options, the class in transformers, and the class that loads it.
+PRETRAINED: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "bert": ("encoder", BERT, "BertModel", STATES),
     "bert_mlm": (
         "encoder",
-        BERT | {"output_transform": True, "num_segments": 2, "activation": "relu"},
+        BERT | TRANSFORM | {"num_segments": 2, "activation": "relu"},
         "BertForMaskedLM",
+        MASKED_LM,
     ),
-    "bert_untied": ("encoder", BERT | {"output_transform": True, "tied": False}, "BertForMaskedLM"),
-    "bert_no_bias": (
-        "encoder",
-        BERT | {"output_transform": True, **NO_OUTPUT_BIAS},
-        "BertForMaskedLM",
+    "bert_untied": ("encoder", BERT | TRANSFORM | UNTIED, "BertForMaskedLM", MASKED_LM),
+    "bert_no_bias": ("encoder", BERT | TRANSFORM | NO_OUTPUT_BIAS, "BertForMaskedLM", MASKED_LM),
+    "esm": ("encoder", {}, "EsmModel", STATES),
+    "esm_mlm": ("encoder", TRANSFORM | {"embedding_norm": True}, "EsmForMaskedLM", MASKED_LM),
+    "esm_no_bias": ("encoder", TRANSFORM | UNTIED | NO_OUTPUT_BIAS, "EsmForMaskedLM", MASKED_LM),
+    "gpt2": ("decoder", GPT2, "GPT2LMHeadModel", CAUSAL_LM),
+    "gpt2_untied": ("decoder", GPT2 | UNTIED, "GPT2LMHeadModel", CAUSAL_LM),
+    "gpt2_no_bias": ("decoder", GPT2 | NO_OUTPUT_BIAS, "GPT2LMHeadModel", CAUSAL_LM),
+    "starcoder2": ("decoder", {}, "Starcoder2ForCausalLM", CAUSAL_LM),
+    "starcoder2_untied": (
+        "decoder",
+        UNTIED | {"activation": "relu"},
+        "Starcoder2ForCausalLM",
+        CAUSAL_LM,
     ),
-    "esm": ("encoder", {}, "EsmModel"),
-    "esm_mlm": ("encoder", {"output_transform": True, "embedding_norm": True}, "EsmForMaskedLM"),
-    "gpt2": ("decoder", {"positions": "learned"}, "GPT2LMHeadModel"),
-    "gpt2_untied": ("decoder", {"positions": "learned", "tied": False}, "GPT2LMHeadModel"),
-    "gpt2_no_bias": ("decoder", {"positions": "learned", **NO_OUTPUT_BIAS}, "GPT2LMHeadModel"),
-    "neox": ("decoder", {}, "GPTNeoXForCausalLM"),
-    "neox_untied": ("decoder", {"tied": False, "activation": "relu"}, "GPTNeoXForCausalLM"),
-    "neox_no_bias": ("decoder", NO_OUTPUT_BIAS, "GPTNeoXForCausalLM"),
-    "llama": ("decoder", LLAMA | {"bias": False}, "LlamaForCausalLM"),
-    "llama_biases": ("decoder", LLAMA | {"tied": False}, "LlamaForCausalLM"),
-    "t5": ("encoder_decoder", T5 | {"activation": "relu"}, "T5ForConditionalGeneration"),
+    "starcoder2_no_bias": ("decoder", NO_OUTPUT_BIAS, "Starcoder2ForCausalLM", CAUSAL_LM),
+    "llama": ("decoder", LLAMA | {"bias": False}, "LlamaForCausalLM", CAUSAL_LM),
+    "llama_biases": ("decoder", LLAMA | UNTIED, "LlamaForCausalLM", CAUSAL_LM),
+    "t5": (
+        "encoder_decoder",
+        T5 | {"activation": "relu"},
+        "T5ForConditionalGeneration",
+        SEQ2SEQ_LM,
+    ),
     "t5_gated": (
         "encoder_decoder",
-        T5 | {"activation": "swiglu", "tied": False},
+        T5 | UNTIED | {"activation": "swiglu"},
         "T5ForConditionalGeneration",
+        SEQ2SEQ_LM,
     ),
-    "bart": ("encoder_decoder", BERT, "BartForConditionalGeneration"),
-    "bart_no_bias": ("encoder_decoder", BERT | NO_OUTPUT_BIAS, "BartForConditionalGeneration"),
-    "bart_untied": ("encoder_decoder", BERT | {"tied": False}, "BartForConditionalGeneration"),
 }
+# A model of the table above or a public checkpoint, what it was fine-tuned for, by which method,
+# and the class in transformers.
+FINETUNED = [
+    *(
+        (name, "tagging", method, f"{family}ForTokenClassification")
+        for name, method, family in [
+            ("bert", "full", "Bert"),
+            ("bert", "linear_probe", "Bert"),
+            ("bert", "lora", "Bert"),
+            ("esm_mlm", "full", "Esm"),
+            ("esm", "full", "Esm"),
+            ("gpt2", "full", "GPT2"),
+            ("gpt2", "lora", "GPT2"),
+            ("starcoder2", "full", "Starcoder2"),
+            ("llama", "full", "Llama"),
+            ("t5", "full", "T5"),
+            ("public_bert", "full", "Bert"),
+            ("public_bert", "lora", "Bert"),
+            ("public_roberta", "full", "Roberta"),
+            ("public_roberta", "lora", "Roberta"),
+            ("public_gpt2", "full", "GPT2"),
+            ("public_gpt2", "lora", "GPT2"),
+        ]
+    ),
+    *(
+        (name, pooling, method, f"{family}ForTokenClassification")
+        for name, family in (("bert", "Bert"), ("esm", "Esm"))
+        for pooling in ("mean", "first")
+        for method in ("full", "linear_probe", "lora")
+    ),
+    ("gpt2", "last", "full", "GPT2ForSequenceClassification"),
+    ("gpt2", "mean", "full", "GPT2ForTokenClassification"),
+    ("starcoder2", "last", "full", "Starcoder2ForSequenceClassification"),
+    ("llama", "last", "full", "LlamaForTokenClassification"),
+    ("t5", "mean", "full", "T5ForTokenClassification"),
+    ("public_bert", "mean", "full", "BertForTokenClassification"),
+    ("public_bert", "mean", "lora", "BertForTokenClassification"),
+    ("public_bert", "first", "full", "BertForSequenceClassification"),
+    ("public_bert", "first", "lora", "BertForSequenceClassification"),
+    ("public_bert", "first", "linear_probe", "BertForSequenceClassification"),
+    ("public_roberta", "first", "full", "RobertaForTokenClassification"),
+    ("public_distilbert", "mean", "full", "DistilBertForTokenClassification"),
+    ("public_gpt2", "last", "lora", "GPT2ForTokenClassification"),
+]
 
 
 @pytest.fixture(scope="module", params=["unigram", "bpe", "char"])
@@ -107,16 +171,15 @@ def write_run(tmp_path, monkeypatch, unigram) -> Callable[..., Any]:
     def write(architecture: str, options: dict[str, Any], *, tokenizer: Path = unigram) -> Any:
         # Weights so large that what is generated does not repeat itself; norms bound a post-norm.
         std = 0.1 if options.get("norm_position") == "post" else 0.3
-        model = unlike_itself(small_model(architecture, **options), std=std)
-        folder = Path("data/pretrained/run")
-        folder.mkdir(parents=True)
-        save_weights(model, folder / WEIGHTS)
-        (folder / TOKENIZER).write_bytes(tokenizer.read_bytes())
+        model = perturbed(small_model(architecture, **options), std=std)
+        FOLDER.mkdir(parents=True)
+        save_weights(model, FOLDER / WEIGHTS)
+        (FOLDER / TOKENIZER).write_bytes(tokenizer.read_bytes())
         entry = {"name": architecture, **DIMENSIONS, **options}
-        settings = {"model": entry, "training": {"max_tokens": 64}, "seed": 1, "parent": "none"}
+        settings = {"model": entry, "training": {"max_tokens": 64}, "parent": "none"}
         about = {"architecture": architecture, "settings": settings, "fingerprint": "f"}
         about["objective"] = "of its own"
-        write_json(folder / "run.json", about | {"model": entry, "has_prefix": False})
+        write_json(FOLDER / "run.json", about | {"model": entry, "has_prefix": False})
         return model
 
     return write
@@ -126,8 +189,8 @@ def no_network(*_: Any) -> None:
     raise AssertionError("neither writing nor loading an export may ask the network")
 
 
-def unlike_itself(model: Any, *, std: float) -> Any:
-    """A model whose biases are not 0 and whose norms are not 1, as they are at the start."""
+def perturbed(model: Any, *, std: float) -> Any:
+    """Adds noise, since biases are 0 and norms are 1 before training."""
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for weight in model.parameters():
@@ -151,77 +214,72 @@ def a_batch(*, decoding: bool = False) -> Batch:
 
 
 def load(folder: Path | str = "out") -> Any:
-    """By the class of its record, and whether every weight was found."""
+    """Loads an export by the class of its record, which must have every weight."""
     cls = getattr(transformers, read_json(Path(folder, "export.json"))["model_class"])
-    options = {"add_pooling_layer": False} if cls.__name__ in ("BertModel", "EsmModel") else {}
-    model, report = cls.from_pretrained(folder, output_loading_info=True, **options)
+    model, report = cls.from_pretrained(folder, output_loading_info=True)
     assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     return model.eval()
 
 
 @pytest.mark.parametrize("name", PRETRAINED)
-def test_a_pretrained_run_gives_the_same_outputs(name, write_run) -> None:
-    architecture, options, model_class = PRETRAINED[name]
-    ours = ModelWithHead(write_run(architecture, options), nn.Identity())
-    assert model_class in export.export("run", None, Path("out"))
+def test_export_of_a_pretrained_run_gives_the_same_outputs(name, write_run) -> None:
+    architecture, options, model_class, auto_class = PRETRAINED[name]
+    ours = headless(write_run(architecture, options))
+    message = export(CHECKPOINT, None, Path("out"))
+    assert model_class in message and f"transformers.{auto_class}.from_pretrained" in message
     theirs = load()
     assert type(theirs).__name__ == model_class
     seq2seq = architecture == "encoder_decoder"
     batch = a_batch(decoding=seq2seq)
     with torch.no_grad():
-        expected, got = outputs(ours, batch, "pretrained"), their_outputs(theirs, batch)
+        expected, got = outputs(ours, batch, auto_class), their_outputs(theirs, batch)
     if not seq2seq:
         expected, got = expected[batch.document_ids != PADDING], got[batch.document_ids != PADDING]
     assert expected.std() > 0.1  # tolerances mean something
     torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
+    if auto_class == STATES:
+        assert not theirs(batch.input_ids).pooler_output.any()
 
     if theirs.can_generate():
         prompt = batch.input_ids[:1]
         generated = theirs.generate(
             input_ids=prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=10
         )
-        assert generated.tolist() == greedy(ours, prompt, num_tokens=10, seq2seq=seq2seq).tolist()
+        assert generated.tolist() == greedy(ours, prompt, auto_class, num_tokens=10).tolist()
         if not options.get("tied", True):  # tied ones tend to say again what they have read
             assert len(set(generated[0, -10:].tolist())) > 2
 
 
-@pytest.mark.parametrize("name", PRETRAINED)
-def test_weights_come_back_from_a_round_trip(name) -> None:
-    architecture, options, _ = PRETRAINED[name]
-    if not options.get("output_transform"):  # theirs has the bias in other weights, or has none
-        options = options | NO_OUTPUT_BIAS
-    model = small_model(architecture, **options)
-    weights = dict(model.state_dict())
-    table = counterpart(
-        architecture, model.dims, vocab_size=VOCAB_SIZE, max_tokens=64, goal="pretrained"
-    )
-    shapes = {name: weight.shape for name, weight in weights.items()}
-    back = table.to_ours(table.to_theirs(weights), shapes)
-    torch.testing.assert_close(back, weights)
+def test_documentation_lists_the_families_and_classes_that_are_tested() -> None:
+    page = Path(__file__).parents[2] / "docs" / "predict_and_export.md"
+    rows = re.findall(r"^\| `(\w+)` \| .* \| ([\w-]+) \| (.*) \|$", page.read_text(), re.MULTILINE)
+    assert [row[:2] for row in rows] == [(family.architecture, family.name) for family in FAMILIES]
+    classes = {name for row in rows for name in re.findall(r"`([A-Z]\w+)`", row[2])}
+    assert classes == {model_class for _, _, model_class, _ in PRETRAINED.values()}
 
 
 @torch.no_grad()
 def greedy(
-    model: ModelWithHead, prompt: torch.Tensor, *, num_tokens: int, seq2seq: bool
+    model: ModelWithHead, prompt: torch.Tensor, auto_class: str, *, num_tokens: int
 ) -> torch.Tensor:
-    """The likeliest token, again and again: behind the prompt, or behind <bos> in a decoder."""
-    found = torch.tensor([[BOS_ID]]) if seq2seq else prompt
+    """The likeliest token, again and again: after the prompt, or after <bos> in a decoder."""
+    written = torch.tensor([[BOS_ID]]) if auto_class == SEQ2SEQ_LM else prompt
     for _ in range(num_tokens):
-        ones = torch.ones_like(found)
-        batch = Batch(input_ids=found, document_ids=ones, num_targets={})
-        if seq2seq:
+        ones = torch.ones_like(written)
+        batch = Batch(input_ids=written, document_ids=ones, num_targets={})
+        if auto_class == SEQ2SEQ_LM:
             batch = Batch(
                 input_ids=prompt,
                 document_ids=torch.ones_like(prompt),
                 num_targets={},
-                decoder_input_ids=found,
+                decoder_input_ids=written,
                 decoder_document_ids=ones,
             )
-        best = outputs(model, batch, "pretrained")[:, -1].argmax(dim=-1, keepdim=True)
-        found = torch.cat([found, best], dim=1)
+        best = outputs(model, batch, auto_class)[:, -1].argmax(dim=-1, keepdim=True)
+        written = torch.cat([written, best], dim=1)
         if best == EOS_ID:
             break
-    return found
+    return written
 
 
 def finetuned(
@@ -237,7 +295,7 @@ def finetuned(
     examples.mkdir(parents=True)
     write_json(examples / "task.json", {"task": entry, "labels": LABELS})
     write_jsonl(examples / "train.jsonl", [])
-    path = Path("data/pretrained/run", TOKENIZER)
+    path = FOLDER / TOKENIZER
     tokenizer = Tokenizer(path) if path.exists() else PublishedTokenizer(path.parent)
     task: Task = TASKS.build(entry, LABELS, tokenizer, 64, where="task")
     task.read_by(backbone, has_prefix=False)
@@ -257,16 +315,17 @@ def finetuned(
     return task, model.eval()
 
 
+def trial_of(method: str) -> TrialKey:
+    return TrialKey("run", 1, "task", method, "200", 1)
+
+
 def keep(model: nn.Module, method: str, **settings: Any) -> Path:
     """Stores a trial's weights as fine-tuning does; gives their file."""
-    folder = Path("data/finetuned/task/run/weights")
-    folder.mkdir(parents=True, exist_ok=True)
+    path = kept.path_of(trial_of(method))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    records.write(path.parents[1] / "trials.csv", records.TrialRecord, [])
     trial = kept.KeptTrial(
-        run="run",
-        task="task",
-        method=method,
-        label_budget="200",
-        finetune_seed=1,
+        **trial_of(method)._asdict(),
         component={"name": method, **settings},
         task_settings={},
         initial_weights=None,
@@ -276,115 +335,10 @@ def keep(model: nn.Module, method: str, **settings: Any) -> Path:
         lr=0.001,
         threshold=0.0,
         drawn_weights="",
-        **kept.fingerprints(TrialSetup("run", "task", max_tokens=64)),
+        **kept.fingerprints(TrialSetup(CHECKPOINT, "task", max_tokens=64)),
     )
-    kept.save(model, trial, folder)
-    return folder / trial.file
-
-
-@pytest.mark.parametrize(
-    ("name", "method"),
-    [
-        ("bert", "linear_probe"),
-        ("bert", "lora"),
-        ("gpt2", "lora"),
-        *((n, "full") for n in ("bert", "esm", "gpt2", "neox", "llama", "t5")),
-    ],
-)
-def test_a_tagging_trial_predicts_the_same_labels(name, method, write_run) -> None:
-    architecture, options, _ = PRETRAINED[name]
-    task, ours = finetuned(write_run(architecture, options), "tagging", method=method)
-    export.export("run", KeptFile("task", method, "200", "1"), Path("out"))
-    theirs, tokenizer = load(), transformers.AutoTokenizer.from_pretrained("out")
-
-    rows = [{"id": str(i), "words": d[0].split()[:12]} for i, d in enumerate(documents()[:8])]
-    examples = task.encode(rows)
-    batch = task.collate(examples, rngs=[])
-    expected = task.predict(ours, batch, examples)
-    encoded = tokenizer(
-        [row["words"] for row in rows],
-        is_split_into_words=True,
-        padding=True,
-        return_tensors="pt",
-    )
-    assert torch.equal(encoded.input_ids, batch.input_ids)
-    with torch.no_grad():
-        best = theirs(**encoded).logits.argmax(dim=-1)
-    for row, tags in enumerate(expected):
-        of_words = encoded.word_ids(row)
-        places = {word: at for at, word in enumerate(of_words) if word is not None}  # the last
-        if not ours.backbone.is_causal:
-            places = {word: of_words.index(word) for word in places}
-        got = [theirs.config.id2label[int(best[row, at])] for _, at in sorted(places.items())]
-        assert got == tags.split()
-    assert len({tag for tags in expected for tag in tags.split()}) > 1
-    place = "last" if ours.backbone.is_causal else "first"
-    assert read_json(Path("out/export.json"))["read_at"] == f"{place} subword of a word"
-
-
-@pytest.mark.parametrize("name", ["gpt2", "neox"])
-def test_a_decoder_classifies_the_same(name, write_run) -> None:
-    """Though their classifier has no bias: their last norm takes it up."""
-    run = write_run("decoder", PRETRAINED[name][1])
-    task, ours = finetuned(run, "classification", pooling="last")
-    assert ours.head.linear.bias.abs().max() > 0.05
-    export.export("run", KeptFile("task", "full", "200", "1"), Path("out"))
-    theirs, tokenizer = load(), transformers.AutoTokenizer.from_pretrained("out")
-    rows = [
-        {"id": str(i), "text": d[0], **({"text_pair": d[1]} if len(d) > 1 else {})}
-        for i, d in enumerate(documents()[:8])
-    ]
-    batch = task.collate(task.encode(rows), rngs=[])
-    encoded = [tokenizer(row["text"], row.get("text_pair")) for row in rows]
-    padded = tokenizer.pad(encoded, return_tensors="pt", padding=True)
-    ids = padded["input_ids"][:, :64]
-    with torch.no_grad():
-        expected = outputs(ours, batch, "classification")
-        got = theirs(ids, attention_mask=padded["attention_mask"][:, :64]).logits
-    short = padded["attention_mask"].sum(dim=1) <= 64  # ours cuts the text, not its end
-    assert short.sum() >= 4
-    torch.testing.assert_close(got[short], expected[short], atol=1e-4, rtol=1e-4)
-
-
-def rows_of_texts() -> list[dict[str, str]]:
-    """Texts, and some pairs, of different lengths."""
-    return [
-        {"id": str(i), "text": d[0][:60], **({"text_pair": d[1][:40]} if i % 3 else {})}
-        for i, d in enumerate(documents()[:8])
-    ]
-
-
-def read_by(pooling: str, theirs: Any, encoded: Any) -> torch.Tensor:
-    """The logits of texts as the note of an export says that they are computed."""
-    logits, mask = theirs(**encoded).logits, encoded["attention_mask"][..., None]
-    if pooling == "mean":
-        return (logits * mask).sum(1) / mask.sum(1)
-    return logits[:, 0] if pooling == "first" else logits[range(len(mask)), mask.sum((1, 2)) - 1]
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("name", ["bert", "esm"])
-@pytest.mark.parametrize("method", ["full", "linear_probe", "lora"])
-@pytest.mark.parametrize("pooling", ["mean", "first"])
-def test_an_encoder_classifies_the_same_by_the_logits_of_tokens(
-    name, method, pooling, write_run
-) -> None:
-    run = write_run("encoder", PRETRAINED[name][1])
-    with torch.enable_grad():
-        task, ours = finetuned(run, "classification", method=method, pooling=pooling)
-    said = export.export("run", KeptFile("task", method, "200", "1"), Path("out"))
-    assert "ForTokenClassification" in said and "The logits of a text" in said
-    theirs, tokenizer = load(), transformers.AutoTokenizer.from_pretrained("out")
-    rows = rows_of_texts()
-    batch = task.collate(task.encode(rows), rngs=[])
-    expected = outputs(ours, batch, "classification")
-    encoded = tokenizer.pad(
-        [tokenizer(row["text"], row.get("text_pair")) for row in rows], return_tensors="pt"
-    )
-    assert torch.equal(encoded["input_ids"], batch.input_ids)
-    got = read_by(pooling, theirs, encoded)
-    torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
-    assert theirs.config.id2label == dict(enumerate(LABELS)) and expected.std() > 0.1
+    kept.save(model, trial, path.parent)
+    return path
 
 
 def write_public(family: str) -> Any:
@@ -394,87 +348,116 @@ def write_public(family: str) -> Any:
     tokenizer = PublishedTokenizer(checkpoint(family))
     model = MODELS.build(entry, tokenizer.vocab_size, where="model")
     model.initialise(generator=torch.Generator())
-    folder = Path("data/pretrained/run")
-    folder.mkdir(parents=True)
+    FOLDER.mkdir(parents=True)
     for file in tokenizer.files:
-        (folder / file.name).write_bytes(file.read_bytes())
-    save_weights(model, folder / WEIGHTS)
-    settings = {"model": entry, "training": {"max_tokens": 64}, "seed": 1, "parent": "none"}
-    stored = entry | {"path": str(folder)}
+        (FOLDER / file.name).write_bytes(file.read_bytes())
+    save_weights(model, FOLDER / WEIGHTS)
+    settings = {"model": entry, "training": {"max_tokens": 64}, "parent": "none"}
+    stored = entry | {"path": str(FOLDER)}
     about = {"architecture": model.architecture, "settings": settings, "fingerprint": "f"}
     about |= {"objective": "hub", "model": stored, "has_prefix": False}
-    write_json(folder / "run.json", about)
+    write_json(FOLDER / "run.json", about)
     return model
 
 
-@torch.no_grad()
-@pytest.mark.parametrize(
-    ("family", "pooling", "method", "model_class"),
-    [
-        ("bert", "mean", "full", "BertForTokenClassification"),
-        ("bert", "mean", "lora", "BertForTokenClassification"),
-        ("bert", "first", "full", "BertForSequenceClassification"),
-        ("bert", "first", "lora", "BertForSequenceClassification"),
-        ("bert", "first", "linear_probe", "BertForSequenceClassification"),
-        ("roberta", "first", "full", "RobertaForTokenClassification"),
-        ("distilbert", "mean", "full", "DistilBertForTokenClassification"),
-        ("gpt2", "last", "lora", "GPT2ForTokenClassification"),
-    ],
-)
-def test_texts_are_classified_the_same_on_a_public_checkpoint(
-    family, pooling, method, model_class, tmp_path, monkeypatch
+@pytest.mark.parametrize(("name", "reads", "method", "model_class"), FINETUNED)
+def test_export_of_a_trial_gives_the_same_logits(
+    name, reads, method, model_class, write_run
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    run = write_public(family)
-    with torch.enable_grad():
-        task, ours = finetuned(run, "classification", method=method, pooling=pooling)
-    said = export.export("run", KeptFile("task", method, "200", "1"), Path("out"))
-    assert model_class in said
-    assert ("behind each text" in said) == (family == "gpt2")  # its tokenizer adds no end-of-text
-    theirs, tokenizer = load(), transformers.AutoTokenizer.from_pretrained("out")
-    assert theirs.config.id2label == dict(enumerate(LABELS)) and tokenizer.model_max_length == 64
-    batch = task.collate(task.encode(rows_of_texts()), rngs=[])
-    mask = (batch.document_ids != PADDING).long()
-    encoded: dict[str, Any] = {"input_ids": batch.input_ids, "attention_mask": mask}
-    if batch.segment_ids is not None and family == "bert":
-        encoded["token_type_ids"] = batch.segment_ids
-    if tokenizer.pad_token is not None and family != "gpt2":  # theirs adds no end-of-text
-        rows = [tokenizer(row["text"], row.get("text_pair")) for row in rows_of_texts()]
-        assert torch.equal(tokenizer.pad(rows, return_tensors="pt")["input_ids"], batch.input_ids)
-    expected = outputs(ours, batch, "classification")
-    if model_class.endswith("ForSequenceClassification"):
-        got = theirs(**encoded).logits
+    """``reads`` is tagging, or how the states of a text are pooled for its classification."""
+    is_public = name.startswith("public_")
+    if is_public:
+        backbone = write_public(name.removeprefix("public_"))
     else:
-        got = read_by(pooling, theirs, encoded)
-    torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
-    assert expected.std() > 0.05
+        backbone = write_run(*PRETRAINED[name][:2])
+    pooling = {} if reads == "tagging" else {"pooling": reads}
+    task_name = "classification" if pooling else "tagging"
+    task, ours = finetuned(backbone, task_name, method=method, **pooling)
+    message = export(CHECKPOINT, trial_of(method), Path("out"))
+    theirs, tokenizer = load(), transformers.AutoTokenizer.from_pretrained("out")
+    assert model_class in message and type(theirs).__name__ == model_class
+    assert theirs.config.id2label == dict(enumerate(LABELS))
+    of_texts = model_class.endswith("ForSequenceClassification")
+    assert ("The logits of a text" in message) == bool(pooling and not of_texts)
+    assert ("behind each text" in message) == (name == "public_gpt2")  # it adds no end-of-text
 
-
-@torch.no_grad()
-@pytest.mark.parametrize("method", ["full", "lora"])
-@pytest.mark.parametrize("family", ["bert", "roberta", "gpt2"])
-def test_words_are_tagged_the_same_on_a_public_checkpoint(
-    family, method, tmp_path, monkeypatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    run = write_public(family)
-    with torch.enable_grad():
-        task, ours = finetuned(run, "tagging", method=method)
-    said = export.export("run", KeptFile("task", method, "200", "1"), Path("out"))
-    assert "ForTokenClassification" in said and "The label of a word is read at" in said
-    rows = [{"id": str(i), "words": d[0].split()[:9]} for i, d in enumerate(documents()[:6])]
-    batch = task.collate(task.encode(rows), rngs=[])
+    rows = rows_of_texts() if pooling else rows_of_words()
+    examples = task.encode(rows)
+    batch = task.collate(examples, rngs=[])
     real = batch.document_ids != PADDING
-    got = load()(batch.input_ids, attention_mask=real.long()).logits
-    expected = ours.head(ours.backbone(batch))
-    torch.testing.assert_close(got[real], expected[real], atol=1e-4, rtol=1e-4)
-    assert expected[real].std() > 0.05
+    inputs: dict[str, Any] = {"input_ids": batch.input_ids, "attention_mask": real.long()}
+    if batch.segment_ids is not None and "token_type_ids" in tokenizer.model_input_names:
+        inputs["token_type_ids"] = batch.segment_ids
+    encoded = []
+    if name != "public_gpt2" and (pooling or not is_public):
+        texts = [row["words"] if "words" in row else row["text"] for row in rows]
+        pairs = [row.get("text_pair") for row in rows]
+        encoded = [
+            tokenizer(text, pair, is_split_into_words=not pooling)
+            for text, pair in zip(texts, pairs, strict=True)
+        ]
+        encoded_ids = tokenizer.pad(encoded, return_tensors="pt")["input_ids"]
+        assert torch.equal(encoded_ids, batch.input_ids)
+    if is_public:
+        assert tokenizer.model_max_length == 64
+    with torch.no_grad():
+        logits = theirs(**inputs).logits
+        states = ours.backbone(batch)
+        expected = ours.head(states, batch.document_ids) if pooling else ours.head(states)
+    if not pooling:
+        assert f"The label of a word is read at: {task.read_at}." in message
+        got, expected = logits[real], expected[real]
+    else:
+        got = logits if of_texts else read_by(reads, logits, real.long()[..., None])
+    assert expected.std() > 0.05
+    torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
+
+    if not pooling and not is_public:  # words are labelled the same by what a user has
+        tags = [line.split() for line in task.predict(ours, batch, examples)]
+        best = logits.argmax(dim=-1)
+        for row, (encoding, expected_tags) in enumerate(zip(encoded, tags, strict=True)):
+            of_words = encoding.word_ids()
+            places = {word: at for at, word in enumerate(of_words) if word is not None}  # the last
+            if not ours.backbone.is_causal:
+                places = {word: of_words.index(word) for word in places}
+            labels = [theirs.config.id2label[int(best[row, at])] for at in places.values()]
+            assert labels == expected_tags
+        assert len({tag for line in tags for tag in line}) > 1
+        place = "last" if ours.backbone.is_causal else "first"
+        assert read_json(Path("out/export.json"))["read_at"] == f"{place} subword of a word"
 
 
-def test_what_writes_text_on_a_public_checkpoint_is_refused(tmp_path, monkeypatch) -> None:
+def rows_of_texts() -> list[dict[str, Any]]:
+    """Texts, and some pairs, of different lengths."""
+    return [
+        {"id": str(i), "text": d[0][:60], **({"text_pair": d[1][:40]} if i % 3 else {})}
+        for i, d in enumerate(documents()[:8])
+    ]
+
+
+def rows_of_words() -> list[dict[str, Any]]:
+    return [{"id": str(i), "words": d[0].split()[:12]} for i, d in enumerate(documents()[:8])]
+
+
+def read_by(pooling: str, logits: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The logits of texts as the note of an export says that they are computed."""
+    if pooling == "mean":
+        return (logits * mask).sum(1) / mask.sum(1)
+    return logits[:, 0] if pooling == "first" else logits[range(len(mask)), mask.sum((1, 2)) - 1]
+
+
+def test_with_head_refuses_a_public_checkpoint_that_writes_text(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="writes text"):
-        public.with_head(ModelWithHead(write_public("gpt2"), nn.Identity()), [])
+        with_head(headless(write_public("gpt2")), [])
+
+
+def test_without_head_bias_refuses_more_labels_than_dimensions() -> None:
+    generator = torch.Generator().manual_seed(1)
+    weight, bias = torch.randn(5, 3, generator=generator), torch.randn(5, generator=generator)
+    weights = {"head.linear.weight": weight, "head.linear.bias": bias}
+    with pytest.raises(ValueError, match="the classifier has a bias"):
+        without_head_bias(weights | {"stack.norm.bias": torch.zeros(3)})
 
 
 ODD = [
@@ -488,13 +471,13 @@ ODD = [
 ]
 
 
-def test_the_tokenizer_gives_the_same_ids(sentencepiece_model, write_run) -> None:
+def test_export_of_a_tokenizer_gives_the_same_ids(sentencepiece_model, write_run) -> None:
     write_run("encoder", {}, tokenizer=sentencepiece_model)
-    path = Path("data/pretrained/run", TOKENIZER)
+    path = FOLDER / TOKENIZER
     ours = Tokenizer(path)
     if ours.vocab_size != VOCAB_SIZE:  # that of characters is as large as the text asks for
         fit_to(ours.vocab_size)
-    export.export("run", None, Path("out"))
+    export(CHECKPOINT, None, Path("out"))
     theirs = transformers.AutoTokenizer.from_pretrained("out")
     assert len(theirs) == ours.vocab_size
     assert theirs.mask_token_id == MASK_ID and theirs.pad_token_id == PAD_ID
@@ -514,26 +497,26 @@ def fit_to(vocab_size: int) -> None:
     entry = {"name": "encoder", **DIMENSIONS}
     model = MODELS.build(entry, vocab_size, where="model")
     model.initialise(generator=torch_stream(1, "weights"))
-    save_weights(model, Path("data/pretrained/run", WEIGHTS))
+    save_weights(model, FOLDER / WEIGHTS)
 
 
-def test_masks_and_sentinels_can_be_written(write_run) -> None:
+def test_exported_tokenizer_reads_masks_and_sentinels(write_run) -> None:
     ours = write_run("encoder_decoder", PRETRAINED["t5"][1])
-    export.export("run", None, Path("out"))
+    export(CHECKPOINT, None, Path("out"))
     tokenizer = transformers.AutoTokenizer.from_pretrained("out")
     first, last = tokenizer.convert_tokens_to_ids(["<extra_id_0>", "<extra_id_99>"])
     assert (first, last) == (ours.vocab_size - 1, ours.vocab_size - 100)
     ids = tokenizer("one <extra_id_0> three [MASK].").input_ids
     assert (ids[0], ids[-1]) == (BOS_ID, EOS_ID)
     assert ids.count(first) == ids.count(MASK_ID) == 1
-    encode = Tokenizer(Path("data/pretrained/run", TOKENIZER)).encode
+    encode = Tokenizer(FOLDER / TOKENIZER).encode
     assert ids[1 : ids.index(first)] == encode(["one"])[0]
     assert ids[ids.index(first) + 1 : ids.index(MASK_ID)] == encode(["three"])[0]
 
 
-def test_a_text_to_go_on_with_has_no_end(write_run) -> None:
+def test_exported_tokenizer_of_a_decoder_adds_no_end(write_run) -> None:
     write_run("decoder", {})
-    export.export("run", None, Path("out"))
+    export(CHECKPOINT, None, Path("out"))
     ids = transformers.AutoTokenizer.from_pretrained("out")("go on").input_ids
     assert ids[0] == BOS_ID and EOS_ID not in ids
 
@@ -546,16 +529,17 @@ def test_a_text_to_go_on_with_has_no_end(write_run) -> None:
         ("encoder", {"num_segments": 2}, "num_segments: 2; the nearest, ESM, has num_segments: 0"),
         ("decoder", {"activation": "swiglu"}, "has activation: gelu or relu"),
         ("decoder", {"norm_position": "post"}, "norm_position: post"),
-        ("encoder_decoder", {}, "no encoder_decoder with "),
+        ("encoder_decoder", {}, "positions: rotary; the nearest, T5, has"),
+        ("encoder_decoder", BERT, "norm_position: post"),
         ("encoder_decoder", T5 | {"norm": "layernorm"}, "norm: layernorm; the nearest, T5, has"),
     ],
 )
-def test_options_without_a_counterpart_are_refused_by_name(
+def test_export_refuses_options_of_no_family_by_name(
     architecture, options, message, write_run
 ) -> None:
     write_run(architecture, options)
     with pytest.raises(ValueError, match=message):
-        export.export("run", None, Path("out"))
+        export(CHECKPOINT, None, Path("out"))
     assert not Path("out").exists()
 
 
@@ -563,69 +547,55 @@ def test_options_without_a_counterpart_are_refused_by_name(
     ("name", "message"),
     [
         ("bilstm", "bilstm models have no counterpart in transformers"),
-        ("hub", r"pretrain\.run\.model: is a public checkpoint"),
+        ("hub", r"pretrain\.runs\.run\.model: is a public checkpoint"),
     ],
 )
-def test_a_model_of_no_family_is_refused(name, message, write_run) -> None:
+def test_export_refuses_a_model_of_no_family(name, message, write_run) -> None:
     write_run("encoder", {})
-    record = Path("data/pretrained/run/run.json")
+    record = FOLDER / "run.json"
     settings = {"model": {"name": name}, "training": {"max_tokens": 64}}
     write_json(record, {"settings": settings, "fingerprint": "f", "has_prefix": False})
     with pytest.raises(ValueError, match=message):
-        export.export("run", None, Path("out"))
+        export(CHECKPOINT, None, Path("out"))
     assert not Path("out").exists()
 
 
-def test_a_prefix_language_model_is_exported_with_what_it_cannot_do(write_run) -> None:
+def test_export_of_a_prefix_language_model_says_what_it_cannot_do(write_run) -> None:
     write_run("decoder", {})
-    without = export.export("run", None, Path("out"))
-    record = Path("data/pretrained/run/run.json")
+    without = export(CHECKPOINT, None, Path("out"))
+    record = FOLDER / "run.json"
     write_json(record, read_json(record) | {"has_prefix": True})
-    said = export.export("run", None, Path("prefix"))
-    assert "causal" in said and "causal" not in without
-    assert read_json(Path("prefix/export.json"))["note"] in said
+    message = export(CHECKPOINT, None, Path("prefix"))
+    assert "causal" in message and "causal" not in without
+    assert read_json(Path("prefix/export.json"))["note"] in message
     assert read_json(Path("out/export.json"))["note"] == ""
 
 
-def test_methods_that_add_weights_are_refused(write_run) -> None:
+def test_export_refuses_methods_that_add_weights(write_run) -> None:
     finetuned(write_run("encoder", {}), "tagging")
     keep(nn.ParameterDict({"down": nn.Parameter(torch.zeros(2, 32))}), "lora")
     with pytest.raises(ValueError, match=r"methods\.lora: transformers has no counterpart"):
-        export.export("run", KeptFile("task", "lora", "200", "1"), Path("out"))
+        export(CHECKPOINT, trial_of("lora"), Path("out"))
     assert not Path("out").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "task", "pooling", "message"),
-    [
-        ("bart", "classification", "mean", "no class that is one linear layer on a state of BART"),
-        ("bart", "tagging", "mean", "no class for tagging on top of BART"),
-        ("gpt2", "classification", "mean", "this trial's pooling is mean"),
-        ("llama", "classification", "last", "norm: rmsnorm has no bias"),
-    ],
-)
-def test_heads_without_a_counterpart_are_refused(name, task, pooling, message, write_run) -> None:
-    architecture, options, _ = PRETRAINED[name]
-    finetuned(write_run(architecture, options), task, pooling=pooling)
-    with pytest.raises(ValueError, match=message):
-        export.export("run", KeptFile("task", "full", "200", "1"), Path("out"))
-
-
-def test_weights_of_another_checkpoint_or_task_are_refused(write_run) -> None:
-    """Each time by what they belong to and by what is there now."""
+def test_export_refuses_weights_of_another_checkpoint_or_task(write_run) -> None:
+    """The error names what the weights belong to and what is there now."""
     finetuned(write_run("encoder", BERT), "tagging")
-    trial = KeptFile("task", "full", "200", "1")
-    record = Path("data/pretrained/run/run.json")
+    trial = trial_of("full")
+    record = FOLDER / "run.json"
     about = read_json(record)
     write_json(record, about | {"fingerprint": "g"})
-    with pytest.raises(ValueError, match=r"full-200-1.* belongs to .*run\.json as of f, .* g now"):
-        export.export("run", trial, Path("out"))
+    with pytest.raises(
+        ValueError, match=r"full-200-1-1.* belongs to .*run\.json as of f, .* g now"
+    ):
+        export(CHECKPOINT, trial, Path("out"))
     write_json(record, about)
     labels = {"labels": [*LABELS, "B-NEW"]}
     examples = Path("data/tasks/task/examples/task.json")
     write_json(examples, read_json(examples) | labels)
     with pytest.raises(ValueError, match=r"belongs to .*examples as of [0-9a-f]{12}, "):
-        export.export("run", trial, Path("out"))
+        export(CHECKPOINT, trial, Path("out"))
     assert not Path("out").exists()
 
 
@@ -639,16 +609,24 @@ def command(monkeypatch, *arguments: str) -> int:
     return 0
 
 
-def test_mistakes_end_with_2_and_one_line(write_run, monkeypatch, capsys) -> None:
+def test_command_ends_mistakes_with_2_and_one_line(write_run, monkeypatch, capsys) -> None:
     finetuned(write_run("encoder", BERT), "tagging")
     Path("full").mkdir()
     Path("full/thesis.txt").write_text("mine")
     mistakes = {
         ("runn", "--out", "out"): "unknown 'runn'; did you mean 'run'",
         ("run", "--out", "full", "--force"): "holds something else than an export",
-        ("run", "--out", "out", "--seed", "1"): "add --task",
+        ("run", "--out", "out", "--finetune-seed", "1"): "add --task",
         ("run", "--out", "out", "--task", "t"): "no such folder",
-        ("run", "--out", "out", "--task", "task", "--seed", "2"): "--method full --label-budget",
+        (
+            "run",
+            "--out",
+            "out",
+            "--task",
+            "task",
+            "--finetune-seed",
+            "2",
+        ): "--method full --label-budget",
     }
     for arguments, message in mistakes.items():
         assert command(monkeypatch, *arguments) == 2
@@ -657,16 +635,16 @@ def test_mistakes_end_with_2_and_one_line(write_run, monkeypatch, capsys) -> Non
     assert Path("full/thesis.txt").read_text() == "mine"
 
 
-def test_the_command_says_how_to_load_and_replaces_only_when_told(
+def test_command_says_how_to_load_and_replaces_only_when_told(
     write_run, monkeypatch, capsys
 ) -> None:
     finetuned(write_run("encoder", BERT), "tagging")
     assert command(monkeypatch, "run", "--out", "out", "--task", "task") == 0
-    said = capsys.readouterr().out
-    assert "AutoModelForTokenClassification.from_pretrained" in said
+    message = capsys.readouterr().out
+    assert "AutoModelForTokenClassification.from_pretrained" in message
     assert read_json(Path("out/export.json"))["trial"]["method"] == "full"
     assert len({path.stat().st_mode for path in Path("out").iterdir()}) == 1  # read by the same
-    line = next(line for line in said.splitlines() if "model =" in line)
+    line = next(line for line in message.splitlines() if "model =" in line)
     scope: dict[str, Any] = {"transformers": transformers}
     exec(line.strip(), scope)
     assert scope["model"].config.label2id == {label: i for i, label in enumerate(LABELS)}
@@ -675,8 +653,3 @@ def test_the_command_says_how_to_load_and_replaces_only_when_told(
     assert "--force replaces it" in capsys.readouterr().err
     assert command(monkeypatch, "run", "--out", "out", "--force") == 0
     assert read_json(Path("out/export.json"))["trial"] is None
-
-
-def test_help(monkeypatch, capsys) -> None:
-    assert command(monkeypatch, "--help") == 0
-    assert "--label-budget" in capsys.readouterr().out

@@ -19,7 +19,7 @@ from stages.core.params import Params
 from stages.evaluation import records
 from stages.exporting import mlflow_model
 from stages.tracking.view import reconcile
-from tests.small_study import SCRATCH, write_study
+from tests.small_study import SCRATCH, run_stage, write_inputs, write_study
 from tests.smoke import alone
 from tests.tracking.tracked_study import write_report, write_table
 
@@ -44,10 +44,11 @@ def registered(tmp_path_factory: pytest.TempPathFactory) -> Registered:
         patch.chdir(folder)
         patch.setenv("MLFLOW_TRACKING_URI", "")
         params = write_study(folder, lr=1e-2)
+        write_inputs(params)
         for task, (run, method) in BEST.items():
-            pretrain.main(params, run)
+            run_stage(params, pretrain, run)
             write_labels(task)
-            finetune.main(alone(params, run), task)
+            run_stage(alone(params, run), finetune, task)
             write_scores(task, run, method)
         write_report("The encoder leads.")
         assert reconcile(params, loader=mlflow_model.__name__)
@@ -82,7 +83,7 @@ def elsewhere(registered: Registered, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("task", BEST)
-def test_it_predicts_byte_for_byte_what_the_command_does(
+def test_model_predicts_byte_for_byte_what_the_command_does(
     registered: Registered,
     elsewhere: Path,
     capsys: pytest.CaptureFixture[str],
@@ -93,23 +94,23 @@ def test_it_predicts_byte_for_byte_what_the_command_does(
     rows = read_jsonl(registered.folder / "data/tasks" / task / "examples/test.jsonl")
     frame = pd.DataFrame(rows).drop(columns="id")
     frame.index = pd.Index([row["id"] for row in rows])
-    found = model.predict(frame)
-    assert [*found.index] == [*frame.index]
-    shown = zip(found.index, found.to_dict("records"), strict=True)
+    predicted = model.predict(frame)
+    assert [*predicted.index] == [*frame.index]
+    shown = zip(predicted.index, predicted.to_dict("records"), strict=True)
     lines = [json.dumps({"id": id} | row, ensure_ascii=False) for id, row in shown]
 
     write_jsonl(elsewhere / "new.jsonl", rows)
     monkeypatch.chdir(registered.folder)
     run, method = BEST[task]
-    which = ["--run", run, "--task", task, "--method", method, "--seed", "1"]
-    monkeypatch.setattr(sys, "argv", ["predict", *which, str(elsewhere / "new.jsonl")])
+    which = [run, task, str(elsewhere / "new.jsonl"), "--method", method, "--finetune-seed", "1"]
+    monkeypatch.setattr(sys, "argv", ["predict", *which])
     predict.main()
     assert capsys.readouterr().out.splitlines() == lines and len(lines) == 60
-    shapes = {json.dumps(row.get("label", row.get("tags"))) for row in found.to_dict("records")}
+    shapes = {json.dumps(row.get("label", row.get("tags"))) for row in predicted.to_dict("records")}
     assert len(shapes) > 1
 
 
-def test_it_predicts_its_own_example(elsewhere: Path) -> None:
+def test_model_predicts_its_own_example(elsewhere: Path) -> None:
     for task in BEST:
         model = mlflow.pyfunc.load_model(f"models:/smoke-{task}@best")
         assert model.input_example is not None
@@ -120,7 +121,7 @@ def test_it_predicts_its_own_example(elsewhere: Path) -> None:
     ("cell", "message"),
     [(None, "row 1: text is missing"), (" ", "row 1: text is empty")],
 )
-def test_a_cell_that_is_no_input_is_refused(
+def test_model_refuses_a_cell_that_is_no_input(
     elsewhere: Path, cell: str | None, message: str
 ) -> None:
     model = mlflow.pyfunc.load_model("models:/smoke-section@best")
@@ -128,7 +129,7 @@ def test_a_cell_that_is_no_input_is_refused(
         model.predict(pd.DataFrame({"text": ["fine", cell]}))
 
 
-def test_words_may_be_arrays_and_missing_optional_inputs_are_left_out(elsewhere: Path) -> None:
+def test_model_takes_arrays_and_leaves_out_missing_optional_inputs(elsewhere: Path) -> None:
     model = mlflow.pyfunc.load_model("models:/smoke-tag@best")
     words = ["The", "class", "Ωmega"]
     one, other = (
@@ -141,7 +142,7 @@ def test_words_may_be_arrays_and_missing_optional_inputs_are_left_out(elsewhere:
     assert alone.equals(without)
 
 
-def test_a_moved_project_loads_its_own_model(
+def test_model_of_a_moved_project_is_its_own(
     registered: Registered, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which is not that of the original: there the weights are gone."""

@@ -12,7 +12,7 @@ from stages.prepare_task import kind_of
 from stages.tasks._task import TASKS
 
 
-def test_case_white_space_and_labels_make_no_other_input() -> None:
+def test_same_input_ignores_case_white_space_and_labels() -> None:
     texts, words = KINDS["classification"].same_input, KINDS["tagging"].same_input
     first = {"text": "A  cat\nsat", "label": "x"}
     assert texts(first) == texts({"text": "a cat sat", "label": "y"})
@@ -20,7 +20,7 @@ def test_case_white_space_and_labels_make_no_other_input() -> None:
     assert words({"words": ["a", "b"], "tags": []}) != words({"words": ["a b"], "tags": []})
 
 
-def test_questions_about_one_context_belong_together() -> None:
+def test_split_key_of_a_question_is_its_context() -> None:
     kind = KINDS["span_qa"]
     first = {"question": "Who?", "context": "Ada wrote.", "answers": []}
     second = {"question": "What?", "context": "ada  wrote.", "answers": []}
@@ -30,12 +30,12 @@ def test_questions_about_one_context_belong_together() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS.names())
-def test_a_task_named_after_a_kind_has_that_kind(task: str) -> None:
+def test_kind_of_a_task_named_after_it_is_that_kind(task: str) -> None:
     """Preparing the rows of such a task imports no torch."""
     assert kind_of(task, where="task").name == TASKS.find(task, where="task").kind.name
 
 
-def test_every_metric_of_every_kind_is_found_by_its_name_and_none_has_two() -> None:
+def test_metric_of_finds_every_metric_of_every_kind() -> None:
     own = [
         each.name for kind in KINDS.values() for each in kind.metrics if isinstance(each, Metric)
     ]
@@ -55,12 +55,13 @@ class Rated(Kind):
     )
 
 
-def test_a_task_is_compared_by_the_metric_it_asks_for_or_the_first() -> None:
+def test_compared_by_is_the_metric_asked_for_or_the_first() -> None:
+    assert KINDS["seq2seq"].compared_by({})[0] == "bleu"
     assert Rated().compared_by({}) == ("distance", "accuracy")
     assert Rated().compared_by({"metric": "accuracy"}) == ("accuracy", "distance")
 
 
-def test_defaults_are_those_of_texts_with_a_text_as_answer() -> None:
+def test_kind_defaults_are_those_of_texts_with_a_text_as_answer() -> None:
     kind, row = Rated(), {"id": "1", "text": "A film.", "rating": "3"}
     assert kind.columns == ("text", "rating") and not kind.is_own_answer
     assert kind.inputs_of(row) == {"text": "A film."} and kind.texts(row) == ["A film."]
@@ -72,7 +73,7 @@ def test_defaults_are_those_of_texts_with_a_text_as_answer() -> None:
 
 
 @pytest.mark.slow
-def test_kinds_take_no_torch() -> None:
+def test_kinds_import_no_torch() -> None:
     code = (
         "import sys, stages.prepare_task, stages.evaluate, stages.fit_baseline\n"
         "from stages.kinds._kind import KINDS\n"

@@ -43,7 +43,9 @@ SEEDS = st.tuples(st.integers(0, 5), st.integers(0, 5))
 
 
 @given(SIZES, st.lists(st.integers(1, 60), min_size=2, max_size=4, unique=True), SEEDS)
-def test_the_rows_of_a_smaller_budget_are_among_those_of_a_larger_one(sizes, budgets, pair) -> None:
+def test_labelled_rows_of_a_smaller_budget_are_among_those_of_a_larger_one(
+    sizes, budgets, pair
+) -> None:
     for rows in (classified(*sizes), tagged(sum(sizes))):
         nested = [drawn(rows, min(n, len(rows)), pair=pair) for n in sorted(budgets)]
         nested.append(drawn(rows, "all", pair=pair))
@@ -55,7 +57,9 @@ def test_the_rows_of_a_smaller_budget_are_among_those_of_a_larger_one(sizes, bud
 
 
 @given(SIZES, st.integers(1, 120), SEEDS)
-def test_classes_have_their_share_of_every_budget_and_one_row_at_least(sizes, number, pair) -> None:
+def test_labelled_rows_have_the_share_of_each_class_and_one_row_at_least(
+    sizes, number, pair
+) -> None:
     rows = classified(*sizes)
     number = min(number, len(rows))
     counts = Counter(row["label"] for row in drawn(rows, number, pair=pair))
@@ -65,7 +69,7 @@ def test_classes_have_their_share_of_every_budget_and_one_row_at_least(sizes, nu
 
 
 @pytest.mark.parametrize("rows", [classified(100, 200, 300), tagged(600)], ids=["class", "tag"])
-def test_each_pair_of_seeds_has_a_sample_of_its_own(rows) -> None:
+def test_labelled_rows_are_another_sample_for_each_pair_of_seeds(rows) -> None:
     """Samples overlap as much as independent ones, and each row is as likely as any other of its
     class."""
     pairs = [*product(range(8), range(10))]
@@ -81,7 +85,7 @@ def test_each_pair_of_seeds_has_a_sample_of_its_own(rows) -> None:
 
 
 @pytest.mark.slow
-def test_the_draw_is_the_same_in_another_process() -> None:
+def test_labelled_rows_are_the_same_in_another_process() -> None:
     code = (
         "from tests.kinds.test_labelled_rows import *\n"
         "print(*sorted(ids(drawn(classified(9, 9), 6, pair=(3, 4)))), sep='|')"
@@ -90,13 +94,13 @@ def test_the_draw_is_the_same_in_another_process() -> None:
     assert done.stdout.strip().split("|") == sorted(ids(drawn(classified(9, 9), 6, pair=(3, 4))))
 
 
-def test_more_labels_than_rows_are_refused() -> None:
+def test_labelled_rows_refuse_more_labels_than_rows() -> None:
     with pytest.raises(ValueError, match=r"finetune\.label_budgets: 7 .*tasks\.own has 6"):
         drawn(tagged(6), 7)
 
 
 @pytest.mark.parametrize(("budget", "number"), [(5, 6), ("5", 6), (6, 1), ("all", 1)])
-def test_draws_of_every_row_are_one(budget, number) -> None:
+def test_distinct_draws_of_every_row_are_one(budget, number) -> None:
     seeds = {"pretrain_seeds": [1, 2], "finetune_seeds": [1, 2, 3]}
     pairs = distinct_draws(budget, 6, **seeds, task="own")
     assert len(pairs) == number == len({*pairs}) and pairs[0] == (1, 1)
@@ -106,7 +110,7 @@ def test_draws_of_every_row_are_one(budget, number) -> None:
 
 
 @given(st.lists(st.sampled_from(LABELS), min_size=1, max_size=60), st.integers(0, 3))
-def test_every_prefix_is_a_sample(labels: list[str], seed: int) -> None:
+def test_stratified_order_makes_every_prefix_a_sample(labels: list[str], seed: int) -> None:
     order = stratified_order(labels, stream(seed, "sample", "train"))
     assert sorted(order) == list(range(len(labels)))
     totals = Counter(labels)
@@ -115,9 +119,3 @@ def test_every_prefix_is_a_sample(labels: list[str], seed: int) -> None:
         counts = Counter(labels[i] for i in order[:n])
         for label, total in totals.items():
             assert abs(counts[label] - n * total / len(labels)) <= len(totals)
-
-
-def test_the_order_is_random() -> None:
-    order = stratified_order(["x"] * 1000, stream(1, "sample", "train"))
-    assert order != sorted(order)
-    assert abs(sum(order[:500]) / 500 - 499.5) < 60

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 from sklearn.preprocessing import MultiLabelBinarizer
 
-from stages.core.seeding import stream
 from stages.evaluation.metrics import score
 from stages.evaluation.row_scores import row_scores
 from stages.kinds._kind import KINDS
@@ -44,7 +43,7 @@ def test_f1_is_that_of_scikit_learn(pairs: list[tuple[list[str], list[str]]]) ->
 
 @pytest.mark.parametrize("metric", [MICRO, MACRO])
 @given(PAIRS)
-def test_row_scores_are_the_jackknife_and_their_mean_the_metric(metric: str, pairs) -> None:
+def test_row_scores_of_f1_are_the_jackknife_and_their_mean_the_metric(metric: str, pairs) -> None:
     gold, predicted = ([*map(written, each)] for each in zip(*pairs, strict=True))
     n = len(gold)
     assume(n > 2 and all(any(json.loads(g) for g in gold[:i] + gold[i + 1 :]) for i in range(n)))
@@ -58,33 +57,14 @@ def test_row_scores_are_the_jackknife_and_their_mean_the_metric(metric: str, pai
     assert scores.std() / n**0.5 == pytest.approx(jackknife, abs=1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("metric", [MICRO, MACRO])
-def test_the_standard_error_from_row_scores_is_that_of_a_bootstrap(metric: str) -> None:
-    rng = stream(1, "sets of labels")
-    truth = rng.random((400, 3)) < [0.2, 0.5, 0.6]
-    guess = truth ^ (rng.random(truth.shape) < 0.2)
-    gold, predicted = (
-        [written([name for name, has in zip("abc", row, strict=True) if has]) for row in each]
-        for each in (truth, guess)
-    )
-    scores = row_scores(metric, gold, predicted).astype(float)
-    values = []
-    for _ in range(300):
-        rows = rng.integers(len(gold), size=len(gold))
-        values.append(score(metric, [gold[i] for i in rows], [predicted[i] for i in rows]))
-    error = scores.std(ddof=1) / len(scores) ** 0.5
-    assert error == pytest.approx(np.std(values), rel=0.25)
-
-
-def test_all_wrong_and_none_predicted_is_0_and_all_right_is_1() -> None:
+def test_f1_is_0_if_none_is_predicted_and_1_if_all_are_right() -> None:
     gold = [written(labels) for labels in (["a"], ["a", "b"], [])]
     for metric in (MICRO, MACRO):
         assert score(metric, gold, gold) == 1
         assert score(metric, gold, [written([])] * 3) == 0
 
 
-def test_labels_are_a_list_or_stand_between_separators() -> None:
+def test_read_takes_labels_of_a_list_or_between_separators() -> None:
     for cell in (["b", " a "], "b,a", " b , a,a", "b,,a,"):
         assert KIND.read("labels", cell, {}, "a.csv line 2: labels") == ["a", "b"]
     for empty in (None, "", " ", float("nan"), [], ","):
@@ -97,13 +77,13 @@ def test_labels_are_a_list_or_stand_between_separators() -> None:
         KIND.read("text", "", {}, "a.csv line 2: text")
 
 
-def test_an_answer_is_the_same_for_every_order() -> None:
+def test_answer_is_the_same_for_every_order_of_labels() -> None:
     assert KIND.answer({"labels": ["b", "a"]}) == KIND.answer({"labels": ["a", "b"]})
     assert KIND.shown({}, KIND.answer({"labels": ["b", "a"]})) == "a, b"
     assert KIND.shown({}, KIND.answer({"labels": []})) == "none"
 
 
-def test_as_text_the_words_of_labels_stand_between_commas() -> None:
+def test_as_text_puts_the_words_of_labels_between_commas() -> None:
     labels = ["anger", "great_joy"]
     form = KIND.as_text("moods", {"task": {"name": "multi_label"}, "labels": labels})
     row = {"text": "What a day."}
@@ -116,7 +96,7 @@ def test_as_text_the_words_of_labels_stand_between_commas() -> None:
 
 
 @pytest.mark.parametrize("label", ["Rome, Italy", "none"])
-def test_as_text_a_label_that_reads_back_as_another_needs_other_words(label: str) -> None:
+def test_as_text_needs_other_words_for_a_label_that_reads_back_as_another(label: str) -> None:
     record: dict[str, Any] = {"task": {"name": "multi_label"}, "labels": ["a", label]}
     with pytest.raises(ValueError, match="^verbalisers"):
         KIND.as_text("moods", record)

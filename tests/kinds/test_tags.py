@@ -29,16 +29,16 @@ def tags(spans: list[Span], scheme: Scheme) -> list[str]:
 
 
 @given(SPANS, st.sampled_from(["bio", "iob1", "bioes"]))
-def test_any_scheme_of_the_same_spans_becomes_bio(spans: list[Span], scheme: Scheme) -> None:
+def test_to_bio_of_any_scheme_has_the_same_spans(spans: list[Span], scheme: Scheme) -> None:
     assert to_bio(tags(spans, scheme), scheme) == tags(spans, "bio")
 
 
 @given(SPANS)
-def test_bio_is_read_as_iob1_too(spans: list[Span]) -> None:
+def test_to_bio_reads_bio_as_iob1_too(spans: list[Span]) -> None:
     assert to_bio(tags(spans, "bio"), "iob1") == tags(spans, "bio")
 
 
-def test_parts_of_speech_have_no_scheme() -> None:
+def test_to_bio_leaves_parts_of_speech_as_they_are() -> None:
     assert to_bio(["DET", "NOUN"], "bio") == ["DET", "NOUN"]
 
 
@@ -56,6 +56,8 @@ def test_parts_of_speech_have_no_scheme() -> None:
         (["B-PER"], "bioes", "O cannot follow B-PER"),
     ],
 )
-def test_what_a_scheme_has_not_is_refused(written: list[str], scheme: Scheme, message: str) -> None:
+def test_to_bio_refuses_what_a_scheme_has_not(
+    written: list[str], scheme: Scheme, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         to_bio(written, scheme)

@@ -12,7 +12,7 @@ def form(name: str, labels: list[str] = [], **settings: Any) -> TextForm:  # noq
     return KINDS[name].as_text("films", {"task": {"name": name, **settings}, "labels": labels})
 
 
-def test_a_text_begins_with_the_task_and_each_part_with_its_column() -> None:
+def test_input_begins_with_the_task_and_each_part_with_its_column() -> None:
     one, two = {"text": "a fine film"}, {"text": "a film", "text_pair": "no film"}
     classes = form("classification", ["bad", "good"])
     assert classes.input(one | {"label": "good"}) == "films text: a fine film"
@@ -23,7 +23,7 @@ def test_a_text_begins_with_the_task_and_each_part_with_its_column() -> None:
     assert form("span_qa").input(question) == "films question: Who? context: Ada did."
 
 
-def test_what_is_written_in_any_case_is_read_behind_its_own_prefix() -> None:
+def test_input_of_seq2seq_begins_with_its_own_prefix() -> None:
     row = {"text": "a film", "target": "ein Film"}
     assert form("seq2seq").input(row) == "a film"
     translation = form("seq2seq", prefix="to German: ")
@@ -31,7 +31,7 @@ def test_what_is_written_in_any_case_is_read_behind_its_own_prefix() -> None:
     assert translation.answer(row) == translation.prediction(row, "ein Film") == "ein Film"
 
 
-def test_answers_are_words_and_words_are_answers() -> None:
+def test_answer_and_prediction_are_inverse() -> None:
     classes = form("classification", ["0", "very_good"], verbalisers=["0=bad"])
     assert classes.answer({"text": "x", "label": "0"}) == "bad"
     assert classes.answer({"text": "x", "label": "very_good"}) == "very good"
@@ -66,7 +66,9 @@ def test_answers_are_words_and_words_are_answers() -> None:
         (["a", NO_LABEL], [], "the label '<no label>' is reserved"),
     ],
 )
-def test_labels_that_words_do_not_tell_apart_are_refused(labels, verbalisers, message) -> None:
+def test_label_words_refuse_labels_that_words_do_not_tell_apart(
+    labels, verbalisers, message
+) -> None:
     with pytest.raises(ValueError) as error:
         label_words(labels, verbalisers)
     assert message in str(error.value)

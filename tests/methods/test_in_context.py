@@ -9,7 +9,6 @@ import torch
 
 from stages.core.seeding import stream
 from stages.kinds._text_form import NO_LABEL, label_words
-from stages.methods import in_context
 from stages.methods._method import METHODS
 from stages.methods.in_context import InContext, draw_shots
 from stages.models._heads import ModelWithHead
@@ -36,7 +35,7 @@ TEMPLATE = "{text} type: {label}"
 
 
 def rows_of(number: int, *, seed: int) -> list[dict[str, str]]:
-    """Each label as often as the others."""
+    """Returns rows with each label equally often."""
     rng = stream(seed, "rows")
     labels = [LABELS[i % len(LABELS)] for i in range(number)]
     texts = [" ".join(rng.choice(WORDS[label], 3)) for label in labels]
@@ -67,11 +66,11 @@ def predictor(
 
 @torch.no_grad()
 def scores(of: Any, model: ModelWithHead, rows, *, at_once: int = 7) -> list[list[float]]:
-    examples, found = of.encode(rows), []
+    examples, flat = of.encode(rows), []
     for at in range(0, len(examples), at_once):
         part = examples[at : at + at_once]
-        found += of.predict(model.eval(), of.collate(part, rngs=[]), part)
-    return np.reshape(found, (len(rows), -1)).tolist()
+        flat += of.predict(model.eval(), of.collate(part, rngs=[]), part)
+    return np.reshape(flat, (len(rows), -1)).tolist()
 
 
 def predictions(of: Any, model: ModelWithHead, rows) -> list[str]:
@@ -79,8 +78,8 @@ def predictions(of: Any, model: ModelWithHead, rows) -> list[str]:
 
 
 def accuracy(of: Any, model: ModelWithHead, rows) -> float:
-    found = predictions(of, model, rows)
-    return sum(row["label"] == label for row, label in zip(rows, found, strict=True)) / len(rows)
+    labels = predictions(of, model, rows)
+    return sum(row["label"] == label for row, label in zip(rows, labels, strict=True)) / len(rows)
 
 
 @cache
@@ -102,8 +101,8 @@ def trained() -> ModelWithHead:
 
 
 def by_hand(model: ModelWithHead, context: str, word: str) -> tuple[float, int]:
-    """(log-probability of the word's tokens one after the other, their number): of one row, without
-    padding."""
+    """Returns the log-probability of the word's tokens, computed one after the other without
+    padding, and their number."""
     encode_one = small_tokenizer().encode
     before, after = [BOS_ID, *encode_one([context])[0]], encode_one([word])[0]
     ids = torch.tensor([before + after])
@@ -116,7 +115,7 @@ def by_hand(model: ModelWithHead, context: str, word: str) -> tuple[float, int]:
 
 def test_scores_are_sums_of_log_probabilities_in_each_normalisation() -> None:
     rows, model = rows_of(9, seed=5), trained()
-    found = {
+    by_name = {
         n: scores(predictor(normalise=n), model, rows)
         for n in ("none", "tokens", "bytes", "unconditional")
     }
@@ -131,11 +130,11 @@ def test_scores_are_sums_of_log_probabilities_in_each_normalisation() -> None:
                 "unconditional": score - alone,
             }
             for normalise, value in expected.items():
-                assert found[normalise][i][j] == pytest.approx(value, abs=1e-3), normalise
+                assert by_name[normalise][i][j] == pytest.approx(value, abs=1e-3), normalise
 
 
-def test_what_was_learnt_from_text_is_there_without_training() -> None:
-    """And a model that learnt nothing is at chance."""
+def test_in_context_predicts_what_was_learnt_from_text() -> None:
+    """A model that learnt nothing is at chance."""
     rows = rows_of(120, seed=11)
     for normalise in ("none", "tokens", "bytes", "unconditional"):
         assert accuracy(predictor(normalise=normalise), trained(), rows) > 0.8
@@ -146,7 +145,7 @@ def test_what_was_learnt_from_text_is_there_without_training() -> None:
     assert 0.2 < sum(untrained) / 3 < 0.5
 
 
-def test_a_prompt_is_shots_of_the_label_budget_and_the_row() -> None:
+def test_prompt_is_shots_of_the_label_budget_and_the_row() -> None:
     train_rows, test_rows = rows_of(30, seed=7)[:12], rows_of(6, seed=13)
     of = predictor(train_rows, num_shots=4, separator=" ; ")
     known = {f"{row['text']} type: {row['label'].replace('_', ' ')}" for row in train_rows}
@@ -159,7 +158,7 @@ def test_a_prompt_is_shots_of_the_label_budget_and_the_row() -> None:
 
 
 @pytest.mark.parametrize("num_shots", [1, 3, 4, 7, 30])
-def test_shots_are_balanced_and_the_seeds(num_shots) -> None:
+def test_shots_are_balanced_and_drawn_by_the_seed(num_shots) -> None:
     rows = rows_of(30, seed=7)
     drawn = [draw_shots(rows, num_shots, rng=stream(seed, "shots")) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
@@ -169,13 +168,13 @@ def test_shots_are_balanced_and_the_seeds(num_shots) -> None:
         assert max(counts) - min(counts) <= 1
 
 
-def test_of_a_rare_label_all_rows_are_shots() -> None:
+def test_shots_take_all_rows_of_a_rare_label() -> None:
     rows = [{"id": str(i), "text": "x", "label": "a" if i == 5 else "b"} for i in range(10)]
     shots = draw_shots(rows, 6, rng=stream(1, "shots"))
     assert [row["label"] for row in shots].count("a") == 1 and len(shots) == 6
 
 
-def test_shots_that_do_not_fit_are_left_out_from_the_front(capsys) -> None:
+def test_prompt_leaves_out_shots_from_the_front(capsys) -> None:
     rows = rows_of(8, seed=17)
     whole = predictor(num_shots=8, separator=" ; ").encode(rows)
     assert "warning" not in capsys.readouterr().err
@@ -190,7 +189,7 @@ def test_shots_that_do_not_fit_are_left_out_from_the_front(capsys) -> None:
         assert short.num_cut == len(long.tokens) - len(short.tokens) > 0 == long.num_cut
 
 
-def test_of_a_text_that_is_too_long_the_end_and_the_label_stay() -> None:
+def test_prompt_keeps_the_end_of_a_long_text_and_the_label() -> None:
     row = {"id": "1", "text": "class method " * 40}
     candidates = predictor(num_shots=2, max_tokens=16).encode([row])
     contexts = [c.tokens[: c.first].tolist() for c in candidates]
@@ -208,7 +207,7 @@ def test_of_a_text_that_is_too_long_the_end_and_the_label_stay() -> None:
         predictor(max_tokens=2).encode([row])
 
 
-def test_a_tie_is_no_label() -> None:
+def test_combine_gives_no_label_for_a_tie() -> None:
     of = predictor()
     assert of.combine({}, [-3.0, -1.0, -2.0]) == LABELS[1]
     assert of.combine({}, [-1.0, -1.0, -2.0]) == NO_LABEL
@@ -226,7 +225,7 @@ def test_a_tie_is_no_label() -> None:
     assert predictions(same, model, row) == [NO_LABEL]
 
 
-def test_what_an_earlier_trial_scored_is_not_computed_again() -> None:
+def test_scores_of_an_earlier_trial_are_not_computed_again() -> None:
     rows, of = rows_of(6, seed=19), method()
     first, second = (
         of.predictor(
@@ -234,18 +233,8 @@ def test_what_an_earlier_trial_scored_is_not_computed_again() -> None:
         )
         for seed in (1, 2)
     )
-    found = scores(first, trained(), rows)
-    assert scores(second, with_stub(torch.nn.Identity(), torch.nn.Identity()), rows) == found
-
-
-def test_what_is_remembered_is_bounded_and_changes_no_score(monkeypatch) -> None:
-    rows, of = rows_of(12, seed=19), predictor()
-    expected = scores(of, trained(), rows)
-    monkeypatch.setattr(in_context, "MOST_KNOWN", 10)
-    forgetful = predictor()
-    for _ in range(2):
-        assert scores(forgetful, trained(), rows) == expected
-        assert len(forgetful._known) <= 10
+    expected = scores(first, trained(), rows)
+    assert scores(second, with_stub(torch.nn.Identity(), torch.nn.Identity()), rows) == expected
 
 
 @pytest.mark.parametrize(
@@ -263,33 +252,26 @@ def test_what_is_remembered_is_bounded_and_changes_no_score(monkeypatch) -> None
         ({"normalise": "token"}, "normalise: input should be"),
     ],
 )
-def test_a_fault_of_the_settings_is_named(settings, message) -> None:
+def test_in_context_names_a_fault_of_its_settings(settings, message) -> None:
     with pytest.raises(ValueError) as error:
         method(**settings)
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("settings", "rows", "message"),
-    [
-        ({"template": "{text} {text_pair} {label}"}, None, "has {text_pair}, which a row lacks"),
-        (
-            {},
-            [{"text": "a", "text_pair": "b", "label": "list"}],
-            "lacks {text_pair}, which a row has",
-        ),
-    ],
-)
-def test_what_does_not_go_with_the_task_is_named(settings, rows, message) -> None:
-    with pytest.raises(ValueError) as error:
-        predictor(rows or (), **settings)
-    assert message in str(error.value)
+def test_in_context_names_what_does_not_fit_the_task() -> None:
+    pair = {"id": "1", "text": "a", "text_pair": "b"}
+    with pytest.raises(ValueError, match="has {text_pair}, which a row lacks"):
+        predictor(template="{text} {text_pair} {label}")
+    with pytest.raises(ValueError, match="lacks {text_pair}, which a row has"):
+        predictor([pair | {"label": "list"}])
     with pytest.raises(ValueError, match="template: lacks {text_pair}, which a row has"):
-        predictor().encode([{"id": "1", "text": "a", "text_pair": "b"}])
+        predictor().encode([pair])
 
 
 @pytest.mark.parametrize("pair", [{}, {"text_pair": "and b"}])
-def test_the_template_that_is_not_given_has_all_texts_of_a_row(pair) -> None:
+def test_template_by_default_has_all_texts_of_a_row(pair) -> None:
+    answer_context = predictor(template="{{a}} {text} {{b}} is: {label}").template.answer_context
+    assert answer_context == "{b} is: "
     rows = [{"id": str(i), "text": "a", "label": label} | pair for i, label in enumerate(LABELS)]
     of = predictor(rows, template="auto", num_shots=1)
     assert of.template.prompt(rows[0]) == "\n".join(["a", *pair.values(), "label: "])
@@ -297,15 +279,8 @@ def test_the_template_that_is_not_given_has_all_texts_of_a_row(pair) -> None:
     assert shot.startswith("\n".join(["a", *pair.values(), "label: "]))
 
 
-def test_the_answer_context_is_what_stands_behind_the_last_text() -> None:
-    of = lambda template: predictor(template=template).template.answer_context  # noqa: E731
-    assert of("{text}\nlabel: {label}") == "label: "
-    assert of("{{a}} {text} {{b}} is: {label}") == "{b} is: "
-    assert of("{text} {label}") == " "
-
-
-def test_a_model_with_a_prefix_sees_a_prompt_in_both_directions() -> None:
-    """As it was pretrained: a label's likelihood is that of its tokens behind a visible prompt."""
+def test_prompt_is_read_in_both_directions_by_a_model_with_a_prefix() -> None:
+    """The likelihood of a label is that of its tokens after a visible prompt."""
     rows = rows_of(3, seed=5)
     causal, both = (predictor(num_shots=2, normalise="none") for _ in range(2))
     both.has_prefix = True

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from stages.matching.budget import outline
 from stages.text.batch import PADDING, Batch
@@ -110,21 +109,6 @@ def test_decoding_sees_all_of_the_input_and_the_past_of_the_output() -> None:
     source[:, 9] = 7
     changed = (before - model.decode(decoding(source, targets))).abs().amax(dim=-1)
     assert (changed > 0).all()
-
-
-@pytest.mark.parametrize("architecture", TRANSFORMERS)
-@pytest.mark.parametrize("settings", [{}, {"activation": "swiglu"}, {"norm": "rmsnorm"}])
-def test_flops_are_what_torch_counts(architecture, settings) -> None:
-    model = small_model(architecture, **settings)
-    ids, targets = random_ids(3, 16), random_ids(3, 5)
-    batch = decoding(ids, targets) if architecture == "encoder_decoder" else batch_of(ids)
-    counter = FlopCounterMode(display=False)
-    with counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        states = model.decode(batch) if architecture == "encoder_decoder" else model(batch)
-        model.unembed(states)
-    counted = counter.get_total_flops()
-    expected = model.flops(batch) + model.unembed_flops(states.shape[0] * states.shape[1])
-    assert expected == pytest.approx(counted, rel=0.02)
 
 
 def test_parameters_of_an_encoder_are_those_of_the_formula() -> None:

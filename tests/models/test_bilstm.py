@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from stages.matching.budget import outline
 from stages.text.batch import PADDING, Batch
@@ -86,26 +85,6 @@ def test_a_task_trains_every_weight() -> None:
         if name == "output_bias":  # of the vocabulary
             continue
         assert weight.grad is not None and weight.grad.abs().sum() > 0, name
-
-
-@pytest.mark.parametrize("d_cell", [WIDTH, 48])
-def test_flops_are_what_torch_counts(d_cell) -> None:
-    model = small_model("bilstm", d_cell=d_cell)
-    batch = packed_batch()
-    counter = FlopCounterMode(display=False)
-    with counter:
-        model(batch)
-        model.unembed(model.directions(batch)[0][:, 0])
-    assert 2 * model.flops(batch) + model.unembed_flops(2) == counter.get_total_flops()
-
-
-@pytest.mark.parametrize("d_cell", [WIDTH, 48])
-def test_flops_are_those_of_the_formula(d_cell) -> None:
-    """Of 21 tokens, 2 layers and 2 directions: four gates of an input and of a state, and the
-    projection of a cell that is wider."""
-    projection = d_cell * WIDTH if d_cell > WIDTH else 0
-    per_token = 2 * 2 * 2 * (4 * d_cell * (WIDTH + WIDTH) + projection)
-    assert small_model("bilstm", d_cell=d_cell).flops(packed_batch()) == 21 * per_token
 
 
 def test_bfloat16_gives_about_the_same_states() -> None:

@@ -11,12 +11,9 @@ import huggingface_hub.constants
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2Model
 
-from stages.methods.lora import LoRA
-from stages.models._backbone import MODELS, Backbone, outline
+from stages.models._backbone import MODELS, Backbone
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.models._likelihood import log_likelihoods
 from stages.models.hub import Hub
@@ -98,46 +95,6 @@ def test_a_decoder_is_what_sees_no_later_token(family) -> None:
     is_decoder = model.architecture == "decoder"
     assert torch.allclose(states[0, :3], states[1, :3], atol=1e-6) == is_decoder
     assert model.is_causal == is_decoder
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_flops_are_what_torch_counts(family) -> None:
-    model = without_output_layers(published(checkpoint(family)))
-    batch = batch_of(*([5] * length for length in (53, 53, 20)))
-    counter = FlopCounterMode(display=False)
-    with counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        model(batch)
-    assert model.flops(batch) == pytest.approx(counter.get_total_flops(), rel=0.02)
-    assert 3 * model.flops(batch_of([5] * 53)) == model.flops(batch)
-    folder = checkpoint(family)
-    settings = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
-    planned = outline(settings, tokenizer_of(folder).vocab_size, where="model")
-    assert without_output_layers(planned).flops(batch) == model.flops(batch)
-
-
-def test_what_is_counted_within_autocast_leaves_weights_their_gradients() -> None:
-    """Autocast keeps each weight that it has cast; one that was cast without a gradient would."""
-    model = without_output_layers(published(checkpoint("bert")))
-    batch = batch_of([5] * 20)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert model.flops(batch)
-        model(batch).float().square().sum().backward()
-    assert all(weight.grad is not None for weight in model.parameters())
-
-
-@torch.no_grad()
-def test_operations_with_lora_are_known_before_there_are_weights() -> None:
-    """As `make plan` counts them: of a model without storage."""
-    folder = checkpoint("bert")
-    settings = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
-    planned = outline(settings, tokenizer_of(folder).vocab_size, where="model")
-    batch, counted = batch_of([5] * 20), []
-    for backbone in (planned, published(folder)):
-        alone = backbone.flops(batch)
-        del backbone._flops
-        LoRA(rank=4).apply(ModelWithHead(backbone, nn.Identity()), generator=torch.Generator())
-        counted.append(backbone.flops(batch) - alone)
-    assert counted[0] == counted[1] == 20 * 2 * 4 * (2 * 32) * 4 * 2  # 4 layers of 32 x 32 a block
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -112,10 +112,3 @@ def test_one_batch_is_learnt_in_both_directions() -> None:
     entropy = torch.special.entr(shares).sum().item()
     for name, (_, loss_sum) in OBJECTIVE.loss(model, batch).items():
         assert loss_sum.item() / batch.num_targets[name] < 0.3 * entropy
-
-
-def test_flops_are_of_the_model_and_of_the_logits_that_count() -> None:
-    row = Row(np.arange(5, 13), np.array([1] * 5 + [2] * 3))
-    model = small_model("bilstm")
-    batch = collated([row])
-    assert OBJECTIVE.flops(headless(model), batch) == model.flops(batch) + 2 * 12 * 16 * VOCAB_SIZE

@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.flop_counter import FlopCounterMode
 
 from stages.core.seeding import stream, torch_stream
 from stages.models._heads import ModelWithHead, gather, initialise_head
@@ -355,20 +354,6 @@ def test_the_order_of_unseen_texts_is_told_where_there_is_one() -> None:
     model = paired_model(objective, d_model=64, num_segments=2)
     fit_pairs(model, objective, seen, num_steps=len(seen))
     assert share_told(model, unseen) > 0.9
-
-
-def test_flops_hold_the_classifier_of_pairs() -> None:
-    objective = pairing("nsp")
-    batch = collated(objective, packed_rows(4))
-    model = paired_model(objective)
-    counter = FlopCounterMode(display=False)
-    with counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        objective.loss(model, batch)
-    assert objective.flops(model, batch) == pytest.approx(counter.get_total_flops(), rel=0.001)
-    plain = MLM(small_tokenizer(), 64)
-    without = plain.flops(headless(model.backbone), collated(plain, packed_rows(4)))
-    places = 4 * (64 // LEAST_PAIR)
-    assert objective.flops(model, batch) == without + 2 * places * (32 * 32 + 32 * 2)
 
 
 def test_runs_with_pairs_are_validated_without() -> None:

@@ -1,15 +1,14 @@
-"""What is clear in one way is found; where it is not, the columns are listed with the flags."""
+"""Columns are guessed where they are clear; elsewhere they are listed with the flags."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from stages import prepare_task
 from stages.core import paths
 from stages.core.artifacts import Json, read_jsonl
-from stages.core.params import load
-from tests.labelled_files import objects, proposed, table, texts
+from stages.core.study_file import load
+from tests.labelled_files import objects, prepare, proposed, table, texts
 
 MOODS = (["sad"], ["sad", "angry"], [], ["glad"], ["glad", "calm", "sad"])
 
@@ -100,7 +99,7 @@ def test_guess_finds_several_labels_in_lists_and_if_told_in_cells(sign: str | No
         proposal = proposed("a.csv", columns={"labels": "moods"})
     assert proposal.study.kind == "multi_label"
     Path("params.yaml").write_text(proposal.text)
-    prepare_task.main(load(Path("params.yaml")), "a")
+    prepare(load(Path("params.yaml")), "a")
     train = read_jsonl(paths.examples("a") / "train.jsonl")
     assert {tuple(row["labels"]) for row in train} == {tuple(sorted(moods)) for moods in MOODS}
 

@@ -1,4 +1,4 @@
-"""What is measured of this machine."""
+"""The pace of this machine."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.labelled_files import classified, paced
 
 
 @pytest.mark.slow
-def test_every_architecture_and_budget_has_a_time(
+def test_measured_has_a_time_for_every_architecture_and_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -29,8 +29,8 @@ def test_every_architecture_and_budget_has_a_time(
     propose(Path("a.csv"), Flags(), corpus=None, seconds=600, measure=measure)
     ((raw, _, length),) = asked
     task = raw["tasks"]["a"] | {"num_train": 4000}  # 500 steps at least: more rows, more steps
-    found = measured(raw | {"tasks": {"a": task}}, [100, 4000], length)
-    assert found.step_s.keys() == {"encoder", "decoder"} and min(found.step_s.values()) > 0
-    for architecture in found.step_s:
-        few, many = (found.trials_s[architecture, budget] for budget in (100, 4000))
+    pace = measured(raw | {"tasks": {"a": task}}, [100, 4000], length)
+    assert pace.step_s.keys() == {"encoder", "decoder"} and min(pace.step_s.values()) > 0
+    for architecture in pace.step_s:
+        few, many = (pace.trials_s[architecture, budget] for budget in (100, 4000))
         assert 0 < 2 * few < many  # 500 and 2,000 steps

@@ -1,4 +1,4 @@
-"""What files of every format are taken for, and that their study has no fault."""
+"""The study of files of every format, which has no fault."""
 
 import json
 from collections.abc import Callable
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from stages import prepare_task
 from stages.checking.faults import find_faults
 from stages.core import paths
 from stages.core.artifacts import Json, read_jsonl
-from stages.core.params import Params, load
+from stages.core.params import Params
+from stages.core.study_file import load
 from stages.kinds._kind import KINDS
 from stages.proposal.corpus import vocabulary_of
 from stages.proposal.propose import Proposal
@@ -21,6 +21,7 @@ from tests.labelled_files import (
     classified,
     conllu,
     objects,
+    prepare,
     proposed,
     squad,
     table,
@@ -149,21 +150,21 @@ FILES: dict[str, tuple] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
-def test_a_study_of_each_format_has_no_fault(name: str) -> None:
+def test_propose_writes_a_study_of_each_format_without_a_fault(name: str) -> None:
     path, write, kind, columns, *flags = FILES[name]
     write()
     proposal = proposed(path, **(flags[0] if flags else {}))
     params = study_of(proposal)
     assert list(find_faults(params)) == []
     ((key, task),) = params.tasks.items()
-    prepare_task.main(params, key)
+    prepare(params, key)
     assert task.task["name"] == kind
     source = {k: v for k, v in task.source.items() if k not in ("name", "path")}
     assert source == columns
 
 
 @pytest.mark.parametrize(("num_tags", "has_probe"), [(2, True), (5, True), (6, False)])
-def test_words_with_many_tags_have_no_probe(num_tags: int, has_probe: bool) -> None:
+def test_propose_adds_no_probe_for_words_with_many_tags(num_tags: int, has_probe: bool) -> None:
     """It is solved for each word and tag."""
     sentence = [f"word{i}\tTAG{i % num_tags}" for i in range(8)]
     put("a.conll", "".join("\n".join([*sentence, f"He{i}\tTAG0"]) + "\n\n" for i in range(60)))
@@ -174,43 +175,43 @@ def test_words_with_many_tags_have_no_probe(num_tags: int, has_probe: bool) -> N
 
 
 @pytest.mark.slow
-def test_hours_make_wider_models_at_smaller_learning_rates() -> None:
+def test_propose_takes_wider_models_at_smaller_learning_rates_with_more_time() -> None:
     put("a.csv", classified())
     rates = []
     for minutes, width in ((10, 128), (1000, 256)):
         params = study_of(proposed("a.csv", minutes=minutes))
         assert list(find_faults(params)) == []
-        assert {run.model["d_model"] for run in params.pretrain.values()} == {width}
+        assert {run.model["d_model"] for run in params.runs.values()} == {width}
         adapted = params.finetune.methods["full"].training
         assert adapted is not None
-        rates.append((params.pretrain["encoder_mlm"].training.lr, adapted.lr))
+        rates.append((params.runs["encoder_mlm"].training.lr, adapted.lr))
     assert rates == [(3e-3, 1e-3), (1.5e-3, 5e-4)]
 
 
 @pytest.mark.slow
-def test_own_text_is_what_models_are_pretrained_on() -> None:
+def test_propose_pretrains_on_own_text() -> None:
     put("a.csv", classified())
     put("mytext/a.txt", "\n\n".join(f"A text of the year {i}." for i in range(300)))
     params = study_of(proposed("a.csv", corpus=Path("mytext")))
     assert list(find_faults(params)) == []
     assert params.corpora["my_text"].source["path"] == "mytext"
     assert params.corpora["my_text"].decontaminate_against == "tasks"
-    runs = [(run.model["name"], run.corpus) for run in params.pretrain.values()]
+    runs = [(run.model["name"], run.corpus) for run in params.runs.values()]
     assert {*runs} == {(m, c) for m in ("encoder", "decoder") for c in ("my_text", "none")}
 
 
 @pytest.mark.slow
-def test_texts_in_another_script_have_nothing_to_be_pretrained_on() -> None:
+def test_propose_pretrains_nothing_for_texts_in_another_script() -> None:
     rows = [(f"это {'хороший' if i % 2 else 'плохой'} фильм номер {i}", i % 2) for i in range(NUM)]
     put("a.csv", table([("text", "label"), *rows]))
     proposal = proposed("a.csv")
     params = study_of(proposal)
     assert list(find_faults(params)) == []
-    assert {run.objective["name"] for run in params.pretrain.values()} == {"none"}
+    assert {run.objective["name"] for run in params.runs.values()} == {"none"}
     assert any("Cyrillic" in line for line in proposal.notes)
 
 
-def test_rows_with_empty_cells_are_counted_and_left_out() -> None:
+def test_propose_counts_and_leaves_out_rows_with_empty_cells() -> None:
     rows = [(text, "" if i in (5, 9) else label) for i, (text, label) in enumerate(texts())]
     rows[12] = ("", "good")
     put("a.csv", table([("text", "label"), *rows]))
@@ -221,7 +222,7 @@ def test_rows_with_empty_cells_are_counted_and_left_out() -> None:
     assert source["empty_cells"] == "skip" and len([*examples]) == 57
 
 
-def test_a_mark_that_does_not_close_and_swallows_rows_is_said() -> None:
+def test_propose_says_that_an_open_quotation_mark_swallows_rows() -> None:
     lines = table([("text", "label"), *texts(200)]).splitlines()
     put("a.csv", "\n".join(lines))
     assert "swallowed" not in proposed("a.csv").text
@@ -231,17 +232,17 @@ def test_a_mark_that_does_not_close_and_swallows_rows_is_said() -> None:
     assert "26 lines" in proposed("a.csv").text and "swallowed" in proposed("a.csv").text
 
 
-def test_counts_are_those_of_the_prepared_task() -> None:
+def test_propose_counts_as_prepare_task_does() -> None:
     """Duplicates, also between splits, by what ``prepare_task`` writes."""
     rows = texts(90)
     put("data/train.csv", table([("text", "label"), *rows[:60], rows[0], rows[70], rows[80]]))
     put("data/dev.csv", table([("text", "label"), *rows[60:75]]))
     put("data/test.csv", table([("text", "label"), *rows[75:]]))
-    found = proposed("data")
-    prepare_task.main(study_of(found), "data")
+    proposal = proposed("data")
+    prepare(study_of(proposal), "data")
     record = json.loads((paths.examples("data") / "task.json").read_text())
     counted = record["num_examples"]
-    said = " ".join(found.notes)
+    said = " ".join(proposal.notes)
     assert f"{counted['train']} train, {counted['validation']} validation" in said
     assert counted["train"] == 61 and record["duplicates_removed"]["train"] == 2
     assert "2 rows of train" in said and "1 rows of train repeat an input" in said
@@ -259,7 +260,7 @@ def test_counts_are_those_of_the_prepared_task() -> None:
     ],
 )
 @pytest.mark.parametrize("num", [40, 400, 4000])
-def test_the_text_fills_the_vocabulary(
+def test_vocabulary_of_few_sentences_can_be_trained(
     sentence: Callable[[int], str], num: int, tmp_path: Path
 ) -> None:
     sentences = [sentence(i) for i in range(num)]
@@ -270,15 +271,17 @@ def test_the_text_fills_the_vocabulary(
     )
 
 
-def test_labelled_texts_as_a_corpus_hold_out_the_test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_propose_holds_out_the_test_rows_of_labelled_texts_as_a_corpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("stages.proposal.corpus.ENOUGH_WORDS", 100)
     put("a.csv", classified(";"))
     params = study_of(proposed("a.csv"))
     assert params.tasks["a"].source["delimiter"] == "semicolon"
     (corpus,) = params.corpora.values()
     ((key, _),) = params.tasks.items()
-    assert {run.corpus for run in params.pretrain.values()} == {"labelled_texts", "none"}
-    prepare_task.main(params, key)
+    assert {run.corpus for run in params.runs.values()} == {"labelled_texts", "none"}
+    prepare(params, key)
     test = {row["text"] for row in read_jsonl(paths.examples(key) / "test.jsonl")}
     documents = [*SOURCES.build(corpus.source, where="corpora.labelled_texts").documents()]
     held_out = {" ".join(d.sentences) for d in documents if d.split == "test"}

@@ -48,7 +48,7 @@ def test_propose_refuses_bad_files_and_says_why_in_the_first_line(name: str) -> 
     assert path in str(refused.value).splitlines()[0] or "too few" in said
 
 
-def test_a_label_that_train_lacks_is_refused() -> None:
+def test_propose_refuses_a_label_that_train_lacks() -> None:
     Path("data").mkdir()
     Path("data/train.csv").write_text(table([("text", "label"), *texts(40)]))
     Path("data/dev.csv").write_text(table([("text", "label"), *texts(50)[40:]]))
@@ -68,13 +68,13 @@ def test_a_label_that_train_lacks_is_refused() -> None:
         ({"splits": {"train": ["b.csv"]}}, "is a file"),
     ],
 )
-def test_flags_that_do_not_fit(asked: dict, said: str) -> None:
+def test_propose_refuses_flags_that_do_not_fit(asked: dict, said: str) -> None:
     Path("a.csv").write_text(classified())
     with pytest.raises(ValueError, match=said):
         proposed("a.csv", **asked)
 
 
-def test_a_missing_file_and_a_folder_without_data() -> None:
+def test_propose_refuses_a_missing_file_and_a_folder_without_data() -> None:
     with pytest.raises(ValueError, match="no such file"):
         proposed("b.csv")
     Path("empty").mkdir()

@@ -16,7 +16,7 @@ def entry(name: str) -> str:
     return f"  {name}:\n    cmd: run\n      {name}\n    outs:\n    - path: data/{name}\n"
 
 
-def test_new_entries_stand_behind_the_old_ones_in_the_order_of_their_stages(
+def test_of_one_run_puts_new_entries_after_the_old_in_the_order_of_stages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -27,7 +27,9 @@ def test_new_entries_stand_behind_the_old_ones_in_the_order_of_their_stages(
 
 
 @given(st.permutations([f"s@{i}" for i in range(6)]), st.permutations([f"s@{i}" for i in range(6)]))
-def test_no_entry_changes(tmp_path_factory, written: list[str], order: list[str]) -> None:
+def test_of_one_run_changes_no_entry(
+    tmp_path_factory, written: list[str], order: list[str]
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("lock"))
         with lock_order.of_one_run(order):
@@ -37,7 +39,7 @@ def test_no_entry_changes(tmp_path_factory, written: list[str], order: list[str]
         assert YAML(typ="safe").load(lock_order.LOCK) == before
 
 
-def test_a_call_that_was_killed_leaves_no_order_of_its_own(
+def test_of_one_run_orders_what_a_killed_call_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -54,7 +56,9 @@ def test_a_call_that_was_killed_leaves_no_order_of_its_own(
     assert lock_order.entries() == ["a", "d", "e"]
 
 
-def test_without_a_lock_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_one_run_writes_nothing_without_a_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with lock_order.of_one_run(["a"]):
         pass

@@ -26,7 +26,7 @@ def folder(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_line_for_each_that_has_ended() -> None:
+def test_screen_has_a_line_for_each_unit_that_has_ended() -> None:
     done, failed = Result("a", Status.DONE, 61.4), Result("b", Status.FAILED, 2)
     left_out = Result("c", Status.LEFT_OUT)
     first = State({"a": done}, {"w1": "b"})
@@ -37,14 +37,14 @@ def test_a_line_for_each_that_has_ended() -> None:
     ]
 
 
-def test_a_terminal_shows_the_last_line_of_what_runs() -> None:
+def test_screen_shows_the_last_line_of_what_runs_on_a_terminal() -> None:
     UNITS[1].log.parent.mkdir(parents=True)
     UNITS[1].log.write_text("starts\nstep 1\rstep 2 of 9")
     shown = screen_text([State({}, {"w1": "b"})], terminal=True)
     assert "step 2 of 9" in shown and "starts" not in shown
 
 
-def test_waiting_for_workers_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_screen_says_once_that_it_waits_for_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PATIENCE_S", -1.0)
     none = State({}, {})
     assert screen_text([none, none]).count("waiting") == 1

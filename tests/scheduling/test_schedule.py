@@ -75,7 +75,7 @@ def workers() -> list[psutil.Process]:
 
 
 def sleepers(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    return [each for each in processes if "sleep(61.5)" in " ".join(each.cmdline()[-1:])]
+    return [p for p in processes if "sleep(61.5)" in " ".join(p.cmdline()[-1:])]
 
 
 def eventually(holds: Callable[[], bool]) -> bool:
@@ -85,7 +85,7 @@ def eventually(holds: Callable[[], bool]) -> bool:
     return held
 
 
-def test_the_results_and_the_lock_are_those_of_one_dvc_repro(
+def test_run_units_has_the_results_and_the_lock_of_one_dvc_repro(
     client: Client, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     here, other = Path.cwd(), tmp_path_factory.mktemp("one")
@@ -97,11 +97,11 @@ def test_the_results_and_the_lock_are_those_of_one_dvc_repro(
     with lock_order.of_one_run(order):
         results = run_units(client, graph, ignore)
     assert [*results.keys() ^ NEEDS.keys()] == []
-    assert {each.status for each in results.values()} == {Status.DONE}
+    assert {result.status for result in results.values()} == {Status.DONE}
     assert contents(here) == contents(other)
 
 
-def test_what_fails_costs_itself_and_what_needs_it(client: Client) -> None:
+def test_complete_leaves_out_only_what_needs_a_failed_unit(client: Client) -> None:
     graph = write_graph(Path.cwd(), {"ab": "echo no such luck >&2; exit 3"})
     with pytest.raises(ValueError) as error:
         complete(client, graph, lambda: graph, mend=heal)
@@ -111,29 +111,29 @@ def test_what_fails_costs_itself_and_what_needs_it(client: Client) -> None:
     assert "no such luck" in failed.end_of_log()
 
 
-def test_stages_run_side_by_side(client: Client) -> None:
+def test_run_units_runs_stages_side_by_side(client: Client) -> None:
     look = "test -e {1}.here && exec touch {0}; sleep 0.1"
     meet = f"touch {{0}}.here; for i in $(seq 600); do {look}; done"
     commands: dict[str, str] = {"a": meet.format("a", "b"), "b": meet.format("b", "a")}
     graph = write_graph(Path.cwd(), commands)
     results = run_units(client, graph, ignore)
-    assert {each.status for each in results.values()} == {Status.DONE}
+    assert {result.status for result in results.values()} == {Status.DONE}
 
 
-def test_what_is_killed_is_tried_again(client: Client) -> None:
+def test_complete_tries_a_killed_unit_again(client: Client) -> None:
     once = "test -e b.tried && exec touch b; touch b.tried; kill -9 $$"
     graph = write_graph(Path.cwd(), {"b": once})
     complete(client, graph, iter([graph]).__next__, mend=heal)
     assert contents(Path.cwd()).keys() == {*NEEDS, "dvc.lock"}
 
 
-def test_what_is_killed_again_and_again_is_given_up(client: Client) -> None:
+def test_complete_gives_up_a_unit_that_is_killed_again_and_again(client: Client) -> None:
     graph = write_graph(Path.cwd(), {"a": "kill -9 $$"})
     with pytest.raises(ValueError, match="killed.* a$"):
         complete(client, graph, lambda: graph, mend=heal)
 
 
-def test_a_worker_that_dies_costs_nothing_but_time(cold_client: Client) -> None:
+def test_complete_goes_on_after_a_worker_dies(cold_client: Client) -> None:
     # The command dies with DVC, as a stage does.
     script = f"{DIE_WITH_PARENT}; import time; open('c.began', 'w'); time.sleep(61.5)"
     wait = f'test -e c.began && exec touch c; exec {sys.executable} -c "{script}"'
@@ -155,7 +155,9 @@ def test_a_worker_that_dies_costs_nothing_but_time(cold_client: Client) -> None:
     assert not sleepers(psutil.process_iter())
 
 
-def test_nothing_is_left_of_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_cluster_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     others = len(workers())
     with clusters.local(2):

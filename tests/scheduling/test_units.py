@@ -1,23 +1,47 @@
 """The units for workers, and their order."""
 
-from collections.abc import Mapping
-
 import pytest
 
+from stages.core.keys import RunKey, TrialKey
 from stages.core.params import Params, Screen
-from stages.scheduling import units as units_module
+from stages.planning.stored import Stores
 from stages.scheduling.unit import Unit
 from stages.scheduling.units import units
-from stages.trials.outcome import TrialKey
 from tests.synthetic_study import raw_params
 
-RUN, OTHER = "encoder_mlm", "encoder_scratch"
+RUN, OTHER, CHILD = "encoder_mlm", "encoder_scratch", "child"
+NEEDS = {
+    "record_inputs": [],
+    "prepare_task@tag": [],
+    f"pretrain@{RUN}": ["record_inputs"],
+    f"pretrain@{OTHER}": ["record_inputs"],
+    f"continue_pretraining@{CHILD}": [f"pretrain@{RUN}", "record_inputs"],
+    "finetune@tag": [
+        f"pretrain@{RUN}",
+        f"pretrain@{OTHER}",
+        f"continue_pretraining@{CHILD}",
+        "prepare_task@tag",
+    ],
+    "evaluate@tag": ["finetune@tag"],
+    "report": ["evaluate@tag"],
+}
+ALL = tuple(NEEDS)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder whose stores are empty."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
 def params() -> Params:
+    """A run with two seeds, one from scratch, and one that continues from the first seed of the
+    first; a task, a method and two fine-tuning seeds."""
     raw = raw_params()
-    raw["pretrain"] = {name: raw["pretrain"][name] for name in (RUN, OTHER)}
+    raw["runs"] = {name: raw["runs"][name] for name in (RUN, OTHER)}
+    raw["runs"][RUN]["seeds"] = [1, 2]
+    raw["runs"][CHILD] = raw["runs"][RUN] | {"parent": RUN, "seeds": [1]}
     raw["tasks"] = {"tag": raw["tasks"]["tag"]}
     raw["finetune"] |= {"label_budgets": [50], "seeds": [1, 2]}
     raw["finetune"]["methods"] = {"full": raw["finetune"]["methods"]["full"]}
@@ -25,19 +49,8 @@ def params() -> Params:
 
 
 def pending(*stages: str) -> dict[str, list[str]]:
-    """Returns the stages, each after the one before, except for the two pretrainings."""
-    needs = {
-        "prepare_task@tag": [],
-        f"pretrain@{RUN}": [],
-        f"pretrain@{OTHER}": [],
-        "finetune@tag": [f"pretrain@{RUN}", f"pretrain@{OTHER}", "prepare_task@tag"],
-        "evaluate@tag": ["finetune@tag"],
-        "report": ["evaluate@tag"],
-    }
-    return {stage: [n for n in needs[stage] if n in stages] for stage in needs if stage in stages}
-
-
-ALL = ("prepare_task@tag", f"pretrain@{RUN}", f"pretrain@{OTHER}", "finetune@tag", "evaluate@tag")
+    """Returns the stages, each with the pending stages that it needs."""
+    return {stage: [n for n in NEEDS[stage] if n in stages] for stage in NEEDS if stage in stages}
 
 
 def by_name(work: list[Unit]) -> dict[str, Unit]:
@@ -46,42 +59,69 @@ def by_name(work: list[Unit]) -> dict[str, Unit]:
     return names
 
 
-def test_each_stands_behind_what_it_needs(params: Params) -> None:
-    work = units(params, pending(*ALL, "report"))
-    seen = set[str]()
+def test_units_come_after_the_units_that_they_need(params: Params) -> None:
+    work = units(params, pending(*ALL))
+    done = set[str]()
     for unit in work:
-        assert seen.issuperset(unit.needs)
-        seen.add(unit.name)
-    assert {unit.name for unit in work if unit.trials is None} == {*ALL, "report"}
+        assert done.issuperset(unit.needs)
+        done.add(unit.name)
+    assert {u.name for u in work if not u.trials and not u.checkpoint} == {*ALL}
+    # Everything that trials need is before all trials.
+    first = min(i for i, unit in enumerate(work) if unit.trials)
+    assert {u.name for u in work[first:] if not u.trials} == {
+        "finetune@tag",
+        "evaluate@tag",
+        "report",
+    }
 
 
-def test_trials_wait_for_one_checkpoint_and_the_stage_for_its_trials(params: Params) -> None:
+def test_units_of_seeds_train_a_checkpoint_each(params: Params) -> None:
+    """A run with one seed is trained by its stage, and so is a run that trains nothing."""
+    work = by_name(units(params, pending(*ALL)))
+    seeds = {name: unit for name, unit in work.items() if unit.checkpoint}
+    assert {name: unit.checkpoint for name, unit in seeds.items()} == {
+        f"pretrain_seed@{RUN}-{seed}": RunKey(RUN, seed) for seed in (1, 2)
+    }
+    assert all(unit.needs == ("record_inputs",) for unit in seeds.values())
+    assert {*seeds} <= {*work[f"pretrain@{RUN}"].needs}
+
+
+def test_units_of_trials_wait_for_one_run_and_the_task(params: Params) -> None:
     work = by_name(units(params, pending(*ALL)))
     trials = {name: unit for name, unit in work.items() if unit.trials}
-    assert len(trials) == 4  # two runs, two seeds
+    assert {key for unit in trials.values() for key in unit.trials} == {
+        TrialKey(run, pretrain_seed, "tag", "full", "50", seed)
+        for run, pretrain_seed in [(RUN, 1), (RUN, 2), (OTHER, 1), (CHILD, 1)]
+        for seed in (1, 2)
+    }
+    stages = {run: f"pretrain@{run}" for run in (RUN, OTHER)}
+    stages[CHILD] = f"continue_pretraining@{CHILD}"
     for unit in trials.values():
-        assert unit.trials
-        assert set(unit.needs) == {f"pretrain@{unit.trials.run}", "prepare_task@tag"}
+        assert {*unit.needs} == {stages[unit.trials[0].run], "prepare_task@tag"}
     assert {*trials} <= {*work["finetune@tag"].needs}
 
 
-def test_trials_of_the_store_are_no_work(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stored(params: Params, stages: object) -> Mapping[tuple[str, str], set[TrialKey]]:
-        return {(RUN, "tag"): {TrialKey("full", "50", seed) for seed in (1, 2)}}
-
-    monkeypatch.setattr(units_module, "stored_trials", stored)
-    work = units(params, pending("finetune@tag"))
-    assert {unit.trials.run for unit in work if unit.trials} == {OTHER}
+def test_units_leave_out_what_the_stores_have(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = {TrialKey(RUN, p, "tag", "full", "50", seed) for p in (1, 2) for seed in (1, 2)}
+    monkeypatch.setattr(Stores, "trials", lambda stores: stored)
+    monkeypatch.setattr(Stores, "missing_seeds", lambda stores, name: [1, 2] if name == RUN else [])
+    work = units(params, pending("finetune@tag", f"pretrain@{RUN}"))
+    assert {unit.trials[0].run for unit in work if unit.trials} == {OTHER, CHILD}
     assert all(unit.needs == () for unit in work if unit.trials)
+    monkeypatch.setattr(Stores, "missing_seeds", lambda stores, name: [2])
+    assert not any(u.checkpoint for u in units(params, pending(f"pretrain@{RUN}")))
 
 
-def test_without_fine_tuning_there_are_no_trials(params: Params) -> None:
-    work = units(params, pending(f"pretrain@{RUN}", "report"))
-    assert [unit.name for unit in work] == [f"pretrain@{RUN}", "report"]
+def test_units_without_fine_tuning_have_no_trials(params: Params) -> None:
+    work = units(params, pending(f"pretrain@{OTHER}", "report"))
+    assert [unit.name for unit in work] == [f"pretrain@{OTHER}", "report"]
 
 
-def test_a_study_that_screens_leaves_the_choice_of_runs_to_the_stage(params: Params) -> None:
-    screen = Screen(by="knn", keep=1)
-    finetune = params.finetune.model_copy(update={"screen": screen})
+def test_units_of_a_study_that_screens_leave_the_choice_of_runs_to_the_stage(
+    params: Params,
+) -> None:
+    finetune = params.finetune.model_copy(update={"screen": Screen(by="knn", keep=1)})
     work = units(params.model_copy(update={"finetune": finetune}), pending(*ALL))
-    assert {unit.trials.run for unit in work if unit.trials} == {OTHER}
+    assert {unit.trials[0].run for unit in work if unit.trials} == {OTHER}

@@ -23,9 +23,8 @@ from stages.sources._prose import Sentence, prose
 
 def test_words_do_not_depend_on_markup() -> None:
     text = 'Call f(x), then (see "g[0]") stop.'
-    assert [text[a:b] for a, b in words(text)] == [
-        *("Call", "f(x)", ",", "then", "(", "see", '"', "g[0]", '"', ")", "stop", "."),
-    ]
+    expected = ["Call", "f(x)", ",", "then", "(", "see", '"', "g[0]", '"', ")", "stop", "."]
+    assert [text[a:b] for a, b in words(text)] == expected
 
 
 @given(st.text(alphabet="ab ()[]{}.,\"'", max_size=40))
@@ -35,25 +34,13 @@ def test_words_are_the_text_without_its_blanks(text: str) -> None:
     assert all(b <= a for (_, b), (a, _) in zip(places, places[1:], strict=False))
 
 
-def spans_of(row: dict) -> list[str]:
-    """Returns the words of each tagged span."""
-    spans: list[list[str]] = []
-    for word, tag in zip(row["words"], row["tags"], strict=True):
-        if tag == "B-CODE":
-            spans.append([word])
-        elif tag == "I-CODE":
-            spans[-1].append(word)
-    return [" ".join(span) for span in spans]
-
-
-def test_tags_reconstruct_the_spans() -> None:
-    (sentence,) = prose("Pass ``axis=0, keep=True`` to `numpy.sum`, which returns ``None`` then.")[
-        0
-    ]
+def test_tagged_words_are_those_of_code_spans() -> None:
+    text = "Pass ``axis=0, keep=True`` to `numpy.sum`, which gives ``None``."
+    (sentence,) = prose(text)[0]
     row = tagged(sentence)
     assert row is not None
-    assert spans_of(row) == ["axis=0 , keep=True", "numpy.sum", "None"]
-    assert row["tags"][0] == "O" and row["words"][-1] == "."
+    assert " ".join(row["words"]) == "Pass axis=0 , keep=True to numpy.sum , which gives None ."
+    assert " ".join(row["tags"]) == "O B-CODE I-CODE I-CODE O B-CODE O O O B-CODE O"
 
 
 @pytest.mark.parametrize(
@@ -65,14 +52,15 @@ def test_tags_reconstruct_the_spans() -> None:
         Sentence("word " * 40 + "Tensor.", "body", [(200, 206)]),  # too long
     ],
 )
-def test_sentences_that_are_left_out(sentence: Sentence) -> None:
+def test_tagged_leaves_sentences_out(sentence: Sentence) -> None:
     assert tagged(sentence) is None
 
 
-def test_only_sentences_with_code_are_tagged() -> None:
+def test_code_spans_are_of_sentences_with_code() -> None:
     docs = [prose("No code is in this sentence. But `code` is in this one.")]
-    (example,) = code_spans([File("shelf/a.py", "shelf", docs)], ["shelf"])
-    assert example[0] == "shelf/a.py:1" and spans_of(example[1]) == ["code"]
+    ((key, row, _),) = code_spans([File("shelf/a.py", "shelf", docs)], ["shelf"])
+    assert key == "shelf/a.py:1"
+    assert [w for w, tag in zip(row["words"], row["tags"], strict=True) if tag != "O"] == ["code"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +89,7 @@ def test_only_sentences_with_code_are_tagged() -> None:
         ("", None),
     ],
 )
-def test_type_labels(type: str, label: str | None) -> None:
+def test_type_label_of_a_type(type: str, label: str | None) -> None:
     assert type_label(type) == label
 
 
@@ -113,12 +101,12 @@ def test_type_labels(type: str, label: str | None) -> None:
         ("A FloatTensor of strength, listed in print.", "A value of strength, listed in print."),
     ],
 )
-def test_type_words_are_masked(text: str, masked: str) -> None:
+def test_mask_types_masks_words_of_types(text: str, masked: str) -> None:
     assert mask_types(text) == masked
 
 
 @given(st.text(alphabet="listrdcafnboe_ LTA0", max_size=60))
-def test_no_masked_word_is_left(text: str) -> None:
+def test_mask_types_leaves_no_word_of_a_type(text: str) -> None:
     assert not any(names_type(word) for word in re.findall(r"[^\W\d]\w*", mask_types(text)))
 
 
@@ -142,51 +130,33 @@ DOC = """Sort the books of numpy and sklearn by title.
     """
 
 
-def test_rows_of_a_docstring() -> None:
+def test_annotations_of_a_docstring() -> None:
+    """A row with masked words comes with its original."""
     files = [File("shelf/a.py", "shelf", [prose(DOC), prose("Just some text, without sections.")])]
     packages = ["shelf", "numpy", "scikit-learn"]
-    assert [row for _, row, _ in parameter_types(files, packages)] == [
-        {"text": "A value: whether the last title comes first.", "label": "bool"},
-        {"text": "The books that are to be sorted.", "label": "list"},
+    boolean = "A boolean: whether the last title comes first."
+    to_sort = "The books that are to be sorted."
+    assert [(row, was) for _, row, was in parameter_types(files, packages)] == [
+        ({"text": boolean.replace("boolean", "value"), "label": "bool"}, {"text": boolean}),
+        ({"text": to_sort, "label": "list"}, {"text": to_sort}),
     ]
-    assert [(row["label"], row["text"]) for _, row, _ in sections(files, packages)] == [
-        ("summary", "Sort the books of numpy and sklearn by title."),
-        ("params", "A boolean: whether the last title comes first."),
-        ("params", "The books that are to be sorted."),
-        ("returns", "The books in the order of their titles."),
+    summary = "Sort the books of numpy and sklearn by title."
+    assert [(row["label"], row["text"], was) for _, row, was in sections(files, packages)] == [
+        ("summary", summary, None),
+        ("params", boolean, None),
+        ("params", to_sort, None),
+        ("returns", "The books in the order of their titles.", None),
     ]
-    assert [row for _, row, _ in libraries(files, packages)] == [
-        {"text": "Sort the books of library and library by title.", "label": "shelf"},
-        {"text": "Just some text, without sections.", "label": "shelf"},
+    masked = "Sort the books of library and library by title."
+    without = "Just some text, without sections."
+    assert [(row, was) for _, row, was in libraries(files, packages)] == [
+        ({"text": masked, "label": "shelf"}, {"text": summary}),
+        ({"text": without, "label": "shelf"}, {"text": without}),
     ]
 
 
-def test_masked_texts_come_with_what_stood_there() -> None:
-    """A row without a mask has no original."""
-    files = [File("shelf/a.py", "shelf", [prose(DOC)])]
-    packages = ["shelf", "numpy", "scikit-learn"]
-    was = [original for _, _, original in parameter_types(files, packages)]
-    assert was == [
-        {"text": "A boolean: whether the last title comes first."},
-        {"text": "The books that are to be sorted."},
-    ]
-    assert [original for *_, original in libraries(files, packages)] == [
-        {"text": "Sort the books of numpy and sklearn by title."}
-    ]
-    originals = [original for *_, original in sections(files, packages)]
-    assert originals and all(original is None for original in originals)
-
-
-def test_keys_are_unique() -> None:
+def test_annotations_have_unique_keys() -> None:
     files = [File("shelf/a.py", "shelf", [prose(DOC), prose(DOC)])]
     for annotation in (code_spans, parameter_types, sections, libraries):
         keys = [key for key, *_ in annotation(files, ["shelf"])]
         assert len(set(keys)) == len(keys)
-
-
-def test_a_span_of_a_sentence_built_by_hand() -> None:
-    row = tagged(Sentence("set x to the y value", "body", [(4, 5)]))
-    assert row == {
-        "words": ["set", "x", "to", "the", "y", "value"],
-        "tags": ["O", "B-CODE", "O", "O", "O", "O"],
-    }

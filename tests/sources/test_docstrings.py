@@ -1,5 +1,7 @@
 """Strings that document a file are returned, other strings are not."""
 
+import pytest
+
 from stages.sources._docstrings import docstrings
 
 SOURCE = b'''
@@ -35,7 +37,7 @@ det = _add_docstr(_C.det, r"""
 '''
 
 
-def test_documentation_in_its_order() -> None:
+def test_docstrings_are_in_their_order() -> None:
     assert [text.strip() for text in docstrings(SOURCE)] == [
         "The module.",
         "An attribute of the module.",
@@ -51,7 +53,8 @@ def test_documentation_in_its_order() -> None:
     ]
 
 
-def test_what_cannot_be_parsed_has_no_documentation() -> None:
-    assert docstrings(b"print 'Python 2'") == []
-    assert docstrings(b"# -*- coding: nonsense -*-\n'''text'''") == []
-    assert docstrings(b"\x00") == []
+@pytest.mark.parametrize(
+    "source", [b"print 'Python 2'", b"# -*- coding: nonsense -*-\n'''text'''", b"\x00"]
+)
+def test_docstrings_of_what_cannot_be_parsed_are_none(source: bytes) -> None:
+    assert docstrings(source) == []

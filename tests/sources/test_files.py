@@ -5,8 +5,10 @@ import gzip
 import json
 from collections import Counter
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
@@ -17,11 +19,6 @@ from stages.sources._source import SOURCES, split_of
 from stages.sources.files import Files
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def write(name: str, content: str | bytes) -> None:
     path = Path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,13 +26,12 @@ def write(name: str, content: str | bytes) -> None:
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
 
 
-def source(path: str, **settings) -> Files:
-    return cast(
-        Files, SOURCES.build({"name": "files", "path": path, **settings}, where="tasks.own.source")
-    )
+def source(path: str, **settings: Any) -> Files:
+    entry = {"name": "files", "path": path, **settings}
+    return cast(Files, SOURCES.build(entry, where="tasks.own.source"))
 
 
-def rows(path: str, kind: str = "classification", **settings) -> list[dict]:
+def rows(path: str, kind: str = "classification", **settings: Any) -> list[dict]:
     return [e.row for e in source(path, **settings).examples(KINDS[kind])]
 
 
@@ -51,13 +47,13 @@ def rows(path: str, kind: str = "classification", **settings) -> list[dict]:
         ("file", [["One.", "Two goes on.", "Three."]]),
     ],
 )
-def test_units_of_a_text(name: str, unit: str, documents: list[list[str]]) -> None:
+def test_documents_of_a_text_are_its_units(name: str, unit: str, documents: list) -> None:
     write(name, "\ufeff\nOne.  Two goes\r\non.\r\n \r\n\r\nThree.")
     texts = [d.sentences for d in source(name, unit=unit).documents()]
     assert texts == [[s.replace("\t", " ") for s in d] for d in documents]
 
 
-def test_a_folder_of_texts_in_the_order_of_their_names() -> None:
+def test_documents_of_a_folder_are_in_the_order_of_names_without_hidden_and_other_files() -> None:
     write("books/b.txt", "The second book.")
     write("books/a/one.txt", "The first book.")
     write("books/.hidden.txt", "No book.")
@@ -68,7 +64,7 @@ def test_a_folder_of_texts_in_the_order_of_their_names() -> None:
     ]
 
 
-def test_the_split_of_a_text_does_not_depend_on_what_else_there_is() -> None:
+def test_documents_keep_their_split_when_others_are_added() -> None:
     for i in range(30):
         write(f"books/{i}.txt", f"Book number {i}.\n\nIt has {i} pages.")
     before = {tuple(d.sentences): d.split for d in source("books").documents()}
@@ -79,24 +75,33 @@ def test_the_split_of_a_text_does_not_depend_on_what_else_there_is() -> None:
     assert whole == {f"{i}.txt:1": split_of(f"{i}.txt") for i in range(30)}
 
 
-def test_named_splits() -> None:
-    write("books/a.txt", "\n\n".join(f"Paragraph {i} of a." for i in range(200)))
+def test_documents_of_named_files_have_their_split_and_the_rest_is_drawn_from_train() -> None:
+    for name in "ac":
+        write(f"books/{name}.txt", "\n\n".join(f"Paragraph {i} of {name}." for i in range(200)))
     write("books/b.txt", "A paragraph of b.")
-    named = source("books", train="a.txt", validation="b.txt").documents()
+    named = source("books", train=["a.txt", "c.txt"], validation="b.txt").documents()
     counts = Counter((d.id.split(":")[0], d.split) for d in named)
-    assert counts["b.txt", "validation"] == 1 and counts["a.txt", "validation"] == 0
-    assert counts["a.txt", "train"] > 160 and counts["a.txt", "test"] > 5
+    assert counts["b.txt", "validation"] == 1
+    for name in ("a.txt", "c.txt"):
+        assert counts[name, "train"] > 160 and counts[name, "test"] > 5
+        assert counts[name, "train"] + counts[name, "test"] == 200
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
-def test_a_column_is_a_corpus_too(name: str) -> None:
-    """Each row is a document; a row without text is none."""
-    csv, jsonl = 'text\n"One. Two."\n" "\n', '{"text": "One. Two."}\n{"text": ""}\n'
-    write(name, csv if name == "a.csv" else jsonl)
-    assert [d.sentences for d in source(name).documents()] == [["One.", "Two."]]
+@pytest.mark.parametrize(
+    ("name", "content", "documents"),
+    [
+        ("a.csv", 'text\n"One. Two."\n" "\n', [["One.", "Two."]]),
+        ("a.jsonl", '{"text": "One. Two."}\n{"text": ""}\n', [["One.", "Two."]]),
+        ("a.conll", "Ada\tO\nwrote\tO\n\nBob\tO\n", [["Ada wrote"], ["Bob"]]),
+    ],
+)
+def test_documents_of_a_table_are_the_cells_of_a_column(name, content, documents) -> None:
+    """A row without text is no document."""
+    write(name, content)
+    assert [d.sentences for d in source(name).documents()] == documents
 
 
-# Tasks
+# Tables
 
 
 @examples(max_examples=40)
@@ -112,7 +117,7 @@ def test_a_column_is_a_corpus_too(name: str) -> None:
         max_size=5,
     )
 )
-def test_formats_hold_the_same_rows(table: list[tuple[str, str]]) -> None:
+def test_rows_of_all_formats_are_the_same(table: list[tuple[str, str]]) -> None:
     with open("a.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("text", "label"), *table])
     items = [{"text": text, "label": label} for text, label in table]
@@ -121,7 +126,16 @@ def test_formats_hold_the_same_rows(table: list[tuple[str, str]]) -> None:
     assert rows("a.csv") == rows("a.jsonl") == rows("a.json.gz") == items
 
 
-def test_columns_by_name_and_without_a_header() -> None:
+def test_rows_of_parquet_files_are_those_of_jsonl_files() -> None:
+    items = [{"words": ["Ada", "wrote"], "tags": ["B-PER", "O"]}, {"words": ["x"], "tags": ["O"]}]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(items), "a.parquet")
+    write("a.jsonl", "".join(json.dumps(item) + "\n" for item in items))
+    assert rows("a.parquet", "tagging") == rows("a.jsonl", "tagging") == items
+    with pytest.raises(ValueError, match="^a.parquet row 1: no column 'text'; there are: words"):
+        rows("a.parquet")
+
+
+def test_columns_have_names_of_their_own_or_those_of_a_file_without_header() -> None:
     write("pairs.csv", "id,first,second,gold\n1,A cat.,A dog.,0\n")
     named = rows("pairs.csv", text="first", text_pair="second", label="gold")
     assert named == [{"text": "A cat.", "text_pair": "A dog.", "label": "0"}]
@@ -132,162 +146,305 @@ def test_columns_by_name_and_without_a_header() -> None:
     ]
 
 
-def test_tagged_words() -> None:
-    write("a.conll", "The\tO\nEmpire\tB-place\n\t\n\nHere\tO\n")
-    assert rows("a.conll", "tagging") == [
-        {"words": ["The", "Empire"], "tags": ["O", "B-place"]},
-        {"words": ["Here"], "tags": ["O"]},
-    ]
-    write("b.conll", "The DT O\nEmpire NNP B-place\n")
-    assert rows("b.conll", "tagging", columns=["words", "pos", "tags"]) == [
-        {"words": ["The", "Empire"], "tags": ["O", "B-place"]}
-    ]
-    write(
-        "c.conllu",
-        "# text = don't\n1-2\tdon't" + "\t_" * 8 + "\n1\tdo\tdo\tAUX\tVB" + "\t_" * 5
-        + "\n2\tn't\tnot\tPART\tRB" + "\t_" * 5 + "\n2.1\tgo\tgo\tVERB\tVB" + "\t_" * 5 + "\n\n",
-    )  # fmt: skip
-    assert rows("c.conllu", "tagging") == [{"words": ["do", "n't"], "tags": ["AUX", "PART"]}]
-    assert rows("c.conllu", "tagging", tags="XPOS") == [
-        {"words": ["do", "n't"], "tags": ["VB", "RB"]}
+def test_columns_may_be_fields_of_objects() -> None:
+    write("a.jsonl", '{"translation": {"en": "A dog.", "de": "Ein Hund."}}\n')
+    translations = rows("a.jsonl", "seq2seq", text="translation.en", target="translation.de")
+    assert translations == [{"text": "A dog.", "target": "Ein Hund."}]
+    with pytest.raises(ValueError, match="line 1: no column 'translation.fr'; there are: trans"):
+        rows("a.jsonl", "seq2seq", text="translation.en", target="translation.fr")
+
+
+@pytest.mark.parametrize(
+    ("name", "delimiter", "sign"),
+    [("a.csv", "semicolon", ";"), ("a.csv", "tab", "\t"), ("a.tsv", "bar", "|")],
+)
+def test_delimiter_separates_the_columns_of_a_table(name, delimiter, sign) -> None:
+    write(name, f"text{sign}label\nodd, too{sign}x\n")
+    assert rows(name, delimiter=delimiter) == [{"text": "odd, too", "label": "x"}]
+    with pytest.raises(ValueError, match="delimiter"):
+        rows(name)
+
+
+def test_labels_lose_the_blanks_around_them_and_texts_keep_theirs() -> None:
+    write("a.csv", "text,label\n one , good\ntwo,good \n")
+    assert rows("a.csv") == [{"text": " one ", "label": "good"}, {"text": "two", "label": "good"}]
+
+
+def test_empty_cells_leave_a_row_out_if_they_are_to_be_skipped() -> None:
+    """A row whose labels may be empty is kept."""
+    write("a.csv", "text,label\nx,1\n ,0\ny,\n")
+    assert rows("a.csv", empty_cells="skip") == [{"text": "x", "label": "1"}]
+    write("b.csv", "text,labels\nx,\n,a\n")
+    assert rows("b.csv", "multi_label", empty_cells="skip") == [{"text": "x", "labels": []}]
+
+
+CONLLU = """# text = don't
+1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_
+1\tdo\tdo\tAUX\tVB\t_\t_\t_\t_\t_
+2\tn't\tnot\tPART\tRB\t_\t_\t_\t_\t_
+2.1\tgo\tgo\tVERB\tVB\t_\t_\t_\t_\t_
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "settings", "expected"),
+    [
+        (
+            "a.conll",
+            "The\tO\nEmpire\tB-place\n\t\n\nHere\tO\n",
+            {},
+            [("The Empire", "O B-place"), ("Here", "O")],
+        ),
+        (
+            "b.conll",
+            "The DT O\nEmpire NNP B-place\n",
+            {"columns": ["words", "pos", "tags"]},
+            [("The Empire", "O B-place")],
+        ),
+        (
+            "marks.conll",
+            "-DOCSTART- -X- O\n\nAda NNP I-PER\nBob NNP B-PER\n\n-DOCSTART- -X- O\n\nso RB O\n",
+            {"columns": ["words", "pos", "tags"], "tag_scheme": "iob1"},
+            [("Ada Bob", "B-PER B-PER"), ("so", "O")],
+        ),
+        ("c.conllu", CONLLU, {}, [("do n't", "AUX PART")]),
+        ("c.conllu", CONLLU, {"tags": "XPOS"}, [("do n't", "VB RB")]),
+    ],
+)
+def test_tagged_words_of_conll_files(name, content, settings, expected) -> None:
+    write(name, content)
+    assert rows(name, "tagging", **settings) == [
+        {"words": words.split(), "tags": tags.split()} for words, tags in expected
     ]
 
 
-def test_equal_inputs_are_drawn_to_the_same_split() -> None:
+# Questions and translations
+
+CONTEXT = "Ada wrote the first program. Bob did not."
+ADA = {"text": "Ada", "answer_start": 0}
+
+
+def squad(*questions: dict, context: str = CONTEXT) -> str:
+    paragraph = {"context": context, "qas": list(questions)}
+    return json.dumps({"version": "1.1", "data": [{"title": "Ada", "paragraphs": [paragraph]}]})
+
+
+def question(id: str = "q1", answers: list | None = None, **more: Any) -> dict:
+    return {"id": id, "question": "Who wrote it?", "answers": answers or [ADA], **more}
+
+
+def test_questions_of_squad_files() -> None:
+    unanswerable = question("q2", is_impossible=True, plausible_answers=[ADA])
+    write("a.json", squad(question(answers=[ADA, ADA]), unanswerable))
+    found = list(source("a.json").examples(KINDS["span_qa"]))
+    assert [e.id for e in found] == ["a.json:q1", "a.json:q2"]
+    row = {"question": "Who wrote it?", "context": CONTEXT}
+    assert [e.row for e in found] == [row | {"answers": [ADA, ADA]}, row | {"answers": []}]
+    assert len(rows("a.json", "span_qa", unanswerable="drop")) == 1
+
+
+def test_questions_of_other_formats() -> None:
+    """Rows in a user's format and in the hub's; the names of columns are settings."""
+    own = {"ask": "Who?", "passage": CONTEXT, "spans": [ADA | {"more": 1}]}
+    hub = own | {"spans": {"text": ["Ada"], "answer_start": [0]}}
+    write("a.jsonl", f"{json.dumps(own)}\n{json.dumps(hub)}\n")
+    first, second = rows("a.jsonl", "span_qa", question="ask", context="passage", answers="spans")
+    assert first == second == {"question": "Who?", "context": CONTEXT, "answers": [ADA]}
+
+
+def write_parallel(english: list[str], german: list[str]) -> None:
+    write("train.en", "\n".join(english))
+    write("train.de.gz", "\r\n".join(german))
+
+
+PARALLEL = {"format": "parallel", "train": "train"}
+
+
+def test_lines_of_parallel_files_are_texts_and_targets() -> None:
+    write_parallel(["A dog.", "Two men."], ["Ein Hund.", "Zwei Männer."])
+    assert rows(".", "seq2seq", **PARALLEL, text="en", target="de") == [
+        {"text": "A dog.", "target": "Ein Hund."},
+        {"text": "Two men.", "target": "Zwei Männer."},
+    ]
+    assert rows(".", "seq2seq", **PARALLEL, text="de", target="en")[0]["text"] == "Ein Hund."
+
+
+# Splits
+
+
+def test_splits_of_equal_inputs_are_equal() -> None:
     table = [f"text {i % 50},{i % 2}" for i in range(100)]
     write("a.csv", "text,label\n" + "\n".join(table))
-    examples = list(source("a.csv").examples(KINDS["classification"]))
-    assert [e.split for e in examples[:50]] == [e.split for e in examples[50:]]
-    assert len({e.id for e in examples}) == 100
+    found = list(source("a.csv").examples(KINDS["classification"]))
+    assert [e.split for e in found[:50]] == [e.split for e in found[50:]]
+    assert len({e.id for e in found}) == 100
 
 
-def test_blanks_around_a_label_make_no_other_class() -> None:
-    write("a.csv", "text,label\n one , good\ntwo,good \n")
-    labelled = [e.row for e in source("a.csv").examples(KINDS["classification"])]
-    assert labelled == [{"text": " one ", "label": "good"}, {"text": "two", "label": "good"}]
-
-
-def test_rows_that_lack_a_cell_are_left_out_if_asked() -> None:
-    """A row whose labels may be empty is kept."""
-    write("a.csv", "text,label\nx,1\n ,0\ny,\nz,0\n")
-    remaining = [
-        e.row for e in source("a.csv", empty_cells="skip").examples(KINDS["classification"])
-    ]
-    assert remaining == [{"text": "x", "label": "1"}, {"text": "z", "label": "0"}]
-    write("b.csv", "text,labels\nx,a\n,a\ny,\n")
-    remaining = [e.row for e in source("b.csv", empty_cells="skip").examples(KINDS["multi_label"])]
-    assert remaining == [{"text": "x", "labels": ["a"]}, {"text": "y", "labels": []}]
-    with pytest.raises(ValueError, match="empty_cells: input should be 'refuse' or 'skip'"):
-        source("a.csv", empty_cells="drop")
+@pytest.mark.parametrize("kind", ["span_qa", "classification"])
+def test_splits_keep_questions_about_a_context_and_pairs_of_a_premise_together(kind) -> None:
+    numbers = [(i, j) for i in range(60) for j in range(3)]
+    if kind == "span_qa":
+        shared, name = "context", "a.jsonl"
+        asked = [question(context=f"{CONTEXT} {i}") | {"question": f"Who {j}?"} for i, j in numbers]
+        write(name, "".join(json.dumps(row) + "\n" for row in asked))
+    else:
+        shared, name = "text", "a.csv"
+        pairs = [f"Premise {i}.,Hypothesis {j}.,{(i + j) % 3}" for i, j in numbers]
+        write(name, "\n".join(["text,text_pair,label", *pairs]))
+    splits: dict[str, set[str]] = {}
+    for example in source(name).examples(KINDS[kind]):
+        splits.setdefault(example.row[shared], set()).add(example.split)
+    assert len(splits) == 60 and all(len(found) == 1 for found in splits.values())
+    assert set.union(*splits.values()) == {"train", "validation", "test"}
 
 
 # Mistakes
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "settings", "message"),
+    ("name", "content", "message"),
     [
-        ("a.csv", "text,gold\nx,1\n", {}, "a.csv line 2: no column 'label'; there are: text, gold"),
-        ("a.csv", "x,1\ny,2\n", {}, "there are: x, 1; if its first line names none, give their"),
-        ("a.csv", "text,label\nx,1\n ,0\n", {}, "a.csv line 3: text is empty"),
-        ("a.csv", 'text,label\n"x\ny",1\nz,\n', {}, "a.csv line 4: label is empty"),
-        ("a.csv", "text,label\nx,1,2\n", {}, "a.csv line 2: 3 cells, but 2 columns: text, label"),
-        ("a.csv", 'text,label\n"x,1\n', {}, "a.csv line 2: unexpected end of data"),
-        ("a.csv", b"text,label\nx\xe9,1\n", {}, "a.csv line 2: byte 0xe9 is not UTF-8"),
-        ("a.csv", "", {}, "a.csv line 1: the file is empty"),
-        (
-            "a.csv",
-            "text;label\nx;1\n",
-            {},
-            "line 1: one column, 'text;label'; a csv file has commas",
-        ),
-        ("a.csv", "text,label,text\nx,1,y\n", {}, "a.csv line 1: two columns have the name 'text'"),
-        ("a.jsonl", '{"text": "x"}\n', {}, "a.jsonl line 1: no column 'label'; there are: text"),
-        ("a.jsonl", '\n{"text": \n', {}, "a.jsonl line 2: not JSON: "),
-        ("a.jsonl", '{"text": ["x"], "label": 1}', {}, "line 1: text must be a text, not ['x']"),
-        ("a.jsonl", '{"text": "x", "label": NaN}', {}, "a.jsonl line 1: label is empty"),
-        ("a.json", '[{"text": "x", "label": 1}, 2]', {}, "a.json object 2: must be an object with"),
-        ("a.parquet", b"PAR1", {}, "a.parquet: no whole parquet file: "),
-        ("data/a.csv", "x", {"train": ["a.csv", "a.csv"]}, "train: a.csv already belongs to train"),
-        (
-            "data/a.csv",
-            "x",
-            {"train": "a.csv", "test": "a.csv"},
-            "test: a.csv already belongs to train",
-        ),
-        ("data/a.csv", "x", {"format": "parallel"}, "train: name what parallel files begin with"),
-        ("a.jsonl", "[1]\n", {}, "a.jsonl line 1: must be an object with the columns, not [1]"),
-        ("a.jsonl", '{"text": "x", "label": null}', {}, "a.jsonl line 1: label is empty"),
-        ("a.json", '[\n{"text" 1}]', {}, "a.json line 2: not JSON: "),
-        ("a.json", "{}", {}, "a.json line 1: must be a list of objects"),
-        ("a.csv.gz", b"", {}, "a.csv.gz line 1: the file is empty"),
-        ("a.txt", "Text.", {}, "a.txt: a txt file has no labels"),
-        ("a.dat", "x\t1\n", {}, "format: name it, since a.dat does not end in one of txt, csv"),
-        ("a.csv", "text,label\nx,1\n", {"train": "b.csv"}, "path: a.csv is a file, but splits"),
-        ("data/a.csv", "text,label\nx,1\n", {"test": "a.csv"}, "train: name its file too"),
-        ("data/a.csv", "text,label\n", {"train": "b.csv"}, "did you mean 'a.csv'?"),
-        (
-            "data/a.png",
-            "",
-            {},
-            "path: no txt/csv/tsv/jsonl/json/conll/conllu/parquet file is in data",
-        ),
+        ("a.csv", "text,gold\nx,1\n", "a.csv line 2: no column 'label'; there are: text, gold"),
+        ("a.csv", "x,1\ny,2\n", "there are: x, 1; if its first line names none, give their"),
+        ("a.csv", "text,label\nx,1\n ,0\n", "a.csv line 3: text is empty"),
+        ("a.csv", 'text,label\n"x\ny",1\nz,\n', "a.csv line 4: label is empty"),
+        ("a.csv", "text,label\nx,1,2\n", "a.csv line 2: 3 cells, but 2 columns: text, label"),
+        ("a.csv", 'text,label\n"x,1\n', "a.csv line 2: unexpected end of data"),
+        ("a.csv", b"text,label\nx\xe9,1\n", "a.csv line 2: byte 0xe9 is not UTF-8"),
+        ("a.csv", "", "a.csv line 1: the file is empty"),
+        ("a.csv", "text;label\nx;1\n", "line 1: one column, 'text;label'; a csv file has commas"),
+        ("a.csv", "text,label,text\nx,1,y\n", "a.csv line 1: two columns have the name 'text'"),
+        ("a.csv.gz", b"", "a.csv.gz line 1: the file is empty"),
+        ("a.jsonl", '{"text": "x"}\n', "a.jsonl line 1: no column 'label'; there are: text"),
+        ("a.jsonl", '\n{"text": \n', "a.jsonl line 2: not JSON: "),
+        ("a.jsonl", '{"text": ["x"], "label": 1}', "line 1: text must be a text, not ['x']"),
+        ("a.jsonl", '{"text": "x", "label": NaN}', "a.jsonl line 1: label is empty"),
+        ("a.jsonl", '{"text": "x", "label": null}', "a.jsonl line 1: label is empty"),
+        ("a.jsonl", "[1]\n", "a.jsonl line 1: must be an object with the columns, not [1]"),
+        ("a.json", '[{"text": "x", "label": 1}, 2]', "a.json object 2: must be an object with"),
+        ("a.json", '[\n{"text" 1}]', "a.json line 2: not JSON: "),
+        ("a.json", "{}", "a.json line 1: must be a list of objects"),
+        ("a.parquet", b"PAR1", "a.parquet: no whole parquet file: "),
+        ("a.txt", "Text.", "a.txt: a txt file has no labels"),
+        ("a.dat", "x\t1\n", "format: name it, since a.dat does not end in one of txt, csv"),
+        ("data/a.png", "", "path: no txt/csv/tsv/jsonl/json/conll/conllu/parquet file is in data"),
     ],
 )
-def test_mistakes_are_named(name: str, content: str | bytes, settings: dict, message: str) -> None:
+def test_files_that_cannot_be_read_are_named(name: str, content: str | bytes, message: str) -> None:
     write(name, content)
     with pytest.raises(ValueError) as error:
-        rows(name.split("/")[0], **settings)
+        rows(name.split("/")[0])
     assert message in str(error.value)
 
 
-CONTEXT = "Ada wrote a program."
+@pytest.mark.parametrize(
+    ("path", "settings", "message"),
+    [
+        ("data", {"train": ["a.csv", "a.csv"]}, "train: a.csv already belongs to train"),
+        ("data", {"train": "a.csv", "test": "a.csv"}, "test: a.csv already belongs to train"),
+        ("data", {"format": "parallel"}, "train: name what parallel files begin with"),
+        ("data", {"test": "a.csv"}, "train: name its file too"),
+        ("data", {"train": "b.csv"}, "did you mean 'a.csv'?"),
+        ("data/a.csv", {"train": "b.csv"}, "path: data/a.csv is a file, but splits"),
+        ("~/x", {}, "path: no such file or folder: ~/x; write ~ out"),
+        ("nowhere", {}, "path: no such file or folder: nowhere"),
+    ],
+)
+def test_settings_that_name_no_file_are_refused(path: str, settings: dict, message: str) -> None:
+    write("data/a.csv", "text,label\nx,1\n")
+    with pytest.raises(ValueError) as error:
+        source(path, **settings)
+    assert message in str(error.value)
+
+
+def test_a_broken_archive_is_named() -> None:
+    Path("a.csv.gz").write_bytes(b"no archive")
+    with pytest.raises(ValueError, match="a.csv.gz line 1: no whole gzip file"):
+        rows("a.csv.gz")
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "settings", "message"),
+    ("scheme", "content", "message"),
     [
-        ("a.conll", "The\tO\nEmpire\n", {}, "a.conll line 2: 1 cells, but 2 columns: words, tags"),
-        ("a.jsonl", '{"words": ["x"], "tags": []}', {}, "a.jsonl line 1: tags is empty"),
-        ("a.jsonl", '{"words": "x", "tags": ["O"]}', {}, "line 1: words must be a list of texts"),
-        ("a.jsonl", '{"words": ["x", ""], "tags": ["O", "O"]}', {}, "line 1: words[1] is empty"),
+        ("bio", "The\tO\nEmpire\n", "a.conll line 2: 1 cells, but 2 columns: words, tags"),
         (
-            "a.jsonl",
-            '{"words": ["x", "y"], "tags": ["O", "O"]}\n{"words": ["x", "y"], "tags": ["O"]}',
-            {},
-            "a.jsonl line 2: 2 words need as many tags, not 1",
-        ),
-        (
-            "a.conll",
+            "iob1",
             "Ada\tB-PER\nwrote\tO\n\nBob\tPER\n",
-            {"tag_scheme": "iob1"},
             "a.conll line 4: 'PER' is no tag of iob1, which has O, B-TYPE, I-TYPE (tag_scheme)",
         ),
         (
-            "a.conll",
+            "bioes",
             "Ada\tB-PER\nwrote\tO\n",
-            {"tag_scheme": "bioes"},
             "a.conll line 1: O cannot follow B-PER in bioes (tag_scheme)",
         ),
     ],
 )
-def test_mistakes_in_tagged_words_are_named(
-    name: str, content: str, settings: dict, message: str
-) -> None:
-    write(name, content)
+def test_tags_that_a_scheme_has_not_are_named_with_their_line(scheme, content, message) -> None:
+    write("a.conll", content)
     with pytest.raises(ValueError) as error:
-        rows(name, "tagging", **settings)
+        rows("a.conll", "tagging", tag_scheme=scheme)
     assert message in str(error.value)
 
 
-def test_a_missing_path_and_a_broken_archive() -> None:
-    with pytest.raises(ValueError, match=r"path: no such file or folder: ~/x; write ~ out"):
-        source("~/x")
-    with pytest.raises(ValueError, match="path: no such file or folder: nowhere"):
-        source("nowhere")
-    Path("a.csv.gz").write_bytes(b"no archive")
-    with pytest.raises(ValueError, match="a.csv.gz line 1: no whole gzip file"):
-        rows("a.csv.gz")
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"words": ["x"], "tags": []}', "a.jsonl line 1: tags is empty"),
+        ('{"words": "x", "tags": ["O"]}', "line 1: words must be a list of texts"),
+        ('{"words": ["x", ""], "tags": ["O", "O"]}', "line 1: words[1] is empty"),
+        ('\n{"words": ["x", "y"], "tags": ["O"]}', "line 2: 2 words need as many tags, not 1"),
+    ],
+)
+def test_tagged_words_that_do_not_fit_are_named(content: str, message: str) -> None:
+    write("a.jsonl", content)
+    with pytest.raises(ValueError) as error:
+        rows("a.jsonl", "tagging")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            squad(question(), question("q7", [{"text": "Bob", "answer_start": 28}])),
+            "a.json question q7: answers: 'Bob' is not in the context at character 28; the "
+            "context has ' Bo'",
+        ),
+        (squad(question(answers=[{"text": "Ada", "answer_start": -41}])), "at character -41"),
+        (squad(question(answers=[{"text": "", "answer_start": 0}])), "'' is not in the context"),
+        (squad(question(answers=[{"text": "Ada"}])), "question q1: answers must be a list of {"),
+        (squad(question(answers=["Ada"])), "question q1: answers must be a list of {"),
+        (squad({"id": "q3", "question": "Who?"}), "question q3: answers must be a list"),
+        (squad({"id": "q3", "answers": [ADA]}), "question q3: question must be a text"),
+        (squad(question(), context=" "), "question q1: context is empty"),
+        ('{"data": [{"paragraphs": [{"qas": []}]}]}', "data[0].paragraphs[0]: context must be a"),
+        ('{"data": [{"title": "x"}]}', "a.json data[0]: paragraphs must be a list, as in SQuAD's"),
+        ('{"rows": []}', 'must be a list of objects, or {"data": [...]}'),
+    ],
+)
+def test_questions_that_cannot_be_read_are_named(content: str, message: str) -> None:
+    write("a.json", content)
+    with pytest.raises(ValueError) as error:
+        rows("a.json", "span_qa")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("english", "german", "target", "message"),
+    [
+        (["A", "B"], ["A"], "de", "train.de.gz has 1 lines, but train.en has more"),
+        (["A"], ["A", "B", "C"], "de", "train.en has 1 lines, but train.de.gz has more"),
+        (["A", "B"], ["A", " ", "C"], "de", "train line 2: de is empty"),
+        (["caf\udce9"], ["A"], "de", "^train.en line 1: byte 0xe9 is not UTF-8"),
+        (["A"], ["A"], "fr", "source: train: no such file: train.fr, nor train.fr.gz"),
+    ],
+)
+def test_parallel_files_that_do_not_fit_are_named(english, german, target, message) -> None:
+    write_parallel([], german)
+    Path("train.en").write_text("\n".join(english), errors="surrogateescape")
+    with pytest.raises(ValueError, match=message):
+        rows(".", "seq2seq", **PARALLEL, text="en", target=target)
 
 
 def test_check_reads_the_first_row_of_each_file() -> None:

@@ -1,20 +1,14 @@
 """A folder in the hub's layout is read like the hub's cache; missing data is reported quickly."""
 
-import hashlib
 import json
-import os
 import shutil
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any, cast
-from urllib.parse import urlparse
 
 import datasets
 import huggingface_hub.constants
@@ -27,16 +21,13 @@ from stages.sources.hub import Hub
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ON_THE_HUB = {"path": "requirements.lock", "dataset": "own/reviews", "revision": COMMIT}
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    Path("requirements.lock").write_text("datasets==1\n")
+def cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(folder / "cache"))
 
 
 def source(**settings: Any) -> Hub:
@@ -89,36 +80,30 @@ def parquet() -> dict[str, str]:
     return {"path": "own", "validation": "none", "test": "none"}
 
 
-def test_labels_have_their_names(parquet: dict) -> None:
+def test_hub_gives_labels_questions_and_translations(parquet: dict) -> None:
     assert rows("classification", text="sentence", **parquet) == [
         {"text": "A dog.", "label": "positive"},
         {"text": "A dog.", "label": "negative"},
     ]
-    assert rows("tagging", tags="pos", **parquet)[0] == {
-        "words": ["A", "dog"],
-        "tags": ["DET", "NOUN"],
-    }
-
-
-def test_questions_and_translations(parquet: dict) -> None:
-    question = rows("span_qa", context="sentence", **parquet)[0]
-    assert question["answers"] == [{"text": "dog", "answer_start": 2}]
-    parquet["test"] = "test"
-    every = rows("span_qa", context="sentence", **parquet)
-    answered = rows("span_qa", context="sentence", unanswerable="drop", **parquet)
-    assert every[-1]["answers"] == [] and answered == every[:-1]
+    tagged = {"words": ["A", "dog"], "tags": ["DET", "NOUN"]}
+    assert rows("tagging", tags="pos", **parquet) == [tagged] * 2
     pairs = rows("seq2seq", text="translation.en", target="translation.de", **parquet)
-    assert pairs[0] == {"text": "A dog.", "target": "Ein Hund."}
+    assert pairs == [{"text": "A dog.", "target": "Ein Hund."}] * 2
+    every = rows("span_qa", context="sentence", **parquet | {"test": "test"})
+    answers = [[{"text": "dog", "answer_start": 2}]] * 2
+    assert [row["answers"] for row in every] == [*answers, []]
+    answered = rows("span_qa", context="sentence", unanswerable="drop", **parquet)
+    assert answered == every[:2]
 
 
-def test_hidden_labels_are_refused(parquet: dict) -> None:
+def test_hub_refuses_hidden_labels(parquet: dict) -> None:
     message = "own test row 1: label is -1, which is none of the labels negative, positive; -1 says"
     with pytest.raises(ValueError, match=message):
         rows("classification", text="sentence", **parquet | {"test": "test"})
     assert rows("tagging", tags="pos", **parquet | {"test": "test"})  # none of its labels is hidden
 
 
-def test_splits_are_given_or_drawn() -> None:
+def test_hub_gives_or_draws_splits() -> None:
     write_csv("own/train.csv", *(f"Film {i}." for i in range(60)))
     write_csv("own/test.csv", "Last.")
     settings = {"path": "own", "validation": "none"}
@@ -132,7 +117,7 @@ def test_splits_are_given_or_drawn() -> None:
         rows("classification", path="own", validation="dev")
 
 
-def test_a_configuration_is_of_the_card_or_a_folder() -> None:
+def test_hub_reads_a_configuration_of_the_card_or_a_folder() -> None:
     write_csv("own/one/train.csv", "One.")
     write_csv("own/two/train.csv", "Two.")
     settings = {"path": "own", "validation": "none", "test": "none"}
@@ -152,15 +137,6 @@ def test_a_configuration_is_of_the_card_or_a_folder() -> None:
     Path("own/two/train.csv").write_text("text;label\nOdd, too.;1\n")
     write_card("own", second={"data_files": "two/*.csv", "sep": ";"})
     assert rows("classification", **settings)[0]["text"] == "Odd, too."
-
-
-def test_of_a_dataset_on_the_hub_only_the_configurations_files_are_asked_for() -> None:
-    card = {"a": {"data_files": [{"split": "train", "path": ["a/0.csv", "a/1.csv"]}]}}
-    card |= {"b": {"data_files": "b/*.csv", "default": True}}
-    for config, patterns in {"a": ["a/0.csv", "a/1.csv"], "none": ["b/*.csv"]}.items():
-        assert source(**ON_THE_HUB, config=config)._patterns(card) == patterns
-    assert "*.csv" in source(**ON_THE_HUB, config="a")._patterns(card | {"c": {"data_dir": "c"}})
-    assert source(**ON_THE_HUB, config="e")._patterns({}) == ["e/*"]
 
 
 def test_check_reads_the_first_row_of_each_split() -> None:
@@ -184,13 +160,13 @@ def test_check_reads_the_first_row_of_each_split() -> None:
         (ON_THE_HUB | {"dataset": "a/b/c"}, "dataset: cannot be a name on the hub such as"),
     ],
 )
-def test_settings_that_are_refused(settings: dict, message: str) -> None:
+def test_hub_refuses_settings_that_do_not_fit(settings: dict, message: str) -> None:
     with pytest.raises(ValueError) as error:
         source(**settings)
     assert message in str(error.value)
 
 
-def test_data_that_cannot_be_read_is_named(capfd) -> None:
+def test_hub_names_data_that_cannot_be_read(capfd) -> None:
     Path("own").mkdir()
     Path("own/train.parquet").write_bytes(b"PAR1 and no more")
     settings = {"path": "own", "validation": "none", "test": "none"}
@@ -207,117 +183,75 @@ def test_data_that_cannot_be_read_is_named(capfd) -> None:
 
 # The hub and its cache
 
-
-def into_cache(tmp_path: Path) -> Path:
-    """Writes files as a download leaves them in the hub's cache."""
-    snapshot = tmp_path / "cache/datasets--own--reviews/snapshots" / COMMIT
-    write_csv(str(snapshot / "all/train.csv"), "One.", "Two.")
-    write_card(str(snapshot), default="all/*.csv")
-    return snapshot
+LISTED = ON_THE_HUB | {"validation": "none", "test": "none"}
 
 
-def test_the_cache_is_used_without_a_network(tmp_path: Path, monkeypatch) -> None:
-    into_cache(tmp_path)
+def refuse_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: pytest.fail("network"))
-    settings = ON_THE_HUB | {"validation": "none", "test": "none"}
-    assert [row["text"] for row in rows("classification", **settings)] == ["One.", "Two."]
-    assert source(**settings).versions() == {"own/reviews": COMMIT}
 
 
-def test_half_a_cache_is_none(tmp_path: Path, monkeypatch) -> None:
-    shutil.rmtree(into_cache(tmp_path) / "all")
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", refusing_server())
-    expect_refusal("refused")
+class Served(SimpleHTTPRequestHandler):
+    """Files with the headers of the hub."""
 
+    asked: list[str] = []
 
-class Served(BaseHTTPRequestHandler):
-    """The folder ``own`` as the hub serves a dataset: its commit, its list of files, each file."""
-
-    def do_HEAD(self) -> None:
-        self.respond(body=False)
-
-    def do_GET(self) -> None:
-        self.respond(body=True)
-
-    def respond(self, *, body: bool) -> None:
-        path = urlparse(self.path).path
-        files = [p for p in sorted(Path("own").rglob("*")) if p.is_file()]
-        names = {file.relative_to("own").as_posix(): file for file in files}
-        if path == f"/api/datasets/own/reviews/revision/{COMMIT}":
-            content = json.dumps({"id": "own/reviews", "sha": COMMIT}).encode()
-        elif path == f"/api/datasets/own/reviews/tree/{COMMIT}":
-            listed = [
-                {"type": "file", "path": name, "size": file.stat().st_size, "oid": name}
-                for name, file in names.items()
-            ]
-            content = json.dumps(listed).encode()
-        else:
-            name = path.removeprefix(f"/datasets/own/reviews/resolve/{COMMIT}/")
-            if name not in names:
-                return self.send_error(404)
-            content = names[name].read_bytes()
-        self.server.asked.append(path)  # type: ignore[attr-defined]
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
-        self.send_header("ETag", hashlib.sha256(content).hexdigest())
+    def end_headers(self) -> None:
+        self.asked.append(self.path)
+        self.send_header("ETag", self.path.replace("/", "-"))
         self.send_header("X-Repo-Commit", COMMIT)
-        self.end_headers()
-        if body:
-            self.wfile.write(content)
+        super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
 
-def texts_in_a_process(endpoint: str) -> list[str]:
-    """Returns the texts that a process with an empty cache reads from the hub at this address."""
-    splits = {"validation": "none", "test": "none"}
-    entry = {"name": "hub", **ON_THE_HUB, "config": "b", **splits}
-    program = (
-        "from stages.sources._source import SOURCES\nfrom stages.kinds._kind import KINDS\n"
-        f"source = SOURCES.build({entry}, where='')\n"
-        "examples = source.examples(KINDS['classification'])\n"
-        "print(*(e.row['text'] for e in examples), sep='\\n')\n"
-    )
-    address = {"HF_ENDPOINT": endpoint, "HF_HOME": str(Path("home").absolute())}
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **address},
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout.splitlines()
-
-
-def test_a_dataset_is_downloaded_once_and_no_more_of_it_than_is_read() -> None:
+def test_hub_downloads_a_dataset_once_and_no_more_of_it_than_is_read(monkeypatch) -> None:
+    files = Path("served/datasets/own/reviews/resolve", COMMIT)
     for config in "ab":
-        write_csv(f"own/{config}/train.csv", f"One {config}.", f"Two {config}.")
-    write_card("own", a="a/*.csv", b="b/*.csv")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Served) as server:
-        server.asked = []  # type: ignore[attr-defined]
+        write_csv(str(files / config / "train.csv"), f"One {config}.", f"Two {config}.")
+    write_card(str(files), a="a/*.csv", b="b/*.csv")
+    names = ["README.md", "a/train.csv", "b/train.csv"]
+    listed = [{"type": "file", "path": name, "size": 1, "oid": name} for name in names]
+    about = {"revision": {"id": "own/reviews", "sha": COMMIT}, "tree": listed}
+    for name, content in about.items():
+        path = Path("served/api/datasets/own/reviews", name, COMMIT)
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(content))
+    handler = partial(Served, directory="served")
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         endpoint = f"http://127.0.0.1:{server.server_port}"
-        assert texts_in_a_process(endpoint) == ["One b.", "Two b."]
-        files = {path.split(COMMIT)[1] for path in server.asked if "resolve" in path}  # type: ignore[attr-defined]
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", endpoint)
+        template = endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        first = rows("classification", **LISTED, config="b")
         server.shutdown()
-    assert files == {"/README.md", "/b/train.csv"}
-    assert texts_in_a_process(endpoint) == ["One b.", "Two b."]  # the server is closed by now
+    assert [row["text"] for row in first] == ["One b.", "Two b."]
+    downloaded = {path.split(COMMIT)[1] for path in Served.asked if "resolve" in path}
+    assert downloaded == {"/README.md", "/b/train.csv"}
+    refuse_network(monkeypatch)
+    assert rows("classification", **LISTED, config="b") == first
+    assert source(**LISTED).versions() == {"own/reviews": COMMIT}
 
 
-@contextmanager
-def silent_server() -> Iterator[str]:
-    """A server that accepts a connection and never answers."""
+def test_hub_downloads_what_half_a_cache_lacks(folder: Path, monkeypatch) -> None:
+    snapshot = folder / "cache/datasets--own--reviews/snapshots" / COMMIT
+    write_csv(str(snapshot / "all/train.csv"), "One.", "Two.")
+    write_card(str(snapshot), default="all/*.csv")
+    with monkeypatch.context() as offline:
+        refuse_network(offline)
+        assert [row["text"] for row in rows("classification", **LISTED)] == ["One.", "Two."]
+    shutil.rmtree(snapshot / "all")
+    expect_refusal("refused", closed_port(), monkeypatch)
+
+
+def closed_port() -> str:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        return f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-def refusing_server() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"http://127.0.0.1:{server.getsockname()[1]}"  # closed by now
-
-
-def expect_refusal(message: str) -> None:
+def expect_refusal(message: str, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", endpoint)
     began = time.monotonic()
     with pytest.raises(ValueError) as error:
         rows("classification", **ON_THE_HUB)
@@ -327,29 +261,22 @@ def expect_refusal(message: str) -> None:
     assert message in text and "HF_HOME" in text and "`dataset: none`" in text
 
 
-def test_a_hub_out_of_reach_is_said_within_seconds(monkeypatch) -> None:
+def test_hub_says_within_seconds_that_it_cannot_be_reached(monkeypatch) -> None:
+    """The second server accepts a connection and never answers."""
     monkeypatch.setattr("stages.sources.hub.REACHED_WITHIN_S", 0.3)
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", refusing_server())
-    expect_refusal("refused")
-    with silent_server() as endpoint:
-        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", endpoint)
-        expect_refusal("timed out")
+    expect_refusal("refused", closed_port(), monkeypatch)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        silent = f"http://127.0.0.1:{server.getsockname()[1]}"
+        expect_refusal("timed out", silent, monkeypatch)
 
 
-def test_offline_asks_nobody(monkeypatch) -> None:
+def test_hub_asks_nobody_if_it_is_offline(monkeypatch) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     close_session()
-    expect_refusal("offline mode is enabled")
+    expect_refusal("offline mode is enabled", closed_port(), monkeypatch)
     close_session()
 
 
-def test_the_library_is_loaded_when_it_is_needed() -> None:
-    program = "import sys, stages.sources.hub; print('datasets' in sys.modules)"
-    run = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert run.stdout.strip() == "False"
-
-
-def test_a_dataset_on_the_hub_is_not_asked_for_by_check() -> None:
+def test_check_asks_the_hub_for_nothing(monkeypatch) -> None:
+    refuse_network(monkeypatch)
     source(**ON_THE_HUB).check(KINDS["classification"])

@@ -4,50 +4,57 @@ import itertools
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import yaml
 
 from stages.kinds._kind import KINDS
 from stages.sources import installed_docs
-from stages.sources._source import SOURCES, split_of
+from stages.sources._source import SOURCES, Labelled, split_of
 from stages.sources.installed_docs import InstalledDocs
 from tests.installed_package import install, module
 from tests.smoke import ROOT
 
 pytestmark = pytest.mark.slow
 
-FILES = {f"shelf/room_{i}.py": module("books", i) for i in range(20)}
+Installer = Callable[..., None]
+CLASSIFICATION = KINDS["classification"]
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    Path("requirements.lock").touch()
-    return tmp_path / "site"
+def rooms(number: int, topic: str = "books") -> dict[str, str]:
+    return {f"shelf/room_{i}.py": module(topic, i) for i in range(number)}
 
 
-def source(**settings) -> InstalledDocs:
+@pytest.fixture
+def shelf(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Installer:
+    """Installs files as the package ``shelf``."""
+    return partial(install, folder / "site", monkeypatch)
+
+
+def source(**settings: Any) -> InstalledDocs:
     settings = {"path": "requirements.lock", "packages": ["shelf"], **settings}
-    return cast(
-        InstalledDocs,
-        SOURCES.build({"name": "installed_docs", **settings}, where="corpora.all.source"),
-    )
+    entry = {"name": "installed_docs", **settings}
+    return cast(InstalledDocs, SOURCES.build(entry, where="corpora.all.source"))
 
 
-def test_nothing_is_imported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(folder, monkeypatch, FILES)  # importing them would end this process
+def annotated(annotation: str, **settings: Any) -> list[Labelled]:
+    return list(source(annotation=annotation, **settings).examples(CLASSIFICATION))
+
+
+def test_installed_docs_import_nothing(shelf: Installer) -> None:
+    shelf(rooms(20))  # importing them would end this process
     before = set(sys.modules)
-    assert list(source().documents()) and list(
-        source(annotation="sections").examples(KINDS["classification"])
-    )
+    assert list(source().documents()) and annotated("sections")
     assert not {name for name in set(sys.modules) - before if name.startswith("shelf")}
 
 
-def test_a_document_is_the_prose_of_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(folder, monkeypatch, {"shelf/room_3.py": module("books", 3)})
+def test_documents_are_the_prose_of_files(shelf: Installer) -> None:
+    shelf({"shelf/room_3.py": module("books", 3)})
+    assert source().versions() == {"shelf": "1.2"}
     (document,) = source().documents()
     assert document.id == "shelf/room_3.py"
     assert document.split == split_of("shelf/room_3.py")
@@ -64,39 +71,36 @@ def test_a_document_is_the_prose_of_a_file(folder: Path, monkeypatch: pytest.Mon
     ]
 
 
-def test_other_files_move_no_split(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(folder, monkeypatch, FILES)
+def test_documents_keep_their_split_when_files_are_added(shelf: Installer) -> None:
+    shelf(rooms(20))
     few = {d.id: d.split for d in source().documents()}
-    install(folder, monkeypatch, FILES | {f"shelf/a_{i}.py": module("maps", i) for i in range(9)})
+    shelf(rooms(20) | {f"shelf/a_{i}.py": module("maps", i) for i in range(9)})
     many = {d.id: d.split for d in source().documents()}
     assert len(few) == 20 and len(many) == 29
     assert few.items() <= many.items()
 
 
-def test_a_sentence_occurs_once_and_rather_in_test(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    same = dict.fromkeys((f"shelf/room_{i}.py" for i in range(60)), module("books", 0))
+def test_documents_have_a_sentence_once_and_rather_in_test(shelf: Installer) -> None:
+    same = dict.fromkeys(rooms(60), module("books", 0))
     assert {split_of(file) for file in same} == {"train", "validation", "test"}
-    install(folder, monkeypatch, same)
+    shelf(same)
     documents = list(source().documents())
     counts = Counter(s for d in documents for s in d.sentences)
     assert set(counts.values()) == {1}
     assert [d.split for d in documents] == ["test"]
 
 
-def test_tests_and_copies_of_other_packages_are_skipped(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_documents_are_not_of_tests_copies_and_generated_files(shelf: Installer) -> None:
     skipped = {f"shelf/{name}/a.py": module(name, 1) for name in ("tests", "_vendor", "externals")}
     generated = "# This file was automatically generated from b.py.\n" + module("maps", 2)
-    install(folder, monkeypatch, {**FILES, **skipped, "shelf/generated.py": generated})
-    assert {d.id for d in source().documents()} == set(FILES)
+    shelf(rooms(20) | skipped | {"shelf/generated.py": generated})
+    assert {d.id for d in source().documents()} == set(rooms(20))
 
 
-def test_the_pool_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = {f"shelf/room_{i}.py": module("books", i) for i in range(120)}
-    install(folder, monkeypatch, many)
+def test_documents_are_the_same_whether_a_pool_parses_them_or_not(
+    shelf: Installer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf(rooms(120))
     pooled = list(source().documents())
     (stored,) = installed_docs.PARSED.iterdir()
     content = stored.read_bytes()
@@ -104,32 +108,31 @@ def test_the_pool_changes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(installed_docs, "_FEW", 1000)
     assert list(source().documents()) == pooled
     assert stored.read_bytes() == content
-    assert [json.loads(line)[0] for line in content.splitlines()] == sorted(many)
+    assert [json.loads(line)[0] for line in content.splitlines()] == sorted(rooms(120))
 
 
-def test_what_is_kept_is_read_and_not_parsed_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_documents_are_stored_until_a_file_changes(
+    shelf: Installer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(folder, monkeypatch, FILES)
+    shelf(rooms(20))
     first = list(source().documents())
     monkeypatch.setattr(installed_docs, "docstrings", None)  # parsing would fail
     assert list(source().documents()) == first
-    install(folder, monkeypatch, {**FILES, "shelf/room_0.py": module("books", 0) + "\n"})
+    shelf(rooms(20) | {"shelf/room_0.py": module("books", 0) + "\n"})
     with pytest.raises(TypeError):
         list(source().documents())
 
 
-def test_it_says_how_long_it_takes_to_parse_what_is_not_kept(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_reading_s_is_the_time_to_parse_what_is_not_stored(
+    shelf: Installer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time per byte is that of a sample of files, by size; each package counts once, and not
     again once it is stored."""
-    many = {f"shelf/room_{i}.py": module("books", i) for i in range(80)}
-    install(folder, monkeypatch, many)
+    shelf(rooms(80))
     ticks = itertools.count(step=0.25)
     monkeypatch.setattr(installed_docs.time, "perf_counter", lambda: next(ticks))
     read: set[str] = set()
-    sizes = [len(text.encode()) for text in many.values()]
+    sizes = [len(text.encode()) for text in rooms(80).values()]
     about = 0.25 * len(sizes)  # a file takes a quarter of a second, and all are about as large
     assert source().reading_s(read) == pytest.approx(about, rel=max(sizes) / min(sizes) - 1)
     assert len(read) == 1 and source().reading_s(read) == 0
@@ -137,76 +140,58 @@ def test_it_says_how_long_it_takes_to_parse_what_is_not_kept(
     assert source().reading_s(set()) == 0
 
 
-def test_classes_are_cut_to_the_median(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(folder, monkeypatch, {f"shelf/room_{i}.py": module("books", i) for i in range(90)})
-    examples = list(source(annotation="sections").examples(KINDS["classification"]))
+def test_examples_of_a_class_are_as_many_as_the_median_and_no_input_comes_twice(
+    shelf: Installer,
+) -> None:
+    shelf(rooms(90))
+    examples = annotated("sections")
     counts = Counter(e.row["label"] for e in examples if e.split == "train")
     assert set(counts) == {"summary", "body", "params", "returns", "raises", "notes"}
     assert max(counts.values()) == counts["returns"]  # params has three times as many
-    assert len({(e.split, KINDS["classification"].same_input(e.row)) for e in examples}) == len(
-        examples
-    )
+    inputs = {(e.split, CLASSIFICATION.same_input(e.row)) for e in examples}
+    assert len(inputs) == len(examples)
 
 
-def test_examples_of_every_annotation(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(folder, monkeypatch, FILES)
-    install(folder, monkeypatch, {"desk/a.py": module("pens", 1)}, name="desk")
-    labels = {
-        annotation: {
-            label
-            for e in source(annotation=annotation, packages=["shelf", "desk"]).examples(
-                KINDS["classification"]
-            )
-            for label in e.row.get("tags", [e.row.get("label")])
-        }
-        for annotation in ("code_spans", "parameter_types", "libraries")
-    }
-    assert labels == {
-        "code_spans": {"B-CODE", "O"},
-        "parameter_types": {"bool", "int", "list"},
-        "libraries": {"shelf", "desk"},
-    }
-
-
-def test_the_version_is_the_installed_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(folder, monkeypatch, FILES)
-    assert source(packages=["shelf"]).versions() == {"shelf": "1.2"}
-
-
-def test_source_files_of_a_package_are_sorted_and_without_its_tests() -> None:
-    names = [name for name, _ in installed_docs._source_files("networkx")]
-    assert "networkx/classes/graph.py" in names
-    assert names == sorted(names)
-    assert not any("tests" in name.split("/") for name in names)
+@pytest.mark.parametrize(
+    ("annotation", "labels"),
+    [
+        ("code_spans", {"B-CODE", "O"}),
+        ("parameter_types", {"bool", "int", "list"}),
+        ("libraries", {"shelf", "desk"}),
+    ],
+)
+def test_examples_have_the_labels_of_their_annotation(
+    annotation: str, labels: set[str], shelf: Installer
+) -> None:
+    shelf(rooms(20))
+    shelf({"desk/a.py": module("pens", 1)}, name="desk")
+    rows = [e.row for e in annotated(annotation, packages=["shelf", "desk"])]
+    assert {label for row in rows for label in row.get("tags", [row.get("label")])} == labels
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (
-            {"packages": ["numpyy"]},
-            "corpora.all.source: packages: not installed: unknown 'numpyy';",
-        ),
-        ({"packages": ["numpyy"]}, "did you mean 'numpy'?"),
+        ({"packages": ["numpyy"]}, "all.source: packages: not installed: unknown 'numpyy'; did yo"),
         ({"packages": ["numpy", "numpy"]}, "packages: 'numpy' is listed twice"),
         ({"path": "nowhere.lock"}, "path: no such file or folder: nowhere.lock"),
         ({"annotation": "colours"}, "corpora.all.source.annotation: "),
         ({"package": ["numpy"]}, "did you mean 'packages'?"),
     ],
 )
-def test_mistakes_are_named(settings: dict, message: str) -> None:
+def test_installed_docs_name_settings_that_are_wrong(settings: dict, message: str) -> None:
     with pytest.raises(ValueError) as error:
         source(**{"packages": ["numpy"], **settings})
     assert message in str(error.value)
 
 
-def test_a_task_needs_an_annotation() -> None:
+def test_installed_docs_refuse_a_task_without_annotation() -> None:
     with pytest.raises(ValueError, match="annotation: a task needs one of code_spans, "):
         source(packages=["numpy"]).check(KINDS["tagging"])
 
 
-def test_a_package_without_source_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(folder, monkeypatch, {"shelf/data.txt": "no source"})
+def test_installed_docs_refuse_a_package_without_source(shelf: Installer) -> None:
+    shelf({"shelf/data.txt": "no source"})
     with pytest.raises(ValueError, match="packages: 'shelf' is installed, but without Python"):
         list(source().documents())
 

@@ -56,7 +56,7 @@ GOOGLE = """Fit a line to the points.
         points (list[Point]): The points that
             the line is fitted to.
         deep (`bool`, *optional*, defaults to `True`):
-            Whether the fit is repeated.
+            Whether the fit is repeated often.
         wide: How wide the line is drawn.
 
     Returns:
@@ -73,11 +73,18 @@ SPHINX = """Fit a line to the points.
     :param points: The points that the line
         is fitted to.
     :type points: list
-    :param bool deep: Whether the fit is repeated.
+    :param bool deep: Whether the fit is repeated often.
     :return: The line through the points.
     :rtype: Line
     :raises ValueError: If there is only one point.
     """
+
+POINTS, REPEATED = "The points that the line is fitted to.", "Whether the fit is repeated often."
+IN_ALL = {
+    "summary": ["Fit a line to the points."],
+    "returns": ["The line through the points."],
+    "raises": ["If there is only one point."],
+}
 
 
 def by_section(read: Prose) -> dict[str, list[str]]:
@@ -88,54 +95,34 @@ def by_section(read: Prose) -> dict[str, list[str]]:
     }
 
 
-def test_numpy_sections() -> None:
-    read = prose(NUMPY)
-    assert by_section(read) == {
-        "summary": ["Fit a line to the points."],
-        "body": ["It uses numpy.linalg, e.g. for the solve of it."],
-        "params": [
-            "The points that the line is fitted to.",
-            "They may be in any order.",
-            "Whether the fit is repeated often.",
-        ],
-        "returns": ["The line through the points."],
-        "raises": ["If there is only one point."],
-        "notes": ["The fit is stable."],
-    }
-    assert read.parameters == [
-        ("array-like of shape (n, 2)", "The points that the line is fitted to."),
-        ("bool, default=True", "Whether the fit is repeated often."),
-    ]
-
-
-def test_google_sections() -> None:
-    read = prose(GOOGLE)
-    assert by_section(read) == {
-        "summary": ["Fit a line to the points."],
-        "body": ["It is straight.", "The line has no end."],
-        "params": [
-            "The points that the line is fitted to.",
-            "Whether the fit is repeated.",
-            "How wide the line is drawn.",
-        ],
-        "returns": ["The line through the points."],
-        "raises": ["If there is only one point."],
-    }
-    assert read.parameters == [
-        ("list[Point]", "The points that the line is fitted to."),
-        ("bool, optional, defaults to True", "Whether the fit is repeated."),
-    ]
-
-
-def test_sphinx_fields() -> None:
-    read = prose(SPHINX)
-    assert by_section(read) == {
-        "summary": ["Fit a line to the points."],
-        "params": ["The points that the line is fitted to.", "Whether the fit is repeated."],
-        "returns": ["The line through the points."],
-        "raises": ["If there is only one point."],
-    }
-    assert [p.type for p in read.parameters] == ["list", "bool"]
+@pytest.mark.parametrize(
+    ("docstring", "sections", "types"),
+    [
+        (
+            NUMPY,
+            {
+                "body": ["It uses numpy.linalg, e.g. for the solve of it."],
+                "params": [POINTS, "They may be in any order.", REPEATED],
+                "notes": ["The fit is stable."],
+            },
+            ["array-like of shape (n, 2)", "bool, default=True"],
+        ),
+        (
+            GOOGLE,
+            {
+                "body": ["It is straight.", "The line has no end."],
+                "params": [POINTS, REPEATED, "How wide the line is drawn."],
+            },
+            ["list[Point]", "bool, optional, defaults to True"],
+        ),
+        (SPHINX, {"params": [POINTS, REPEATED]}, ["list", "bool"]),
+    ],
+    ids=["numpy", "google", "sphinx"],
+)
+def test_prose_of_sections_and_parameters(docstring, sections, types) -> None:
+    read = prose(docstring)
+    assert by_section(read) == IN_ALL | sections
+    assert [*read.parameters] == [*zip(types, [POINTS, REPEATED], strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -157,13 +144,13 @@ def test_sphinx_fields() -> None:
         "",
     ],
 )
-def test_what_is_no_prose_is_dropped(block: str) -> None:
+def test_prose_drops_code_tables_and_markup(block: str) -> None:
     read = prose(f"Before it stands this sentence.\n\n{block}\n\nBehind it stands this sentence.")
     texts = [s.text for s in read.sentences if s.text != "Called like this:"]
     assert texts == ["Before it stands this sentence.", "Behind it stands this sentence."]
 
 
-def test_code_spans_are_where_the_markup_was() -> None:
+def test_prose_has_code_spans_where_the_markup_was() -> None:
     read = prose(
         "Call ``fit(x, y)`` of :class:`~lib.Model`, `Model.get`_ or [`Pipe`] as in the `guide"
         " <https://example.org>`_ and **never** [the other](https://example.org)."
@@ -175,43 +162,41 @@ def test_code_spans_are_where_the_markup_was() -> None:
     assert [sentence.text[a:b] for a, b in sentence.spans] == ["fit(x, y)", "Model", "Pipe"]
 
 
-def test_a_sentence_may_begin_with_code() -> None:
-    read = prose("It returns the value. `x` is left as it was.")
-    assert [s.text for s in read.sentences] == ["It returns the value.", "x is left as it was."]
+ADMONITION = "Fit a line to it.\n\n.. note::\n    It is slow for many.\n\n.. versionadded:: 2"
+TERMS = """These attributes together control it:
+
+  width (default: 70)
+    the width of all
+  height of it
+    the height of all"""
+OF_TERMS = ["These attributes together control it:", "the width of all", "height of it"]
 
 
-def test_an_admonition_is_a_note_and_a_version_is_not() -> None:
-    read = prose(
-        "Fit a line to it.\n\n.. note::\n    It is slow for many points.\n\n.. versionadded:: 2"
-    )
-    assert by_section(read) == {
-        "summary": ["Fit a line to it."],
-        "notes": ["It is slow for many points."],
-    }
+@pytest.mark.parametrize(
+    ("text", "sections"),
+    [
+        (
+            "It gives the value. `x` is left as it was.",
+            {"summary": ["It gives the value."], "body": ["x is left as it was."]},
+        ),
+        (ADMONITION, {"summary": ["Fit a line to it."], "notes": ["It is slow for many."]}),
+        (TERMS, {"summary": OF_TERMS[:1], "body": [*OF_TERMS[1:], "the height of all"]}),
+    ],
+    ids=["begins with code", "admonition", "terms"],
+)
+def test_prose_of_code_admonitions_and_terms(text: str, sections: dict[str, list[str]]) -> None:
+    assert by_section(prose(text)) == sections
 
 
 @given(st.text(alphabet="ab `*:\n->=|.[]()_\\$<A1#{}~\t", max_size=200))
-def test_no_docstring_is_refused_and_no_markup_stays(text: str) -> None:
+def test_prose_refuses_no_docstring_and_keeps_no_markup(text: str) -> None:
     for sentence in prose(text).sentences:
         assert sentence.text.isprintable() and "`" not in sentence.text
         assert all(sentence.text[a:b].strip() for a, b in sentence.spans)
         assert all(0 <= a < b <= len(sentence.text) for a, b in sentence.spans)
 
 
-def test_terms_and_what_they_mean_do_not_run_together() -> None:
-    read = prose(
-        "These attributes together control it:\n\n  width (default: 70)\n    the width of all\n  "
-        "height of it\n    the height of all"
-    )
-    assert [s.text for s in read.sentences] == [
-        "These attributes together control it:",
-        "the width of all",
-        "height of it",
-        "the height of all",
-    ]
-
-
-def test_the_standard_library_reads_as_english() -> None:
+def test_prose_of_the_standard_library_is_english() -> None:
     source = Path(str(textwrap.__file__)).read_bytes()
     texts = [s.text for text in docstrings(source) for s in prose(text).sentences]
     assert "Wrap a single paragraph of text, returning a list of wrapped lines." in texts

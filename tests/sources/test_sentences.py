@@ -28,5 +28,5 @@ def test_sentences_joined_by_blanks_are_the_text(text: str) -> None:
         ("", []),
     ],
 )
-def test_where_sentences_end(text: str, expected: list[str] | None) -> None:
+def test_sentences_end_at_no_abbreviation(text: str, expected: list[str] | None) -> None:
     assert list(sentences(text)) == ([text] if expected is None else expected)

@@ -11,7 +11,7 @@ import huggingface_hub.constants
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
-from stages.core.params import load
+from stages.core.study_file import load
 from stages.kinds._kind import KINDS
 from stages.sources._source import SOURCES
 from stages.sources.hub import Hub
@@ -102,12 +102,10 @@ DOCUMENTS = {"wikipedia": ["A dog is an animal ."], "reviews": ["A film.", "Not 
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hub's cache; the network is off."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(folder))
     monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: pytest.fail("network"))
-    Path("requirements.lock").write_text("datasets==1\n")
 
 
 def laid_out(settings: dict[str, Any]) -> Hub:
@@ -133,7 +131,7 @@ def laid_out(settings: dict[str, Any]) -> Hub:
 
 
 @pytest.mark.parametrize("task", STUDY.tasks)
-def test_a_task_is_read(task: str) -> None:
+def test_standard_tasks_are_read(task: str) -> None:
     entry = STUDY.tasks[task]
     source = laid_out(entry.source)
     examples = list(source.examples(KINDS[entry.task["name"]]))
@@ -144,7 +142,7 @@ def test_a_task_is_read(task: str) -> None:
 
 
 @pytest.mark.parametrize("corpus", STUDY.corpora)
-def test_a_corpus_is_read(corpus: str) -> None:
+def test_standard_corpora_are_read(corpus: str) -> None:
     source = laid_out(STUDY.corpora[corpus].source)
     sentences = [document.sentences for document in source.documents()]
     assert sentences == [DOCUMENTS[corpus]] * 3 * len(source.splits)

@@ -30,10 +30,9 @@ def write_task(key: str, texts: dict[str, list[str]], **task: Any) -> None:
 
 
 @pytest.fixture
-def written(tmp_path, monkeypatch) -> None:
+def written() -> None:
     """Two tasks. ``large`` trains on a text that ``small`` tests on, and on one that it validates
     on."""
-    monkeypatch.chdir(tmp_path)
     large = [f"text {i}" for i in range(8)]
     write_task("large", {"train": [*large, "a TEST", "to  judge"], "validation": ["v", "a test"]})
     write_task("small", {"train": ["x", "y"], "validation": ["to judge"], "test": ["a test"]})
@@ -43,7 +42,7 @@ def source(*tasks: str, **settings: Any) -> Tasks:
     return Tasks(path="data/tasks", tasks=[*tasks], **settings)
 
 
-def test_rows_are_text_and_answer_and_none_that_another_task_tests_on(written, capsys) -> None:
+def test_documents_are_text_and_answer_without_what_another_task_tests_on(written, capsys) -> None:
     documents = list(source("large", "small").documents())
     by_split = Counter((document.id.split()[0], document.split) for document in documents)
     assert by_split == {
@@ -61,7 +60,7 @@ def test_rows_are_text_and_answer_and_none_that_another_task_tests_on(written, c
     assert len({document.id for document in documents}) == len(documents)
 
 
-def test_a_small_task_is_repeated_and_each_of_its_rows_as_often(written) -> None:
+def test_documents_of_a_small_task_are_repeated_each_as_often(written) -> None:
     documents = [
         d for d in source("large", "small", temperature=1e9).documents() if d.split == "train"
     ]
@@ -76,7 +75,7 @@ def test_a_small_task_is_repeated_and_each_of_its_rows_as_often(written) -> None
     temperature=st.floats(1, 50),
     limit=st.one_of(st.just("all"), st.integers(1, 500)),
 )
-def test_shares_are_those_of_the_paper(rows, temperature, limit) -> None:
+def test_mixed_shares_are_those_of_the_paper(rows, temperature, limit) -> None:
     keys = [f"task_{i}" for i in range(len(rows))]
     numbers = source(*keys, temperature=temperature, limit=limit).mixed(
         dict(zip(keys, rows, strict=True))
@@ -88,7 +87,7 @@ def test_shares_are_those_of_the_paper(rows, temperature, limit) -> None:
     assert abs(sum(numbers.values()) - sum(rows)) <= len(rows)
 
 
-def test_proportional_shares_repeat_and_leave_out_nothing() -> None:
+def test_mixed_shares_in_proportion_repeat_and_leave_out_nothing() -> None:
     rows = {"a": 700, "b": 200, "c": 100}
     assert source(*rows).mixed(rows) == rows
     assert source(*rows, limit=100).mixed(rows) == {"a": 333, "b": 333, "c": 333}
@@ -105,12 +104,12 @@ def test_proportional_shares_repeat_and_leave_out_nothing() -> None:
         ({"tasks": ["a"], "temperature": 0.5}, "temperature: must be at least 1, not 0.5"),
     ],
 )
-def test_settings_that_mean_nothing_are_refused(settings, message) -> None:
+def test_tasks_refuse_settings_that_mean_nothing(settings, message) -> None:
     with pytest.raises(ValueError, match=message):
         Tasks(path="data/tasks", **settings)
 
 
-def test_a_task_without_rows_or_without_an_answer_to_write_is_refused(written) -> None:
+def test_tasks_refuse_a_task_without_rows_or_answers_to_write(written) -> None:
     write_task("texts", {"train": ["a"]}, name="language_modelling")
     with pytest.raises(ValueError, match=r"tasks: texts is language_modelling"):
         list(source("texts").documents())
@@ -119,7 +118,7 @@ def test_a_task_without_rows_or_without_an_answer_to_write_is_refused(written) -
         list(source("taken", "small").documents())
 
 
-def test_it_gives_no_examples_of_a_task() -> None:
+def test_tasks_give_no_examples() -> None:
     source("a").check(None)
     with pytest.raises(ValueError, match="tasks gives text for a corpus"):
         source("a").check(KINDS["classification"])

@@ -56,16 +56,8 @@ def bits_of_token(model: ModelWithHead, context: list[int], token: int) -> float
     return -float(model.backbone.unembed(states).log_softmax(dim=-1)[token]) / math.log(2)
 
 
-def test_bits_are_a_sum_over_tokens_whatever_the_batch() -> None:
-    model = headless(small_model("decoder"))
-    for row, total in zip(ROWS[:2], bits(task(2000), model, ROWS[:2]), strict=True):
-        ids = [BOS_ID, *small_tokenizer().encode([row["text"]])[0]]
-        one_by_one = sum(bits_of_token(model, ids[:i], ids[i]) for i in range(1, len(ids)))
-        assert total == pytest.approx(one_by_one, rel=1e-4)
-
-
 @pytest.mark.parametrize("max_tokens", [1, 2, 7, 16, 64, 2000])
-def test_windows_predict_each_token_once_from_what_stands_before_it(max_tokens) -> None:
+def test_encode_windows_predict_each_token_once_from_those_before_it(max_tokens) -> None:
     of = task(max_tokens)
     for row in ROWS:
         ids = np.array([BOS_ID, *small_tokenizer().encode([row["text"]])[0]])
@@ -84,28 +76,28 @@ def test_windows_predict_each_token_once_from_what_stands_before_it(max_tokens) 
         assert at == len(ids)
 
 
-def test_bits_of_a_long_text_are_a_sum_over_its_windows() -> None:
+@pytest.mark.parametrize("max_tokens", [16, 2000])
+def test_bits_of_a_text_are_a_sum_over_its_windows(max_tokens) -> None:
     """Computed by hand: after the first window, each further half window is predicted from the half
     window before it."""
-    model, row = headless(small_model("decoder")), ROWS[2]
-    ids = [BOS_ID, *small_tokenizer().encode([row["text"]])[0]]
-    assert len(ids) > 50
-    last, expected = len(ids) - 1, 0.0
-    for i in range(1, len(ids)):
-        end = min(16 + 8 * max(math.ceil((i - 16) / 8), 0), last)
-        expected += bits_of_token(model, ids[max(end - 16, 0) : i], ids[i])
-    [total] = bits(task(16), model, [row])
-    assert total == pytest.approx(expected, rel=1e-4)
+    model = headless(small_model("decoder"))
+    for row, total in zip(ROWS[:3], bits(task(max_tokens), model, ROWS[:3]), strict=True):
+        ids = [BOS_ID, *small_tokenizer().encode([row["text"]])[0]]
+        last, half, expected = len(ids) - 1, max_tokens // 2, 0.0
+        for i in range(1, len(ids)):
+            end = min(max_tokens + half * max(math.ceil((i - max_tokens) / half), 0), last)
+            expected += bits_of_token(model, ids[max(end - max_tokens, 0) : i], ids[i])
+        assert total == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_model_that_knows_prefixes_sees_no_token_before_it_predicts_it() -> None:
+def test_bits_do_not_depend_on_a_model_that_knows_prefixes() -> None:
     model = headless(small_model("decoder"))
     plain, of = task(2000), task(2000)
     of.has_prefix = True
     assert bits(of, model, ROWS[:2]) == bits(plain, model, ROWS[:2])
 
 
-def test_the_loss_is_the_bits_and_training_lowers_them() -> None:
+def test_loss_is_the_bits_and_training_lowers_them() -> None:
     of, model = task(32), headless(small_model("decoder"))
     examples = of.encode(ROWS)
     batch = of.collate(examples, rngs=[])
@@ -121,7 +113,7 @@ def test_the_loss_is_the_bits_and_training_lowers_them() -> None:
     assert sum(bits(of, model, ROWS)) < 0.8 * before
 
 
-def test_a_text_that_the_tokenizer_cannot_tell_is_refused(tmp_path: Path) -> None:
+def test_encode_refuses_a_text_that_the_tokenizer_does_not_know(tmp_path: Path) -> None:
     path = tmp_path / tokenizer.FILE
     lines = [line for document in documents() for line in document]
     tokenizer.train(lines, path, algorithm="char", vocab_size=300, threads=1)

@@ -1,36 +1,29 @@
-"""Sequence to sequence: the training targets, the written texts, and that small models learn to
-write."""
+"""Sequence to sequence: the training targets, and public checkpoints that learn and write."""
 
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
-from stages.baselines._baseline import Score
-from stages.baselines.copy import Copy
-from stages.baselines.nearest import Nearest
-from stages.core.seeding import stream
-from stages.evaluation.metrics import score
-from stages.models._heads import ModelWithHead
 from stages.tasks.seq2seq import Seq2Seq
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.tokenizer import BOS_ID, EOS_ID
-from stages.training.optimizer import AdamW
+from stages.training.finetuning import FinetuningData
+from stages.training.loop import train
 from tests.models.test_hub import published, tokenizer_of
 from tests.small import headless, small_model, small_tokenizer
 from tests.small_hub import checkpoint
+from tests.training.test_loop import CPU, SCHEDULE
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 WRITERS = ("decoder", "encoder_decoder")
-WORDS = [
-    *("class", "def", "for", "from", "if", "import", "in", "is"),
-    *("lambda", "not", "or", "return", "with", "value", "name", "list"),
+ROWS = [
+    {"id": "1", "text": "class def", "target": "if import"},
+    {"id": "2", "text": "for from is", "target": "not or"},
+    {"id": "3", "text": "value name", "target": "lambda with list"},
 ]
-OTHER = dict(zip(WORDS, WORDS[5:] + WORDS[:5], strict=True))
 
 
 def task(max_tokens: int = 32, **settings: Any) -> Seq2Seq:
@@ -38,47 +31,7 @@ def task(max_tokens: int = 32, **settings: Any) -> Seq2Seq:
     return Seq2Seq([], small_tokenizer(), max_tokens, **settings)
 
 
-def pairs(number: int, *, seed: int, begin: int = 0) -> list[dict[str, str]]:
-    """Three words and their translation, word for word."""
-    rng = stream(seed, "pairs")
-    chosen = [rng.choice(WORDS, size=3, replace=False) for _ in range(number)]
-    return [
-        {"id": str(i), "text": " ".join(words), "target": " ".join(OTHER[word] for word in words)}
-        for i, words in enumerate(chosen, start=begin)
-    ]
-
-
-def hidden(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    return [{"id": row["id"], "text": row["text"]} for row in rows]
-
-
-def fit(
-    model: ModelWithHead, of: Seq2Seq, rows: list[dict[str, str]], *, steps: int, lr: float
-) -> float:
-    """Trains on batches of 32 in a random order and returns the last loss per token."""
-    examples, optimizer = of.encode(rows), AdamW(model, weight_decay=0.0)
-    rng, loss = stream(1, "batches"), torch.zeros(())
-    model.train()
-    for _ in range(steps):
-        chosen = rng.choice(len(examples), size=min(32, len(examples)), replace=False)
-        batch = of.collate([examples[i] for i in chosen], rngs=[])
-        loss = of.loss(model, batch)["target"][1] / batch.num_targets["target"]
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step(lr=lr)
-    model.eval()
-    return loss.item()
-
-
-def predictions(model: ModelWithHead, of: Seq2Seq, rows: list[dict[str, str]]) -> list[str]:
-    examples = of.encode(hidden(rows))
-    return of.predict(model, of.collate(examples, rngs=[]), examples)
-
-
-# Training targets
-
-
-def test_a_text_and_its_target_stand_between_their_marks() -> None:
+def test_encode_puts_a_text_and_its_target_between_their_marks() -> None:
     of = task()
     (example,) = of.encode([{"id": "1", "text": "a class", "target": "a value"}])
     batch = of.collate([example], rngs=[])
@@ -90,33 +43,27 @@ def test_a_text_and_its_target_stand_between_their_marks() -> None:
     assert batch.num_targets == {"target": len(target) + 1}
 
 
-def test_a_prefix_stands_before_every_text() -> None:
+def test_encode_puts_a_prefix_before_every_text() -> None:
     of = task(prefix="return the value: ")
     (example,) = of.encode([{"id": "1", "text": "a class"}])
     assert small_tokenizer().decode(example.tokens) == "return the value: a class"
 
 
-def test_long_texts_and_targets_are_cut_and_a_cut_target_has_no_end() -> None:
-    of = task(10, max_target_tokens=6)
-    rows = [{"id": "1", "text": "a class " * 30, "target": "a function " * 30}]
-    (example,) = of.encode(rows)
-    assert (len(example.tokens), example.tokens[-1]) == (10, EOS_ID)
-    assert len(example.labels) == 6 and EOS_ID not in example.labels
-
-
-def test_what_is_cut_of_texts_and_targets_is_counted() -> None:
+def test_encode_cuts_long_texts_and_targets_and_counts_what_is_cut() -> None:
+    """A target that is cut has no end."""
     of = task(10, max_target_tokens=6)
     texts = {"text": "a class " * 30, "target": "a function " * 30}
     lengths = [len(ids) for ids in small_tokenizer().encode([*texts.values()])]
-    (example,) = of.encode([{"id": "1", **texts}])
-    assert example.num_cut == (lengths[0] + 2 - 10) + (lengths[1] + 1 - 6)
-    (hidden_target,) = of.encode([{"id": "1", "text": texts["text"]}])
+    rows = [texts, {"text": texts["text"]}, {"text": "a class", "target": "a def"}]
+    cut, hidden_target, short = of.encode([{"id": str(i), **row} for i, row in enumerate(rows)])
+    assert (len(cut.tokens), cut.tokens[-1]) == (10, EOS_ID)
+    assert len(cut.labels) == 6 and EOS_ID not in cut.labels
     assert hidden_target.num_cut == lengths[0] + 2 - 10
-    (short,) = of.encode([{"id": "1", "text": "a class", "target": "a def"}])
+    assert cut.num_cut == hidden_target.num_cut + lengths[1] + 1 - 6
     assert short.num_cut == 0
 
 
-def test_a_prefix_without_room_for_a_text_is_refused() -> None:
+def test_seq2seq_refuses_a_prefix_without_room_for_a_text() -> None:
     prefix = "return the value: "
     length = len(small_tokenizer().encode([prefix])[0]) + 2
     (example,) = task(length + 1, prefix=prefix).encode([{"id": "1", "text": "a class"}])
@@ -125,23 +72,9 @@ def test_a_prefix_without_room_for_a_text_is_refused() -> None:
         task(length, prefix=prefix)
 
 
-def test_a_test_row_has_no_target_and_counts_in_no_loss() -> None:
-    of = task()
-    rows = [{"id": "1", "text": "a class"}, {"id": "2", "text": "a def", "target": "a value"}]
-    batch = of.collate(of.encode(rows), rngs=[])
-    assert batch.labels is not None
-    assert set(batch.labels[0].tolist()) == {IGNORE_INDEX}
-    assert batch.num_targets["target"] == int((batch.labels != IGNORE_INDEX).sum())
-
-
 @pytest.mark.parametrize("architecture", WRITERS)
-def test_the_loss_is_of_the_targets_tokens_alone_whatever_is_padded(architecture) -> None:
+def test_loss_is_the_cross_entropy_of_the_targets_tokens(architecture) -> None:
     of, model = task(), headless(small_model(architecture).eval())
-    examples = of.encode(pairs(5, seed=1))
-    together = of.loss(model, of.collate(examples, rngs=[]))["target"][1]
-    alone = [of.loss(model, of.collate([e], rngs=[]))["target"][1] for e in examples]
-    torch.testing.assert_close(together, torch.stack(alone).sum())
-
     (example,) = of.encode([{"id": "1", "text": "if not value", "target": "return name"}])
     batch = of.collate([example], rngs=[])
     assert batch.labels is not None and batch.decoder_input_ids is not None
@@ -159,78 +92,27 @@ def test_the_loss_is_of_the_targets_tokens_alone_whatever_is_padded(architecture
     torch.testing.assert_close(smoothed, 0.9 * expected + 0.1 * uniform)
 
 
-@pytest.mark.parametrize("architecture", WRITERS)
-def test_flops_are_what_torch_counts(architecture) -> None:
-    of, model = task(), headless(small_model(architecture, activation="relu").eval())
-    batch = of.collate(of.encode(pairs(3, seed=1)), rngs=[])
-    counter = FlopCounterMode(display=False)
-    with counter, sdpa_kernel(SDPBackend.MATH):
-        of.loss(model, batch)
-    assert of.flops(model, batch) == counter.get_total_flops()
-
-
-# Learning
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("architecture", WRITERS)
-def test_what_was_learnt_by_heart_is_written(architecture) -> None:
-    """The tokens that are likeliest given the target are those that are written."""
-    of, model = task(), headless(small_model(architecture, positions="learned", num_layers=1))
-    rows = pairs(6, seed=2)
-    assert fit(model, of, rows, steps=150, lr=5e-3) < 0.05
-    examples = of.encode(rows)
-    batch = of.collate(examples, rngs=[])
-    assert batch.labels is not None
-    with torch.no_grad():
-        taught = model.backbone.logits(batch).argmax(dim=-1)
-    assert torch.equal(taught[batch.labels != IGNORE_INDEX], batch.labels[batch.labels >= 0])
-    written = [of.tokenizer.encode([text])[0] for text in predictions(model, of, rows)]
-    assert [[*ids, EOS_ID] for ids in written] == [e.labels.tolist() for e in examples]
-    assert predictions(model, task(num_beams=3), rows) == [row["target"] for row in rows]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("architecture", WRITERS)
-def test_small_models_learn_to_translate_better_than_baselines(architecture) -> None:
-    """Training sees 400 of 3,360 texts; nearly all of the others have no similar text among
-    them."""
-    train, test = pairs(400, seed=3), pairs(60, seed=4, begin=1000)
-    of, model = task(), headless(small_model(architecture, positions="learned", num_layers=1))
-    fit(model, of, train, steps=300, lr=4e-3)
-    gold = [row["target"] for row in test]
-    learnt = score("chrf", gold, predictions(model, of, test))
-    for baseline in (Copy(), Nearest()):
-        baseline.fit(train, test, Score(of.kind, "chrf"))
-        assert learnt > score("chrf", gold, baseline.predict(hidden(test))) + 0.15
-
-
-# Public checkpoints
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["gpt2", "t5", "bart"])
-def test_a_public_checkpoint_learns_and_writes(family) -> None:
+def test_seq2seq_trains_a_public_checkpoint(family) -> None:
     """The checkpoint keeps its published special tokens, and every weight has a gradient."""
     tokenizer, backbone = tokenizer_of(checkpoint(family)), published(checkpoint(family))
     of = Seq2Seq([], tokenizer, 32, max_target_tokens=24)
-    rows = pairs(4, seed=5)
-    batch = of.collate(of.encode(rows), rngs=[])
+    examples = of.encode(ROWS)
+    batch = of.collate(examples, rngs=[])
     assert batch.labels is not None and batch.decoder_input_ids is not None
-    for labels, row in zip(batch.labels, rows, strict=True):
+    for labels, row in zip(batch.labels, ROWS, strict=True):
         ids = labels[labels != IGNORE_INDEX].tolist()
         assert ids[-1] == tokenizer.eos_id
         assert tokenizer.decode(ids) == row["target"]
         if family != "gpt2":
             assert ids == tokenizer.wrap(*tokenizer.encode([row["target"]]))
-    assert batch.decoder_input_ids[:, 0].tolist() == [tokenizer.start_id] * 4
+    assert batch.decoder_input_ids[:, 0].tolist() == [tokenizer.start_id] * 3
     model = headless(backbone)
-    first = of.loss(model, batch)["target"][1] / batch.num_targets["target"]
+    first = of.loss(model, batch)["target"][1]
     first.backward()
     assert [name for name, p in backbone.named_parameters() if p.grad is None] == []
-    assert fit(model, of, rows, steps=40, lr=5e-3) < 0.5 * first.item()
-    assert len(predictions(model, of, rows)) == 4
-    counter = FlopCounterMode(display=False)
-    with counter, sdpa_kernel(SDPBackend.MATH):
-        of.loss(model, batch)
-    assert of.flops(model, batch) == pytest.approx(counter.get_total_flops(), rel=0.02)
+    data = FinetuningData(examples, of, batch_examples=3, seed=1)
+    list(train(model, of, data, SCHEDULE, num_steps=40, seed=1, device=CPU))
+    assert of.loss(model.eval(), batch)["target"][1] < 0.5 * first
+    assert len(of.predict(model, batch, examples)) == 3

@@ -1,8 +1,6 @@
 """Span question answering: windows of a context, the span that is taught and the predicted one."""
 
-import json
-from functools import cache
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -11,24 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from stages.baselines._baseline import Score
-from stages.baselines.majority import Majority
-from stages.baselines.sliding_window import SlidingWindow
 from stages.evaluation.metrics import score
-from stages.models._backbone import MODELS
-from stages.models._heads import ModelWithHead, initialise_head
-from stages.models.hub import Hub
+from stages.kinds._kind import KINDS
+from stages.models._heads import ModelWithHead
+from stages.sources._source import SOURCES
 from stages.tasks._task import Example
-from stages.tasks.span_qa import NO_ANSWER, SpanQA, covering
+from stages.tasks.span_qa import NO_ANSWER, SpanQA
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.tokenizer import EOS_ID
 from stages.training.device import Device
 from stages.trials.prediction import predict
-from tests.small import ARCHITECTURES, small_model, small_tokenizer, with_stub
-from tests.small_hub import checkpoint, revision_of
+from tests.models.test_hub import published, tokenizer_of
+from tests.published import DATASETS, needs_datasets
+from tests.small import ARCHITECTURES, small_model, small_tokenizer, with_head, with_stub
+from tests.small_hub import checkpoint
 
-DATASETS = Path(__file__).parents[2].parent / "shared" / "datasets"
-needs_datasets = pytest.mark.skipif(not DATASETS.exists(), reason="shared/datasets is not here")
 HEADS = ("start_end", "span")
 CONTEXT = (
     "A class is made by a statement. The ﬁrst café has a name, “tea”, of e\u0301tudes in Ⅷ acts."
@@ -46,13 +41,6 @@ def row(
     """A question with one answer, or with none."""
     answers = [] if text is None else [{"text": text, "answer_start": context.index(text)}]
     return {"id": id, "question": question, "context": context, "answers": answers}
-
-
-def adapted(of: SpanQA, backbone: Any) -> ModelWithHead:
-    backbone.drop_output_layers()
-    head = of.head(backbone)
-    initialise_head(head, generator=torch.Generator().manual_seed(1))
-    return ModelWithHead(backbone, head).eval()
 
 
 def predicted(of: SpanQA, model: ModelWithHead, rows: list[dict]) -> list[str]:
@@ -107,7 +95,7 @@ def context_ids(example: Example) -> list[int]:
     question=st.sampled_from(["", "what?", "which statement makes a class of its own?"]),
 )
 @settings(max_examples=60, deadline=None)
-def test_windows_cover_every_token_and_share_the_stride(words, max_tokens, stride, question):
+def test_encode_windows_cover_every_token_and_share_the_stride(words, max_tokens, stride, question):
     context = " ".join(words)
     of = task(max_tokens, stride=stride)
     examples = of.encode([row(None, context=context, question=question)])
@@ -132,7 +120,7 @@ def test_windows_cover_every_token_and_share_the_stride(words, max_tokens, strid
 
 
 @pytest.mark.parametrize("text", ["A class", "ﬁrst café", "“tea”", "e\u0301tudes", "Ⅷ", "Ⅷ acts"])
-def test_the_target_is_the_answer_in_the_text_as_it_was_given(text) -> None:
+def test_encode_teaches_the_answer_in_the_text_as_it_was_given(text) -> None:
     """An answer of at most as many tokens as windows share is complete in at least one window."""
     windows = task(stride=7).encode([row(text)])
     holding = [window for window in windows if window.labels[0] != NO_ANSWER]
@@ -143,7 +131,7 @@ def test_the_target_is_the_answer_in_the_text_as_it_was_given(text) -> None:
         assert CONTEXT[window.offsets[first, 0] : window.offsets[last, 1]] == text
 
 
-def test_what_a_window_is_taught() -> None:
+def test_encode_teaches_the_first_answer_that_is_not_too_long_or_none() -> None:
     of = task(64, max_answer_tokens=5)
     unknown = {key: value for key, value in row("class").items() if key != "answers"}
     long = CONTEXT[:40]
@@ -161,7 +149,7 @@ def test_what_a_window_is_taught() -> None:
     assert task(64, head="span").collate(examples, rngs=[]).num_targets == {"span": 2}
 
 
-def test_a_question_is_cut_and_a_context_read_in_windows_is_not() -> None:
+def test_encode_counts_what_is_cut_of_a_question_and_nothing_of_a_context() -> None:
     of, long = task(), "what is the name of it and of all others? " * 2
     windows = of.encode([row("name"), row("name", question=long, id="2")])
     numbers = {id: [one.num_cut for one in windows if one.id == id] for id in ("1", "2")}
@@ -170,7 +158,7 @@ def test_a_question_is_cut_and_a_context_read_in_windows_is_not() -> None:
     assert surplus > 0 and numbers["2"] == [surplus] + [0] * (len(numbers["2"]) - 1)
 
 
-def test_an_answer_is_of_the_context_alone() -> None:
+def test_collate_has_candidates_in_the_context_alone() -> None:
     of = task()
     batch = of.collate(of.encode([row("class")]), rngs=[])
     assert batch.candidates is not None and batch.segment_ids is not None
@@ -180,7 +168,7 @@ def test_an_answer_is_of_the_context_alone() -> None:
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_a_model_that_knows_the_answers_predicts_them(head) -> None:
+def test_predict_finds_the_answers_with_a_model_that_knows_them(head) -> None:
     """The answer may be in any window, or in none."""
     texts = ["A class", "statement", "ﬁrst café", "“tea”", "Ⅷ acts", None]
     rows = [row(text, id=str(i)) for i, text in enumerate(texts)]
@@ -193,16 +181,13 @@ def test_a_model_that_knows_the_answers_predicts_them(head) -> None:
 
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("architecture", [*ARCHITECTURES, "bert"])
-def test_every_architecture_predicts_a_part_of_the_context(architecture, head) -> None:
-    of, backbone = task(head=head), None
+def test_predict_gives_a_part_of_the_context(architecture, head) -> None:
     if architecture == "bert":
-        folder = checkpoint("bert")
-        entry = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
-        tokenizer = Hub.tokenizer_of(entry, folder)
-        backbone = MODELS.build(entry, tokenizer.vocab_size, where="model")
-        backbone.initialise(generator=torch.Generator())
-        of = SpanQA([], tokenizer, 24, head=head, **SMALL)
-    model = adapted(of, backbone or small_model(architecture))
+        backbone, tokenizer = published(checkpoint("bert")), tokenizer_of(checkpoint("bert"))
+    else:
+        backbone, tokenizer = small_model(architecture), small_tokenizer()
+    of = SpanQA([], tokenizer, 24, head=head, **SMALL)
+    model = with_head(of, backbone)
     assert model.head.no_answer == ("last" if architecture == "decoder" else "first")
     rows = [row("class", id="1"), row("tea", id="2"), row(None, id="3", context="one")]
     texts = predicted(of, model, [*rows, row(None, id="4", context="")])
@@ -210,15 +195,8 @@ def test_every_architecture_predicts_a_part_of_the_context(architecture, head) -
     for one, text in zip(rows, texts, strict=False):
         assert text in one["context"] and text == text.strip()
 
-    examples = of.encode(rows)
-    together = of.loss(model, of.collate(examples, rngs=[]))
-    alone = [of.loss(model, of.collate([example], rngs=[])) for example in examples]
-    for term, (_, loss) in together.items():  # padding next to a longer text changes no loss
-        torch.testing.assert_close(loss, sum(terms[term][1] for terms in alone))
-    assert of.flops(model, of.collate(examples, rngs=[])) > 0
 
-
-def test_the_best_span_of_all_windows_and_of_equal_ones_the_first() -> None:
+def test_combine_takes_the_best_span_of_all_windows_and_of_equal_ones_the_first() -> None:
     one = row(None, context="one two three")
     windows = [(1.0, 0, 3), (2.5, 4, 7), (2.5, 8, 13)]
     assert task().combine(one, windows) == task(no_answer=True).combine(one, windows) == "two"
@@ -226,96 +204,19 @@ def test_the_best_span_of_all_windows_and_of_equal_ones_the_first() -> None:
     assert task().margin(windows) is None, "a question that must have an answer"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("head", HEADS)
-def test_a_tiny_model_learns_a_tiny_set(head) -> None:
-    """The model learns all answers of a few rows, some without an answer, on which baselines
-    fail."""
-    words = ["cat", "dog", "sun", "sea", "ice", "oak", "elm", "ash"]
-    rows = [
-        row(
-            None if i % 4 == 0 else words[3 * i % 8],
-            context=" ".join(words[5 * i % 8 :] + words[: 5 * i % 8]),
-            question=f"which {words[i]}?",
-            id=str(i),
-        )
-        for i in range(8)
-    ]
-    of = task(48, head=head, no_answer=True, dropout=0.0)
-    model = adapted(of, small_model("encoder", positions="learned"))
-    batch = of.collate(of.encode(rows), rngs=[])
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    model.train()
-    for _ in range(150):
-        optimizer.zero_grad()
-        terms = of.loss(model, batch)
-        torch.stack([weight * loss for weight, loss in terms.values()]).sum().div(8).backward()
-        optimizer.step()
-    gold = [of.kind.answer(one) for one in rows]
-    assert score("squad_f1", gold, predicted(of, model.eval(), rows)) > 0.8
-    for baseline in (Majority(), SlidingWindow()):
-        baseline.fit(rows, rows, Score(of.kind, "squad_f1"))
-        assert score("squad_f1", gold, baseline.predict(rows)) < 0.5
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"stride": -1}, "stride must be at least 0, not -1"),
-        ({"max_answer_tokens": 0}, "max_answer_tokens must be at least 1, not 0"),
-        ({"stride": 50}, "less than finetune.max_tokens, 32"),
-    ],
-)
-def test_lengths_that_do_not_go_together_are_refused(given, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        SpanQA.check(32, **SMALL | {"d_span": 8} | given)
-
-
-def test_no_window_is_without_room_for_something_new() -> None:
+def test_encode_refuses_windows_without_room_for_something_new() -> None:
     with pytest.raises(ValueError, match="leave no room for the context: with 3 marks"):
         task(15)
     assert len(task(16).encode([row(None, question="class " * 9, context="a " * 40)])) > 1
 
 
-@cache
-def questions(name: str) -> list[dict]:
-    articles = json.loads((DATASETS / "qa" / name).read_text(encoding="utf-8"))["data"]
-    paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
-    return [
-        {"context": p["context"]} | {key: q[key] for key in ("id", "question", "answers")}
-        for p in paragraphs
-        for q in p["qas"]
-    ]
-
-
-@needs_datasets
-def test_gold_spans_of_squad_give_the_gold_answers() -> None:
-    """Answers match by SQuAD's metric, and exactly unless a token is longer than the answer."""
-    rows = questions("xquad.en.json")
-    contexts = list(dict.fromkeys(one["context"] for one in rows))
-    encodings = dict(zip(contexts, small_tokenizer().encode_with_offsets(contexts), strict=True))
-    gold, recovered = [], []
-    for one in rows:
-        (right,) = one["answers"]
-        offsets = torch.tensor(encodings[one["context"]][1]).numpy()
-        span = covering(offsets, right["answer_start"], right["answer_start"] + len(right["text"]))
-        recovered.append(one["context"][offsets[span[0], 0] : offsets[span[-1], 1]])
-        gold.append(right["text"])
-    assert score("exact_match", [json.dumps([text]) for text in gold], recovered) == 1
-    same = sum(text == other for text, other in zip(gold, recovered, strict=True))
-    assert same / len(gold) > 0.99
-
-
 @needs_datasets
 @pytest.mark.parametrize("head", HEADS)
-def test_a_model_that_knows_the_answers_of_squad_predicts_them(head) -> None:
-    rows = questions("squad-v2.0-dev-half.json")[:60]
-    lengths: dict[str, Any] = {
-        "stride": 64,
-        "max_question_tokens": 32,
-        "max_answer_tokens": 60,
-        "d_span": 4,
-    }
+def test_predict_finds_the_answers_of_squad_with_a_model_that_knows_them(head) -> None:
+    settings = {"path": str(DATASETS / "qa/squad-v2.0-dev-half.json")}
+    source = SOURCES.build({"name": "files", **settings}, where="")
+    rows = [{"id": e.id, **e.row} for e in islice(source.examples(KINDS["span_qa"]), 60)]
+    lengths = {"stride": 64, "max_question_tokens": 32, "max_answer_tokens": 60, "d_span": 4}
     of = SpanQA([], small_tokenizer(), 192, head=head, no_answer=True, **lengths)
     assert len(of.encode(rows)) > 2 * len(rows)
     gold = [of.kind.answer(one) for one in rows]

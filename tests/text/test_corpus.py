@@ -7,7 +7,7 @@ from stages.text.tokenizer import BOS_ID, EOS_ID
 from tests.small import documents, small_corpus, small_tokenizer
 
 
-def test_every_document_reads_as_it_was() -> None:
+def test_encode_keeps_the_text_of_every_document() -> None:
     corpus = small_corpus()
     assert len(corpus.document_starts) == len(documents())
     ends = corpus.document_starts + corpus.document_lengths
@@ -19,7 +19,7 @@ def test_every_document_reads_as_it_was() -> None:
         )
 
 
-def test_sentences_begin_where_they_are_said_to() -> None:
+def test_encode_says_where_sentences_begin() -> None:
     corpus = small_corpus()
     bounds = np.append(corpus.sentence_starts, len(corpus.tokens))
     sentences = [sentence for document in documents() for sentence in document]
@@ -28,21 +28,21 @@ def test_sentences_begin_where_they_are_said_to() -> None:
         assert small_tokenizer().decode(corpus.tokens[start:end]) == sentence
 
 
-def test_max_tokens_keeps_exactly_so_many_from_the_front() -> None:
+def test_encode_keeps_max_tokens_from_the_front() -> None:
     cut = encode(documents(), small_tokenizer(), max_tokens=1_000)
     assert cut.tokens.tolist() == small_corpus().tokens[:1_000].tolist()
     assert cut.document_lengths.sum() == 1_000
     assert (cut.sentence_starts < 1_000).all()
 
 
-def test_saved_and_loaded_is_the_same(tmp_path) -> None:
+def test_encoded_corpus_is_the_same_after_saving(tmp_path) -> None:
     small_corpus().save(tmp_path / "corpus")
     loaded = EncodedCorpus.load(tmp_path / "corpus")
     for name, array in vars(small_corpus()).items():
         assert np.array_equal(array, getattr(loaded, name))
 
 
-def test_a_smaller_amount_is_a_part_of_a_larger_one() -> None:
+def test_document_order_makes_a_smaller_amount_a_part_of_a_larger_one() -> None:
     """Documents are encoded in one order, whatever the amount."""
     order = document_order(len(documents()), "train")
     assert sorted(order) == [*range(len(documents()))] != order.tolist()

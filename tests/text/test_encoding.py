@@ -65,15 +65,20 @@ def whole(kind: type[Tokenizer], max_tokens: int | None, running: bool, folder: 
     return [len(encoded.tokens), len(sizes), round(estimate)]
 
 
-@pytest.mark.parametrize("kind", [Tokenizer, MarkedTokenizer])
-@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "running", "processes"),
+    [
+        (Tokenizer, True, 1),
+        (Tokenizer, False, 1),
+        (MarkedTokenizer, True, 1),
+        (MarkedTokenizer, False, 1),
+        pytest.param(Tokenizer, True, 2, marks=pytest.mark.slow),
+        pytest.param(Tokenizer, True, 3, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("max_tokens", [None, 1, 100, 20_000])
-def test_one_process(
-    kind: type[Tokenizer],
-    running: bool,
-    max_tokens: int | None,
-    stored: StoredDocuments,
-    tmp_path: Path,
+def test_encode_stored_in_parts_gives_what_encode_does(
+    kind, running, processes, max_tokens, stored: StoredDocuments, tmp_path: Path
 ) -> None:
     extent = encode_stored(
         stored,
@@ -82,32 +87,15 @@ def test_one_process(
         tmp_path / "parts",
         max_tokens=max_tokens,
         running=running,
-        processes=1,
+        processes=processes,
     )
     assert list(extent) == whole(kind, max_tokens, running, tmp_path / "whole")
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("processes", [2, 3])
-@pytest.mark.parametrize("max_tokens", [None, 20_000])
-def test_several_processes(
-    processes: int, max_tokens: int | None, stored: StoredDocuments, tmp_path: Path
+def test_encode_stored_takes_as_many_tokens_as_a_part_ends_with(
+    stored: StoredDocuments, tmp_path: Path
 ) -> None:
-    extent = encode_stored(
-        stored,
-        "train",
-        small_tokenizer(),
-        tmp_path / "parts",
-        max_tokens=max_tokens,
-        running=True,
-        processes=processes,
-    )
-    assert list(extent) == whole(Tokenizer, max_tokens, True, tmp_path / "whole")
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
-
-
-def test_as_many_tokens_as_a_part_ends_with(stored: StoredDocuments, tmp_path: Path) -> None:
     """Nothing of the next part is added if a part ends exactly at the limit."""
     order = document_order(len(stored), "train")
     first = next(iter(stored.parts(order)))
@@ -121,7 +109,7 @@ def test_as_many_tokens_as_a_part_ends_with(stored: StoredDocuments, tmp_path: P
         assert contents(folder) == contents(tmp_path / f"whole{change}")
 
 
-def test_documents_are_found_by_their_numbers(stored: StoredDocuments) -> None:
+def test_stored_documents_are_found_by_their_numbers(stored: StoredDocuments) -> None:
     assert len(stored) == len(documents())
     numbers = [5, 0, len(stored) - 1, 5]
     assert list(stored.sentences(numbers)) == [documents()[i] for i in numbers]
@@ -131,7 +119,7 @@ def test_documents_are_found_by_their_numbers(stored: StoredDocuments) -> None:
     assert stored.size(np.arange(len(stored))) == stored.path.stat().st_size
 
 
-def test_a_document_without_a_sentence_is_refused(tmp_path: Path) -> None:
+def test_encode_stored_refuses_a_document_without_a_sentence(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "a.jsonl", [{"id": "0", "sentences": ["One."]}, {"sentences": []}])
     with pytest.raises(ValueError, match="a.jsonl: a document has no sentence"):
         encode_stored(

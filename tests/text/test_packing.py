@@ -22,7 +22,7 @@ def corpus_of(lengths: list[int]) -> EncodedCorpus:
     seed=st.integers(0, 10),
 )
 @settings(max_examples=60, deadline=None)
-def test_an_epoch_shows_each_token_at_most_once_and_almost_all(lengths, max_tokens, seed) -> None:
+def test_row_shows_a_token_at_most_once_in_an_epoch(lengths, max_tokens, seed) -> None:
     if sum(lengths) < max_tokens:
         return
     packing = Packing(corpus_of(lengths), max_tokens, seed=seed)
@@ -35,7 +35,7 @@ def test_an_epoch_shows_each_token_at_most_once_and_almost_all(lengths, max_toke
 
 @given(lengths=st.lists(st.integers(1, 30), min_size=2, max_size=20), seed=st.integers(0, 10))
 @settings(max_examples=60, deadline=None)
-def test_tokens_share_a_document_id_if_and_only_if_they_share_a_document(lengths, seed) -> None:
+def test_row_has_one_document_id_for_each_document(lengths, seed) -> None:
     corpus = corpus_of(lengths)
     packing = Packing(corpus, max_tokens=min(8, sum(lengths)), seed=seed)
     document = np.repeat(np.arange(len(lengths)), lengths)
@@ -52,7 +52,7 @@ def test_tokens_share_a_document_id_if_and_only_if_they_share_a_document(lengths
     seed=st.integers(0, 10),
 )
 @settings(max_examples=60, deadline=None)
-def test_a_row_tells_where_sentences_begin(lengths, max_tokens, seed) -> None:
+def test_row_tells_where_sentences_begin(lengths, max_tokens, seed) -> None:
     """Every third sentence begins a document."""
     starts = np.cumsum([0, *lengths[:-1]])
     corpus = EncodedCorpus(np.arange(sum(lengths)), starts[::3], starts)
@@ -78,6 +78,6 @@ def test_epochs_and_seeds_differ_in_order() -> None:
     assert not np.array_equal(first, other.row(0).tokens)
 
 
-def test_a_corpus_shorter_than_a_row_is_refused() -> None:
+def test_packing_refuses_a_corpus_shorter_than_a_row() -> None:
     with pytest.raises(ValueError, match="5 tokens, fewer than max_tokens 8"):
         Packing(corpus_of([5]), 8, seed=1)

@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,18 +19,16 @@ from stages.text.tokenizer import (
 from tests.small import VOCAB_SIZE, documents, small_tokenizer
 
 
-def test_text_survives_encoding_and_decoding() -> None:
-    texts = [line for document in documents()[:5] for line in document]
-    for text, ids in zip(texts, small_tokenizer().encode(texts), strict=True):
-        assert small_tokenizer().decode(ids) == text
+def test_decode_gives_back_what_was_encoded() -> None:
+    """Also what was not in the training text, by its bytes."""
+    texts = ["Ωmega 漢字", *(line for document in documents()[:5] for line in document)]
+    encoded = small_tokenizer().encode(texts)
+    assert [small_tokenizer().decode(ids) for ids in encoded] == texts
+    regular = {*small_tokenizer().regular_ids}
+    assert all(regular.issuperset(ids) for ids in encoded)
 
 
-def test_what_was_not_in_the_training_text_survives_by_its_bytes() -> None:
-    (ids,) = small_tokenizer().encode(["Ωmega 漢字"])
-    assert small_tokenizer().decode(ids) == "Ωmega 漢字"
-
-
-def test_what_is_left_out_is_shown_by_marks() -> None:
+def test_shown_marks_what_is_left_out() -> None:
     """<bos> and <eos> have no mark; the text between marks is unchanged."""
     one, two = small_tokenizer().encode(["one thing", "and two"])
     first, second = small_tokenizer().sentinel_ids[:2].tolist()
@@ -39,12 +36,7 @@ def test_what_is_left_out_is_shown_by_marks() -> None:
     assert small_tokenizer().shown(ids) == "one thing <s0> and two <mask> <mask> <s1>"
 
 
-def test_text_has_no_special_ids_and_no_sentinels() -> None:
-    ids = np.concatenate([np.array(i) for i in small_tokenizer().encode(documents()[0])])
-    assert set(ids.tolist()) <= set(small_tokenizer().regular_ids)
-
-
-def test_vocab_size_is_what_was_asked_for_and_ends_with_the_sentinels() -> None:
+def test_vocabulary_has_the_size_asked_for_and_ends_with_the_sentinels() -> None:
     vocabulary = Vocabulary(VOCAB_SIZE)
     assert small_tokenizer().vocab_size == VOCAB_SIZE
     assert vocabulary.sentinel_ids[0] == VOCAB_SIZE - 1
@@ -52,14 +44,14 @@ def test_vocab_size_is_what_was_asked_for_and_ends_with_the_sentinels() -> None:
     assert list(vocabulary.regular_ids) == list(range(NUM_SPECIAL, VOCAB_SIZE - NUM_SENTINELS))
 
 
-def test_words_begin_where_a_piece_carries_the_blank() -> None:
+def test_starts_word_is_where_a_piece_carries_the_blank() -> None:
     (ids,) = small_tokenizer().encode(["one two three"])
     assert small_tokenizer().starts_word[ids].sum() == 3
     assert small_tokenizer().starts_word[ids[0]]
 
 
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe", "char"])
-def test_every_algorithm_trains_twice_to_the_same_bytes(tmp_path, algorithm) -> None:
+def test_train_gives_the_same_bytes_twice(tmp_path, algorithm) -> None:
     lines = [line for document in documents()[:10] for line in document]
     paths = [tmp_path / "a" / tokenizer.FILE, tmp_path / "b" / tokenizer.FILE]
     for path in paths:
@@ -69,7 +61,7 @@ def test_every_algorithm_trains_twice_to_the_same_bytes(tmp_path, algorithm) -> 
     assert Tokenizer(paths[0]).encode(["the same"]) == Tokenizer(paths[1]).encode(["the same"])
 
 
-def test_a_vocabulary_that_the_text_cannot_fill_is_refused(tmp_path) -> None:
+def test_train_refuses_a_vocabulary_that_the_text_cannot_fill(tmp_path) -> None:
     with pytest.raises(ValueError, match="vocab_size 50000 does not suit the text"):
         tokenizer.train(
             ["few words"], tmp_path / "t.model", algorithm="unigram", vocab_size=50_000, threads=1
@@ -87,7 +79,7 @@ def test_a_vocabulary_that_the_text_cannot_fill_is_refused(tmp_path) -> None:
         (" \t ", []),
     ],
 )
-def test_offsets_count_in_the_text_as_it_was_given(text, parts) -> None:
+def test_encode_with_offsets_counts_in_the_text_as_it_was_given(text, parts) -> None:
     ((ids, offsets),) = small_tokenizer().encode_with_offsets([text])
     assert [ids] == small_tokenizer().encode([text])
     pieces = [text[begin:end] for begin, end in offsets]
@@ -96,7 +88,7 @@ def test_offsets_count_in_the_text_as_it_was_given(text, parts) -> None:
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=30), max_size=5))
 @settings(max_examples=100, deadline=None)
-def test_offsets_of_any_text_are_in_order_and_leave_blanks_out(texts) -> None:
+def test_encode_with_offsets_is_in_order_and_leaves_blanks_out(texts) -> None:
     encodings = small_tokenizer().encode_with_offsets(texts)
     assert [ids for ids, _ in encodings] == small_tokenizer().encode(texts)
     for text, (ids, offsets) in zip(texts, encodings, strict=True):
@@ -107,7 +99,7 @@ def test_offsets_of_any_text_are_in_order_and_leave_blanks_out(texts) -> None:
         assert parts == [part.strip() for part in parts]
 
 
-def test_every_letter_is_of_some_token() -> None:
+def test_encode_with_offsets_covers_every_letter() -> None:
     texts = [line for document in documents()[:3] for line in document]
     for text, (_, offsets) in zip(texts, small_tokenizer().encode_with_offsets(texts), strict=True):
         covered = {place for begin, end in offsets for place in range(begin, end)}

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from stages.core.params import Params, load
+from stages.core.params import Params
+from stages.core.study_file import load
 from stages.tracking import store
 from tests.tracking.tracked_study import (
     RUNS,

@@ -3,37 +3,39 @@ from pathlib import Path
 
 import pytest
 
+from stages.core.keys import CellKey
 from stages.tracking.printed import Printed
 from stages.tracking.records import Row
 from tests.tracking.tracked_study import write_table
 
-KEYS = {"task": "t", "method": "full", "label_budget": "50", "pretrain_seed": "1"}
-GROUP = ("a", ["a", "a_2"])
+CELL = CellKey("a", "t", "full", "50")
 
 
-def trials(*runs: str, metric: str = "macro_f1", value: float = 0.5) -> list[Row]:
+def trials(*seeds: int, metric: str = "macro_f1", value: float = 0.5) -> list[Row]:
+    """Returns the trials of a cell, one of each pretraining seed."""
     return [
-        KEYS | {"run": run, "finetune_seed": "1", "metric": metric, "value": str(value)}
-        for run in runs
+        CELL._asdict()
+        | {"pretrain_seed": str(seed), "finetune_seed": "1", "metric": metric, "value": str(value)}
+        for seed in seeds
     ]
 
 
 @pytest.fixture
 def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The report of a group of two runs at 0.5."""
+    """The report of a run with two seeds, both at 0.5."""
     monkeypatch.chdir(tmp_path)
-    write_table(Path("reports/trials.csv"), trials("a", "a_2"))
+    write_table(Path("reports/trials.csv"), trials(1, 2))
     printed = {"mean": 0.5, "low": 0.4, "high": 0.6}
     printed |= {"num_pretrain_seeds": 2, "num_finetune_seeds": 1}
     Path("reports/metrics.json").write_text(json.dumps({"t": {"a": {"full": {"50": printed}}}}))
     effect = {"axis": "pretrained", "run_a": "a", "effect": 0.2, "low": 0.1, "high": 0.4}
-    write_table(Path("reports/contrasts.csv"), [KEYS | effect])
+    write_table(Path("reports/contrasts.csv"), [CELL._asdict() | effect])
 
 
 @pytest.mark.usefixtures("report")
 def test_answers_are_what_the_report_printed() -> None:
     printed = Printed.read()
-    assert printed.answers(*GROUP, trials("a", "a_2")) == {
+    assert printed.answers(CELL, trials(1, 2)) == {
         "score": 0.5,
         "score_low": 0.4,
         "score_high": 0.6,
@@ -41,12 +43,12 @@ def test_answers_are_what_the_report_printed() -> None:
         "gain_over_scratch_low": 0.1,
         "gain_over_scratch_high": 0.4,
     }
-    assert printed.seeds("a", ("t", "full", "50")) == "2 x 1"
+    assert printed.seeds(CELL) == "2 x 1"
 
 
 @pytest.mark.usefixtures("report")
 def test_answers_have_gains_above_0_where_a_lower_score_is_better() -> None:
-    answers = Printed.read().answers(*GROUP, trials("a", "a_2", metric="bits_per_byte"))
+    answers = Printed.read().answers(CELL, trials(1, 2, metric="bits_per_byte"))
     ends = [answers[f"gain_over_scratch{end}"] for end in ("_low", "", "_high")]
     assert ends == [-0.4, -0.2, -0.1]
 
@@ -54,14 +56,14 @@ def test_answers_have_gains_above_0_where_a_lower_score_is_better() -> None:
 @pytest.mark.usefixtures("report")
 def test_answers_are_empty_for_other_trials_than_the_report_has_seen() -> None:
     printed = Printed.read()
-    assert printed.answers(*GROUP, trials("a")) == {}  # one of them is trained anew
-    assert printed.answers(*GROUP, trials("a", "a_2", value=0.51)) == {}
-    assert printed.answers("a", ["a", "a_2", "a_3"], trials("a", "a_2", "a_3")) == {}
-    assert printed.answers("b", ["b"], trials("b")) == {}
+    assert printed.answers(CELL, trials(1)) == {}  # one of them is trained anew
+    assert printed.answers(CELL, trials(1, 2, value=0.51)) == {}
+    assert printed.answers(CELL, trials(1, 2, 3)) == {}
+    assert printed.answers(CELL._replace(run="b"), trials(1)) == {}
 
 
 def test_answers_are_empty_without_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Printed.read().answers("a", ["a"], trials("a")) == {}
+    assert Printed.read().answers(CELL, trials(1)) == {}

@@ -77,9 +77,9 @@ def test_register_links_the_files_of_the_study_without_a_second_copy(params: Par
     folder = files(best())
     kept = {path.relative_to(folder.parent) for path in folder.rglob("*") if path.is_file()}
     assert {path.as_posix() for path in kept} == {
-        "data/finetuned/tag/encoder_mlm/weights/full-50-1.safetensors",
-        "data/pretrained/encoder_mlm/metrics.json",
-        "data/pretrained/encoder_mlm/run.json",
+        "data/finetuned/tag/encoder_mlm/weights/full-50-1-1.safetensors",
+        "data/pretrained/encoder_mlm/1/metrics.json",
+        "data/pretrained/encoder_mlm/1/run.json",
         "data/tasks/tag/examples/task.json",
         "data/tasks/tag/examples/train.jsonl",
     }
@@ -98,8 +98,8 @@ def test_register_copies_the_files_to_another_disk(
     with monkeypatch.context() as patched:
         patched.setattr(os, "link", refused)
         register(params)
-    kept = files(best()) / "pretrained/encoder_mlm/run.json"
-    original = Path("data/pretrained/encoder_mlm/run.json")
+    kept = files(best()) / "pretrained/encoder_mlm/1/run.json"
+    original = Path("data/pretrained/encoder_mlm/1/run.json")
     assert kept.read_bytes() == original.read_bytes() and not kept.samefile(original)
 
 

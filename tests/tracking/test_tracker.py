@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from stages.core.keys import RunKey
 from stages.core.params import Params
 from stages.tracking.tracker import Tracker
 from stages.tracking.view import reconcile
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.slow
 def tracker(fingerprint: str = "a" * 8, delay_s: float = 0) -> Tracker:
     return Tracker(
         "smoke",
-        "encoder_mlm",
+        RunKey("encoder_mlm", 1),
         params=SETTINGS | {"objective": {"name": "mlm"}},
         tags={"architecture": "encoder", "corpus": "all"},
         fingerprint=fingerprint,
@@ -35,7 +36,7 @@ def test_tracker_mirrors_a_training_into_the_run_that_is_reconciled(params: Para
     assert (run.info.status, run.data.tags["current"]) == ("FINISHED", "true")
     assert curve(run, "train/loss") == [(step, 7 - step / 8) for step in range(1, 9)]
     reconcile(params)
-    reconciled = current()["encoder_mlm pretraining p1"]
+    reconciled = current()["encoder_mlm seed 1"]
     assert id_of(reconciled) == id_of(run)
     assert reconciled.info.end_time == run.info.end_time
     assert curve(run, "train/loss") == [(step, 7 - step / 8) for step in range(1, 9)]

@@ -29,7 +29,7 @@ from tests.tracking.tracked_study import (
 pytestmark = pytest.mark.slow
 
 CELL = "encoder_mlm full tag 50"
-TRIAL = f"{CELL} p1 f2"
+TRIAL = f"{CELL} seed 1, fine-tuning seed 2"
 
 
 def test_reconcile_shows_what_the_files_say(params: Params) -> None:
@@ -44,7 +44,7 @@ def test_reconcile_shows_what_the_files_say(params: Params) -> None:
         "comparison": 1,
     }
     parent, cell, trial = runs["encoder_mlm"], runs[CELL], runs[TRIAL]
-    pretraining = runs["encoder_mlm pretraining p1"]
+    pretraining = runs["encoder_mlm seed 1"]
     assert parents(cell, pretraining) == {id_of(parent)} and parents(trial) == {id_of(cell)}
     assert curve(pretraining, "train/loss") == [(step, 7 - step / 8) for step in range(1, 9)]
     assert curve(pretraining, "train/validation_loss") == [(8, 5.5)]
@@ -113,15 +113,15 @@ def test_reconcile_logs_data_that_a_run_read_as_its_inputs(params: Params) -> No
     """A corpus that DVC has not restored yet comes later."""
     shutil.move("data/corpora", "elsewhere")
     reconcile(params)
-    assert inputs(current()["encoder_mlm pretraining p1"]) == []
+    assert inputs(current()["encoder_mlm seed 1"]) == []
     shutil.move("elsewhere", "data/corpora")
     reconcile(params)
     runs = current()
-    assert inputs(runs["encoder_mlm pretraining p1"]) == [("all", "c" * 16)]
+    assert inputs(runs["encoder_mlm seed 1"]) == [("all", "c" * 16)]
     assert inputs(runs["tfidf classical tag 50"]) == inputs(runs[CELL])
     assert inputs(runs["tfidf classical section 50"]) != inputs(runs[CELL])
     readers = client().search_runs([runs["comparison"].info.experiment_id], "dataset.name = 'all'")
-    assert {name_of(run) for run in readers} == {f"{run} pretraining p1" for run in RUNS}
+    assert {name_of(run) for run in readers} == {f"{run} seed 1" for run in RUNS}
     assert len(shown()) == len(runs)
 
 
@@ -204,8 +204,8 @@ def test_reconcile_keeps_superseded_runs_but_not_as_current(params: Params) -> N
     reconcile(params)
     changed = {name for name, run in current().items() if run.info.run_id != id_of(before[name])}
     of_cells = [CELL, "encoder_mlm full section 50"]  # trained anew from it, with equal scores
-    of_trials = [f"{cell} p1 f{seed}" for cell in of_cells for seed in (1, 2)]
-    assert changed == {"encoder_mlm", "encoder_mlm pretraining p1", *of_cells, *of_trials}
+    of_trials = [f"{cell} seed 1, fine-tuning seed {seed}" for cell in of_cells for seed in (1, 2)]
+    assert changed == {"encoder_mlm", "encoder_mlm seed 1", *of_cells, *of_trials}
     assert len(shown()) == len(before) + len(changed)
     assert "score_low" not in current()[CELL].data.metrics  # the report is older than these trials
 
@@ -219,8 +219,8 @@ def test_reconcile_keeps_superseded_runs_but_not_as_current(params: Params) -> N
 
 def test_reconcile_retires_a_run_that_params_no_longer_list(params: Params) -> None:
     reconcile(params)
-    fewer = {name: run for name, run in params.pretrain.items() if name != "decoder_causal"}
-    reconcile(params.model_copy(update={"pretrain": fewer}))
+    fewer = {name: run for name, run in params.runs.items() if name != "decoder_causal"}
+    reconcile(params.model_copy(update={"runs": fewer}))
     assert not {name for name in current() if name.startswith("decoder_causal")}
 
 
@@ -228,7 +228,7 @@ def test_reconcile_shows_what_an_unfinished_study_has(params: Params) -> None:
     for folder in ("data/evaluated", "data/pretrained/decoder_causal", "reports"):
         shutil.rmtree(folder)
     assert reconcile(params)
-    assert set(current()) == {"encoder_mlm", "encoder_mlm pretraining p1"}
+    assert set(current()) == {"encoder_mlm", "encoder_mlm seed 1"}
 
 
 def parents(*runs: Run) -> set[str]:

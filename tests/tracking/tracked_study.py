@@ -8,7 +8,7 @@ from typing import Any
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from stages.reporting.comparison.verdicts import SIGNIFICANT
+from stages.findings.verdicts import Verdict
 from stages.tracking import store, trials
 
 RUNS = ["encoder_mlm", "decoder_causal"]
@@ -36,7 +36,7 @@ def write_task(task: str) -> None:
 
 
 def write_pretraining(run: str, fingerprint: str) -> None:
-    folder = Path("data/pretrained", run)
+    folder = Path("data/pretrained", run, "1")
     folder.mkdir(parents=True, exist_ok=True)
     architecture, objective = run.split("_")
     about = {
@@ -50,7 +50,7 @@ def write_pretraining(run: str, fingerprint: str) -> None:
     (folder / "run.json").write_text(json.dumps(about))
     (folder / "metrics.json").write_text(json.dumps({"num_params": 100, "validation_loss": 5.5}))
     write_table(
-        Path("data/progress/history", f"{run}.csv"),
+        Path("data/progress/history", run, "1.csv"),
         [
             {"step": step, "tokens": 64 * step, "loss": 7 - step / 8, "lr": 0.003}
             | {"validation_loss": 5.5 if step == 8 else ""}
@@ -88,7 +88,7 @@ def write_evaluation(task: str, shift: float = 0.0) -> None:
         folder = Path("data/finetuned", task, run, "weights")
         folder.mkdir(parents=True, exist_ok=True)
         for seed in SEEDS:
-            kept = folder / f"full-50-{seed}.safetensors"
+            kept = folder / f"full-50-1-{seed}.safetensors"
             kept.unlink(missing_ok=True)  # as DVC and the stages do
             kept.write_text(f"{run} {task} {seed}")
 
@@ -107,7 +107,10 @@ def write_report(comparison: str) -> None:
     write_metrics(trials)
     here = {"task": "tag", "method": "full", "label_budget": "50"}
     runs = {"run_a": "encoder_mlm", "run_b": "encoder_scratch"}
-    effects = [("pretrained", 0.05, 0.01, 0.09, SIGNIFICANT), ("size", 0.05, "", "", "one seed")]
+    effects = [
+        ("pretrained", 0.05, 0.01, 0.09, Verdict.SIGNIFICANT.value),
+        ("size", 0.05, "", "", "one seed"),
+    ]
     columns = ("axis", "effect", "low", "high", "verdict")
     rows = [dict(zip(columns, effect, strict=True)) | here | runs for effect in effects]
     write_table(Path("reports/contrasts.csv"), rows)

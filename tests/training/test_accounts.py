@@ -22,9 +22,9 @@ STEP_TOKENS = 4 * 8
 
 def run_of(num_steps: int, *, model: str = "encoder") -> Run:
     training = small_schedule(rows=4, max_tokens=8, num_steps=num_steps, lr=1e-3)
-    names = {"corpus": "prose", "tokenizer": "unigram", "parent": "none", "seed": 1}
+    names = {"corpus": "prose", "tokenizer": "unigram", "parent": "none"}
     component: dict[str, Any] = {"model": {"name": model}, "objective": {"name": "mlm"}}
-    return Run(training=training, **names, **component)
+    return Run(training=training, seeds=[1], **names, **component)
 
 
 def history_of(num_steps: int, *, validated: tuple[int, ...]) -> list[Step]:
@@ -32,7 +32,7 @@ def history_of(num_steps: int, *, validated: tuple[int, ...]) -> list[Step]:
     return [Step(s, 1 / s, 0.1, 10, losses.get(s)) for s in range(1, num_steps + 1)]
 
 
-def test_work_is_that_of_all_steps_and_a_lineage_adds_its_parent() -> None:
+def test_account_of_adds_the_parent_to_the_lineage() -> None:
     model, history = small_model("encoder"), history_of(3, validated=(2, 3))
     account = account_of(model, run_of(3), [Try(0.1, history)], PARENT, bytes_per_token=3.5)
     assert 0 < account["num_embedding_params"] < account["num_params"]
@@ -55,7 +55,7 @@ def test_work_is_that_of_all_steps_and_a_lineage_adds_its_parent() -> None:
     }
 
 
-def test_the_work_of_a_run_is_that_of_all_its_rates_and_its_tokens_are_the_kept_ones() -> None:
+def test_account_of_several_rates_has_the_work_of_all() -> None:
     """A rate that diverged took what it took until then."""
     diverged = [Step(1, 9.0, 0.4, 10, None), Step(2, math.nan, 0.4, 10, None)]
     tries = [
@@ -72,7 +72,7 @@ def test_the_work_of_a_run_is_that_of_all_its_rates_and_its_tokens_are_the_kept_
     assert account["lineage_flops"] == 150 and account["lineage_tokens"] == 3 * STEP_TOKENS + 7
 
 
-def test_the_histories_of_all_rates_say_which_one_is_kept(tmp_path) -> None:
+def test_write_tries_marks_the_kept_rate(tmp_path) -> None:
     tries = [
         Try(0.4, [Step(1, math.nan, 0.4, 10, None)]),
         Try(0.1, history_of(3, validated=(3,))),
@@ -91,7 +91,7 @@ def test_the_histories_of_all_rates_say_which_one_is_kept(tmp_path) -> None:
             assert [row["flops"] for row in rows] == ["10", "10", "20", "30"]
 
 
-def test_what_others_trained_is_unknown_and_what_nobody_trained_is_nothing() -> None:
+def test_account_of_a_public_checkpoint_is_unknown() -> None:
     model = small_model("encoder")
     amounts = [f"{of}_{each}" for of in ("pretrain", "lineage") for each in accounts.LINEAGE]
     for name, expected in (("hub", None), ("encoder", 0)):
@@ -103,7 +103,7 @@ def test_what_others_trained_is_unknown_and_what_nobody_trained_is_nothing() -> 
     assert [further[key] for key in amounts] == [*seen, None, None, None]
 
 
-def test_a_long_history_keeps_some_rows_and_each_validation_loss(tmp_path, monkeypatch) -> None:
+def test_write_history_keeps_some_rows_and_each_validation_loss(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(accounts, "HISTORY_ROWS", 3)
     write_history(tmp_path / "history.csv", history_of(9, validated=(4, 9)), run_of(9))
     with Path(tmp_path / "history.csv").open() as file:
@@ -114,7 +114,7 @@ def test_a_long_history_keeps_some_rows_and_each_validation_loss(tmp_path, monke
     assert [row["validation_loss"] for row in rows] == ["", "", "5.0", "", "10.0"]
 
 
-def test_usage_of_interrupted_processes_is_in_proportion(monkeypatch) -> None:
+def test_timing_scales_usage_to_interrupted_processes(monkeypatch) -> None:
     device = Device("cpu", "float32", compile=False, threads=1)
     meter, usage = Meter(device), Usage(2.0, 1.5, peak_memory_bytes=5, gpu_energy_j=8.0)
     monkeypatch.setattr(meter, "read", lambda: usage)

@@ -18,7 +18,7 @@ class Killed(Exception):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_interrupted_equals_uninterrupted_bit_for_bit(tmp_path, monkeypatch, dropout) -> None:
+def test_train_resumes_bit_for_bit(tmp_path, monkeypatch, dropout) -> None:
     monkeypatch.setattr("stages.training.loop.CHECKPOINT_SECONDS", 0.0)
 
     def run(name: str, killed_at: int | None) -> tuple[dict[str, torch.Tensor], list[Step]]:
@@ -51,7 +51,7 @@ def test_interrupted_equals_uninterrupted_bit_for_bit(tmp_path, monkeypatch, dro
     assert all(torch.equal(weights[name], resumed_weights[name]) for name in weights)
 
 
-def test_another_fingerprint_finds_nothing_and_clears_the_old(tmp_path) -> None:
+def test_resumable_of_another_fingerprint_clears_the_old_state(tmp_path) -> None:
     model = small_model("encoder")
     optimizer = AdamW(model, weight_decay=0.0)
     Resumable("run", "a", scratch=tmp_path).save(5, model, optimizer, [{"loss": 1.0}])
@@ -60,7 +60,7 @@ def test_another_fingerprint_finds_nothing_and_clears_the_old(tmp_path) -> None:
     assert Resumable("run", "a", scratch=tmp_path).load(model, optimizer) == (0, [])
 
 
-def test_weights_that_are_frozen_are_not_kept(tmp_path) -> None:
+def test_resumable_saves_no_frozen_weights(tmp_path) -> None:
     """Whoever resumes has them; of a large frozen model they would be nearly all of the state."""
     model = small_model("encoder")
     kept = {"embedding.tokens.weight"}
@@ -86,7 +86,7 @@ class BehindAnother(Ranks):
         return 0.0
 
 
-def test_the_first_rank_alone_decides_whether_there_is_a_state(tmp_path) -> None:
+def test_resumable_exists_if_the_first_rank_sees_it(tmp_path) -> None:
     """On a network's file system a file may be seen on one node before another: ranks that decide
     for themselves would go on from different steps."""
     model = small_model("encoder")
@@ -98,7 +98,7 @@ def test_the_first_rank_alone_decides_whether_there_is_a_state(tmp_path) -> None
     assert Resumable("run", "a", scratch=tmp_path).load(model, optimizer) == (5, [])
 
 
-def test_time_of_an_interrupted_process_counts(tmp_path, monkeypatch) -> None:
+def test_resumable_counts_the_time_of_interrupted_processes(tmp_path, monkeypatch) -> None:
     now = 100.0
     monkeypatch.setattr("stages.training.checkpoint.time.monotonic", lambda: now)
     model = small_model("encoder")
@@ -112,9 +112,7 @@ def test_time_of_an_interrupted_process_counts(tmp_path, monkeypatch) -> None:
     assert second.wall_time_s() == 30 + 7
 
 
-def test_trainings_of_one_run_share_its_clock_and_leave_one_another_alone(
-    tmp_path, monkeypatch
-) -> None:
+def test_resumable_of_several_trainings_shares_one_clock(tmp_path, monkeypatch) -> None:
     """What has ended is found again, with its time; another fingerprint clears all of it."""
     now = 100.0
     monkeypatch.setattr("stages.training.checkpoint.time.monotonic", lambda: now)
@@ -156,7 +154,7 @@ def test_fingerprint_sees_settings_names_and_contents(tmp_path) -> None:
     assert len({first, second, fingerprint({"lr": 0.1}, [folder])}) == 3
 
 
-def test_weights_of_another_shape_or_name_are_refused(tmp_path) -> None:
+def test_load_weights_refuses_another_shape_or_name(tmp_path) -> None:
     path = tmp_path / "model.safetensors"
     save_weights(small_model("encoder"), path)
     with pytest.raises(ValueError, match="does not fit this model"):
@@ -165,7 +163,7 @@ def test_weights_of_another_shape_or_name_are_refused(tmp_path) -> None:
         load_weights(small_model("encoder_decoder"), path)
 
 
-def test_weights_survive_a_round_trip(tmp_path) -> None:
+def test_load_weights_restores_what_save_weights_wrote(tmp_path) -> None:
     path = tmp_path / "model.safetensors"
     model, other = small_model("decoder", seed=1), small_model("decoder", seed=2)
     save_weights(model, path)

@@ -6,7 +6,7 @@ import pytest
 from stages.training.curve_end import last_quarter_share, slope_at_end
 
 
-def test_the_slope_of_a_loss_that_falls_by_so_much_per_doubling_is_found_again() -> None:
+def test_slope_of_a_loss_that_falls_equally_per_doubling() -> None:
     """Whatever the number of validations, and beside numpy's least squares under noise."""
     for num in (2, 3, 4, 8, 20):
         steps = [-(-160 * k // num) for k in range(1, num + 1)]
@@ -19,13 +19,13 @@ def test_the_slope_of_a_loss_that_falls_by_so_much_per_doubling_is_found_again()
     assert slope_at_end(noisy) == pytest.approx(expected)
 
 
-def test_what_happened_in_the_first_half_changes_no_slope() -> None:
+def test_slope_ignores_the_first_half() -> None:
     end = {80: 3.0, 120: 3.0, 160: 3.0}
     assert slope_at_end(end) == slope_at_end({20: 9.0, 79: 8.0} | end) == 0
     assert slope_at_end({160: 3.0}) is None and slope_at_end({20: 9.0, 160: 3.0}) is None
 
 
-def test_the_share_of_the_last_quarter_is_that_of_the_whole_fall() -> None:
+def test_last_quarter_share_is_of_the_whole_fall() -> None:
     line = {s: 8 - s / 40 for s in (40, 80, 120, 160)}
     assert last_quarter_share(8.0, line) == pytest.approx(0.25)
     assert last_quarter_share(8.0, {s: 8 - s / 40 for s in (64, 160)}) == pytest.approx(0.25)

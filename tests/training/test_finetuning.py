@@ -32,7 +32,7 @@ def examples_of(lengths: list[int]) -> list[Example]:
     seed=st.integers(0, 5),
 )
 @settings(max_examples=60, deadline=None)
-def test_an_epoch_holds_each_example_once(lengths, batch_examples, seed) -> None:
+def test_epoch_has_each_example_once(lengths, batch_examples, seed) -> None:
     data = FinetuningData(examples_of(lengths), Ids(), batch_examples=batch_examples, seed=seed)
     orders = []
     for epoch in range(2):
@@ -43,7 +43,7 @@ def test_an_epoch_holds_each_example_once(lengths, batch_examples, seed) -> None
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(len(lengths)))
 
 
-def test_epochs_differ_in_order_and_a_step_does_not_remember() -> None:
+def test_epochs_differ_in_order() -> None:
     data, other = (
         FinetuningData(examples_of([5] * 40), Ids(), batch_examples=4, seed=1) for _ in range(2)
     )
@@ -53,7 +53,7 @@ def test_epochs_differ_in_order_and_a_step_does_not_remember() -> None:
     assert other.micro_batches(13)[0].input_ids.tolist() == second[3]
 
 
-def test_an_epoch_is_ordered_once(monkeypatch) -> None:
+def test_epoch_is_ordered_once(monkeypatch) -> None:
     """Not in each step, which would make an epoch quadratic in the number of examples."""
     data = FinetuningData(examples_of([5] * 40), Ids(), batch_examples=4, seed=1)
     ordered = []
@@ -64,7 +64,7 @@ def test_an_epoch_is_ordered_once(monkeypatch) -> None:
     assert ordered == [0, 1, 2]
 
 
-def test_batches_are_of_about_one_length() -> None:
+def test_batches_have_about_one_length() -> None:
     """Less padding than in batches of a random order."""
     lengths = np.random.default_rng(0).integers(5, 50, 256).tolist()
 
@@ -77,6 +77,6 @@ def test_batches_are_of_about_one_length() -> None:
     assert padded(bucketed) < 0.8 * padded(order)
 
 
-def test_prediction_sees_each_example_once_shortest_first() -> None:
+def test_prediction_batches_are_shortest_first() -> None:
     batches = list(in_order_of_length(examples_of([3, 1, 2, 5, 4]), batch_examples=2))
     assert [[e.id for e in batch] for batch in batches] == [["1", "2"], ["0", "4"], ["3"]]

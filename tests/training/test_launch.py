@@ -13,14 +13,17 @@ import torch
 from safetensors.torch import load_file
 
 from stages import pretrain
+from stages.core import paths
 from stages.core.artifacts import read_json
-from stages.core.params import Compute, Distributed, Params, load
+from stages.core.keys import RunKey
+from stages.core.params import Compute, Distributed, Params
+from stages.core.study_file import load
 from stages.text.corpus import encode
 from stages.training.launch import rank_to_run
 from tests import warm_python
 from tests.small import documents, small_tokenizer
-from tests.smoke import with_values
-from tests.test_training_stages import write_plans
+from tests.small_study import run_stage, write_corpus, write_inputs
+from tests.smoke import alone, with_values, write_plans
 
 ROOT = Path(__file__).parents[2]
 RUN = "decoder_causal"
@@ -30,10 +33,12 @@ SMALL = {
     "compute.precision": "float32",
     "tokenizers.unigram.vocab_size": 600,
     "distributed.devices": 2,
-    f"pretrain.{RUN}.training.num_steps": 4,
-    f"pretrain.{RUN}.training.micro_batch_rows": 4,
+    "pretrain.matched": "none",
+    "pretrain.reference": RUN,
+    f"pretrain.runs.{RUN}.training.num_steps": 4,
+    f"pretrain.runs.{RUN}.training.micro_batch_rows": 4,
 }
-WEIGHTS = Path("data/pretrained", RUN, "model.safetensors")
+WEIGHTS = paths.pretrained(RunKey(RUN, 1)) / "model.safetensors"
 
 
 def compute(**changes: object) -> Compute:
@@ -46,13 +51,13 @@ def distributed(**changes: object) -> Distributed:
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def unranked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that nothing has started as a rank."""
     for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"):
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("unranked")
 @pytest.mark.parametrize(
     ("changes", "path", "word"),
     [
@@ -60,15 +65,15 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"num_nodes": 2}, "distributed.num_nodes", "srun"),
     ],
 )
-def test_what_cannot_start_here_is_refused(changes, path, word) -> None:
+def test_rank_to_run_refuses_what_cannot_start_here(changes, path, word) -> None:
     with pytest.raises(ValueError, match=word) as refused:
         rank_to_run(compute(), distributed(**changes), trains=True)
     assert str(refused.value).startswith(f"{path}: ")
     assert rank_to_run(compute(), distributed(**changes), trains=False) == 0
 
 
-@pytest.mark.usefixtures("alone")
-def test_another_number_of_processes_than_the_study_has_is_refused(monkeypatch) -> None:
+@pytest.mark.usefixtures("unranked")
+def test_rank_to_run_refuses_another_number_of_processes(monkeypatch) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert rank_to_run(compute(), distributed(devices=2), trains=True) == 1
@@ -77,7 +82,7 @@ def test_another_number_of_processes_than_the_study_has_is_refused(monkeypatch) 
         rank_to_run(compute(), distributed(), trains=True)
 
 
-@pytest.mark.usefixtures("alone")
+@pytest.mark.usefixtures("unranked")
 @pytest.mark.parametrize(
     ("code", "status", "heard", "quiet"),
     [
@@ -88,7 +93,9 @@ def test_another_number_of_processes_than_the_study_has_is_refused(monkeypatch) 
         ("print(f'warning of {rank}', file=sys.stderr)", None, ["of 0"], ["of 1"]),
     ],
 )
-def test_the_first_rank_that_fails_ends_all(monkeypatch, capfd, code, status, heard, quiet) -> None:
+def test_rank_to_run_ends_all_ranks_when_one_fails(
+    monkeypatch, capfd, code, status, heard, quiet
+) -> None:
     imports = "import os, sys, time; rank = int(os.environ['RANK'])"
     monkeypatch.setattr(sys, "orig_argv", ["python", "-c", f"{imports}; {code}"])
     begin = time.monotonic()
@@ -106,7 +113,7 @@ def test_the_first_rank_that_fails_ends_all(monkeypatch, capfd, code, status, he
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_ranks_end_with_the_process_that_has_started_them(tmp_path, sent) -> None:
+def test_ranks_end_with_the_process_that_started_them(tmp_path, sent) -> None:
     code = (
         "import os, pathlib, time\n"
         "if 'RANK' not in os.environ:\n"
@@ -158,18 +165,9 @@ def study(tmp_path, monkeypatch) -> Params:
     """What the pretraining of the smoke study's decoder by two processes reads."""
     path = with_values(tmp_path, SMALL)
     monkeypatch.chdir(tmp_path)
-    for folder in ("pretrained", "tokenizers/unigram", "plans", "encoded/prose/unigram"):
-        Path("data", folder).mkdir(parents=True)
-    Path("data/pretrained/none").write_text("nothing\n")
-    (model,) = small_tokenizer().files
-    shutil.copyfile(model, Path("data/tokenizers/unigram", model.name))
-    for split, lines in {"train": documents()[8:], "validation": documents()[:8]}.items():
-        encode(lines, small_tokenizer()).save(Path("data/encoded/prose/unigram", split))
-    Path("data/encoded/prose/unigram/encoded.json").write_text(
-        '{"train_bytes": 1000, "train_tokens": 250}'
-    )
-    params = load(path)
-    write_plans(params)
+    write_corpus()
+    params = alone(load(path), RUN)
+    write_inputs(params)
     return params
 
 
@@ -193,20 +191,19 @@ def ended(*processes: subprocess.Popen[str]) -> str:
     return "".join(said)
 
 
-def use(strategy: str) -> None:
-    path = Path("params.yaml")
-    text = path.read_text()
-    assert "strategy: ddp" in text
-    path.write_text(text.replace("strategy: ddp", f"strategy: {strategy}"))
+def with_distributed(study: Params, **changes: object) -> Params:
+    """Returns the study with these processes, and writes its plans."""
+    study = study.model_copy(update={"distributed": distributed(**changes)})
+    write_plans(study)
+    return study
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("alone")
-def test_the_stage_gives_the_same_however_its_processes_start(study) -> None:
+@pytest.mark.usefixtures("unranked")
+def test_pretrain_gives_the_same_however_its_processes_start(study) -> None:
     """By itself, by torchrun and by SLURM's srun; the last two with sharded weights."""
-    single = study.model_copy(update={"distributed": distributed()})
     threads = torch.get_num_threads()
-    pretrain.main(single, RUN)
+    run_stage(with_distributed(study), pretrain, RUN)
     torch.set_num_threads(threads)
     expected, metrics = load_file(WEIGHTS), read_json(WEIGHTS.parent / "metrics.json")
     fingerprint = read_json(WEIGHTS.parent / "run.json")["fingerprint"]
@@ -228,11 +225,12 @@ def test_the_stage_gives_the_same_however_its_processes_start(study) -> None:
         about = record["settings"]["distributed"]
         assert (about["devices"], about["strategy"]) == (2, strategy)
         shutil.rmtree(WEIGHTS.parent)
+        shutil.rmtree(".scratch/checkpoints")
 
-    said = ended(start("stages.pretrain", RUN))
-    assert said == ""
+    with_distributed(study, devices=2)
+    assert ended(start("stages.pretrain", RUN)) == ""
     check("ddp")
-    use("fsdp")
+    with_distributed(study, devices=2, strategy="fsdp")
     ended(
         start(
             *("torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
@@ -256,15 +254,14 @@ def test_the_stage_gives_the_same_however_its_processes_start(study) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("alone")
-def test_a_mistake_that_all_ranks_meet_is_reported_once(study, monkeypatch) -> None:
-    path = Path("params.yaml")
+@pytest.mark.usefixtures("unranked")
+def test_pretrain_reports_a_mistake_of_all_ranks_once(study) -> None:
     shutil.rmtree("data/encoded/prose/unigram/validation")
     few = encode(documents()[:1], small_tokenizer(), max_tokens=4)
     few.save(Path("data/encoded/prose/unigram/validation"))
-    assert path.exists() and study.distributed.devices == 2
+    assert study.distributed.devices == 2
     process = start("stages.pretrain", RUN)
     _, said = process.communicate(timeout=500)
     assert process.returncode == 2
-    assert said.count(f"error: pretrain.{RUN}.corpus") == 1
+    assert said.count(f"error: pretrain.runs.{RUN}.corpus") == 1
     assert "Traceback" not in said

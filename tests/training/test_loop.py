@@ -18,7 +18,6 @@ from stages.training.device import Device
 from stages.training.loop import (
     Diverged,
     Step,
-    _seed,
     accumulate,
     count_targets,
     mean_loss,
@@ -36,15 +35,6 @@ PAIRS = [
     ("encoder_decoder", "span_corruption"),
 ]
 SCHEDULE = small_schedule(rows=8, max_tokens=32, num_steps=60, lr=5e-3, weight_decay=0.0).at(5e-3)
-
-
-def test_dropout_is_seeded_as_torch_does_and_nothing_is_kept() -> None:
-    torch.manual_seed(7)
-    expected = torch.rand(3)
-    waiting = len(torch.cuda._queued_calls)
-    _seed(7, CPU)
-    assert torch.equal(torch.rand(3), expected)
-    assert len(torch.cuda._queued_calls) == waiting
 
 
 def objective_of(name: str) -> Objective:
@@ -71,7 +61,7 @@ class CountReadings(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("name", ["mlm", "span_corruption"])
-def test_no_micro_batch_waits_for_the_loss_of_the_one_before(name) -> None:
+def test_accumulate_waits_for_no_micro_batch(name) -> None:
     (architecture,) = (each for each, objective in PAIRS if objective == name)
     model = headless(small_model(architecture))
     read = {}
@@ -85,7 +75,7 @@ def test_no_micro_batch_waits_for_the_loss_of_the_one_before(name) -> None:
 
 
 @pytest.mark.parametrize(("architecture", "objective"), [*PAIRS, ("bilstm", "bidirectional_lm")])
-def test_micro_batches_change_no_gradient(architecture, objective) -> None:
+def test_accumulate_has_equal_gradients_for_any_micro_batches(architecture, objective) -> None:
     """1 x 8, 4 x 2 and 8 x 1 rows: equal losses, and gradients to float tolerance."""
     gradients, losses = [], []
     for rows in (8, 2, 1):
@@ -118,7 +108,7 @@ class Fixed:
 
 
 @pytest.mark.parametrize(("architecture", "objective"), PAIRS)
-def test_one_batch_is_learnt_to_near_its_floor(architecture, objective) -> None:
+def test_train_learns_one_batch_to_near_its_floor(architecture, objective) -> None:
     model = headless(small_model(architecture, d_model=64))
     steps = train(
         model,
@@ -135,7 +125,7 @@ def test_one_batch_is_learnt_to_near_its_floor(architecture, objective) -> None:
 
 
 @pytest.mark.parametrize(("architecture", "objective"), PAIRS)
-def test_pretraining_beats_the_unigram_entropy_of_its_targets(architecture, objective) -> None:
+def test_train_beats_the_unigram_entropy_of_held_out_targets(architecture, objective) -> None:
     """On other rows than it was trained on: context has been used, not frequency alone."""
     criterion = objective_of(objective)
     model = headless(small_model(architecture, d_model=64))
@@ -148,7 +138,7 @@ def test_pretraining_beats_the_unigram_entropy_of_its_targets(architecture, obje
     assert mean_loss(model, criterion, held_out, CPU) < entropy
 
 
-def test_the_loss_over_batches_is_that_over_one() -> None:
+def test_mean_loss_is_a_mean_over_targets() -> None:
     """A mean over targets, not a mean of means of batches."""
     model, criterion = headless(small_model("decoder")), objective_of("causal")
     packing = Packing(small_corpus(), 32, seed=1)
@@ -159,7 +149,7 @@ def test_the_loss_over_batches_is_that_over_one() -> None:
     assert mean_loss(model, criterion, three, CPU) == pytest.approx(expected, rel=1e-5)
 
 
-def test_masks_are_drawn_anew_in_each_epoch_but_not_by_who_asks() -> None:
+def test_micro_batches_of_a_step_are_equal_for_every_reader() -> None:
     data = data_of("mlm")
     again = data_of("mlm").micro_batches(7)[0]
     assert torch.equal(data.micro_batches(7)[0].input_ids, again.input_ids)
@@ -178,7 +168,7 @@ def training_of(objective: str, **settings: Any) -> Generator[Step, None, None]:
     )
 
 
-def test_training_needs_no_terminal_and_yields_each_step() -> None:
+def test_train_yields_each_step() -> None:
     history: list[Step] = []
     for step in training_of("causal", history=history):
         assert history[-1] is step and len(history) == step.step
@@ -187,7 +177,7 @@ def test_training_needs_no_terminal_and_yields_each_step() -> None:
     assert all(step.flops > 0 for step in history)
 
 
-def test_all_of_a_model_trains_whatever_its_parts_were_before() -> None:
+def test_train_puts_all_parts_of_a_model_in_training_mode() -> None:
     """A checkpoint that was just read evaluates; so does a model that was just validated."""
     model = headless(small_model("encoder"))
     model.backbone.eval()
@@ -197,7 +187,7 @@ def test_all_of_a_model_trains_whatever_its_parts_were_before() -> None:
         model.eval()
 
 
-def test_what_is_frozen_stays_and_may_change_between_steps() -> None:
+def test_train_leaves_frozen_weights_until_they_are_released() -> None:
     model = headless(small_model("encoder"))
     first, *others = model.parameters()
     frozen = [first]
@@ -212,7 +202,7 @@ def test_what_is_frozen_stays_and_may_change_between_steps() -> None:
     assert others
 
 
-def test_a_loss_that_is_not_finite_is_in_the_history_and_ends_training() -> None:
+def test_train_ends_at_a_loss_that_is_not_finite() -> None:
     history: list[Step] = []
     schedule = SCHEDULE.model_copy(update={"lr": 1e30})
     with pytest.raises(Diverged, match=r"^lr: .* 1e\+30"):
@@ -222,7 +212,7 @@ def test_a_loss_that_is_not_finite_is_in_the_history_and_ends_training() -> None
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_so_does_a_validation_loss(value: float) -> None:
+def test_train_ends_at_a_validation_loss_that_is_not_finite(value: float) -> None:
     with pytest.raises(Diverged, match=r"^lr: .*validation loss of step 2 "):
         for step in training_of("mlm"):
             assert step.step <= 2
@@ -235,7 +225,7 @@ def prefetching() -> list[str]:
     return [name for name in names if name.startswith("ThreadPoolExecutor")]
 
 
-def test_training_that_is_left_leaves_no_thread() -> None:
+def test_train_leaves_no_thread_when_it_is_closed() -> None:
     assert not prefetching()
     steps = training_of("mlm", num_steps=50)
     assert [step.step for step in islice(steps, 2)] == [1, 2]

@@ -17,7 +17,7 @@ CPU = Device("cpu", "float32", compile=False, threads=1)
 CUDA = Device("cuda", "float32", compile=False, threads=1)
 
 
-def test_to_wait_takes_time_and_no_processor() -> None:
+def test_meter_counts_no_processor_time_of_waiting() -> None:
     watch = Meter(CPU)
     time.sleep(0.3)
     waited = watch.read()
@@ -30,7 +30,7 @@ def test_to_wait_takes_time_and_no_processor() -> None:
     assert worked.gpu_energy_j == 0 and worked.peak_memory_bytes > 10_000_000
 
 
-def test_a_gpu_says_what_it_drew_or_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_meter_reads_the_energy_of_a_gpu_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[float | None] = [1000.0, 1750.0]
     monkeypatch.setattr(meter, "gpu_energy_j", lambda: counts.pop(0))
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 5)
@@ -57,7 +57,7 @@ class Driver:
         return self.fault
 
 
-def test_the_counter_of_the_driver_is_in_millijoules(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_energy_j_converts_millijoules(monkeypatch: pytest.MonkeyPatch) -> None:
     properties = SimpleNamespace(uuid="7-7")
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
@@ -70,7 +70,7 @@ def test_the_counter_of_the_driver_is_in_millijoules(monkeypatch: pytest.MonkeyP
     assert gpu_energy_j() is None
 
 
-def test_the_processor_or_the_gpu_has_a_name(
+def test_hardware_names_the_processor_or_the_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert hardware(CPU)

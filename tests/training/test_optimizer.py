@@ -9,7 +9,7 @@ from torch import nn
 from stages.training.optimizer import AdamW, lr_factor
 
 
-def test_steps_are_those_of_torch() -> None:
+def test_adamw_steps_like_torch() -> None:
     torch.manual_seed(0)
     ours = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 2))
     theirs = copy.deepcopy(ours)
@@ -32,7 +32,7 @@ def test_steps_are_those_of_torch() -> None:
         torch.testing.assert_close(mine, other)
 
 
-def test_what_needs_no_gradient_is_not_touched() -> None:
+def test_adamw_leaves_weights_without_gradient() -> None:
     first, second = nn.Linear(3, 3), nn.Linear(3, 3)
     model = nn.Sequential(first.requires_grad_(False), second)
     before = copy.deepcopy(model.state_dict())
@@ -44,7 +44,7 @@ def test_what_needs_no_gradient_is_not_touched() -> None:
 
 
 @pytest.mark.parametrize("decay", ["linear", "cosine"])
-def test_the_rate_rises_to_1_and_falls_to_0(decay) -> None:
+def test_schedule_rises_to_1_and_falls_to_0(decay) -> None:
     factors = [lr_factor(s, 100, warmup_fraction=0.1, decay=decay) for s in range(101)]
     assert factors[0] == pytest.approx(1 / 11)
     assert max(factors) == factors[10] == pytest.approx(1.0)
@@ -53,5 +53,5 @@ def test_the_rate_rises_to_1_and_falls_to_0(decay) -> None:
     assert factors[100] == pytest.approx(0.0)
 
 
-def test_a_constant_rate_stays_after_warm_up() -> None:
+def test_constant_schedule_stays_after_warm_up() -> None:
     assert {lr_factor(s, 10, warmup_fraction=0.0, decay="constant") for s in range(10)} == {1.0}

@@ -50,7 +50,9 @@ def headed(objective: Any, backbone: Any) -> ModelWithHead:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("architecture", "settings"), PAIRS)
-def test_the_first_loss_is_the_entropy_of_the_targets(architecture, settings) -> None:
+def test_begin_with_frequencies_gives_the_entropy_of_targets_as_first_loss(
+    architecture, settings
+) -> None:
     """Without a bias it is that of guessing, and with one that nothing has set."""
     objective = objective_of(settings)
     data = data_of(objective)
@@ -76,7 +78,7 @@ def test_the_first_loss_is_the_entropy_of_the_targets(architecture, settings) ->
     assert all(torch.equal(weights[name], weight) for name, weight in plain.state_dict().items())
 
 
-def test_frequencies_are_of_all_targets_until_there_are_enough() -> None:
+def test_target_frequencies_count_until_there_are_enough() -> None:
     objective = objective_of({"name": "causal"})
     data = data_of(objective)
     labels = torch.cat([data.micro_batches(step)[0].labels.flatten() for step in range(3)])  # type: ignore[union-attr]
@@ -87,7 +89,7 @@ def test_frequencies_are_of_all_targets_until_there_are_enough() -> None:
     assert most.min() > 0 and float(most.sum()) == pytest.approx(1)
 
 
-def test_what_was_learnt_before_is_kept() -> None:
+def test_begin_with_frequencies_keeps_a_bias_that_was_learnt() -> None:
     """A parent's bias, in continued pretraining."""
     backbone = small_model("decoder")
     with torch.no_grad():
@@ -98,7 +100,7 @@ def test_what_was_learnt_before_is_kept() -> None:
 
 
 @pytest.mark.slow
-def test_an_encoder_keeps_its_tokens_apart() -> None:
+def test_begin_with_frequencies_keeps_states_of_tokens_apart() -> None:
     """Without the bias a decoder learns its frequencies from states that are made all alike. So it
     is with three seeds, and with 180 steps; at a rate of 3e-3 states can be alike with it too."""
     objective = objective_of({"name": "span_corruption"})

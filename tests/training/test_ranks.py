@@ -14,7 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from stages.core.params import Distributed
-from stages.training.ranks import BUCKET_BYTES, _buckets, uneven
+from stages.training.ranks import uneven
 from tests import warm_python
 from tests.small import small_schedule
 from tests.training.trained_by_ranks import RATES, STRATEGIES, Trained, cases, trained
@@ -79,7 +79,7 @@ def differs(one: Trained, other: Trained) -> str | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("objective", "architecture"), cases())
-def test_ranks_train_as_one_process_does(folders, objective, architecture) -> None:
+def test_train_of_several_ranks_equals_one_process(folders, objective, architecture) -> None:
     """Losses, weights and operations, with dropout and with the gradients' norm cut."""
     alone = trained(objective, architecture)
     for number in NUMBERS:
@@ -93,23 +93,14 @@ def test_ranks_train_as_one_process_does(folders, objective, architecture) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_the_mean_of_the_means_of_ranks_is_another_loss(folders, strategy) -> None:
-    """As long as this is seen, so is a division by the targets of one rank: each has another
-    number of them."""
-    alone = trained("multi_task", "decoder")
-    assert differs(alone, read(folders[2], f"{strategy}-wrong")) is not None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_ranks_keep_the_same_of_several_learning_rates(folders, strategy, tmp_path) -> None:
+def test_try_each_of_several_ranks_keeps_the_same_rate(folders, strategy, tmp_path) -> None:
     alone = trained("mlm", "encoder", rates=RATES, scratch=tmp_path)
     assert differs(alone, read(folders[2], f"{strategy}-tries")) is None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_state_of_two_ranks_goes_on_with_one_and_with_four(folders, strategy, tmp_path) -> None:
+def test_train_resumes_with_another_number_of_ranks(folders, strategy, tmp_path) -> None:
     earlier = tmp_path / "earlier"
     shutil.copytree(folders[2] / "stopped" / strategy, earlier)
     (state,) = earlier.rglob("*.safetensors")
@@ -125,19 +116,12 @@ def test_a_state_of_two_ranks_goes_on_with_one_and_with_four(folders, strategy, 
     ("devices", "micro_batch_rows", "valid"),
     [(1, 8, None), (2, 4, None), (4, 2, None), (2, 8, "1, 2, 4"), (4, 4, "1, 2"), (3, 1, "3")],
 )
-def test_micro_batches_are_shared_equally_or_refused(devices, micro_batch_rows, valid) -> None:
+def test_uneven_refuses_micro_batches_that_ranks_cannot_share(
+    devices, micro_batch_rows, valid
+) -> None:
     schedule = small_schedule(
         rows=8, max_tokens=32, num_steps=1, lr=1e-3, micro_batch_rows=micro_batch_rows
     )
     distributed = Distributed(devices=devices, num_nodes=1, strategy="ddp")
     reason = uneven(schedule, distributed)
     assert reason is None if valid is None else reason is not None and valid in reason
-
-
-def test_gradients_are_summed_in_buckets_of_bounded_size() -> None:
-    gradients = [torch.zeros(size) for size in (3, 5, BUCKET_BYTES // 4, 2, 1)]
-    buckets = list(_buckets(gradients))
-    assert [[len(each) for each in bucket] for bucket in buckets] == [
-        [3, 5, BUCKET_BYTES // 4],
-        [2, 1],
-    ]

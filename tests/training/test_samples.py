@@ -35,7 +35,7 @@ def written(objective: str, architecture: str, *, seed: int = 1, **settings: Any
 
 
 @pytest.mark.parametrize(("objective", "architecture"), GENERATIVE)
-def test_the_same_passages_and_prompts_for_every_model(objective, architecture) -> None:
+def test_samples_have_equal_passages_and_prompts_for_every_model(objective, architecture) -> None:
     """And from equal weights the same text again; a longest row has room for it."""
     one, *others = (written(objective, architecture, seed=seed) for seed in range(1, 6))
     other = next(each for each in others if each != one)  # two that write nothing are equal
@@ -50,7 +50,7 @@ def test_the_same_passages_and_prompts_for_every_model(objective, architecture) 
 
 
 @pytest.mark.parametrize("objective", ["causal", "prefix_lm"])
-def test_a_decoder_goes_on_from_nothing_and_from_whole_words(objective) -> None:
+def test_samples_of_a_decoder_continue_nothing_and_whole_words(objective) -> None:
     first, *others = written(objective, "decoder")
     assert (first["passage"], first["prompt"]) == ("", "")
     for sample in others:
@@ -58,7 +58,7 @@ def test_a_decoder_goes_on_from_nothing_and_from_whole_words(objective) -> None:
         assert words and words == sample["passage"].split()[: len(words)]
 
 
-def test_an_encoder_decoder_fills_what_is_left_out() -> None:
+def test_samples_of_an_encoder_decoder_fill_what_is_left_out() -> None:
     for sample in written("span_corruption", "encoder_decoder", noise_density=0.3):
         assert "<s0>" in sample["prompt"] and "<s0>" not in sample["passage"]
     filled = written("denoising", "encoder_decoder", permute_sentences=False, infilling=0.3)
@@ -66,14 +66,14 @@ def test_an_encoder_decoder_fills_what_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(("objective", "architecture"), [("mlm", "encoder"), ("mlm", "bilstm")])
-def test_what_writes_no_text_has_no_samples(objective, architecture) -> None:
+def test_samples_of_an_objective_that_writes_no_text_are_empty(objective, architecture) -> None:
     made: Any = OBJECTIVES.build({"name": objective}, small_tokenizer(), 32, where="objective")
     made.architecture = architecture
     model = small_model(architecture)
     assert samples(model, made, small_corpus(), small_tokenizer(), CPU) == []
 
 
-def test_passages_begin_documents_and_know_their_sentences() -> None:
+def test_beginnings_are_of_documents_with_their_sentences() -> None:
     for row in beginnings(small_corpus(), MAX_TOKENS):
         assert row.tokens[0] == BOS_ID and len(row.tokens) <= MAX_TOKENS
         assert MASK_ID not in row.tokens and set(row.document_ids) == {1}

@@ -110,7 +110,7 @@ def read(task: Any, model: ModelWithHead, batches: list[Batch]) -> tuple[np.ndar
         ("tagging", "decoder", 1.0),
     ],
 )
-def test_it_is_the_minimum_that_scikit_learn_finds(kind, architecture, C) -> None:
+def test_solve_finds_the_minimum_of_scikit_learn(kind, architecture, C) -> None:
     tokenizer = small_tokenizer()
     task: Any = (
         Classification(["a", "b"], tokenizer, 32)
@@ -142,7 +142,7 @@ def test_it_is_the_minimum_that_scikit_learn_finds(kind, architecture, C) -> Non
 
 
 @pytest.mark.parametrize(("head", "C"), [("start_end", 0.1), ("span", 0.03)])
-def test_a_head_for_questions_is_solved_and_reads_states_as_they_are(head, C) -> None:
+def test_solve_a_head_for_questions_puts_the_scale_into_its_weights(head, C) -> None:
     """A span head has a hidden layer, so that its scale is put into three matrices."""
     task = SpanQA([], small_tokenizer(), 20, head=head, d_span=4, stride=2, max_question_tokens=4)
     model, batches = probed(task, "encoder", number=24)
@@ -155,7 +155,7 @@ def test_a_head_for_questions_is_solved_and_reads_states_as_they_are(head, C) ->
 
 
 @pytest.mark.slow
-def test_a_mix_of_layers_is_fitted_with_the_head_and_never_worse_than_their_mean() -> None:
+def test_solve_a_mix_of_layers_is_no_worse_than_their_mean() -> None:
     task = Tagging([*TAGS], small_tokenizer(), 32)
     model, batches = probed(task, "encoder", layers="mix")
     backbone: Any = model.backbone
@@ -181,7 +181,7 @@ def _penalty(model: ModelWithHead) -> float:
 
 
 @pytest.mark.slow
-def test_the_penalty_that_is_best_on_validation_is_kept() -> None:
+def test_solve_keeps_the_penalty_that_is_best_on_validation() -> None:
     task = Tagging([*TAGS], small_tokenizer(), 32)
     model, batches = probed(task, "encoder")
     each = {C: solved(probed(task, "encoder")[0], task, batches, C) for C in (1e-4, 0.01, 100.0)}
@@ -202,7 +202,7 @@ def test_the_penalty_that_is_best_on_validation_is_kept() -> None:
     assert best.C == 0.01
 
 
-def test_other_weights_have_states_of_their_own() -> None:
+def test_linear_probe_remembers_states_of_each_model() -> None:
     """Runs from scratch may begin with other weights for each seed; one method sees them all."""
     task = Classification(["a", "b"], small_tokenizer(), 32)
     method, seen = LinearProbe(), []

@@ -17,7 +17,7 @@ from tests.training.test_solver import CPU, probed, rows, solved
 
 
 @pytest.mark.parametrize("architecture", ["encoder", "decoder"])
-def test_a_probe_of_regression_is_a_ridge_regression(
+def test_solve_regression_is_a_ridge_regression(
     architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sum of squares plus |w|^2 / (2 C): scikit-learn's alpha is 1 / (2 C)."""
@@ -40,7 +40,7 @@ def test_a_probe_of_regression_is_a_ridge_regression(
     np.testing.assert_allclose(np.concatenate(found), expected, atol=2e-3)
 
 
-def test_a_probe_of_choices_keeps_its_loss_when_it_takes_over_the_standardisation(
+def test_solve_choices_puts_the_standardisation_into_its_weights(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def with_choices(i: int, words: list[str]) -> dict[str, Any]:

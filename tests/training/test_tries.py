@@ -67,7 +67,7 @@ def same(one: Trained, other: Trained) -> bool:
     return all(torch.equal(one.weights[name], other.weights[name]) for name in one.weights)
 
 
-def test_each_rate_begins_anew_and_the_model_is_left_with_the_best(tmp_path) -> None:
+def test_try_each_begins_anew_and_leaves_the_best_model(tmp_path) -> None:
     """As if each had been trained alone."""
     several = Trained(tmp_path / "several", RATES)
     alone = {rate: Trained(tmp_path / str(rate), [rate]) for rate in RATES}
@@ -85,7 +85,7 @@ def test_each_rate_begins_anew_and_the_model_is_left_with_the_best(tmp_path) -> 
 
 
 @pytest.mark.parametrize("kill", [(5e-3, 3), (5e-3, 1), (1e-3, 6)])
-def test_interrupted_in_a_later_rate_equals_uninterrupted(tmp_path, monkeypatch, kill) -> None:
+def test_try_each_resumes_in_a_later_rate(tmp_path, monkeypatch, kill) -> None:
     monkeypatch.setattr("stages.training.loop.CHECKPOINT_SECONDS", 0.0)
     whole = Trained(tmp_path / "whole", RATES)
     with pytest.raises(Killed):
@@ -97,7 +97,7 @@ def test_interrupted_in_a_later_rate_equals_uninterrupted(tmp_path, monkeypatch,
     assert again.begun == [] and again.tries == whole.tries and same(again, whole)
 
 
-def test_a_rate_that_diverges_has_lost_and_all_of_them_are_a_mistake(tmp_path, capsys) -> None:
+def test_try_each_refuses_only_if_all_rates_diverge(tmp_path, capsys) -> None:
     with_one = Trained(tmp_path / "one", [1e30, 5e-3])
     assert "1e+30" in capsys.readouterr().err
     diverged, other = with_one.tries
@@ -113,7 +113,7 @@ def test_a_rate_that_diverges_has_lost_and_all_of_them_are_a_mistake(tmp_path, c
         Trained(tmp_path / "single", [1e30])
 
 
-def test_of_equal_losses_the_first_is_kept() -> None:
+def test_best_is_the_first_of_equal_losses() -> None:
     tries = [
         Try(rate, [Step(1, 2.0, rate, 1, loss)]) for rate, loss in ((3, 5.0), (1, 4.0), (2, 4.0))
     ]

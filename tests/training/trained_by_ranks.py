@@ -7,11 +7,9 @@ trains everything as a rank, with both strategies, and the first rank writes wha
 
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -160,15 +158,6 @@ def apart(ranks: Ranks, result: Trained) -> bool:
     return ranks.from_first(own) != own
 
 
-class PerRank(Ranks):
-    """A mistake to find: each rank divides by its own targets, and the mean over ranks is taken."""
-
-    def total(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        if "loss" in values or "flops" in values or "" in values:
-            return super().total(values)
-        return {name: value * self.number for name, value in values.items()}
-
-
 def main(folder: Path) -> None:
     place = rank_of_process()
     assert place is not None
@@ -185,8 +174,6 @@ def main(folder: Path) -> None:
                 results["tries"] = trained(
                     "mlm", "encoder", ranks, rates=RATES, scratch=folder / "tries" / strategy
                 )
-                wrong = PerRank(first.rank, first.number, strategy)
-                results["wrong"] = trained("multi_task", "decoder", wrong)
                 with pytest.raises(Stopped):
                     trained("causal", "decoder", ranks, scratch=stopped, stop_after=1)
             for name, result in results.items():

@@ -1,4 +1,4 @@
-"""Which epoch is kept, when training stops, and whether it has ended too early."""
+"""The epoch that is kept, the end of training, and whether that was too early."""
 
 import math
 from collections.abc import Sequence
@@ -27,6 +27,7 @@ def curve(
     return [
         EpochRecord(
             run="run",
+            pretrain_seed=1,
             method="full",
             task="tag",
             label_budget="200",
@@ -42,7 +43,7 @@ def curve(
 
 
 def kept(metric: str, epochs: Sequence[EpochRecord]) -> tuple[int, float]:
-    """The epoch, and the weight that the model had in it."""
+    """Returns the kept epoch, and the weight that the model had in it."""
     model: ModelWithHead = headless(small_model("encoder"))
     weight = next(model.parameters())
     best = BestEpoch(metric)
@@ -53,8 +54,8 @@ def kept(metric: str, epochs: Sequence[EpochRecord]) -> tuple[int, float]:
     return best.epoch, weight.flatten()[0].item()
 
 
-def test_the_best_metric_is_kept_and_of_equal_ones_the_lowest_loss() -> None:
-    """In either direction of the metric; of equal ones in both the first."""
+def test_best_epoch_has_the_best_metric_and_of_equal_ones_the_lowest_loss() -> None:
+    """Either direction of the metric; the first of epochs that are equal in both."""
     assert kept("entity_f1", curve([0.1, 0.5, 0.5, 0.4], [0.2, 0.9, 0.8, 0.1])) == (3, 3.0)
     assert kept("entity_f1", curve([0.5, 0.5, 0.5], [0.8, 0.8, 0.9])) == (1, 1.0)
     assert kept("bits_per_byte", curve([3.0, 2.0, 2.0], [0.1, 0.8, 0.7])) == (3, 3.0)
@@ -64,7 +65,7 @@ def settings(**changes: float | str) -> Adaptation:
     return Adaptation.model_validate(ADAPTATION | {"batch_examples": 10} | changes)
 
 
-def test_a_trial_has_at_least_so_many_steps_and_epochs() -> None:
+def test_max_epochs_are_enough_for_the_steps_and_epochs() -> None:
     few = settings(num_epochs=4, min_steps=500)
     assert (max_epochs(few, 200), max_epochs(few, 10_000)) == (25, 4)
     assert max_epochs(few, 195) * steps_per_epoch(few, 195) >= 500
@@ -73,12 +74,12 @@ def test_a_trial_has_at_least_so_many_steps_and_epochs() -> None:
 
 
 def stops(patience: int | str, epochs: Sequence[EpochRecord], **changes: float) -> int | None:
-    """After which epoch."""
+    """Returns the epoch after which training stops, or None."""
     waiting = Patience(settings(patience=patience, **changes), "entity_f1", num_examples=100)
     return next((epoch.epoch for epoch in epochs if waiting.is_over(epoch)), None)
 
 
-def test_training_stops_after_so_many_epochs_without_a_better_metric_or_loss() -> None:
+def test_patience_ends_without_a_better_metric_or_loss() -> None:
     worse = curve([0.1, 0.5, 0.4, 0.4, 0.4, 0.4], [1.0, 1.2, 0.9, 1.1, 1.2, 1.3])
     assert stops(2, worse, warmup_fraction=0.0) == 5  # the loss was lowest in the third
     assert stops(3, worse, warmup_fraction=0.0) == 6
@@ -87,7 +88,7 @@ def test_training_stops_after_so_many_epochs_without_a_better_metric_or_loss() -
     assert stops(1, rising, warmup_fraction=0.0) is None
 
 
-def test_no_epoch_of_the_warm_up_counts_as_waiting() -> None:
+def test_patience_does_not_count_epochs_of_the_warm_up() -> None:
     flat = curve([0.0] * 10, [1.0] * 10)
     assert stops(2, flat, warmup_fraction=0.0) == 3
     # The rate rises in 3 of 6 epochs.
@@ -103,15 +104,15 @@ LONG = curve(
 )
 
 
-def test_what_ended_too_early_is_told_from_what_has_fitted() -> None:
+def test_still_improving_holds_for_training_that_ended_too_early() -> None:
     assert still_improving(SHORT, "macro_f1")
     assert not still_improving(LONG, "macro_f1")
     late = [*LONG[:-1], replace(LONG[-1], validation_metric=0.5)]
     assert not still_improving(late, "macro_f1")  # on a plateau any may be best, the last too
-    assert still_improving(curve([0.5], [1.0]), "macro_f1")  # a single epoch tells of no end
+    assert still_improving(curve([0.5], [1.0]), "macro_f1")  # a single epoch shows no end
 
 
-def test_what_grows_worse_on_validation_is_not_improving_whichever_epoch_is_kept() -> None:
+def test_still_improving_is_false_for_what_grows_worse_on_validation() -> None:
     """1,000 labels in 4 epochs, measured: the training loss falls to the end, the loss of
     validation has risen since the second epoch and the metric falls."""
     overfitted = curve([0.62, 0.67, 0.68, 0.66], [0.66, 0.65, 1.24, 1.33], [0.72, 0.48, 0.17, 0.05])
@@ -123,7 +124,7 @@ def test_what_grows_worse_on_validation_is_not_improving_whichever_epoch_is_kept
     assert best_on_validation(curve([3.0, 2.0, 2.5], [1, 1, 1]), "bits_per_byte") == 2
 
 
-def test_a_loss_that_still_falls_by_its_noise_alone_has_ended() -> None:
+def test_still_improving_ignores_the_noise_of_the_loss() -> None:
     loss = [1 + math.exp(-epoch) for epoch in range(12)]
     assert not still_improving(curve([0.5] * 12, loss, loss), "macro_f1")
     slow = [1 + math.exp(-epoch / 12) for epoch in range(12)]

@@ -1,33 +1,27 @@
 """Estimates come from the states that a probe reads, and are computed once."""
 
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from stages import pretrain
 from stages.core.artifacts import read_json, read_jsonl, remove, write_json, write_jsonl
 from stages.core.code import hashes
+from stages.core.keys import RunKey
 from stages.core.params import Params
 from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateRecord
-from stages.evaluation.transferability import (
-    h_score,
-    logme,
-    nearest_neighbours,
-    one_hot,
-)
-from stages.matching.budget import plans
+from stages.evaluation.transferability import h_score, logme, nearest_neighbours, one_hot
 from stages.text.batch import PADDING
 from stages.trials import estimates, store
-from stages.trials.estimates import estimated
+from stages.trials.estimates import Estimated
 from stages.trials.setup import TrialSetup
 from tests.small_hub import FAMILIES, checkpoint, revision_of
-from tests.small_study import SCRATCH, write_pair
+from tests.small_study import SCRATCH, pretrain_run, tuned, write_inputs, write_pair
 
-RUNS = (SCRATCH, "decoder")
+EXAMPLES = Path("data/tasks/section/examples")
 Values = dict[tuple[str, str], float | None]
 
 
@@ -41,18 +35,37 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     return params
 
 
-def values(records: list[EstimateRecord]) -> Values:
-    return {(record.estimate, record.layers): record.value for record in records}
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Grows by one each time that estimates are computed."""
+    calls, records = list[object](), estimates._records
+
+    def counted(*arguments: Any) -> list[EstimateRecord]:
+        calls.append(arguments)
+        return records(*arguments)
+
+    monkeypatch.setattr(estimates, "_records", counted)
+    return calls
 
 
-def by_hand(
-    params: Params,
-    run: str,
-    task: str,
-    pooled: Callable[[torch.Tensor, np.ndarray | None], torch.Tensor],
-) -> tuple[np.ndarray, np.ndarray]:
-    """States of each layer [J, N, D] and labels, row by row, without batches, heads or hooks."""
-    setup = TrialSetup(run, task, max_tokens=params.finetune.max_tokens)
+def estimated(params: Params, run: str = SCRATCH, task: str = "section") -> Estimated:
+    return estimates.estimated(params.finetune, params.compute, RunKey(run, 1), task)
+
+
+def values(estimates: Estimated) -> Values:
+    return {(record.estimate, record.layers): record.value for record in estimates.records}
+
+
+def write_rows(rows: list[dict[str, Any]], **record: object) -> None:
+    """Writes the rows of train of "section", and what its record says of another task."""
+    write_jsonl(EXAMPLES / "train.jsonl", rows)
+    write_json(EXAMPLES / "task.json", read_json(EXAMPLES / "task.json") | record)
+
+
+def states_row_by_row(params: Params, run: str, task: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the states of each layer [J, N, D] and their labels, computed without batches, heads
+    or hooks."""
+    setup = TrialSetup(RunKey(run, 1), task, max_tokens=params.finetune.max_tokens)
     backbone = setup.backbone(seed=params.finetune.seeds[0]).eval()
     states, labels = [], []
     for row in read_jsonl(setup.examples / "train.jsonl"):
@@ -61,27 +74,25 @@ def by_hand(
         assert (batch.document_ids != PADDING).all()
         with torch.no_grad():
             layers = backbone.layers(batch)[1:, 0]
-        read = example.word_positions  # None of a text
-        states.append(pooled(layers, read))
-        tags = row.get("tags", [row.get("label")])
-        labels += tags if read is None else tags[: len(read)]
+        words = example.word_positions
+        if words is None:  # a text
+            states.append(layers.mean(dim=1, keepdim=True))
+            labels.append(row["label"])
+        else:
+            states.append(layers[:, torch.from_numpy(words)])
+            labels += row["tags"][: len(words)]
     classes = sorted(setup.task.labels)
-    return torch.cat(states, dim=1).numpy(), np.array([classes.index(each) for each in labels])
+    return torch.cat(states, dim=1).numpy(), np.array([classes.index(label) for label in labels])
 
 
-@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("run", [SCRATCH, "decoder"])
 @pytest.mark.parametrize("task", ["section", "tag"])
-def test_states_are_those_that_the_head_reads_of_each_row(
+def test_estimated_measures_the_states_that_the_head_reads(
     params: Params, run: str, task: str
 ) -> None:
-    def pooled(layers: torch.Tensor, words: np.ndarray | None) -> torch.Tensor:
-        if words is not None:
-            return layers[:, torch.from_numpy(words)]
-        return layers.mean(dim=1, keepdim=True)
-
-    states, classes = by_hand(params, run, task, pooled)
-    found = estimated(params, run, task).records
-    assert {record.num_states for record in found} == {len(classes)}
+    states, classes = states_row_by_row(params, run, task)
+    records = {(r.estimate, r.layers): r for r in estimated(params, run, task).records}
+    assert {record.num_states for record in records.values()} == {len(classes)}
     for estimate, compute in (
         ("h_score", lambda layer: h_score(layer, classes).value),
         ("h_score_above_chance", lambda layer: h_score(layer, classes).above_chance),
@@ -93,129 +104,121 @@ def test_states_are_those_that_the_head_reads_of_each_row(
         # States of a padded batch differ in the last bit, which may change a neighbour.
         tolerance = 0.02 if estimate == "knn" else 1e-4
         for name, value in zip(LAYERS, expected, strict=True):
-            assert values(found)[estimate, name] == pytest.approx(value, abs=tolerance), name
-        best = next(r for r in found if (r.estimate, r.layers) == (estimate, "best"))
-        assert best.layer is not None and layers[best.layer - 1] == pytest.approx(
-            max(layers), abs=tolerance
-        )
+            assert records[estimate, name].value == pytest.approx(value, abs=tolerance), name
+        best = records[estimate, "best"].layer
+        assert best is not None
+        assert layers[best - 1] == pytest.approx(max(layers), abs=tolerance)
 
 
-def test_labels_that_follow_the_text_are_told_from_shuffled_ones(params: Params) -> None:
-    """A random encoder tells capitals from others, and no labels without meaning."""
-    real = values(estimated(params, SCRATCH, "section").records)
-    path = Path("data/tasks/section/examples/train.jsonl")
-    rows = read_jsonl(path)
+def test_estimated_is_higher_for_labels_that_follow_the_text(params: Params) -> None:
+    """A random encoder tells capitals from others, but not labels without meaning."""
+    real, rows = values(estimated(params)), read_jsonl(EXAMPLES / "train.jsonl")
     order = np.random.default_rng(1).permutation(len(rows))
-    write_jsonl(
-        path, [row | {"label": rows[i]["label"]} for row, i in zip(rows, order, strict=True)]
-    )
-    shuffled = values(estimated(params, SCRATCH, "section").records)
+    write_rows([row | {"label": rows[i]["label"]} for row, i in zip(rows, order, strict=True)])
+    shuffled = values(estimated(params))
     for key, value in real.items():
         assert value is not None and (other := shuffled[key]) is not None
         assert value > other + 0.1, key
 
 
-def test_a_number_is_estimated_by_logme_alone(params: Params) -> None:
-    folder = Path("data/tasks/section/examples")
-    rows = read_jsonl(folder / "train.jsonl")
-    rated = [
-        {"id": r["id"], "text": r["text"], "target": float(r["label"] == "loud")} for r in rows
-    ]
-    write_jsonl(folder / "train.jsonl", rated)
-    about = read_json(folder / "task.json") | {"kind": "regression", "labels": []}
-    about |= {"task": {"name": "regression"}, "target_mean": 0.5, "target_std": 0.5}
-    write_json(folder / "task.json", about)
-    found = estimated(params, SCRATCH, "section").records
-    assert {r.estimate for r in found if r.value is not None} == {"logme"}
-    assert all((r.value is None) == bool(r.reason) for r in found)
+REGRESSION = {"task": {"name": "regression"}, "kind": "regression", "labels": []}
+QUESTIONS = {"name": "span_qa", "stride": 8, "max_question_tokens": 16}
 
 
-def test_a_task_whose_labels_are_positions_has_reasons(params: Params) -> None:
-    folder = Path("data/tasks/section/examples")
-    asked = [
-        {
-            "id": row["id"],
-            "question": "which word",
-            "context": row["text"],
-            "answers": [{"text": row["text"][:3], "answer_start": 0}],
-        }
-        for row in read_jsonl(folder / "train.jsonl")
-    ]
-    write_jsonl(folder / "train.jsonl", asked)
-    about = read_json(folder / "task.json") | {"kind": "span_qa", "labels": []}
-    settings = {"name": "span_qa", "stride": 8, "max_question_tokens": 16}
-    write_json(folder / "task.json", about | {"task": settings})
-    found = estimated(params, SCRATCH, "section").records
-    assert len(found) == len(ESTIMATES) * len(LAYERS)
-    assert all(record.value is None and record.reason for record in found)
-
-
-def test_one_class_says_nothing(params: Params) -> None:
-    path = Path("data/tasks/section/examples/train.jsonl")
-    write_jsonl(path, [row | {"label": "calm"} for row in read_jsonl(path)])
-    found = estimated(params, SCRATCH, "section").records
-    assert all(record.value is None and record.reason for record in found)
-
-
-def test_what_was_computed_is_taken_from_the_store(
-    params: Params, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("changes", "record", "defined"),
+    [
+        ({"label": "calm"}, {}, set()),  # one class
+        (
+            {"target": lambda row: float(row["label"] == "loud")},
+            REGRESSION | {"target_mean": 0.5, "target_std": 0.5},
+            {"logme"},
+        ),
+        (
+            {
+                "question": "which word",
+                "context": lambda row: row["text"],
+                "answers": lambda row: [{"text": row["text"][:3], "answer_start": 0}],
+            },
+            {"task": QUESTIONS, "kind": "span_qa", "labels": []},
+            set(),
+        ),
+    ],
+    ids=["one_class", "numbers", "positions"],
+)
+def test_estimated_gives_a_reason_where_an_estimate_is_undefined(
+    params: Params, changes: Mapping[str, Any], record: dict[str, Any], defined: set[str]
 ) -> None:
-    first = estimated(params, SCRATCH, "section")
-    computed = []
-    monkeypatch.setattr(estimates, "_records", lambda *given: computed.append(given) or [])
-    assert estimated(params, SCRATCH, "section") == first and not computed
-    assert not store.listed()  # none of the trials
+    rows = [
+        row | {name: value(row) if callable(value) else value for name, value in changes.items()}
+        for row in read_jsonl(EXAMPLES / "train.jsonl")
+    ]
+    write_rows(rows, **record)
+    records = estimated(params).records
+    assert len(records) == len(ESTIMATES) * len(LAYERS)
+    assert {r.estimate for r in records if r.value is not None} == defined
+    assert all((r.value is None) == bool(r.reason) for r in records)
+
+
+def test_estimated_takes_from_the_store_what_is_whole(
+    params: Params, computed: list[object]
+) -> None:
+    first = estimated(params)
+    assert estimated(params) == first and len(computed) == 1
+    assert not store.listed()  # no trials
     (file,) = (store.root() / "estimates").iterdir()
     file.write_text(file.read_text()[:-20])
-    estimated(params, SCRATCH, "section")
-    assert len(computed) == 1
-    estimated(params, "decoder", "section")
+    assert estimated(params).records == first.records and len(computed) == 2
+    estimated(params, "decoder")
     remove(store.root() / "estimates")
-    estimated(params, SCRATCH, "section")
-    assert len(computed) == 3
+    estimated(params)
+    assert len(computed) == 4
 
 
-def test_methods_change_no_estimate_and_the_rows_do(
+@pytest.mark.parametrize(
+    ("changes", "times"),
+    [
+        ({"methods": {}}, 1),
+        ({"seeds": [1, 2]}, 1),
+        ({"label_budgets": [8, 64]}, 1),
+        ({"label_budgets": [32]}, 2),
+        ({"seeds": [2]}, 2),
+        ({"max_tokens": 32}, 2),
+    ],
+)
+def test_estimated_depends_on_the_labelled_rows_and_on_no_method(
+    params: Params, computed: list[object], changes: dict[str, Any], times: int
+) -> None:
+    estimated(params)
+    estimated(tuned(params, **changes))
+    assert len(computed) == times
+
+
+def test_estimated_draws_a_part_of_many_words(
     params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    estimated(params, SCRATCH, "section")
-    computed = []
-    monkeypatch.setattr(estimates, "_records", lambda *given: computed.append(given) or [])
-
-    def of(**changes: object) -> int:
-        settings = params.finetune.model_copy(update=changes)
-        estimated(params.model_copy(update={"finetune": settings}), SCRATCH, "section")
-        return len(computed)
-
-    assert of(methods={}) == 0
-    assert of(seeds=[1, 2]) == 0 and of(label_budgets=[8, 64]) == 0
-    assert of(label_budgets=[32]) == 1 and of(seeds=[2]) == 2 and of(max_tokens=32) == 3
-
-
-def test_many_labelled_words_are_a_drawn_part(
-    params: Params, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    every = estimated(params, SCRATCH, "tag").records[0]
+    every = estimated(params, task="tag").records[0]
     monkeypatch.setattr(estimates, "MOST_STATES", every.num_states // 2)
     remove(store.root() / "estimates")
-    some = estimated(params, SCRATCH, "tag").records[0]
+    some = estimated(params, task="tag").records[0]
     assert 0 < some.num_rows < every.num_rows
     assert every.num_states / 4 < some.num_states <= every.num_states // 2
 
 
-def test_trials_do_not_run_the_code_of_estimates() -> None:
-    """So that no edit of theirs makes a trial train again."""
-    theirs = {"trials/estimates.py", "evaluation/estimates.py", "evaluation/transferability.py"}
-    assert not theirs & hashes("trials/runner", "methods/full", "methods/linear_probe").keys()
-    assert theirs <= hashes("trials/estimates").keys()
-    assert theirs <= hashes("finetune").keys()
+def test_code_of_estimates_is_no_code_of_trials() -> None:
+    """An edit of it trains no trial again."""
+    files = {"trials/estimates.py", "evaluation/estimates.py", "evaluation/transferability.py"}
+    assert not files & hashes("trials/runner", "methods/full", "methods/linear_probe").keys()
+    assert files <= hashes("trials/estimates").keys() & hashes("finetune").keys()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["bilstm", "encoder_decoder", "bert", "gpt2", "t5"])
-def test_every_architecture_has_estimates_of_its_layers(params: Params, model: str) -> None:
-    """Ours and public ones; of a model with a decoder those of its encoder."""
-    run = params.pretrain[SCRATCH]
+def test_estimated_has_values_for_the_layers_of_every_architecture(
+    params: Params, model: str
+) -> None:
+    """Layers of a model with a decoder are those of its encoder."""
+    run = params.runs[SCRATCH]
     if model in FAMILIES:
         folder = checkpoint(model)
         settings = {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
@@ -223,14 +226,11 @@ def test_every_architecture_has_estimates_of_its_layers(params: Params, model: s
     else:
         sizes = {"d_model": 32, "num_layers": 2} if model == "bilstm" else run.model
         run = run.model_copy(update={"model": {**sizes, "name": model}})
-    changed = params.model_copy(update={"pretrain": {"other": run, SCRATCH: run}})
-    changed = changed.model_copy(
-        update={"budget": params.budget.model_copy(update={"matched": "none"})}
-    )
-    write_json(Path("data/plans/other.json"), asdict(plans(changed)["other"]))
-    pretrain.main(changed, "other")
+    changed = params.model_copy(update={"runs": params.runs | {"other": run}})
+    write_inputs(changed)
+    pretrain_run(changed, "other")
     for task in ("section", "tag"):
-        found = estimated(changed, "other", task).records
-        assert all(record.value is not None for record in found)
-        layers = {record.layer for record in found if record.layer is not None}
+        records = estimated(changed, "other", task).records
+        assert all(record.value is not None for record in records)
+        layers = {record.layer for record in records if record.layer is not None}
         assert layers <= set(range(1, run.model.get("num_layers", 2) + 1))

@@ -1,39 +1,45 @@
-"""Which trials run in one process."""
+"""The trials that run in one process, and the runs that draw new weights for each trial."""
+
+from typing import Any
 
 import pytest
 
+from stages.core.keys import RunKey
 from stages.core.params import Params
 from stages.trials.groups import trial_groups
 from tests.synthetic_study import raw_params
 
 
-def test_trials_that_share_a_backbone_share_a_process() -> None:
+@pytest.mark.parametrize("from_scratch", [False, True])
+def test_trial_groups_share_a_process_where_trials_share_a_frozen_backbone(
+    from_scratch: bool,
+) -> None:
     raw = raw_params()
     raw["finetune"] |= {"label_budgets": [200, "all"], "seeds": [1, 2, 3]}
-    params = Params(**raw)
-
-    def groups(run: str) -> list[list[tuple[str, int]]]:
-        found = trial_groups(params, run, ["full", "linear_probe"])
-        assert [len({key.method for key in group}) for group in found] == [1] * len(found)
-        full = [group for group in found if group[0].method == "full"]
-        assert [len(group) for group in full] == [1] * 6
-        probes = [group for group in found if group[0].method == "linear_probe"]
-        return [[(key.label_budget, key.finetune_seed) for key in group] for group in probes]
-
-    (shared,) = groups("encoder_mlm")
-    assert shared == [(budget, seed) for budget in ("200", "all") for seed in (1, 2, 3)]
-    assert groups("encoder_scratch") == [[("200", s), ("all", s)] for s in (1, 2, 3)]
+    finetune, checkpoint = Params(**raw).finetune, RunKey("encoder_mlm", 7)
+    methods = ["full", "linear_probe"]
+    groups = trial_groups(finetune, checkpoint, "tag", methods, from_scratch=from_scratch)
+    assert {key.checkpoint for group in groups for key in group} == {checkpoint}
+    cells = [[(k.method, k.label_budget, k.finetune_seed) for k in group] for group in groups]
+    keys = [(budget, seed) for budget in ("200", "all") for seed in (1, 2, 3)]
+    assert cells[:6] == [[("full", *key)] for key in keys]
+    by_seed = [[("200", seed), ("all", seed)] for seed in (1, 2, 3)]
+    assert cells[6:] == [
+        [("linear_probe", *key) for key in group] for group in (by_seed if from_scratch else [keys])
+    ]
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({}, True),
-        ({"parent": "other"}, False),  # whose weights it has
+        ({"parent": "other"}, False),  # it has the weights of its parent
         ({"objective": {"name": "mlm"}}, False),
         ({"model": {"name": "hub", "path": "p", "revision": "r"}}, False),
     ],
 )
-def test_from_scratch_is_without_objective_and_parent(changes, expected) -> None:
-    run = Params(**raw_params()).pretrain["encoder_scratch"].model_copy(update=changes)
+def test_from_scratch_is_without_objective_parent_and_published_weights(
+    changes: dict[str, Any], expected: bool
+) -> None:
+    run = Params(**raw_params()).runs["encoder_scratch"].model_copy(update=changes)
     assert run.from_scratch == expected

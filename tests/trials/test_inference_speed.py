@@ -1,4 +1,4 @@
-"""How fast a model predicts: the whole of it, on texts that nobody has seen."""
+"""The speed of prediction, measured on texts that the model has not seen."""
 
 import time
 from dataclasses import dataclass
@@ -33,13 +33,13 @@ class Given:
 
 
 class Sleeper:
-    """Takes so long for a batch, and keeps what it was asked."""
+    """A predictor that takes ``seconds`` for a batch and records the ids of its texts."""
 
     has_prefix = False
 
     def __init__(self, seconds: float, *, windows: int = 1) -> None:
         self.seconds, self.windows = seconds, windows
-        self.asked: list[list[str]] = []
+        self.batches: list[list[str]] = []
 
     def encode(self, rows: Any) -> list[Given]:
         return [Given(row["id"], np.ones(7), i) for row in rows for i in range(self.windows)]
@@ -49,7 +49,7 @@ class Sleeper:
         return Batch(input_ids=ids, document_ids=torch.ones_like(ids), num_targets={})
 
     def predict(self, model: ModelWithHead, batch: Batch, examples: list[Any]) -> list[Any]:
-        self.asked.append([example.id for example in examples])
+        self.batches.append([example.id for example in examples])
         time.sleep(self.seconds)
         return [0 for _ in examples]
 
@@ -66,42 +66,42 @@ def speed(sleeper: Sleeper, num_rows: int) -> Speed:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However busy the machine is, as many texts are taken."""
+    """Measures all texts, however busy the machine is."""
     monkeypatch.setattr("stages.trials.inference_speed.LONGEST_S", 1000.0)
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_text_alone_takes_as_long_as_a_prediction_and_many_share_one() -> None:
-    """Of a prediction that takes 5 ms, or that and what else the machine does."""
+def test_speed_is_of_texts_alone_and_in_batches() -> None:
+    """A prediction takes 5 ms, or longer on a busy machine."""
     sleeper = Sleeper(0.005)
-    found = speed(sleeper, 600)
-    assert 0.005 <= found.latency_s < 0.5
-    assert [len(ids) for ids in sleeper.asked] == [1] * (WARM_UP + TIMED) + [64, 64]
-    assert found.texts_per_s <= IN_BATCHES / (2 * 0.005)
-    assert found.tokens_per_s == pytest.approx(7 * found.texts_per_s)
+    measured = speed(sleeper, 600)
+    assert 0.005 <= measured.latency_s < 0.5
+    assert [len(ids) for ids in sleeper.batches] == [1] * (WARM_UP + TIMED) + [64, 64]
+    assert measured.texts_per_s <= IN_BATCHES / (2 * 0.005)
+    assert measured.tokens_per_s == pytest.approx(7 * measured.texts_per_s)
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 5, 50])
-def test_no_text_is_asked_for_twice_and_none_by_a_known_id(num_rows: int) -> None:
-    """Where there is more than one: what a predictor remembers makes nothing look fast."""
+def test_speed_predicts_no_text_twice_and_none_by_a_known_id(num_rows: int) -> None:
+    """Otherwise a predictor that remembers would look fast. A single text is predicted again."""
     sleeper = Sleeper(0.0, windows=2)
-    found = speed(sleeper, num_rows)
-    assert found.latency_s > 0 and found.texts_per_s > 0
-    asked = [id for ids in sleeper.asked for id in ids]
-    times_asked = 2 * 2 if num_rows == 1 else 2
-    assert set(map(asked.count, asked)) == {times_asked}
-    assert not {f"row {i}" for i in range(num_rows)} & set(asked)
+    measured = speed(sleeper, num_rows)
+    assert measured.latency_s > 0 and measured.texts_per_s > 0
+    predicted = [id for ids in sleeper.batches for id in ids]
+    times = 2 * 2 if num_rows == 1 else 2
+    assert set(map(predicted.count, predicted)) == {times}
+    assert not {f"row {i}" for i in range(num_rows)} & set(predicted)
 
 
 @pytest.mark.slow
-def test_what_is_slow_is_measured_on_fewer_texts() -> None:
+def test_speed_of_a_slow_model_is_measured_on_fewer_texts() -> None:
     sleeper = Sleeper(0.4)
     assert speed(sleeper, 60).latency_s >= 0.4
-    assert WARM_UP < sum(len(ids) == 1 for ids in sleeper.asked) < TIMED
+    assert WARM_UP < sum(len(ids) == 1 for ids in sleeper.batches) < TIMED
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_probe_computes_its_states_anew_and_keeps_none_of_them(
+def test_speed_of_a_probe_includes_its_states(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = [{"id": f"row {i}", "text": f"the class {i}", "label": "a"} for i in range(60)]

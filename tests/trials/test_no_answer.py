@@ -1,4 +1,4 @@
-"""The threshold of no answer is the best on the rows that it is chosen on, whatever they are."""
+"""The threshold of no answer is the best on the rows that it is chosen on."""
 
 import json
 import math
@@ -23,8 +23,8 @@ def right(text: str) -> str:
     return json.dumps([text])
 
 
-def test_an_answer_that_a_model_is_too_shy_to_give_is_given() -> None:
-    """All margins are below 0; between 3 and 1 below is where answers begin to be right."""
+def test_best_threshold_is_below_0_for_margins_that_are_too_low() -> None:
+    """All margins are below 0; answers are right from a margin between -3 and -1 on."""
     gold = [right("sea"), right("oak tree"), NOTHING, NOTHING]
     predicted = [
         Predicted("sea", margin=-1.0),
@@ -39,7 +39,7 @@ def test_an_answer_that_a_model_is_too_shy_to_give_is_given() -> None:
     assert mean("exact_match", gold, predicted, -2.0) == 0.75
 
 
-def test_of_equally_good_ones_it_is_the_nearest_to_0() -> None:
+def test_best_threshold_is_the_nearest_to_0_of_equally_good_ones() -> None:
     gold = [right("sea"), NOTHING]
     apart = [Predicted("sea", margin=2.0), Predicted("elm", margin=-4.0)]
     assert best_threshold("squad_f1", gold, apart) == 0.0
@@ -47,7 +47,7 @@ def test_of_equally_good_ones_it_is_the_nearest_to_0() -> None:
     assert best_threshold("squad_f1", gold, bold) == 7.0
 
 
-def test_it_is_infinite_where_one_answer_for_all_is_best() -> None:
+def test_best_threshold_is_infinite_if_one_answer_for_all_is_best() -> None:
     wrong = [Predicted("elm", margin=margin) for margin in (3.0, 5.0)]
     never = best_threshold("squad_f1", [NOTHING, NOTHING], wrong)
     assert never == math.inf and [each.at(never) for each in wrong] == ["", ""]
@@ -56,8 +56,8 @@ def test_it_is_infinite_where_one_answer_for_all_is_best() -> None:
     assert always == -math.inf and [each.at(always) for each in shy] == ["elm", "elm"]
 
 
-def test_where_every_question_has_an_answer_it_changes_nothing() -> None:
-    """No prediction has a margin; and of those with one, none that was given is taken back."""
+def test_best_threshold_is_0_if_every_question_has_an_answer() -> None:
+    """This holds without margins, and if all margins are above 0."""
     gold = [right("sea"), right("oak")]
     assert best_threshold("squad_f1", gold, [Predicted("sea"), Predicted("elm")]) == 0.0
     assert Predicted("sea").at(math.inf) == "sea"
@@ -79,7 +79,7 @@ def test_where_every_question_has_an_answer_it_changes_nothing() -> None:
     metric=st.sampled_from(METRICS),
 )
 @example([(NOTHING, "sea", -math.inf), (right("sea"), "sea", -1.0)], "squad_f1")
-def test_no_other_threshold_is_better(rows, metric) -> None:
+def test_best_threshold_is_at_least_as_good_as_all_others(rows, metric) -> None:
     gold = [answer for answer, _, _ in rows]
     predicted = [Predicted(text, margin=margin) for _, text, margin in rows]
     chosen = mean(metric, gold, predicted, best_threshold(metric, gold, predicted))

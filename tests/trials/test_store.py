@@ -1,4 +1,4 @@
-"""The store of trials: what is there is not computed again, and nothing else is trusted."""
+"""The store of trials: what it has is not computed again, and nothing damaged is trusted."""
 
 import csv
 import errno
@@ -7,153 +7,179 @@ import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors.torch import load_file, save_file
 
-from stages import finetune, pretrain
+from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.core.code import hashes
+from stages.core.keys import RunKey, TrialKey
 from stages.core.params import Params
-from stages.matching.budget import plans
 from stages.training.device import resolve
 from stages.trials import store
-from stages.trials.outcome import Outcome, TrialKey
+from stages.trials.outcome import Outcome
 from stages.trials.runner import TrialRunner
 from stages.trials.setup import TrialSetup
-from tests.small_study import SCRATCH, write_study
+from tests.small_study import (
+    SCRATCH,
+    files_of,
+    fine_tune,
+    pretrain_run,
+    tuned,
+    write_inputs,
+    write_study,
+)
 from tests.smoke import alone
 
-TASK = "section"
+TASK, FULL, PROBE = "section", "full", "linear_probe"
 STORE, RESULT = Path(".scratch/trials"), Path("data/finetuned") / TASK / SCRATCH
-EXAMPLES = Path("data/tasks") / TASK / "examples"
-Ran = Callable[[Params], list[TrialKey]]
+CHECKPOINT = RunKey(SCRATCH, 1)
+KEY = TrialKey(*CHECKPOINT, TASK, FULL, "16", 1)
+Computed = Callable[[Params], list[TrialKey]]
 
 
 @pytest.fixture
 def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+    """A run from scratch, two methods and two seeds."""
     monkeypatch.chdir(tmp_path)
-    params = write_study(tmp_path, lr=1e-2)
-    pretrain.main(params, SCRATCH)
+    params = alone(write_study(tmp_path, lr=1e-2), SCRATCH)
+    pretrain_run(params, SCRATCH)
     return tuned(params, label_budgets=[16], seeds=[1, 2], keep_weights="first_seed")
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
-    """Runs the stage; which trials were computed."""
-    computed: list[TrialKey] = []
-    run = TrialRunner.run
+def probe(params: Params) -> Params:
+    """The study with one trial."""
+    return tuned(params, seeds=[1], methods={PROBE: params.finetune.methods[PROBE]})
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> Computed:
+    """Runs the stage and returns the trials that it computed."""
+    keys, run = list[TrialKey](), TrialRunner.run
 
     def counted(self: TrialRunner, key: TrialKey, *others: Any) -> Outcome:
-        computed.append(key)
+        keys.append(key)
         return run(self, key, *others)
 
     monkeypatch.setattr(TrialRunner, "run", counted)
 
     def stage(params: Params) -> list[TrialKey]:
-        computed.clear()
-        finetune.main(alone(params, SCRATCH), TASK)
-        return sorted(computed, key=str)
+        keys.clear()
+        fine_tune(params)
+        return sorted(keys)
 
     return stage
+
+
+def fail_on(
+    patch: pytest.MonkeyPatch, fails: Callable[[TrialKey], bool], error: BaseException
+) -> None:
+    """Makes some trials raise an error."""
+    run = TrialRunner.run
+
+    def failing(self: TrialRunner, key: TrialKey, *others: Any) -> Outcome:
+        if fails(key):
+            raise error
+        return run(self, key, *others)
+
+    patch.setattr(TrialRunner, "run", failing)
 
 
 def trials_stored() -> list[Path]:
     return [folder for folder in STORE.iterdir() if store.ADDRESS.fullmatch(folder.name)]
 
 
-def tuned(params: Params, **settings: Any) -> Params:
-    return params.model_copy(update={"finetune": params.finetune.model_copy(update=settings)})
+@pytest.mark.slow
+def test_run_trials_computes_what_is_new_and_nothing_else(
+    params: Params, computed: Computed
+) -> None:
+    def keys(*trials: tuple[str, int, int]) -> list[TrialKey]:
+        return sorted(
+            KEY._replace(method=method, label_budget=str(budget), finetune_seed=seed)
+            for method, budget, seed in trials
+        )
 
-
-def with_lr(params: Params, lr: float) -> Params:
-    full = params.finetune.methods["full"]
-    assert full.training
-    changed = full.model_copy(update={"training": full.training.model_copy(update={"lr": lr})})
-    return tuned(params, methods=params.finetune.methods | {"full": changed})
-
-
-def results() -> dict[str, bytes]:
-    files = [file for file in RESULT.rglob("*") if file.is_file()]
-    return {file.relative_to(RESULT).as_posix(): file.read_bytes() for file in files}
+    methods = params.finetune.methods
+    assert computed(params) == keys((FULL, 16, 1), (FULL, 16, 2), (PROBE, 16, 1), (PROBE, 16, 2))
+    assert computed(params) == []
+    more = tuned(params, seeds=[1, 2, 3])
+    assert computed(more) == keys((FULL, 16, 3), (PROBE, 16, 3))
+    budgets = tuned(more, label_budgets=[16, 32], seeds=[1])
+    assert computed(budgets) == keys((FULL, 32, 1), (PROBE, 32, 1))
+    assert computed(tuned(params, methods={FULL: methods[FULL]})) == []  # fewer
+    assert {row["method"] for row in csv.DictReader((RESULT / "trials.csv").open())} == {FULL}
+    training = methods[FULL].training
+    assert training
+    faster = methods[FULL].model_copy(update={"training": training.model_copy(update={"lr": 0.02})})
+    assert computed(tuned(params, methods=methods | {FULL: faster})) == keys(
+        (FULL, 16, 1), (FULL, 16, 2)
+    )
+    added = tuned(params, methods=methods | {"again": methods[PROBE]})
+    assert computed(added) == keys(("again", 16, 1), ("again", 16, 2))
 
 
 @pytest.mark.slow
-def test_what_is_new_is_computed_and_nothing_else(params: Params, ran: Ran) -> None:
-    full, probe = "full", "linear_probe"
-
-    def keys(*found: tuple[str, int, int]) -> list[TrialKey]:
-        return sorted((TrialKey(m, str(n), seed) for m, n, seed in found), key=str)
-
-    assert ran(params) == keys((full, 16, 1), (full, 16, 2), (probe, 16, 1), (probe, 16, 2))
-    assert ran(params) == []
-    more = tuned(params, seeds=[1, 2, 3])
-    assert ran(more) == keys((full, 16, 3), (probe, 16, 3))
-    assert ran(tuned(more, label_budgets=[16, 32], seeds=[1])) == keys(
-        (full, 32, 1), (probe, 32, 1)
-    )
-    alone = {full: params.finetune.methods[full]}
-    assert ran(tuned(params, methods=alone)) == []  # fewer
-    assert {row["method"] for row in csv.DictReader((RESULT / "trials.csv").open())} == {full}
-    assert ran(with_lr(params, 2e-2)) == keys((full, 16, 1), (full, 16, 2))
-    again = {"again": params.finetune.methods[probe]}
-    added = tuned(params, methods=params.finetune.methods | again)
-    assert ran(added) == keys(("again", 16, 1), ("again", 16, 2))
+def test_a_pretraining_seed_that_is_added_computes_its_own_trials_alone(
+    probe: Params, computed: Computed
+) -> None:
+    assert len(computed(probe)) == 1
+    before = (RESULT / "trials.csv").read_text()
+    run = probe.runs[SCRATCH].model_copy(update={"seeds": [1, 2]})
+    more = probe.model_copy(update={"runs": {SCRATCH: run}})
+    write_inputs(more)
+    pretrain_run(more, SCRATCH)
+    assert computed(more) == [KEY._replace(pretrain_seed=2, method=PROBE)]
+    assert (RESULT / "trials.csv").read_text().startswith(before)
 
 
 @pytest.mark.slow
 def test_a_study_from_the_store_has_the_bytes_of_one_that_was_computed_at_once(
-    params: Params, ran: Ran
+    params: Params, computed: Computed
 ) -> None:
-    """The states of a frozen backbone among them, which trials of one study share."""
+    """Also for probes, which share the states of a frozen backbone within one study."""
     budgets = [16, 32]
-    ran(tuned(params, label_budgets=budgets))
-    at_once = results()
+    computed(tuned(params, label_budgets=budgets))
+    at_once = files_of(RESULT)
     shutil.rmtree(STORE)
     for seeds in ([2], [1]):
         for budget in reversed(budgets):
-            assert len(ran(tuned(params, label_budgets=[budget], seeds=seeds))) == 2
-    # What is kept, and how fast it predicts, depends on which seed is the study's first.
-    kept = ran(tuned(params, label_budgets=budgets))
-    assert kept == []
-    assert results() == at_once
+            assert len(computed(tuned(params, label_budgets=[budget], seeds=seeds))) == 2
+    assert computed(tuned(params, label_budgets=budgets)) == []
+    assert files_of(RESULT) == at_once
 
 
 @pytest.mark.slow
-def test_what_a_trial_depends_on_is_in_its_address(
-    params: Params, ran: Ran, monkeypatch: pytest.MonkeyPatch
+def test_addresses_cover_all_that_a_trial_depends_on(
+    probe: Params, computed: Computed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    params = tuned(
-        params, seeds=[1], methods={"linear_probe": params.finetune.methods["linear_probe"]}
-    )
-    assert len(ran(params)) == 1
-    run = Path("data/pretrained") / SCRATCH
-    edits: dict[str, Callable[[Path], None]] = {
-        "train": lambda folder: _swap_labels(folder / "train.jsonl"),
-        "validation": lambda folder: _swap_labels(folder / "validation.jsonl"),
-        "test inputs": lambda folder: _swap_rows(folder / "test.jsonl"),
-        "task": lambda folder: _changed(folder / "task.json", "code", "another"),
-        "checkpoint": lambda folder: _changed(run / "run.json", "fingerprint", "another"),
-        "tokenizer": lambda folder: _changed(run / "run.json", "tokenizer", "another"),
-        "account": lambda folder: _changed(run / "metrics.json", "lineage_tokens", 7),
-        "weights": lambda folder: _more_metadata(run / "model.safetensors"),
-        "library": lambda folder: monkeypatch.setattr(store, "version", lambda name: "another"),
-        "code": lambda folder: monkeypatch.setattr(store, "code_hash", lambda *names: "another"),
+    computed(probe)
+    run, examples = paths.pretrained(CHECKPOINT), paths.examples(TASK)
+    edits: dict[str, Callable[[], None]] = {
+        "train": lambda: _swap_labels(examples / "train.jsonl"),
+        "validation": lambda: _swap_labels(examples / "validation.jsonl"),
+        "test inputs": lambda: _swap_rows(examples / "test.jsonl"),
+        "task": lambda: _change(examples / "task.json", "code", "another"),
+        "checkpoint": lambda: _change(run / "run.json", "fingerprint", "another"),
+        "tokenizer": lambda: _change(run / "run.json", "tokenizer", "another"),
+        "account": lambda: _change(run / "metrics.json", "lineage_tokens", 7),
+        "weights": lambda: _add_metadata(run / "model.safetensors"),
+        "library": lambda: monkeypatch.setattr(store, "version", lambda name: "another"),
+        "code": lambda: monkeypatch.setattr(store, "code_hash", lambda *names: "another"),
     }
     for name, edit in edits.items():
-        edit(EXAMPLES)
-        assert len(ran(params)) == 1, name
-        assert ran(params) == [], name
-    assert len(ran(tuned(params, max_tokens=20))) == 1
-    double = params.compute.model_copy(update={"threads": 2, "trial_threads": 2})
-    assert len(ran(params.model_copy(update={"compute": double}))) == 1
-    assert len(ran(tuned(params, seeds=[2]))) == 1
-    # The labels of the test are no input of a trial.
-    write_jsonl(Path("data/tasks") / TASK / "test_labels.jsonl", [{"id": "row 80", "label": "x"}])
-    assert ran(params) == []
+        edit()
+        assert len(computed(probe)) == 1, name
+    assert len(computed(tuned(probe, max_tokens=20))) == 1
+    double = probe.compute.model_copy(update={"threads": 2, "trial_threads": 2})
+    assert len(computed(probe.model_copy(update={"compute": double}))) == 1
+    # The labels of the test set are no input of a trial.
+    write_jsonl(paths.test_labels(TASK), [{"id": "row 80", "label": "x"}])
+    assert computed(probe) == []
 
 
 def _swap_labels(path: Path) -> None:
@@ -167,232 +193,195 @@ def _swap_rows(path: Path) -> None:
     write_jsonl(path, [second, first, *rest])
 
 
-def _changed(path: Path, key: str, value: str | int) -> None:
+def _change(path: Path, key: str, value: str | int) -> None:
     write_json(path, read_json(path) | {key: value})
 
 
-def _more_metadata(path: Path) -> None:
-    """Other bytes, the same weights."""
+def _add_metadata(path: Path) -> None:
+    """Changes bytes of the file, but no weight."""
     save_file(load_file(path), path, {"some": "metadata"})
 
 
-def test_the_code_of_a_trial_is_that_of_its_method_model_and_task(
+def address(params: Params) -> str:
+    setup = TrialSetup(CHECKPOINT, TASK, max_tokens=64)
+    return store.Addresses(params.finetune, setup, resolve(params.compute, threads=1)).of(KEY)
+
+
+def test_addresses_cover_the_code_of_method_model_and_task(
     params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And not that of stages which compute no trial."""
+    """They do not cover the code of stages, which compute no trial."""
     modules: list[tuple[str, ...]] = []
     monkeypatch.setattr(store, "code_hash", lambda *names: modules.append(names) or "hash")
-    setup = TrialSetup(SCRATCH, TASK, max_tokens=64)
-    addresses = store.Addresses(params, setup, resolve(params.compute, threads=1))
-    addresses.of(TrialKey("full", "16", 1))
-    (names,) = modules
-    files = hashes(*names)
-    assert {"methods/full.py", "models/encoder.py", "tasks/classification.py"} <= files.keys()
-    assert {"trials/search.py", "training/finetuning.py", "kinds/classification.py"} <= files.keys()
-    assert not {"finetune.py", "trials/text_bits.py", "methods/lora.py"} & files.keys()
+    address(params)
+    files = hashes(*modules[0]).keys()
+    assert {"methods/full.py", "models/encoder.py", "tasks/classification.py"} <= files
+    assert {"trials/search.py", "training/finetuning.py", "kinds/classification.py"} <= files
+    assert not {"finetune.py", "trials/text_bits.py", "methods/lora.py"} & files
 
 
 @pytest.mark.parametrize("from_scratch", [True, False])
-def test_initial_weights_to_try_are_part_of_addresses_from_scratch_alone(
+def test_addresses_cover_initial_weights_from_scratch_alone(
     params: Params, monkeypatch: pytest.MonkeyPatch, from_scratch: bool
 ) -> None:
     monkeypatch.setattr(TrialSetup, "from_scratch", from_scratch)
-    setup = TrialSetup(SCRATCH, TASK, max_tokens=64)
-    found = [
-        store.Addresses(changed, setup, resolve(params.compute, threads=1)).of(
-            TrialKey("full", "16", 1)
-        )
-        for changed in (params, tuned(params, initial_weights=["as_pretrained", "usual"]))
-    ]
-    assert (found[0] != found[1]) == from_scratch
+    other = tuned(params, initial_weights=["as_pretrained", "usual"])
+    assert (address(params) != address(other)) == from_scratch
 
 
-def damage() -> dict[str, Callable[[Path], object]]:
-    def truncated(file: Path) -> None:
-        file.write_bytes(file.read_bytes()[:-20])
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-20])
 
-    def foreign(entry: Path) -> None:
-        """Whole, and of another version of this code."""
-        with gzip.open(entry / store.OUTCOME, "wt") as file:
-            file.write('{"trial": {"run": "another"}}')
-        write_json(entry / store.CONTENTS, {store.OUTCOME: store.sha256(entry / store.OUTCOME)})
 
-    return {
-        "records cut": lambda entry: truncated(entry / store.OUTCOME),
-        "contents cut": lambda entry: truncated(entry / store.CONTENTS),
-        "records gone": lambda entry: (entry / store.OUTCOME).unlink(),
-        "weights cut": lambda entry: truncated(next(entry.glob("*.safetensors"))),
-        "weights gone": lambda entry: next(entry.glob("*.safetensors")).unlink(),
-        "empty": lambda entry: [file.unlink() for file in entry.iterdir()],
-        "foreign": foreign,
-    }
+def _write_foreign(entry: Path) -> None:
+    """Writes a whole entry of another version of this code."""
+    with gzip.open(entry / store.OUTCOME, "wt") as file:
+        file.write('{"trial": {"run": "another"}}')
+    write_json(entry / store.CONTENTS, {store.OUTCOME: store.sha256(entry / store.OUTCOME)})
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "records cut": lambda entry: _cut(entry / store.OUTCOME),
+    "contents cut": lambda entry: _cut(entry / store.CONTENTS),
+    "records gone": lambda entry: (entry / store.OUTCOME).unlink(),
+    "weights cut": lambda entry: _cut(next(entry.glob("*.safetensors"))),
+    "weights gone": lambda entry: next(entry.glob("*.safetensors")).unlink(),
+    "empty": lambda entry: [file.unlink() for file in entry.iterdir()],
+    "foreign": _write_foreign,
+}
 
 
 @pytest.mark.slow
-def test_what_is_damaged_or_foreign_is_computed_again(params: Params, ran: Ran) -> None:
-    params = tuned(
-        params, seeds=[1], methods={"linear_probe": params.finetune.methods["linear_probe"]}
-    )
-    ran(params)
-    before = results()
-    for name, break_it in damage().items():
+def test_run_trials_computes_damaged_and_foreign_entries_again(
+    probe: Params, computed: Computed
+) -> None:
+    computed(probe)
+    before = files_of(RESULT)
+    for name, damage in DAMAGE.items():
         (entry,) = trials_stored()
-        break_it(entry)
-        assert len(ran(params)) == 1, name
-        assert results() == before and ran(params) == [], name
+        damage(entry)
+        assert len(computed(probe)) == 1, name
+        assert files_of(RESULT) == before and computed(probe) == [], name
 
 
 @pytest.mark.slow
-def test_weights_that_are_asked_for_now_are_computed(params: Params, ran: Ran) -> None:
-    params = tuned(
-        params, seeds=[1], methods={"linear_probe": params.finetune.methods["linear_probe"]}
-    )
-    ran(tuned(params, keep_weights="none"))
-    assert not [*RESULT.glob("weights/*")]
-    assert len(ran(params)) == 1 and len([*RESULT.glob("weights/*")]) == 1
-    assert ran(tuned(params, keep_weights="none")) == []
-    assert not [*RESULT.glob("weights/*")]
+def test_run_trials_computes_weights_that_are_now_kept(probe: Params, computed: Computed) -> None:
+    without = tuned(probe, keep_weights="none")
+    for study, trials, kept in ((without, 1, 0), (probe, 1, 1), (without, 0, 0)):
+        assert (len(computed(study)), len([*RESULT.glob("weights/*")])) == (trials, kept)
 
 
 @pytest.mark.slow
 def test_a_killed_trial_leaves_no_entry_and_the_others_are_kept(
-    params: Params, ran: Ran, monkeypatch: pytest.MonkeyPatch
+    params: Params, computed: Computed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    params = tuned(params, methods={"linear_probe": params.finetune.methods["linear_probe"]})
-    run = TrialRunner.run
-
-    def killed(self: TrialRunner, key: TrialKey, *others: Any) -> Outcome:
-        if key.finetune_seed == 2:
-            raise KeyboardInterrupt
-        return run(self, key, *others)
-
+    params = tuned(params, methods={PROBE: params.finetune.methods[PROBE]})
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(TrialRunner, "run", killed)
-        finetune.main(alone(params, SCRATCH), TASK)
+        fail_on(patch, lambda key: key.finetune_seed == 2, KeyboardInterrupt())
+        fine_tune(params)
     assert len(trials_stored()) == 1
-    assert [key.finetune_seed for key in ran(params)] == [2]
-
-
-@pytest.mark.slow
-def test_a_store_may_be_shared(
-    params: Params, ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    params = tuned(
-        params, seeds=[1], methods={"linear_probe": params.finetune.methods["linear_probe"]}
-    )
-    monkeypatch.setenv("TRIALS_STORE", str(tmp_path / "shared"))
-    assert len(ran(params)) == 1 and not STORE.exists()
-    assert ran(params) == []
-    monkeypatch.delenv("TRIALS_STORE")
-    assert len(ran(params)) == 1
+    assert [key.finetune_seed for key in computed(params)] == [2]
 
 
 @pytest.mark.slow
 def test_a_run_that_fails_costs_its_own_trials_and_is_named(
-    params: Params, ran: Ran, monkeypatch: pytest.MonkeyPatch
+    probe: Params, computed: Computed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    probe = {"linear_probe": params.finetune.methods["linear_probe"]}
-    encoder = params.pretrain[SCRATCH]
+    encoder = probe.runs[SCRATCH]
     decoder = encoder.model_copy(update={"model": encoder.model | {"name": "decoder"}})
-    # The run that fails is the first.
-    runs = {"decoder": decoder, SCRATCH: encoder}
-    params = tuned(params, methods=probe).model_copy(update={"pretrain": runs})
-    write_json(Path("data/plans/decoder.json"), asdict(plans(params)["decoder"]))
-    pretrain.main(params, "decoder")
-    run = TrialRunner.run
-
-    def failing(self: TrialRunner, key: TrialKey, *others: Any) -> Outcome:
-        if self.setup.run_key == "decoder":
-            raise ValueError("finetune.methods.full.training.lr: training diverged")
-        return run(self, key, *others)
-
+    study = probe.model_copy(update={"runs": {"decoder": decoder, SCRATCH: encoder}})
+    write_inputs(study)
+    pretrain_run(study, "decoder")
+    fault = "finetune.methods.full.training.lr: training diverged"
     with monkeypatch.context() as patch:
-        patch.setattr(TrialRunner, "run", failing)
-        with pytest.raises(ValueError, match=f"decoder on {TASK}, linear_probe: finetune.methods"):
-            finetune.main(params, TASK)
-    assert not RESULT.exists() and len(trials_stored()) == 2
-    computed: list[str] = []
-
-    def counted(self: TrialRunner, key: TrialKey, *others: Any) -> Outcome:
-        computed.append(self.setup.run_key)
-        return run(self, key, *others)
-
-    monkeypatch.setattr(TrialRunner, "run", counted)
-    finetune.main(params, TASK)
-    assert computed == ["decoder"] * 2 and RESULT.exists()
-
-
-@pytest.fixture
-def shared(params: Params, ran: Ran, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Outcome]:
-    """A store of its own, an address and an outcome to write there."""
-    ran(tuned(params, seeds=[1], methods=params.finetune.methods))
-    (entry, *_) = trials_stored()
-    trial = store.load(entry.name)
-    assert trial
-    monkeypatch.setenv("TRIALS_STORE", "other")
-    store.check_writable()
-    return "a" * 64, trial.outcome
+        fail_on(patch, lambda key: key.run == "decoder", ValueError(fault))
+        with pytest.raises(ValueError, match=f"decoder, seed 1 on {TASK}, linear_probe: {fault}"):
+            fine_tune(study)
+    assert not RESULT.exists() and len(trials_stored()) == 1
+    assert [key.run for key in computed(study)] == ["decoder"] and RESULT.exists()
 
 
 @pytest.mark.slow
-def test_a_second_writer_takes_nothing_from_an_entry(shared: tuple[str, Outcome]) -> None:
-    """Of two studies one keeps weights and measures speed, and the other does neither."""
-    address, outcome = shared
-    slow = replace(outcome, cost=replace(outcome.cost, latency_s=None))
-    with store.unfinished() as first, store.unfinished() as second:
-        (first / "weights.safetensors").write_bytes(b"weights")
-        store.save(address, outcome, first)
-        store.save(address, slow, second)
-    both = store.load(address, with_weights=True, with_speed=True)
-    assert both and both.weights and both.weights.read_bytes() == b"weights"
-    assert both.outcome.cost == outcome.cost
-    assert [path.name for path in store.root().iterdir()] == [address]
+def test_store_may_be_shared(
+    probe: Params, computed: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIALS_STORE", str(tmp_path / "shared"))
+    assert len(computed(probe)) == 1 and not STORE.exists()
+    assert computed(probe) == []
+    monkeypatch.delenv("TRIALS_STORE")
+    assert len(computed(probe)) == 1
 
 
-@pytest.mark.slow
-def test_many_writers_and_readers_of_one_entry_see_it_whole(shared: tuple[str, Outcome]) -> None:
-    address, outcome = shared
-
-    def write(number: int) -> None:
-        with store.unfinished() as folder:
-            (folder / "weights.safetensors").write_bytes(bytes([number]) * 100_000)
-            store.save(address, outcome, folder)
-
-    with ThreadPoolExecutor(8) as pool:
-        for done in [pool.submit(write, number) for number in range(40)]:
-            done.result()
-    entry = store.load(address, with_weights=True)
-    assert entry and entry.weights and len({*entry.weights.read_bytes()}) == 1
-    assert [path.name for path in store.root().iterdir()] == [address]
-
-
-@pytest.mark.slow
-def test_an_entry_may_be_read_by_others(shared: tuple[str, Outcome]) -> None:
-    address, outcome = shared
-    before = os.umask(0o002)
-    try:
-        with store.unfinished() as folder:
-            store.save(address, outcome, folder)
-    finally:
-        os.umask(before)
-    assert (store.root() / address).stat().st_mode & 0o777 == 0o775
-
-
-def test_a_store_that_cannot_be_written_is_refused_before_anything_is_trained(
-    params: Params, ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_run_trials_trains_nothing_if_the_store_cannot_be_written(
+    params: Params, computed: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("TRIALS_STORE", str(tmp_path / "file"))
     with pytest.raises(ValueError, match="TRIALS_STORE: .*file: .*cannot be written"):
-        ran(params)
+        computed(params)
+
+
+@pytest.fixture
+def outcome(probe: Params, computed: Computed, monkeypatch: pytest.MonkeyPatch) -> Outcome:
+    """An outcome to write to an empty store."""
+    computed(probe)
+    (entry,) = trials_stored()
+    trial = store.load(entry.name)
+    assert trial
+    monkeypatch.setenv("TRIALS_STORE", "other")
+    store.check_writable()
+    return trial.outcome
+
+
+ADDRESS = "a" * 64
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_named(shared: tuple[str, Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_save_takes_nothing_from_an_earlier_entry(outcome: Outcome) -> None:
+    """One study keeps weights and measures speed, another one does neither."""
+    slow = replace(outcome, cost=replace(outcome.cost, latency_s=None))
+    with store.unfinished() as first, store.unfinished() as second:
+        (first / "weights.safetensors").write_bytes(b"weights")
+        store.save(ADDRESS, outcome, first)
+        store.save(ADDRESS, slow, second)
+    both = store.load(ADDRESS, with_weights=True, with_speed=True)
+    assert both and both.weights and both.weights.read_bytes() == b"weights"
+    assert both.outcome.cost == outcome.cost
+    assert [path.name for path in store.root().iterdir()] == [ADDRESS]
+
+
+@pytest.mark.slow
+def test_save_by_many_writers_leaves_one_whole_entry(outcome: Outcome) -> None:
+    def write(number: int) -> None:
+        with store.unfinished() as folder:
+            (folder / "weights.safetensors").write_bytes(bytes([number]) * 100_000)
+            store.save(ADDRESS, outcome, folder)
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(write, number) for number in range(40)]:
+            done.result()
+    entry = store.load(ADDRESS, with_weights=True)
+    assert entry and entry.weights and len({*entry.weights.read_bytes()}) == 1
+    assert [path.name for path in store.root().iterdir()] == [ADDRESS]
+
+
+@pytest.mark.slow
+def test_save_lets_others_read_the_entry(outcome: Outcome) -> None:
+    before = os.umask(0o002)
+    try:
+        with store.unfinished() as folder:
+            store.save(ADDRESS, outcome, folder)
+    finally:
+        os.umask(before)
+    assert (store.root() / ADDRESS).stat().st_mode & 0o777 == 0o775
+
+
+@pytest.mark.slow
+def test_save_names_a_full_disk(outcome: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*values: object, **others: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(store, "write_json", full)
     with store.unfinished() as folder, pytest.raises(ValueError, match="No space left"):
-        store.save(*shared, folder)
+        store.save(ADDRESS, outcome, folder)
     assert not [*store.root().iterdir()]

@@ -8,7 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl, write_json
+from stages.core.keys import RunKey
 from stages.core.params import Params
 from stages.text.batch import Batch
 from stages.training.device import resolve
@@ -28,24 +30,22 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
 
 
 def bits_of(params: Params, run: str, objective: dict[str, Any], **training: int) -> Any:
-    """Of a run whose record says that it was pretrained with this objective."""
-    path = Path("data/pretrained", run, "run.json")
-    record = read_json(path)
-    record["settings"]["objective"] = objective
-    record["settings"]["training"] |= training
-    record["objective"] = objective["name"]
-    write_json(path, record)
-    setup = TrialSetup(run, "section", max_tokens=64)
-    return text_bits(setup, resolve(params.compute, threads=1))
+    """Returns the bits of a run as if it was pretrained with this objective."""
+    path = paths.pretrained(RunKey(run, 1)) / "run.json"
+    write_json(path, read_json(path) | {"objective": objective["name"]})
+    setup = TrialSetup(RunKey(run, 1), "section", max_tokens=64)
+    entry = params.runs[run]
+    changes = {"training": entry.training.model_copy(update=training), "objective": objective}
+    return text_bits(setup, entry.model_copy(update=changes), resolve(params.compute, threads=1))
 
 
-def test_those_of_a_causal_model_are_the_likelihood_of_each_text(params: Params) -> None:
-    """A text alone in its row, its probabilities multiplied one by one, in float64."""
+def test_text_bits_of_a_causal_model_are_the_likelihood_of_each_text(params: Params) -> None:
+    """The probabilities of a text alone in its row are multiplied one by one, in float64."""
     tokenizer = small_tokenizer()
     texts = [row["text"] for row in read_jsonl(TEXTS)]
     ids = [[*tokenizer.before, *i, *tokenizer.after] for i in tokenizer.encode(texts)]
-    found = bits_of(params, "decoder", {"name": "causal"}, max_tokens=sum(map(len, ids)))
-    backbone = TrialSetup("decoder", "section", max_tokens=64).backbone(seed=0).eval()
+    bits = bits_of(params, "decoder", {"name": "causal"}, max_tokens=sum(map(len, ids)))
+    backbone = TrialSetup(RunKey("decoder", 1), "section", max_tokens=64).backbone(seed=0).eval()
     nats, number = 0.0, 0
     for tokens in ids:
         row = torch.tensor([tokens])
@@ -55,31 +55,33 @@ def test_those_of_a_causal_model_are_the_likelihood_of_each_text(params: Params)
         for at, token in enumerate(tokens[1:]):
             nats -= float(logits[at].log_softmax(dim=-1)[token])
             number += 1
-    assert found.num_targets == number
-    assert found.loss == pytest.approx(nats / number, rel=1e-5)
+    assert bits.num_targets == number
+    assert bits.loss == pytest.approx(nats / number, rel=1e-5)
     num_bytes = sum(len(text.encode()) for text in texts)
     # As if the first token of a text, which has no context, took as much as the others.
     all_tokens = sum(map(len, ids)) / number
-    assert found.bits_per_byte == pytest.approx(
+    assert bits.bits_per_byte == pytest.approx(
         nats / math.log(2) / num_bytes * all_tokens, rel=1e-5
     )
 
 
-def test_a_model_without_preference_takes_the_bits_of_its_vocabulary(params: Params) -> None:
-    """Any objective of one term, in which each target is a token: log2(V) bits a token."""
-    weights = Path("data/pretrained/encoder_scratch/model.safetensors")
+def test_text_bits_without_preference_are_those_of_the_vocabulary(
+    params: Params,
+) -> None:
+    """Each target is a token and costs log2(V) bits."""
+    weights = paths.pretrained(RunKey(SCRATCH, 1)) / "model.safetensors"
     save_file({k: torch.zeros_like(v) for k, v in load_file(weights).items()}, weights)
-    found = bits_of(params, SCRATCH, {"name": "mlm"})
-    assert found.loss == pytest.approx(math.log(small_tokenizer().vocab_size), rel=1e-6)
+    bits = bits_of(params, SCRATCH, {"name": "mlm"})
+    assert bits.loss == pytest.approx(math.log(small_tokenizer().vocab_size), rel=1e-6)
 
 
-def test_objectives_that_are_validated_as_mlm_are_measured_as_mlm(params: Params) -> None:
-    """Heads and teachers, which no checkpoint holds, and a second term do not matter: the masked
-    tokens are the same, and so is the loss."""
+def test_text_bits_of_objectives_that_are_validated_as_mlm_are_those_of_mlm(params: Params) -> None:
+    """No checkpoint holds their heads and teachers; the masked tokens are the same, and so is the
+    loss."""
     as_mlm = bits_of(params, SCRATCH, {"name": "mlm"})
     for other in ({"name": "mlm", "next_sentence": "nsp"}, {"name": "distillation"}):
-        found = bits_of(params, SCRATCH, other)
-        assert (found.loss, found.num_targets) == (as_mlm.loss, as_mlm.num_targets), other
+        bits = bits_of(params, SCRATCH, other)
+        assert (bits.loss, bits.num_targets) == (as_mlm.loss, as_mlm.num_targets), other
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_objectives_that_are_validated_as_mlm_are_measured_as_mlm(params: Params
         ("decoder", {"name": "multi_task"}),  # nothing to predict in a text alone
     ],
 )
-def test_where_there_is_no_such_number_none_is_given(
+def test_text_bits_is_none_without_targets(
     params: Params, run: str, objective: dict[str, Any]
 ) -> None:
     assert bits_of(params, run, objective) is None

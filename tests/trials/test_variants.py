@@ -1,4 +1,4 @@
-"""Which variants a trial tries."""
+"""The variants that a trial tries."""
 
 from typing import Any
 
@@ -63,9 +63,9 @@ def test_variants_are_the_product_of_the_lists_in_their_order() -> None:
 
 def test_variants_of_one_value_have_nothing_to_say_and_are_fixed() -> None:
     for pooling in ("mean", ["mean"]):
-        (found,) = tried(small_model("encoder"), classification(pooling=pooling))
-        assert (found.read_out, found.fixed_values) == ("", "pooling=mean, dropout=0.1")
-        assert found.task == {"pooling": "mean", "dropout": 0.1}
+        (variant,) = tried(small_model("encoder"), classification(pooling=pooling))
+        assert (variant.read_out, variant.fixed_values) == ("", "pooling=mean, dropout=0.1")
+        assert variant.task == {"pooling": "mean", "dropout": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_variants_of_one_value_have_nothing_to_say_and_are_fixed() -> None:
     [("encoder", "first"), ("encoder_decoder", "first"), ("decoder", "last"), ("bilstm", "last")],
 )
 def test_variants_by_default_are_the_mean_and_the_custom(architecture, custom) -> None:
-    found = read_outs(small_model(architecture), classification())
-    assert found == ["pooling=mean", f"pooling={custom}"]
+    listed = read_outs(small_model(architecture), classification())
+    assert listed == ["pooling=mean", f"pooling={custom}"]
 
 
 def test_variants_of_a_decoder_never_read_the_first_state() -> None:
@@ -90,16 +90,16 @@ def test_variants_of_a_decoder_never_read_the_first_state() -> None:
 
 def test_variants_repeat_no_value_that_auto_stands_for() -> None:
     listed = classification(pooling=["auto", "first", "last"])
-    found = read_outs(small_model("encoder"), listed)
-    assert found == ["pooling=mean", "pooling=first", "pooling=last"]
+    expected = ["pooling=mean", "pooling=first", "pooling=last"]
+    assert read_outs(small_model("encoder"), listed) == expected
 
 
 def test_variants_from_scratch_start_from_both_initial_weights() -> None:
     one = classification(pooling="mean")
 
     def starts(backbone: Backbone, **finetune: Any) -> list[str | None]:
-        found = tried(backbone, one, from_scratch=True, **finetune)
-        return [each.initial_weights for each in found]
+        listed = tried(backbone, one, from_scratch=True, **finetune)
+        return [variant.initial_weights for variant in listed]
 
     assert starts(small_model("encoder")) == ["as_pretrained", "usual"]
     assert starts(small_model("encoder"), initial_weights=["usual"]) == ["usual"]

@@ -28,34 +28,33 @@ def process_of(job: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 5])
-def test_each_job_has_its_result_or_its_mistake(at_once: int) -> None:
-    found = dict(workers.each(process_of, [1, -2, 3, 4], at_once=at_once))
-    assert found.keys() == {1, -2, 3, 4}
-    mistake = found.pop(-2)
+def test_each_yields_the_result_or_the_mistake_of_every_job(at_once: int) -> None:
+    by_job = dict(workers.each(process_of, [1, -2, 3, 4], at_once=at_once))
+    assert by_job.keys() == {1, -2, 3, 4}
+    mistake = by_job.pop(-2)
     assert isinstance(mistake, ValueError) and str(mistake) == "-2 is below 0"
-    results = [result for result in found.values() if not isinstance(result, ValueError)]
+    results = [result for result in by_job.values() if not isinstance(result, ValueError)]
     assert sorted(job for job, _ in results) == [1, 3, 4]
-    here = {process == os.getpid() for _, process in results}
-    assert here == {at_once == 1}
+    assert {process == os.getpid() for _, process in results} == {at_once == 1}
     assert len({process for _, process in results}) == (1 if at_once == 1 else 3)
 
 
-def test_a_process_that_dies_costs_its_own_job() -> None:
-    found = dict(workers.each(process_of, [1, 99, 98, 4], at_once=2))
-    assert "signal 9" in str(found[99]) and "exit status 3" in str(found[98])
-    assert not isinstance(found[1], ValueError) and not isinstance(found[4], ValueError)
+def test_each_loses_only_the_job_of_a_process_that_dies() -> None:
+    by_job = dict(workers.each(process_of, [1, 99, 98, 4], at_once=2))
+    assert "signal 9" in str(by_job[99]) and "exit status 3" in str(by_job[98])
+    assert not isinstance(by_job[1], ValueError) and not isinstance(by_job[4], ValueError)
 
 
 def is_imported(module: str) -> bool:
     return module in sys.modules
 
 
-def test_what_jobs_import_late_is_there_before_they_begin(monkeypatch) -> None:
-    """Where they are forks."""
+def test_each_imports_late_imports_before_it_forks(monkeypatch) -> None:
+    """Only forks have them."""
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
     assert dict(workers.each(is_imported, ["colorsys"], at_once=2)) == {"colorsys": False}
-    found = workers.each(is_imported, ["colorsys"], at_once=2, late_imports=("colorsys",))
-    assert dict(found) == {"colorsys": sys.platform == "linux"}
+    imported = workers.each(is_imported, ["colorsys"], at_once=2, late_imports=("colorsys",))
+    assert dict(imported) == {"colorsys": sys.platform == "linux"}
 
 
 def naps(job: float) -> float:
@@ -74,19 +73,19 @@ def meets(name_and_awaited: tuple[Path, Path | None]) -> str:
     return own.name
 
 
-def test_jobs_run_side_by_side_and_begin_in_their_order(tmp_path: Path) -> None:
+def test_each_runs_jobs_in_parallel_and_in_their_order(tmp_path: Path) -> None:
     # The first two wait for each other. The first then waits until all others have ended.
     first, second, third, last, go = (tmp_path / name for name in ["1", "2", "3", "4", "go"])
     jobs = [(first, go), (second, first), (third, None), (last, None)]
-    found = []
+    ended = []
     for _, result in workers.each(meets, jobs, at_once=2):
-        found.append(result)
+        ended.append(result)
         if result == "4":
             go.touch()
-    assert found == ["2", "3", "4", "1"]
+    assert ended == ["2", "3", "4", "1"]
 
 
-def test_none_is_left_when_the_caller_stops() -> None:
+def test_each_leaves_no_process_when_the_caller_stops() -> None:
     before = {*psutil.Process().children()}
     jobs = workers.each(naps, [0.1, 60.0, 60.0], at_once=2)
     assert next(jobs)[0] == 0.1
@@ -95,7 +94,7 @@ def test_none_is_left_when_the_caller_stops() -> None:
 
 
 @pytest.mark.slow
-def test_none_is_left_when_the_caller_is_killed(tmp_path: Path) -> None:
+def test_each_leaves_no_process_when_the_caller_is_killed(tmp_path: Path) -> None:
     script = (
         "from tests.trials.test_workers import workers, naps;"
         "[*workers.each(naps, [61.25, 61.25], at_once=2)]"

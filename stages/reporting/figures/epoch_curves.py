@@ -1,14 +1,15 @@
 """Figures of the validation score after each epoch of fine-tuning."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import altair as alt
 
 from stages.evaluation.metrics import scale_of
-from stages.reporting.comparison.groups import Group
-from stages.reporting.comparison.results import Results
+from stages.evaluation.records import EpochRecord
+from stages.findings.groups import Group
+from stages.findings.scores import Scores
 from stages.reporting.figures.style import (
     DASHES,
     DOTTED,
@@ -21,32 +22,37 @@ from stages.reporting.figures.style import (
 )
 
 
-def pictures(results: Results, task: str, label_budget: str) -> dict[str, Callable[[], Spec]]:
+def pictures(
+    scores: Scores, epochs: Sequence[EpochRecord], task: str, label_budget: str
+) -> dict[str, Callable[[], Spec]]:
     """One for each method that trains and that a run from scratch has trials with."""
-    trained = {epoch.method for epoch in results.curves}  # the others have no curves
+    trained = {epoch.method for epoch in epochs}  # the others have no curves
     return {
         f"curves_{task}_{method}_{label_budget}": partial(
-            curves, results, task, method, label_budget
+            curves, scores, epochs, task, method, label_budget
         )
-        for method in results.methods
-        if method in trained and _from_scratch(results, task, method, label_budget)
+        for method in scores.methods
+        if method in trained and _from_scratch(scores, task, method, label_budget)
     }
 
 
-def curves(results: Results, task: str, method: str, label_budget: str) -> Spec:
+def curves(
+    scores: Scores, epochs: Sequence[EpochRecord], task: str, method: str, label_budget: str
+) -> Spec:
     """A panel for each model that was fine-tuned from scratch, with the pretrained runs of the same
     model. A line is the mean over seeds; its band goes from the lowest to the highest."""
-    points: dict[tuple[str, int], list[float]] = defaultdict(list)
-    factor = scale_of(results.metrics[task]).factor
-    for epoch in results.curves:
-        if (epoch.task, epoch.method, epoch.label_budget) == (task, method, label_budget):
-            points[epoch.run, epoch.epoch].append(factor * epoch.validation_metric)
+    points: dict[str, dict[int, list[float]]] = defaultdict(dict)  # by run, then by epoch
+    factor = scale_of(scores.metrics[task]).factor
+    for record in epochs:
+        if (record.task, record.method, record.label_budget) == (task, method, label_budget):
+            values = points[record.run].setdefault(record.epoch, [])
+            values.append(factor * record.validation_metric)
     data: dict[str, list[Row]] = {}
     panels = []
-    for scratch in _from_scratch(results, task, method, label_budget):
+    for scratch in _from_scratch(scores, task, method, label_budget):
         family = [
             group
-            for group in results.groups
+            for group in scores.groups
             if group.entry.model == scratch.entry.model and (group.pretrained or group is scratch)
         ]
         data[scratch.name] = [
@@ -59,32 +65,31 @@ def curves(results: Results, task: str, method: str, label_budget: str) -> Spec:
                 "high": max(values),
             }
             for group in family
-            for epoch in sorted({epoch for run, epoch in points if run in group.runs})
-            for values in [[v for run in group.runs for v in points.get((run, epoch), [])]]
+            for epoch, values in sorted(points[group.name].items())
         ]
-        panels.append(_curves(results, alt.NamedData(scratch.name), task, scratch))
+        panels.append(_curves(scores, alt.NamedData(scratch.name), task, scratch))
     return styled(alt.hconcat(*panels, spacing=18).resolve_scale(y="shared"), data)
 
 
-def _from_scratch(results: Results, task: str, method: str, label_budget: str) -> list[Group]:
+def _from_scratch(scores: Scores, task: str, method: str, label_budget: str) -> list[Group]:
     """The groups from scratch that have trials with the method."""
     return [
         group
-        for group in results.groups
-        if not group.pretrained and results.cell(group.name, task, method, label_budget)
+        for group in scores.groups
+        if not group.pretrained and scores.cell(group.name, task, method, label_budget)
     ]
 
 
-def _curves(results: Results, data: alt.NamedData, task: str, scratch: Group) -> Panel:
-    own = [group for group in results.groups if group.pretrained and not group.entry.is_public]
+def _curves(scores: Scores, data: alt.NamedData, task: str, scratch: Group) -> Panel:
+    own = [group for group in scores.groups if group.pretrained and not group.entry.is_public]
     corpora = list(dict.fromkeys(group.corpus for group in own))
     dashes = [*(DASHES[i % len(DASHES)] for i in range(len(corpora))), DOTTED]
-    colour = colours(results)[scratch.architecture]
+    colour = colours(scores)[scratch.architecture]
     base = alt.Chart(data).encode(
         x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, format="d")),
         detail="group:N",
     )
-    title = metric_title(results.metrics[task])
+    title = metric_title(scores.metrics[task])
     y = alt.Y("mean:Q", title=f"validation {title}", scale=alt.Scale(zero=False))
     band = base.mark_area(opacity=0.1, color=colour).encode(y="low:Q", y2="high:Q")
     line = base.mark_line(color=colour, strokeWidth=2).encode(

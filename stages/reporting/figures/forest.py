@@ -6,13 +6,8 @@ from typing import Any, Literal
 import altair as alt
 
 from stages.evaluation.metrics import scale_of
-from stages.reporting.comparison.contrasts import Contrast
-from stages.reporting.comparison.results import Results
-from stages.reporting.comparison.verdicts import (
-    BEFORE_CORRECTION,
-    NOT_SIGNIFICANT,
-    SIGNIFICANT,
-)
+from stages.findings.contrasts import Contrast
+from stages.findings.verdicts import Verdict
 from stages.reporting.figures.style import (
     INK,
     MUTED,
@@ -23,14 +18,17 @@ from stages.reporting.figures.style import (
     short_names,
     styled,
 )
-from stages.reporting.number_format import metric_name
-from stages.reporting.score_format import difference_with_interval, ends
+from stages.reporting.formats import difference_with_interval, ends
+from stages.reporting.words.names import NO_VERDICT, unit_of_scores, verdict
 
 YES, PART = "#00654b", "#9a5b00"
-NO_VERDICT = "no verdict"
-SHAPES = {SIGNIFICANT: "square", BEFORE_CORRECTION: "triangle-up"}
-SHAPES |= {NOT_SIGNIFICANT: "circle", NO_VERDICT: "cross"}
-COLOURS = {SIGNIFICANT: YES, BEFORE_CORRECTION: PART, NOT_SIGNIFICANT: MUTED, NO_VERDICT: MUTED}
+STYLES = {  # shape and colour
+    Verdict.SIGNIFICANT: ("square", YES),
+    Verdict.BEFORE_CORRECTION: ("triangle-up", PART),
+    Verdict.NOT_SIGNIFICANT: ("circle", MUTED),
+}
+SHAPES = {verdict.value: shape for verdict, (shape, _) in STYLES.items()} | {NO_VERDICT: "cross"}
+COLOURS = {verdict.value: colour for verdict, (_, colour) in STYLES.items()} | {NO_VERDICT: MUTED}
 STEP, NARROW_STEP = 18, 50  # pixels of a row; the page leaves out an empty line of a narrow one
 LABEL_LIMIT = 600  # pixels
 MANY = 60  # rows that one can look through
@@ -40,9 +38,9 @@ TURNED = "Differences in {} are drawn with their signs turned, because lower is 
 Width = Literal["wide", "narrow"]
 
 
-def forest(results: Results) -> Spec:
+def forest(contrasts: Sequence[Contrast]) -> Spec:
     """The contrasts that are shown first, as a picture for a file."""
-    return interactive(first_shown(rows(results.contrasts)), "wide", width=520)
+    return interactive(first_shown(rows(contrasts)), "wide", width=520)
 
 
 def interactive(shown: Sequence[Row], kind: Width, *, width: int | str = "container") -> Spec:
@@ -51,8 +49,8 @@ def interactive(shown: Sequence[Row], kind: Width, *, width: int | str = "contai
 
 
 def rows(contrasts: Sequence[Contrast]) -> list[Row]:
-    """Of each contrast; to the right the first side is better, whatever the metric. ``name`` is the
-    pair where that has long names."""
+    """A row for each contrast; to the right the first side is better, whatever the metric. ``name``
+    is the pair where that has long names."""
     pairs = [_pair(contrast) for contrast in contrasts]
     short = short_names(name for pair in pairs for name in pair)
     found = []
@@ -90,14 +88,14 @@ def _row(number: int, contrast: Contrast) -> Row:
         "task": contrast.task,
         "method": contrast.method,
         "labels": contrast.label_budget,
-        "unit": scale.unit or metric_name(contrast.metric),
+        "unit": unit_of_scores(contrast.metric),
         "pair": _words(*_pair(contrast)),
         "effect": value,
         "low": low,
         "high": high,
         "shown": difference_with_interval(contrast.effect, contrast.metric),
-        "verdict": contrast.verdict,
-        "kind": next((kind for kind in SHAPES if contrast.verdict.startswith(kind)), NO_VERDICT),
+        "verdict": verdict(contrast),
+        "kind": contrast.verdict.value if contrast.verdict in STYLES else NO_VERDICT,
     }
 
 
@@ -122,9 +120,9 @@ def _chosen(found: Sequence[Row], chosen: dict[str, str]) -> list[Row]:
 
 
 def with_heads(shown: Sequence[Row]) -> list[Row]:
-    """With a label for each row, whose second part says of task, method and labels what differs
-    among the rows, and a head above each axis. Names of runs are in lower case, so that no head is
-    one."""
+    """The rows with a label for each, whose second part says of task, method and labels what
+    differs among the rows, and a head above each axis. Names of runs are in lower case, so that no
+    head is one."""
     several = [key for key in KEYS if len({row[key] for row in shown}) > 1]
     short = short_values(shown)
     found: list[Row] = []

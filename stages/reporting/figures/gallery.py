@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from functools import partial
-from itertools import product
 from pathlib import Path
 
 import vl_convert
 
 from stages.core.artifacts import replacing
-from stages.reporting.comparison.best_runs import best_runs
-from stages.reporting.comparison.results import Results
+from stages.findings import answers
+from stages.findings.results import Results
 from stages.reporting.figures import (
     epoch_curves,
     forest,
@@ -25,17 +24,19 @@ Picture = Callable[[], Spec]
 
 def pictures(results: Results) -> dict[str, Picture]:
     """Every figure of the report, by the name of its file; ``draw`` draws one."""
+    scores = results.scores
+    losses = loss_curves.Losses(results.groups, results.params.runs, results.progress)
     found: dict[str, Picture] = {
-        "comparison": partial(score_dots.comparison, results),
-        "forest": partial(forest.forest, results),
-        **loss_curves.pictures(results),
-        **label_budgets.pictures(results),
+        "comparison": partial(score_dots.comparison, scores),
+        "forest": partial(forest.forest, results.contrasts),
+        **loss_curves.pictures(scores, losses),
+        **label_budgets.pictures(scores, results.num_labels),
     }
-    best = best_runs(results)
-    for task, budget in product(results.params.tasks, results.label_budgets):
-        found[f"scores_{task}_{budget}"] = partial(score_dots.scores, results, best[task, budget])
-        found |= epoch_curves.pictures(results, task, budget)
-        found |= trade_offs.pictures(results, task, budget)
+    for (task, budget), best in results.best_runs[None].items():
+        rivals = answers.rivals(best, scores, results.contrasts_of)
+        found[f"scores_{task}_{budget}"] = partial(score_dots.task_scores, scores, rivals)
+        found |= epoch_curves.pictures(scores, results.curves, task, budget)
+        found |= trade_offs.pictures(scores, task, budget)
     return found
 
 

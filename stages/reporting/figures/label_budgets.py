@@ -1,14 +1,14 @@
 """Figures of the score against the label budget."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import altair as alt
 
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import CLASSICAL
-from stages.reporting.comparison.cells import Cell
-from stages.reporting.comparison.results import Results
+from stages.findings.cells import Cell
+from stages.findings.scores import Scores
 from stages.reporting.figures.labelled_lines import domain_of, named_ends, names
 from stages.reporting.figures.style import (
     DOTTED,
@@ -21,25 +21,28 @@ from stages.reporting.figures.style import (
     metric_title,
     styled,
 )
-from stages.reporting.score_format import ends
+from stages.reporting.formats import ends
 
 HEIGHT, WIDTH = 260, 380  # pixels
 DASHES = {"pretrained": [1, 0], "from scratch": [7, 4], CLASSICAL: DOTTED}
 
 
-def pictures(results: Results) -> dict[str, Callable[[], Spec]]:
-    """One for each task with at least two label budgets."""
+def pictures(
+    scores: Scores, num_labels: Mapping[str, Mapping[str, int]]
+) -> dict[str, Callable[[], Spec]]:
+    """One for each task with at least two label budgets; ``num_labels`` has the number of labels of
+    each budget by task."""
     return {
-        f"label_budgets_{task}": partial(label_budgets, results, task)
-        for task in results.params.tasks
-        if len(set(results.num_labels(task).values())) > 1
+        f"label_budgets_{task}": partial(label_budgets, scores, task, numbers)
+        for task, numbers in num_labels.items()
+        if len(set(numbers.values())) > 1
     }
 
 
-def label_budgets(results: Results, task: str) -> Spec:
+def label_budgets(scores: Scores, task: str, num_labels: Mapping[str, int]) -> Spec:
     """A panel for each method. A line is the mean of a run; its band is the interval over seeds,
     cut off at the ends of the panel."""
-    panels = {method: _rows(results, task, method) for method in results.methods}
+    panels = {method: _rows(scores, task, method, num_labels) for method in scores.methods}
     panels = {  # without methods that are incompatible with every run
         method: rows
         for method, rows in panels.items()
@@ -50,24 +53,23 @@ def label_budgets(results: Results, task: str) -> Spec:
     for method, rows in panels.items():
         last = {row["run"]: row for row in rows}
         data |= {method: rows, f"ends of {method}": named_ends([*last.values()], domain, HEIGHT)}
-    drawn = [_panel(results, task, method, domain) for method in panels]
+    drawn = [_panel(scores, task, method, num_labels, domain) for method in panels]
     return styled(alt.vconcat(*drawn, spacing=24), data)
 
 
-def _rows(results: Results, task: str, method: str) -> list[Row]:
+def _rows(scores: Scores, task: str, method: str, num_labels: Mapping[str, int]) -> list[Row]:
     """The means of all runs and baselines at each number of labels."""
     cells = (
-        results.cell(name, task, method, budget)
-        for name in results.names
-        for budget in results.label_budgets
+        scores.cell(name, task, method, budget)
+        for name in scores.names
+        for budget in scores.label_budgets
     )
-    labels = results.num_labels(task)
-    return [_row(results, cell, labels[cell.label_budget]) for cell in cells if cell]
+    return [_row(scores, cell, num_labels[cell.label_budget]) for cell in cells if cell]
 
 
-def _row(results: Results, cell: Cell, labels: int) -> Row:
-    """Without an interval, the band has no width."""
-    factor, shown = scale_of(cell.metric).factor, mark(results, cell)
+def _row(scores: Scores, cell: Cell, labels: int) -> Row:
+    """A point of a line; without an interval, the band has no width."""
+    factor, shown = scale_of(cell.metric).factor, mark(scores, cell)
     low, high = ends(cell.mean, cell.metric) or (cell.mean.value, cell.mean.value)
     start = "from scratch" if shown["fill"] == PAPER else "pretrained"
     return {
@@ -82,10 +84,16 @@ def _row(results: Results, cell: Cell, labels: int) -> Row:
     }
 
 
-def _panel(results: Results, task: str, method: str, domain: tuple[float, float]) -> Panel:
-    metric, budgets = results.metrics[task], results.num_labels(task)
+def _panel(
+    scores: Scores,
+    task: str,
+    method: str,
+    budgets: Mapping[str, int],
+    domain: tuple[float, float],
+) -> Panel:
+    metric = scores.metrics[task]
     numbers = sorted(set(budgets.values()))
-    colour = architecture_colour(results)
+    colour = architecture_colour(scores)
     x = alt.X(
         "x:Q",
         title="labels" + (f" (all: {budgets['all']:,})" if "all" in budgets else ""),

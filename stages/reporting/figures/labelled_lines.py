@@ -27,7 +27,7 @@ def spread(ends: Sequence[float], domain: tuple[float, float], height: int) -> l
 
 
 def domain_of(values: Sequence[float]) -> tuple[float, float]:
-    """From the lowest value to the highest, with a margin of 10%."""
+    """The range from the lowest value to the highest, with a margin of 10%."""
     low, high = min(values), max(values)
     room = 0.1 * (high - low) or 0.5
     return low - room, high + room

@@ -4,16 +4,18 @@ Both are counted, so the figures are the same on every machine.
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 import altair as alt
 
-from stages.core.params import NONE
-from stages.reporting.comparison.groups import Group
-from stages.reporting.comparison.results import Results
+from stages.core.keys import RunKey
+from stages.core.params import NONE, Run
+from stages.findings.groups import Group
+from stages.findings.pretraining_progress import Progress
+from stages.findings.scores import Scores
 from stages.reporting.figures.labelled_lines import domain_of, named_ends, names
 from stages.reporting.figures.style import Panel, Row, Spec, architecture_colour, styled
 
@@ -24,67 +26,68 @@ HEIGHT, WIDTH, COLUMNS = 170, 230, 2
 
 
 @dataclass(frozen=True)
-class LossPoint:
-    """A validation of a run; ``amount`` includes what its parents and teachers took. Of several
-    learning rates it is that of the kept one."""
+class Losses:
+    """The validation losses of a study's pretrainings."""
 
-    group: Group
-    run: str
-    amount: int
-    loss: float
+    groups: Sequence[Group]
+    runs: Mapping[str, Run]
+    progress: Mapping[RunKey, Progress]
+
+    @property
+    def comparable(self) -> dict[str, list[Group]]:
+        """The pretrained groups, by what their validation loss depends on: objective, validation
+        text and its tokens."""
+        found: dict[str, list[Group]] = defaultdict(list)
+        for group in self.groups:
+            if any(self.progress[checkpoint].history for checkpoint in group.checkpoints):
+                entry = group.entry
+                rows = f"{entry.tokenizer}, rows of {entry.training.max_tokens}"
+                found[f"{entry.objective['name']} on {entry.corpus} ({rows})"].append(group)
+        return found
+
+    def lines(self, group: Group, amount: Amount) -> list[Row]:
+        """A point for each validation of each checkpoint of a group, at the kept learning rate.
+        ``x`` is the amount that the checkpoint and its parents and teachers took."""
+        return [
+            {
+                "run": group.name,
+                "line": str(checkpoint),
+                "architecture": group.architecture,
+                "width": 2 if len(group.seeds) == 1 else 1,
+                "x": self._of_parents(checkpoint, amount) + getattr(step, amount),
+                "y": step.validation_loss,
+            }
+            for checkpoint in group.checkpoints
+            for step in self.progress[checkpoint].history
+            if step.validation_loss is not None
+        ]
+
+    def _of_parents(self, checkpoint: RunKey, amount: Amount) -> int:
+        """The amount of all parents and teachers. What others did is unknown: the curve of a public
+        checkpoint begins with its further pretraining."""
+        name = self.runs[checkpoint.run].parent
+        if name == NONE:
+            return 0
+        parent = RunKey(name, checkpoint.pretrain_seed)
+        history = self.progress[parent].history
+        own = getattr(history[-1], amount) if history else 0
+        return own + self._of_parents(parent, amount)
 
 
-def comparable(results: Results) -> dict[str, list[Group]]:
-    """The pretrained groups, by what their validation loss depends on: objective, validation text
-    and its tokens."""
-    found: dict[str, list[Group]] = defaultdict(list)
-    for group in results.groups:
-        if any(results.progress[run].history for run in group.runs):
-            entry = group.entry
-            rows = f"{entry.tokenizer}, rows of {entry.training.max_tokens}"
-            found[f"{entry.objective['name']} on {entry.corpus} ({rows})"].append(group)
-    return found
-
-
-def loss_points(results: Results, group: Group, amount: Amount) -> list[LossPoint]:
-    return [
-        LossPoint(
-            group,
-            run,
-            _of_parents(results, run, amount) + getattr(step, amount),
-            step.validation_loss,
-        )
-        for run in group.runs
-        for step in results.progress[run].history
-        if step.validation_loss is not None
-    ]
-
-
-def _of_parents(results: Results, run: str, amount: Amount) -> int:
-    """What others did is unknown: the curve of a public checkpoint begins with its further
-    pretraining."""
-    parent = results.params.pretrain[run].parent
-    if parent == NONE:
-        return 0
-    history = results.progress[parent].history
-    own = getattr(history[-1], amount) if history else 0
-    return own + _of_parents(results, parent, amount)
-
-
-def pictures(results: Results) -> dict[str, Callable[[], Spec]]:
-    """None if the study pretrains nothing."""
-    if not comparable(results):
+def pictures(scores: Scores, losses: Losses) -> dict[str, Callable[[], Spec]]:
+    """A figure for each amount, or none if the study pretrains nothing."""
+    if not losses.comparable:
         return {}
     amounts: tuple[Amount, ...] = ("tokens", "flops")
-    return {f"pretraining_{amount}": partial(losses, results, amount) for amount in amounts}
+    return {f"pretraining_{amount}": partial(picture, scores, losses, amount) for amount in amounts}
 
 
-def losses(results: Results, amount: Amount) -> Spec:
-    """A panel for each set of comparable runs, a line for each run. The seeds of a group are thin
-    lines with one name. Amounts include those of a run's parents and teachers."""
+def picture(scores: Scores, losses: Losses, amount: Amount) -> Spec:
+    """A panel for each set of comparable runs, a line for each seed of a run. Several seeds are
+    thin lines with one name. Amounts include those of a run's parents and teachers."""
     lines = {
-        title: [row for group in groups for row in _lines(results, group, amount)]
-        for title, groups in comparable(results).items()
+        title: [row for group in groups for row in losses.lines(group, amount)]
+        for title, groups in losses.comparable.items()
     }
     xs = [row["x"] for rows in lines.values() for row in rows]
     scale = alt.Scale(type="linear", domain=[0, max(xs)], nice=False)
@@ -98,27 +101,13 @@ def losses(results: Results, amount: Amount) -> Spec:
         data |= {title: rows, f"ends of {title}": named_ends([*last.values()], domain, HEIGHT)}
         x = alt.X("x:Q", title=TITLES[amount], scale=scale)
         x = x.axis(format="~s", tickCount=4, labelOverlap=True, grid=False)
-        panels.append(_panel(results, title, x, domain))
+        panels.append(_panel(scores, title, x, domain))
     chart = alt.concat(*panels, columns=COLUMNS, spacing=24).resolve_scale(color="shared")
     return styled(chart, data)
 
 
-def _lines(results: Results, group: Group, amount: Amount) -> list[Row]:
-    return [
-        {
-            "run": group.name,
-            "line": point.run,
-            "architecture": group.architecture,
-            "width": 2 if len(group.runs) == 1 else 1,
-            "x": point.amount,
-            "y": point.loss,
-        }
-        for point in loss_points(results, group, amount)
-    ]
-
-
-def _panel(results: Results, title: str, x: alt.X, domain: tuple[float, float]) -> Panel:
-    colour = architecture_colour(results, baselines=False)
+def _panel(scores: Scores, title: str, x: alt.X, domain: tuple[float, float]) -> Panel:
+    colour = architecture_colour(scores, baselines=False)
     scale = alt.Scale(domain=list(domain), nice=False)
     y = alt.Y("y:Q", title="validation loss", scale=scale, axis=alt.Axis(tickCount=5))
     base = alt.Chart(alt.NamedData(title)).encode(x=x, y=y, color=colour, detail="line:N")

@@ -6,9 +6,8 @@ import altair as alt
 
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import CLASSICAL
-from stages.reporting.comparison.best_runs import BestRun
-from stages.reporting.comparison.results import Results
-from stages.reporting.comparison.ties import BEST, TIED, UNTESTED, beside_best
+from stages.findings.answers import Rival, Tie
+from stages.findings.scores import Scores
 from stages.reporting.figures.style import (
     BASELINE,
     MUTED,
@@ -23,8 +22,8 @@ from stages.reporting.figures.style import (
     short_labels,
     styled,
 )
-from stages.reporting.number_format import percent
-from stages.reporting.score_format import ends, in_parentheses, interval, shown
+from stages.reporting.formats import ends, in_parentheses, interval, percent, shown
+from stages.reporting.words.answer import verdict_of_rival
 
 MANY = 600  # trials in one panel, beyond which ticks hide each other
 MOST_ROWS = 40  # runs and baselines in one panel
@@ -33,47 +32,56 @@ LABEL_LIMIT = 220  # pixels
 BRACKET = 12  # pixels to the right of the panel
 
 
-def comparison(results: Results) -> Spec:
+def comparison(scores: Scores) -> Spec:
     """Every run and baseline on every task (columns) with every label budget (rows)."""
-    names = results.names
+    names = scores.names
     data: dict[str, list[Row]] = {}
     rows = []
-    for budget in results.label_budgets:
+    for budget in scores.label_budgets:
         panels = []
-        for task in results.params.tasks:
-            data[f"{task}_{budget}"] = _means(results, task, budget, names)
+        for task in scores.tasks:
+            data[f"{task}_{budget}"] = _means(scores, task, budget, names)
             named = alt.NamedData(f"{task}_{budget}")
-            panels.append(_dots(results, named, task, budget, names, labelled=not panels))
+            panels.append(_dots(scores, named, task, budget, names, labelled=not panels))
         rows.append(alt.hconcat(*panels, spacing=18))
     note = (
-        f"Mean and {percent(results.confidence)} interval on the test set; hollow: from scratch; "
+        f"Mean and {percent(scores.confidence)} interval on the test set; hollow: from scratch; "
         "dotted lines: classical baselines"
     )
     title = alt.Title(note, fontSize=12, fontWeight="normal", color=MUTED, offset=14)
     return styled(alt.vconcat(*rows, spacing=24, title=title), data)
 
 
-def scores(results: Results, best: BestRun, *, width: int | str = 240, title: bool = True) -> Spec:
-    """One panel of ``comparison``, that of the task and label budget of the ``best`` run, with only
-    the runs and baselines that have trials on it: the best mean first, a tick for each trial, and
-    at the right a line beside those that no verdict tells apart from the best run."""
-    task, label_budget = best.run.task, best.run.label_budget
-    beside = beside_best(results, best)[:MOST_ROWS]
-    names = [each.name for each in beside]
+def task_scores(
+    scores: Scores, rivals: Sequence[Rival], *, width: int | str = 240, title: bool = True
+) -> Spec:
+    """One panel of ``comparison``, that of the task and label budget of the ``rivals``: the runs
+    and baselines that have trials on it, the best mean first, with a tick for each trial, and at
+    the right a line beside those that no verdict tells apart from the best run."""
+    task, label_budget = rivals[0].cell.task, rivals[0].cell.label_budget
+    rivals = rivals[:MOST_ROWS]
+    names = [rival.cell.group for rival in rivals]
     means = alt.NamedData("means")
-    panel = _dots(results, means, task, label_budget, names, labelled=True, ticks=TICKS)
+    panel = _dots(scores, means, task, label_budget, names, labelled=True, ticks=TICKS)
     if not title:
         panel.title = alt.Undefined
-    data = {"means": _means(results, task, label_budget, names)}
-    data["trials"] = _trials(results, data["means"], task, label_budget)
+    data = {"means": _means(scores, task, label_budget, names)}
+    data["trials"] = _trials(scores, data["means"], task, label_budget)
     if len(data["trials"]) > MANY:
         data["trials"] = []
-    data["beside"] = [{"run": b.name, "kind": b.kind, "verdict": b.verdict} for b in beside]
+    data["beside"] = [
+        {
+            "run": rival.cell.group,
+            "kind": rival.tie.value,
+            "verdict": verdict_of_rival(rival, scores.baselines),
+        }
+        for rival in rivals
+    ]
     y = alt.Y("run:N", scale=alt.Scale(domain=names))
     ticks = (
         alt.Chart(alt.NamedData("trials"))
         .mark_tick(thickness=1, size=8, opacity=0.45)
-        .encode(x="score:Q", y=y, yOffset=_offset(), color=architecture_colour(results))
+        .encode(x="score:Q", y=y, yOffset=_offset(), color=architecture_colour(scores))
     )
     panel = alt.layer(ticks, panel, *_bracket(names), *_room(data["means"])).properties(
         width=width, height=ROW * len(names)
@@ -100,40 +108,40 @@ def _bracket(names: Sequence[str]) -> list[alt.Chart]:
         y2=alt.Y2("run", bandPosition=1),
         tooltip=["run:N", alt.Tooltip("verdict:N", title="beside the best run")],
     )
-    lines = ([BEST, TIED], 3.0, [1.0, 0.0]), ([UNTESTED], 1.5, [1.5, 3.0])
+    lines = ([Tie.BEST, Tie.TIED], 3.0, [1.0, 0.0]), ([Tie.UNTESTED], 1.5, [1.5, 3.0])
     return [
-        base.transform_filter(alt.FieldOneOfPredicate("kind", kinds)).mark_rule(
-            xOffset=BRACKET, color=MUTED, strokeWidth=width, strokeDash=dash
-        )
-        for kinds, width, dash in lines
+        base.transform_filter(
+            alt.FieldOneOfPredicate("kind", [tie.value for tie in ties])
+        ).mark_rule(xOffset=BRACKET, color=MUTED, strokeWidth=width, strokeDash=dash)
+        for ties, width, dash in lines
     ]
 
 
-def _trials(results: Results, means: Sequence[Row], task: str, label_budget: str) -> list[Row]:
+def _trials(scores: Scores, means: Sequence[Row], task: str, label_budget: str) -> list[Row]:
     """A row for each trial, beside the mark of its cell."""
-    factor = scale_of(results.metrics[task]).factor
+    factor = scale_of(scores.metrics[task]).factor
     return [
         {key: row[key] for key in ("run", "architecture", "slot")} | {"score": factor * t.value}
         for row in means
-        if (cell := results.cell(row["run"], task, row["method"], label_budget))
+        if (cell := scores.cell(row["run"], task, row["method"], label_budget))
         for t in cell.trials
     ]
 
 
-def _means(results: Results, task: str, label_budget: str, names: Sequence[str]) -> list[Row]:
+def _means(scores: Scores, task: str, label_budget: str, names: Sequence[str]) -> list[Row]:
     """The data of ``_dots``."""
-    factor = scale_of(results.metrics[task]).factor
+    factor = scale_of(scores.metrics[task]).factor
     rows: list[Row] = []
     for name in names:
-        methods = [CLASSICAL] if name in results.baselines else results.methods
+        methods = [CLASSICAL] if name in scores.baselines else scores.methods
         for i, method in enumerate(methods):
-            if cell := results.cell(name, task, method, label_budget):
+            if cell := scores.cell(name, task, method, label_budget):
                 mean, metric = cell.mean, cell.metric
                 low, high = ends(mean, metric) or (mean.value, mean.value)
                 inside = in_parentheses(interval(mean, metric))
                 rows.append(
                     {
-                        **mark(results, cell),
+                        **mark(scores, cell),
                         "shown": f"{shown(mean.value, metric)}{inside}",
                         "slot": _slot(i, len(methods)),
                         "low": factor * low,
@@ -144,7 +152,7 @@ def _means(results: Results, task: str, label_budget: str, names: Sequence[str])
 
 
 def _dots(
-    results: Results,
+    scores: Scores,
     data: alt.NamedData,
     task: str,
     label_budget: str,
@@ -163,18 +171,18 @@ def _dots(
             ),
         ),
         yOffset=_offset(),
-        color=architecture_colour(results),
+        color=architecture_colour(scores),
     )
     x = alt.X(
         "low:Q",
-        title=metric_title(results.metrics[task]),
+        title=metric_title(scores.metrics[task]),
         scale=alt.Scale(zero=False, padding=6, nice=ticks is None),
         axis=alt.Axis() if ticks is None else alt.Axis(tickCount=ticks, labelOverlap=True),
     )
     whiskers = base.mark_rule(strokeWidth=1.75).encode(x=x, x2="high:Q")
     marks = base.mark_point(size=52, strokeWidth=1.75, opacity=1).encode(
         x="score:Q",
-        shape=method_shape(results, shown=results.methods),
+        shape=method_shape(scores, shown=scores.methods),
         fill=alt.Fill("fill:N", scale=None, legend=None),
         tooltip=["run:N", "method:N", alt.Tooltip("shown:N", title="mean")],
     )

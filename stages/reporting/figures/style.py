@@ -15,9 +15,9 @@ import altair as alt
 from stages.core.artifacts import Json
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.records import CLASSICAL
-from stages.reporting.comparison.cells import Cell
-from stages.reporting.comparison.results import Results
-from stages.reporting.number_format import metric_name
+from stages.findings.cells import Cell
+from stages.findings.scores import Scores
+from stages.reporting.formats import metric_name
 
 INK, MUTED, GRID, PAPER = "#1f2328", "#59636e", "#e4e7eb", "#ffffff"
 BASELINE = "#7a828c"
@@ -61,15 +61,15 @@ def short_labels(names: Iterable[str]) -> str:
     return f"({json.dumps(long)})[datum.value] || datum.value" if long else "datum.value"
 
 
-def colours(results: Results) -> dict[str, str]:
+def colours(scores: Scores) -> dict[str, str]:
     """The colour of each architecture, and of the baselines."""
-    architectures = dict.fromkeys(group.architecture for group in results.groups)
+    architectures = dict.fromkeys(group.architecture for group in scores.groups)
     palette = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(architectures)}
-    return palette | ({CLASSICAL: BASELINE} if results.baselines else {})
+    return palette | ({CLASSICAL: BASELINE} if scores.baselines else {})
 
 
-def architecture_colour(results: Results, *, baselines: bool = True) -> alt.Color:
-    palette = colours(results)
+def architecture_colour(scores: Scores, *, baselines: bool = True) -> alt.Color:
+    palette = colours(scores)
     shown = [name for name in palette if baselines or name != CLASSICAL]
     return alt.Color(
         "architecture:N",
@@ -85,31 +85,31 @@ def architecture_colour(results: Results, *, baselines: bool = True) -> alt.Colo
     )
 
 
-def method_shape(results: Results, *, shown: Collection[str]) -> alt.Shape:
+def method_shape(scores: Scores, *, shown: Collection[str]) -> alt.Shape:
     """A method has the same shape in every figure; the legend lists those in ``shown``."""
-    shapes = [SHAPES[i % len(SHAPES)] for i in range(len(results.methods))]
+    shapes = [SHAPES[i % len(SHAPES)] for i in range(len(scores.methods))]
     return alt.Shape(
         "method:N",
         title=None,
-        scale=alt.Scale(domain=[*results.methods, CLASSICAL], range=[*shapes, "square"]),
+        scale=alt.Scale(domain=[*scores.methods, CLASSICAL], range=[*shapes, "square"]),
         legend=alt.Legend(
-            values=[m for m in results.methods if m in shown],
+            values=[m for m in scores.methods if m in shown],
             symbolStrokeColor=MUTED,
             symbolFillColor=PAPER,
         ),
     )
 
 
-def mark(results: Results, cell: Cell) -> Row:
+def mark(scores: Scores, cell: Cell) -> Row:
     """The mark of a cell, the same in every figure."""
-    group = next((group for group in results.groups if group.name == cell.group), None)
+    group = scores.group_of.get(cell.group)
     architecture = group.architecture if group else CLASSICAL
     hollow = group is not None and not group.pretrained
     return {
         "run": cell.group,
         "method": cell.method,
         "architecture": architecture,
-        "fill": PAPER if hollow else colours(results)[architecture],
+        "fill": PAPER if hollow else colours(scores)[architecture],
         "score": scale_of(cell.metric).factor * cell.mean.value,
     }
 

@@ -11,12 +11,11 @@ import altair as alt
 import numpy as np
 
 from stages.evaluation.metrics import scale_of
-from stages.reporting.comparison.cells import Cell
-from stages.reporting.comparison.groups import Group
-from stages.reporting.comparison.power_law import PowerLaw, num_sizes
-from stages.reporting.comparison.results import Results
-from stages.reporting.comparison.score_against_cost import cells_with_flops, pareto_front
-from stages.reporting.comparison.score_against_size import cells_with_sizes, error, power_laws
+from stages.findings.cells import Cell
+from stages.findings.costs import cells_with_flops, pareto_front
+from stages.findings.groups import Group
+from stages.findings.scores import Scores
+from stages.findings.sizes import PowerLaw, cells_with_sizes, error, num_sizes, power_laws
 from stages.reporting.figures.style import (
     BASELINE,
     INK,
@@ -30,17 +29,16 @@ from stages.reporting.figures.style import (
     metric_title,
     styled,
 )
-from stages.reporting.number_format import MINUS, formatted, percent
-from stages.reporting.score_format import ends, shown
+from stages.reporting.formats import MINUS, ends, formatted, percent, shown
 
 HEIGHT, WIDTH = 240, 440  # pixels
 STEPS = 24  # of a drawn curve
 Placed = list[tuple[Cell, int]]  # cells and their place on the x axis
 
 
-def pictures(results: Results, task: str, label_budget: str) -> dict[str, Callable[[], Spec]]:
+def pictures(scores: Scores, task: str, label_budget: str) -> dict[str, Callable[[], Spec]]:
     """The figures of a task and label budget in which cost or size differs."""
-    place = (results, task, label_budget)
+    place = (scores, task, label_budget)
     found: dict[str, Callable[[], Spec]] = {}
     if len({flops for _, flops in cells_with_flops(*place)}) > 1:
         found[f"cost_{task}_{label_budget}"] = partial(cost, *place)
@@ -50,7 +48,7 @@ def pictures(results: Results, task: str, label_budget: str) -> dict[str, Callab
 
 
 def cost(
-    results: Results,
+    scores: Scores,
     task: str,
     label_budget: str,
     *,
@@ -60,13 +58,13 @@ def cost(
     """The mean of every run and method against its FLOPs, with the Pareto front. Baselines train no
     network: they stand at the left edge, and only what is better than the best of them is on the
     front."""
-    cells = cells_with_flops(results, task, label_budget)
-    front = front_beside_baselines(results, task, label_budget)
+    cells = cells_with_flops(scores, task, label_budget)
+    front = front_beside_baselines(scores, task, label_budget)
     data = {
-        "marks": _marks(results, cells, front),
-        "front": _front(results, [cells[i] for i in front], max(flops for _, flops in cells)),
-        "baselines": [_with_interval(results, c) for c in _baselines(results, task, label_budget)],
-        "baseline": [mark(results, c) for c in _baselines(results, task, label_budget)[:1]],
+        "marks": _marks(scores, cells, front),
+        "front": _front(scores, [cells[i] for i in front], max(flops for _, flops in cells)),
+        "baselines": [_with_interval(scores, c) for c in _baselines(scores, task, label_budget)],
+        "baseline": [mark(scores, c) for c in _baselines(scores, task, label_budget)[:1]],
     }
     line = (
         alt.Chart(alt.NamedData("front"))
@@ -88,85 +86,84 @@ def cost(
     bars = (
         alt.Chart(alt.NamedData("marks"))
         .mark_rule(opacity=0.35)
-        .encode(x="x:Q", y="low:Q", y2="high:Q", color=architecture_colour(results))
+        .encode(x="x:Q", y="low:Q", y2="high:Q", color=architecture_colour(scores))
     )
-    colour = architecture_colour(results)
-    marks = _points(results, cells, "FLOPs of pretraining and fine-tuning", colour)
-    lines = front_key(results, task, label_budget) if title else None
+    colour = architecture_colour(scores)
+    marks = _points(scores, cells, "FLOPs of pretraining and fine-tuning", colour)
+    lines = front_key(scores, task, label_budget) if title else None
     layers = [baseline, line, bars, *marks, *baselines]
     return styled(_panel(layers, task, label_budget, lines, width=width), data)
 
 
-def front_beside_baselines(results: Results, task: str, label_budget: str) -> list[int]:
+def front_beside_baselines(scores: Scores, task: str, label_budget: str) -> list[int]:
     """The places in ``cells_with_flops`` that are on the Pareto front: no cheaper run does better,
     nor does a baseline."""
-    cells = cells_with_flops(results, task, label_budget)
+    cells = cells_with_flops(scores, task, label_budget)
     front = pareto_front([(flops, cell.merit) for cell, flops in cells])
-    to_beat = max((c.merit for c in _baselines(results, task, label_budget)), default=-math.inf)
+    to_beat = max((c.merit for c in _baselines(scores, task, label_budget)), default=-math.inf)
     return [i for i in front if cells[i][0].merit > to_beat]
 
 
-def front_key(results: Results, task: str, label_budget: str) -> list[str]:
+def front_key(scores: Scores, task: str, label_budget: str) -> list[str]:
     """The legend of the front, the cheapest first."""
-    cells = cells_with_flops(results, task, label_budget)
+    cells = cells_with_flops(scores, task, label_budget)
     key = [
         f"{cell.group}, the best classical baseline: {shown(cell.mean.value, cell.metric)}"
-        for cell in _baselines(results, task, label_budget)[:1]
+        for cell in _baselines(scores, task, label_budget)[:1]
     ]
-    return key + _key(cells, front_beside_baselines(results, task, label_budget))
+    return key + _key(cells, front_beside_baselines(scores, task, label_budget))
 
 
-def _baselines(results: Results, task: str, label_budget: str) -> list[Cell]:
+def _baselines(scores: Scores, task: str, label_budget: str) -> list[Cell]:
     """The best one first."""
-    cells = [results.cell(name, task, "", label_budget) for name in results.baselines]
-    return sorted(filter(None, cells), key=lambda cell: -cell.merit)
+    return sorted(scores.baseline_cells(task, label_budget), key=lambda cell: -cell.merit)
 
 
-def _with_interval(results: Results, cell: Cell) -> Row:
+def _with_interval(scores: Scores, cell: Cell) -> Row:
     """A mark with the ends of its interval, which are its mean if there is none."""
     mean, factor = cell.mean, scale_of(cell.metric).factor
     low, high = (factor * end for end in ends(mean, cell.metric) or (mean.value, mean.value))
     text = shown(mean.value, cell.metric)
-    return {**mark(results, cell), "low": low, "high": high, "shown": text}
+    return {**mark(scores, cell), "low": low, "high": high, "shown": text}
 
 
-def parameters(results: Results, task: str, label_budget: str) -> Spec:
+def parameters(scores: Scores, task: str, label_budget: str) -> Spec:
     """The mean of every pretrained run (``cells_with_sizes``) against its parameters, with
     ``power_laws`` and their intervals over seeds."""
-    cells = cells_with_sizes(results, task, label_budget)
+    cells = cells_with_sizes(scores, task, label_budget)
     front = pareto_front([(size, cell.merit) for cell, size in cells])
-    laws = power_laws(results, cells)
+    laws = power_laws(cells, scores.group_of)
     data = {
-        "marks": _marks(results, cells, front),
+        "marks": _marks(scores, cells, front),
         "laws": [
             row
             for group, law, sizes in laws
-            for row in _curve(results.metrics[task], group, law, sizes)
+            for row in _curve(scores.metrics[task], group, law, sizes)
         ],
     }
-    colour = architecture_colour(results, baselines=False)
+    colour = architecture_colour(scores, baselines=False)
     base = alt.Chart(alt.NamedData("laws")).encode(x="x:Q", color=colour, detail="run:N")
     band = base.mark_area(opacity=0.12).encode(y="low:Q", y2="high:Q")
     line = base.mark_line(strokeWidth=1.5).encode(y="score:Q")
-    lines = [*_key(cells, front), *(_formula(results, group, law) for group, law, _ in laws)]
-    marks = _points(results, cells, "parameters", colour)
+    lines = [*_key(cells, front), *(_formula(scores, group, law) for group, law, _ in laws)]
+    marks = _points(scores, cells, "parameters", colour)
     return styled(_panel([band, line, *marks], task, label_budget, lines), data)
 
 
-def _marks(results: Results, cells: Placed, front: Sequence[int]) -> list[Row]:
+def _marks(scores: Scores, cells: Placed, front: Sequence[int]) -> list[Row]:
     """The marks on the front are numbered from the left."""
     number = {i: str(n) for n, i in enumerate(front, start=1)}
     return [
-        {**_with_interval(results, cell), "x": x, "number": number.get(i, "")}
+        {**_with_interval(scores, cell), "x": x, "number": number.get(i, "")}
         for i, (cell, x) in enumerate(cells)
     ]
 
 
-def _front(results: Results, cells: Placed, end: int) -> list[Row]:
+def _front(scores: Scores, cells: Placed, end: int) -> list[Row]:
     """The corners of the line, which ends at the most expensive mark."""
     if not cells:
         return []
-    corners = [{"x": x, "score": mark(results, cell)["score"]} for cell, x in cells]
+    corners = [{"x": x, "score": mark(scores, cell)["score"]} for cell, x in cells]
     return [*corners, {**corners[-1], "x": end}]
 
 
@@ -183,7 +180,7 @@ def _curve(metric: str, group: Group, law: PowerLaw, sizes: Sequence[int]) -> li
     return rows
 
 
-def _points(results: Results, cells: Placed, x_title: str, colour: alt.Color) -> list[alt.Chart]:
+def _points(scores: Scores, cells: Placed, x_title: str, colour: alt.Color) -> list[alt.Chart]:
     """The marks, and the numbers of those on the front, placed where no other mark can be."""
     metric = cells[0][0].metric
     lower = scale_of(metric).lower_is_better
@@ -202,7 +199,7 @@ def _points(results: Results, cells: Placed, x_title: str, colour: alt.Color) ->
     )
     points = base.mark_point(size=52, strokeWidth=1.75, opacity=1).encode(
         color=colour,
-        shape=method_shape(results, shown={cell.method for cell, _ in cells}),
+        shape=method_shape(scores, shown={cell.method for cell, _ in cells}),
         fill=alt.Fill("fill:N", scale=None, legend=None),
         tooltip=["run:N", "method:N", "shown:N", alt.Tooltip("x:Q", title=x_title, format="~s")],
     )
@@ -221,14 +218,14 @@ def _key(cells: Placed, front: Sequence[int]) -> list[str]:
     ]
 
 
-def _formula(results: Results, group: Group, law: PowerLaw) -> str:
+def _formula(scores: Scores, group: Group, law: PowerLaw) -> str:
     b = law.exponent
     what = f"{group.architecture}, {group.objective} on {group.corpus}"
     formula = f"error = {law.factor:.3g} N^{MINUS}b, b = {formatted(b.value, '.3f')}"
     if b.low is None or b.high is None:
         return f"{what}: {formula}"
     low, high = formatted(b.low, ".3f"), formatted(b.high, ".3f")
-    return f"{what}: {formula} ({percent(results.confidence)} interval {low} to {high})"
+    return f"{what}: {formula} ({percent(scores.confidence)} interval {low} to {high})"
 
 
 def _panel(

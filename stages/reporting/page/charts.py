@@ -49,7 +49,7 @@ def runtime() -> Markup:
 
 
 def as_json(value: object) -> Markup:
-    """For the text of a script element, which no name can end."""
+    """JSON for the text of a script element, which no name can end."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return Markup(text.replace("<", "\\u003c"))
 
@@ -62,8 +62,8 @@ def chart(wide: Spec, narrow: Spec | None = None) -> Markup:
 
 
 def _themed(spec: Spec) -> Spec:
-    """In the page's colours and font. The legend is text of the page, which fits any width. The box
-    of a chart is an image with a label, so that its marks need none."""
+    """A specification in the page's colours and font. The legend is text of the page, which fits
+    any width. The box of a chart is an image with a label, so that its marks need none."""
     own = {"background": "transparent", "font": FONT, "padding": 2}
     config = spec["config"] | own | {"mark": {"aria": False}}
     found = {key: value for key, value in spec.items() if key not in ("datasets", "$schema")}

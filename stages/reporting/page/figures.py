@@ -1,24 +1,23 @@
 """The figures of the page that are interactive, each with its finding as its title."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle, product
+from itertools import cycle
 
 from markupsafe import Markup
 
 from stages.evaluation.metrics import scale_of
-from stages.reporting.comparison.answer import ANY, BASELINE, Answer, Card
-from stages.reporting.comparison.best_runs import best_runs
-from stages.reporting.comparison.choice import name_of
-from stages.reporting.comparison.contrasts import Contrast
-from stages.reporting.comparison.results import Results
-from stages.reporting.comparison.ties import beside_best, sentence
-from stages.reporting.comparison.verdicts import BEFORE_CORRECTION, SIGNIFICANT
+from stages.findings.answers import BestRuns, Standing, rivals
+from stages.findings.cells import Cell
+from stages.findings.contrasts import Contrast
+from stages.findings.scores import Scores
+from stages.findings.verdicts import Verdict
 from stages.reporting.figures import forest, score_dots, style, trade_offs
-from stages.reporting.number_format import are, metric_name
+from stages.reporting.formats import are, metric_name
 from stages.reporting.page.charts import BRACKET, DOTTED, LINE, SYMBOLS, VARIABLES, as_json, chart
-from stages.reporting.score_format import shown
+from stages.reporting.words.answer import Card, ties
+from stages.reporting.words.names import run_or_baseline, shown_mean
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,10 @@ class Symbol:
     text: str
 
 
-def legend(results: Results) -> list[Symbol]:
-    """Of scores and costs: colours of architectures, shapes of methods."""
-    colours = style.colours(results).items()
-    shapes = zip(results.methods, cycle(style.SHAPES))
+def legend(scores: Scores) -> list[Symbol]:
+    """The legend of scores and costs: colours of architectures, shapes of methods."""
+    colours = style.colours(scores).items()
+    shapes = zip(scores.methods, cycle(style.SHAPES))
     return [
         *(Symbol(LINE, VARIABLES[colour], name) for name, colour in colours),
         *(Symbol(SYMBOLS[shape], VARIABLES[style.MUTED], name) for name, shape in shapes),
@@ -51,7 +50,7 @@ def legend(results: Results) -> list[Symbol]:
 
 
 def bracket_legend() -> list[Symbol]:
-    """Of the line at the right of scores."""
+    """The legend of the line at the right of scores."""
     texts = {BRACKET: "not told apart from the best run", DOTTED: "not tested against it"}
     return [Symbol(symbol, VARIABLES[style.MUTED], text) for symbol, text in texts.items()]
 
@@ -72,44 +71,45 @@ class Forest:
     data: Markup
 
 
-def figures(results: Results, found: Sequence[Answer]) -> dict[str, list[Figure]]:
-    """Scores and costs, for each task and label budget."""
-    cards = {(c.task, c.label_budget): c for a in found if a.method == ANY for c in a.cards}
-    best = best_runs(results)
-    scores, costs = [], []
-    for budget, task in product(reversed(results.label_budgets), results.params.tasks):
-        place = results, task, budget
-        spec = score_dots.scores(results, best[task, budget], width="container", title=False)
-        beside = beside_best(results, best[task, budget])
-        tied = sentence(beside)
-        if len(beside) > score_dots.MOST_ROWS:
+def figures(
+    scores: Scores,
+    contrasts_of: Mapping[Cell, Sequence[Contrast]],
+    best_runs: BestRuns,
+    cards: Iterable[Card],
+) -> dict[str, list[Figure]]:
+    """Scores and costs, for each of the ``cards``."""
+    dots, costs = [], []
+    for card in cards:
+        place = card.task, card.label_budget
+        task_and_budget = f"{card.task}_{card.label_budget}"
+        ranked = rivals(best_runs[place], scores, contrasts_of)
+        spec = score_dots.task_scores(scores, ranked, width="container", title=False)
+        tied = ties(ranked)
+        if len(ranked) > score_dots.MOST_ROWS:
             tied += f" The best {score_dots.MOST_ROWS} are drawn; the table below has all."
-        finding = _scores(results, cards[task, budget])
-        name = f"scores_{task}_{budget}"
-        scores.append(Figure(name, task, budget, finding, tied, chart(spec)))
-        name = f"cost_{task}_{budget}"
-        if name in trade_offs.pictures(*place):
-            key = f"The front, cheapest first: {'; '.join(trade_offs.front_key(*place))}."
-            spec = trade_offs.cost(*place, width="container", title=False)
-            finding = _cost(results, cards[task, budget])
-            costs.append(Figure(name, task, budget, finding, key, chart(spec)))
-    return {"scores": scores, "cost": costs}
+        finding = _best_score(scores, card)
+        dots.append(Figure(f"scores_{task_and_budget}", *place, finding, tied, chart(spec)))
+        if (name := f"cost_{task_and_budget}") in trade_offs.pictures(scores, *place):
+            key = f"The front, cheapest first: {'; '.join(trade_offs.front_key(scores, *place))}."
+            spec = trade_offs.cost(scores, *place, width="container", title=False)
+            costs.append(Figure(name, *place, _front(scores, card), key, chart(spec)))
+    return {"scores": dots, "cost": costs}
 
 
-def _scores(results: Results, card: Card) -> str:
+def _best_score(scores: Scores, card: Card) -> str:
     """The first place, and whether it is sure."""
     best = card.best
-    mean = f"{shown(best.mean.value, best.metric)} {metric_name(best.metric)}"
-    comma = "," if best.group in results.baselines else ""
-    named = f"{name_of(results, best)}{comma}"
-    return f"`{card.task}`: {named} has the best mean, {mean} ({card.sure})"
+    mean = f"{shown_mean(best)} {metric_name(best.metric)}"
+    comma = "," if best.group in scores.baselines else ""
+    named = f"{run_or_baseline(best, scores.baselines)}{comma}"
+    return f"`{card.task}`: {named} has the best mean, {mean} ({card.standing.value})"
 
 
-def _cost(results: Results, card: Card) -> str:
+def _front(scores: Scores, card: Card) -> str:
     """How many runs have a better mean than all that costs less."""
-    if card.sure == BASELINE:
+    if card.standing is Standing.BASELINE:
         return f"`{card.task}`: no run has a better mean than the best classical baseline"
-    number = len(trade_offs.front_beside_baselines(results, card.task, card.label_budget))
+    number = len(trade_offs.front_beside_baselines(scores, card.task, card.label_budget))
     runs = "run has" if number == 1 else "runs have"
     return f"`{card.task}`: {number} {runs} a better mean than all that costs less"
 
@@ -128,11 +128,10 @@ def contrast_forest(contrasts: Sequence[Contrast]) -> Forest:
     )
 
 
-def forest_finding(results: Results) -> str:
+def forest_finding(contrasts: Sequence[Contrast]) -> str:
     """How many contrasts are decided, and by which axis."""
-    contrasts = results.contrasts
-    after = [c for c in contrasts if c.verdict.startswith(SIGNIFICANT)]
-    before = sum(c.verdict.startswith(BEFORE_CORRECTION) for c in contrasts)
+    after = [c for c in contrasts if c.verdict is Verdict.SIGNIFICANT]
+    before = sum(c.verdict is Verdict.BEFORE_CORRECTION for c in contrasts)
     if not contrasts:
         return "No two runs differ in one thing alone"
     parts = Counter(c.axis for c in after)
@@ -143,8 +142,8 @@ def forest_finding(results: Results) -> str:
     )
 
 
-def forest_turned(results: Results) -> list[str]:
-    """Of the metrics in which lower is better."""
-    metrics = dict.fromkeys(contrast.metric for contrast in results.contrasts)
+def forest_turned(contrasts: Sequence[Contrast]) -> list[str]:
+    """A note on the metrics in which lower is better."""
+    metrics = dict.fromkeys(contrast.metric for contrast in contrasts)
     lower = [metric_name(metric) for metric in metrics if scale_of(metric).lower_is_better]
     return [forest.TURNED.format(" and ".join(lower))] if lower else []

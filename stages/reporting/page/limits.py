@@ -1,12 +1,12 @@
 """What the page holds of a large study, so that it opens at once, and where the rest is."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from stages.core.artifacts import Json
-from stages.reporting.comparison.best_runs import best_runs
-from stages.reporting.comparison.contrasts import Contrast
-from stages.reporting.comparison.results import Results
+from stages.findings.answers import BestRun
+from stages.findings.contrasts import Contrast
+from stages.findings.scores import Scores
 
 TRIALS = 1000  # beyond which the page has their means alone
 MEANS = 1000  # rows of the leaderboard
@@ -15,14 +15,15 @@ ROWS = 300  # of any other table
 PICTURE = 200_000  # characters of a drawn picture
 
 
-def contrasts(results: Results) -> Sequence[Contrast]:
+def contrasts(
+    found: Sequence[Contrast], best_runs: Iterable[BestRun], scores: Scores
+) -> Sequence[Contrast]:
     """All or, of too many, first those of the best runs, then those with the most labels, then
     those of the first method; their verdicts play no part."""
-    found = results.contrasts
     if len(found) <= CONTRASTS:
         return found
-    best = {(c.group, c.task) for c in (each.run for each in best_runs(results).values())}
-    most, first = results.label_budgets[-1], results.methods[0]
+    best = {(c.group, c.task) for c in (each.run for each in best_runs)}
+    most, first = scores.label_budgets[-1], scores.methods[0]
 
     def rank(place: int) -> tuple[bool, bool, bool]:
         one = found[place]

@@ -1,7 +1,7 @@
 """The pages: reports/index.html, one self-contained file, and reports/comparison.md."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,24 +10,18 @@ from markupsafe import Markup, escape
 
 from stages.core.artifacts import Json
 from stages.evaluation.metrics import scale_of
-from stages.reporting.comparison import (
-    advice,
-    confusions,
-    costs,
-    estimates,
-    gains,
-    overview,
-    pretraining_costs,
-    ranking,
-    tables,
-)
-from stages.reporting.comparison.answer import answers, references
-from stages.reporting.comparison.audit.evidence import POWER_QUESTION
-from stages.reporting.comparison.audit.questions import audit, summary
-from stages.reporting.comparison.pretraining_progress import passages
-from stages.reporting.comparison.results import Results
+from stages.findings.audit import Subject, audit
+from stages.findings.confusions import Confusion, confusion
+from stages.findings.costs import gains
+from stages.findings.pretraining_progress import passages
+from stages.findings.results import Results
 from stages.reporting.figures import style
-from stages.reporting.number_format import metric_name, percent
+from stages.reporting.formats import (
+    interval_of_difference,
+    metric_name,
+    percent,
+    shown,
+)
 from stages.reporting.page import charts, limits, reproduction
 from stages.reporting.page.figures import (
     bracket_legend,
@@ -38,40 +32,46 @@ from stages.reporting.page.figures import (
     forest_turned,
     legend,
 )
-from stages.reporting.page.sections import (
-    COST,
-    INTERVALS,
-    PARAMETERS,
-    appendix,
-    sections,
-    who_is_left_out,
-)
-from stages.reporting.score_format import interval_of_difference, shown
+from stages.reporting.page.sections import COST, INTERVALS, PARAMETERS, appendix, sections
+from stages.reporting.words import costs, files, overview, tables
+from stages.reporting.words.answer import ANY, answers, references
+from stages.reporting.words.audit import summary, told
+from stages.reporting.words.caveats import caveats
+from stages.reporting.words.confusions import finding, shades
+from stages.reporting.words.names import seeds_of_contrast, verdict, verdict_with_seeds
 
 
 @lru_cache(maxsize=1)
 def context(results: Results) -> Json:
     """The variables of both templates."""
+    scores, contrasts = results.scores, results.contrasts
     checks = audit(results)
+    questions = told(checks)
     return {
-        "results": results,
         "study": results.params.study,
-        "title": overview.title(results),
-        "lead": overview.lead(results),
-        "seeds": overview.seeds(results),
+        "title": overview.title(results.params),
+        "lead": overview.compared(scores, len(results.trials)),
+        "seeds": overview.seeds(scores, contrasts, results.questions),
         "answers": answers(results),
-        "unit": advice.unit(results),
-        "best": advice.best(results),
+        "metrics": scores.metrics,
+        "unit": overview.units(scores.metrics.values()),
+        "best": overview.best(scores.metrics.values()),
         "confidence": percent(results.confidence),
-        "audit": checks,
-        "audit_summary": summary(checks),
-        "power": next(c.answer for c in checks if c.question == POWER_QUESTION),
-        "advice": advice.advice(results),
-        "caveats": advice.caveats(results),
-        "scores": {task: tables.by_task(results, task) for task in results.params.tasks},
-        "confounds": tables.confound_rows(results),
-        "ranks": ranking.tables(results),
-        "rank_note": ranking.note(results),
+        "audit": [*questions.values()],
+        "audit_summary": summary(checks.values()),
+        "power": questions[Subject.POWER].answer,
+        "caveats": caveats(results),
+        "scores": {
+            task: tables.by_task(scores, results.screened_out[task], task, [*results.params.runs])
+            for task in scores.tasks
+        },
+        "validation_labels": {
+            task: tables.validation_labels(info) for task, info in results.tasks.items()
+        },
+        "num_contrasts": len(contrasts),
+        "confounds": tables.confound_rows(contrasts),
+        "ranks": tables.ranks(results.rankings),
+        "rank_note": tables.rank_note(results.confidence),
         "appendix": appendix(results),
         "reproduction": reproduction,
     }
@@ -84,9 +84,9 @@ def markdown(results: Results) -> str:
     found = context(results)
     return environment.get_template("comparison.md.jinja").render(
         found,
-        machine=overview.machine(results, found["audit"], named=False),
-        sections=sections(results),
-        weights=costs.weights_rows(results),
+        machine=overview.machine(found["audit_summary"]),
+        sections=sections(results.scores, results.contrasts),
+        weights=costs.weights_rows(results.scores),
     )
 
 
@@ -94,30 +94,38 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
     """reports/index.html with the SVGs of the figures, ``drawn``, by their names."""
     environment = _environment(escaped=True)
     environment.filters["prose"] = prose
+    scores, measured, best_runs = results.scores, results.costs, results.best_runs[None]
     found = context(results)
-    contrasts = limits.contrasts(results)
+    contrasts = limits.contrasts(results.contrasts, best_runs.values(), scores)
+    cards = [card for answer in found["answers"] if answer.method == ANY for card in answer.cards]
     return environment.get_template("page.html.jinja").render(
         found,
-        machine=overview.machine(results, found["audit"], named=True),
-        references=references(results),
-        figures=figures(results, found["answers"]),
-        legend=legend(results),
+        machine=overview.machine(found["audit_summary"], measured.machines),
+        references=references(scores),
+        figures=figures(scores, results.contrasts_of, best_runs, cards),
+        legend=legend(scores),
         bracket_legend=bracket_legend(),
         forest_legend=forest_legend(),
         contrasts=contrasts,
         limits=limits,
         forest=contrast_forest(contrasts),
-        forest_finding=forest_finding(results),
-        forest_turned=forest_turned(results),
-        figure_notes={"cost": [COST, *who_is_left_out(results)], "parameters": PARAMETERS},
+        forest_finding=forest_finding(results.contrasts),
+        forest_turned=forest_turned(results.contrasts),
+        figure_notes={"cost": [COST, *costs.left_out(scores)], "parameters": PARAMETERS},
         interval_notes=INTERVALS,
-        cost_notes=[*costs.notes(results), *costs.narrower(results), estimates.cost_note(results)],
-        pretraining=pretraining_costs.pretraining_rows(results),
-        finetuning=costs.finetuning_rows(results),
-        gains=gains.gain_rows(results),
-        trials=tables.trials(results) if len(results.trials) <= limits.TRIALS else [],
-        leaderboard=limits.leaderboard(tables.leaderboard(results)),
-        confusions=confusions.confusions(results),
+        cost_notes=costs.notes(measured, results.estimates, results.contrasts, results.trials),
+        pretraining=costs.pretraining_rows(results.groups, results.trials, measured),
+        finetuning=costs.finetuning_rows(scores, measured),
+        gains=costs.gain_rows(gains(results.contrasts, results.groups, measured)),
+        trials=files.trial_rows(results) if len(results.trials) <= limits.TRIALS else [],
+        num_trials=len(results.trials),
+        leaderboard=limits.leaderboard(tables.leaderboard(scores)),
+        num_cells=len(scores.cells),
+        confusions=[*_confusions(results)],
+        finding_of_confusion=lambda each: finding(each, scores.baselines),
+        shades=shades,
+        examples=results.examples,
+        compute=results.params.compute,
         passages=passages(results.params, results.progress),
         drawn=drawn,
         pictures=lambda kind: [name for name in drawn if name.startswith(kind)],
@@ -125,6 +133,17 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
         runtime=charts.runtime(),
         palette={"ink": style.INK, "muted": style.MUTED, "grid": style.GRID},
     )
+
+
+def _confusions(results: Results) -> Iterator[Confusion]:
+    """The confusion of each task's best run, then of its best classical baseline, over all trials
+    with the most labels; tasks without classes have none."""
+    most = results.scores.label_budgets[-1]
+    for task in results.scores.tasks:
+        best = results.best_runs[None][task, most]
+        for cell in filter(None, (best.run, best.strongest)):
+            if found := confusion(cell, results.confusion[task]):
+                yield found
 
 
 def _environment(*, escaped: bool) -> Environment:
@@ -141,6 +160,9 @@ def _environment(*, escaped: bool) -> Environment:
         "interval": interval_of_difference,
         "signed": lambda value, metric: scale_of(metric).signed(value),
         "metric": metric_name,
+        "verdict": verdict,
+        "verdict_with_seeds": verdict_with_seeds,
+        "seeds_of": seeds_of_contrast,
         "anchor": lambda name: name.lower().replace(" ", "-"),
     }
     environment.filters |= filters

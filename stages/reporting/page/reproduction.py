@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from stages.core.params import PATH, Compute
+from stages.core.params import Compute
+from stages.core.study_file import PATH
 
 FILES = (PATH, Path("dvc.yaml"), Path("requirements.lock"))
 STUDIES = Path("studies")

@@ -1,24 +1,18 @@
 """The sections of the pages: one for each axis, and the appendix."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from stages.reporting.comparison import (
-    calibration,
-    contamination,
-    convergence,
-    corpora,
-    estimates,
-    inputs,
-    pretraining_ends,
-    tables,
-)
-from stages.reporting.comparison.appendix import Appendix
-from stages.reporting.comparison.axes import AXES, Axis
-from stages.reporting.comparison.contrasts import Contrast
-from stages.reporting.comparison.not_compared import not_compared_rows
-from stages.reporting.comparison.results import Results
-from stages.reporting.comparison.score_against_cost import left_out
+from stages.findings.axes import AXES, Axis
+from stages.findings.contrasts import Contrast
+from stages.findings.estimates import agreements
+from stages.findings.results import Results
+from stages.findings.scores import Scores
+from stages.reporting.words import appendix as parts
+from stages.reporting.words.appendix import Appendix
+from stages.reporting.words.estimates import SHOWN, estimates
+from stages.reporting.words.tables import run_rows, task_rows
+from stages.reporting.words.training_sets import training_sets
 
 INTRODUCTIONS: dict[Axis, str] = {
     "architecture": "Architectures, each with its own pretraining objective, at the nearest sizes "
@@ -61,8 +55,6 @@ INTERVALS = (
     "contrasts. Verdicts are corrected (Holm): first the means over tasks, then the single tasks "
     "of those that are significant. Intervals are cut off where the scale of the metric ends."
 )
-CONVERGENCE = "How long each run was fitted, and the values that validation chose from"
-EDGES = "A better value than the chosen one may lie beyond an edge of those tried."
 
 
 @dataclass(frozen=True)
@@ -80,7 +72,6 @@ class Part:
     """The contrasts of one axis with one method."""
 
     method: str
-    tables: list[tables.Table]
     blocks: list[Block]
 
 
@@ -91,27 +82,29 @@ class Section:
     parts: list[Part]
 
 
-def sections(results: Results) -> list[Section]:
+def sections(scores: Scores, contrasts: Sequence[Contrast]) -> list[Section]:
     """The axes in which the study's groups differ."""
     return [
-        Section(axis, INTRODUCTIONS[axis], list(_parts(results, axis, members)))
+        Section(axis, INTRODUCTIONS[axis], [*_parts(scores, members)])
         for axis in AXES
-        if (members := [contrast for contrast in results.contrasts if contrast.axis == axis])
+        if (members := [contrast for contrast in contrasts if contrast.axis == axis])
     ]
 
 
-def _parts(results: Results, axis: Axis, members: Sequence[Contrast]) -> Iterable[Part]:
+def _parts(scores: Scores, members: Sequence[Contrast]) -> Iterator[Part]:
     for method in dict.fromkeys(contrast.method for contrast in members):
         within = [contrast for contrast in members if contrast.method == method]
         places = dict.fromkeys((contrast.task, contrast.label_budget) for contrast in within)
         yield Part(
             method=method,
-            tables=tables.by_axis(results, axis, method) if axis in tables.MEANS else [],
             blocks=[
                 Block(
                     task=task,
                     label_budget=budget,
-                    baselines=_baselines(results, task, budget),
+                    baselines=[
+                        (cell.group, cell.mean.value)
+                        for cell in scores.baseline_cells(task, budget)
+                    ],
                     contrasts=[c for c in within if (c.task, c.label_budget) == (task, budget)],
                 )
                 for task, budget in places
@@ -119,49 +112,23 @@ def _parts(results: Results, axis: Axis, members: Sequence[Contrast]) -> Iterabl
         )
 
 
-def _baselines(results: Results, task: str, label_budget: str) -> list[tuple[str, float]]:
-    found = [(name, results.cell(name, task, "", label_budget)) for name in results.baselines]
-    return [(name, cell.mean.value) for name, cell in found if cell]
-
-
 def appendix(results: Results) -> list[Appendix]:
-    """What both pages have behind the comparison, where the study has it."""
-    ends = pretraining_ends.ending_rows(results)
-    ending_notes = [pretraining_ends.EXPLANATION, *pretraining_ends.ending_notes(results)]
-    parts = [
-        Appendix("Names", {"What the names mean": names(results)}, []),
-        Appendix("Tasks", {"Tasks": tables.task_rows(results)}, []),
-        Appendix("Comparisons not made", {"Reasons": not_compared_rows(results)}, []),
-        inputs.appendix(results),
-        estimates.appendix(results),
-        calibration.appendix(results),
-        contamination.appendix(results),
-        corpora.appendix(results),
-        Appendix("Pretraining", {"The end of each pretraining": ends}, ending_notes)
-        if ends
-        else None,
-        Appendix("Convergence", {CONVERGENCE: convergence.rows(results.cells)}, [EDGES]),
-        Appendix("Runs", {"Runs": tables.run_rows(results)}, []),
+    """What both pages have after the comparison, where the study has it."""
+    scores, runs = results.scores, results.params.runs
+    agreement = agreements(results, [SHOWN], scores.label_budgets[-1:])
+    found = [
+        parts.names(results.params),
+        Appendix("Tasks", {"Tasks": task_rows(results.tasks)}),
+        parts.comparisons_not_made(results.not_compared, scores),
+        parts.inputs(results.inputs, runs),
+        estimates(
+            agreement, results.estimates.records, results.screened_out, runs, results.confidence
+        ),
+        parts.calibration(scores),
+        parts.contamination(results.overlap, runs),
+        training_sets(results.training_sets, scores, results.contrasts_of),
+        parts.pretraining(results.endings),
+        parts.convergence(scores.cells),
+        Appendix("Runs", {"Runs": run_rows(results.groups, results.trials_of)}),
     ]
-    return [part for part in parts if part and (part.notes or any(part.tables.values()))]
-
-
-def names(results: Results) -> list[dict[str, str]]:
-    """What params.yaml says about tasks, corpora and methods."""
-    about = results.params.about
-    kinds = {"task": about.tasks, "corpus": about.corpora, "method": about.methods}
-    return [
-        {"name": name, "is a": kind, "meaning": meaning}
-        for kind, meanings in kinds.items()
-        for name, meaning in meanings.items()
-    ]
-
-
-def who_is_left_out(results: Results) -> Iterable[str]:
-    unknown, untrained = left_out(results)
-    if unknown:
-        names = ", ".join(f"`{name}`" for name in unknown)
-        yield f"Left out because the cost of their pretraining is unknown: {names}."
-    if untrained:
-        names = ", ".join(f"`{run}` with `{method}`" for run, method in untrained)
-        yield f"Left out because nothing was trained: {names}."
+    return [part for part in found if part.notes or any(part.tables.values())]

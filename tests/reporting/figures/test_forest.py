@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from stages.reporting.comparison.results import Results
+from stages.findings.results import Results
 from stages.reporting.figures import forest
 from stages.reporting.figures.style import LETTERS, short_names
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.reporting.comparison.results import Results
+from stages.findings.results import Results
 from stages.reporting.figures import gallery, score_dots, style
 from tests.synthetic_study import METRICS, RUNS, raw_params
 
@@ -52,7 +52,7 @@ def test_a_mark_for_each_cell_and_a_hollow_one_from_scratch(
 
 
 def test_an_architecture_has_one_colour_and_baselines_are_grey(results: Results) -> None:
-    colours = style.colours(results)
+    colours = style.colours(results.scores)
     assert list(colours) == ["encoder", "decoder", "classical"]
     assert len(set(colours.values())) == 3 and colours["classical"] == style.BASELINE
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stages.reporting.comparison.results import Results, load
+from stages.findings.results import Results, load
 from stages.reporting.figures import gallery, label_budgets
 from stages.reporting.figures.style import PAPER
 from tests.synthetic_study import METRICS, RUNS, about, raw_params, write_study
@@ -24,18 +24,24 @@ def study(root: Path, budgets: list[int | str], *, seeds: list[int]) -> Results:
         return load(write_study(root, raw))
 
 
+def pictures_of(results: Results) -> dict[str, gallery.Picture]:
+    return label_budgets.pictures(results.scores, results.num_labels)
+
+
 def points(results: Results, method: str) -> list[dict[str, Any]]:
-    return label_budgets.label_budgets(results, "tag")["datasets"][method]
+    return label_budgets.label_budgets(results.scores, "tag", results.num_labels["tag"])[
+        "datasets"
+    ][method]
 
 
 def test_every_mean_stands_at_its_number_of_labels(several: Results) -> None:
     numbers = {"200": 200, "500": 500, "all": about("tag")["num_examples"]["train"]}
-    for method in several.methods:
+    for method in several.scores.methods:
         found = {(p["run"], p["x"]): p for p in points(several, method)}
         assert {run for run, _ in found} == {*RUNS, "majority", "window"}
         for name in RUNS:
             for budget, number in numbers.items():
-                cell = several.cell(name, "tag", method, budget)
+                cell = several.scores.cell(name, "tag", method, budget)
                 assert cell is not None and cell.mean.low is not None
                 point = found[name, number]
                 assert point["y"] == pytest.approx(100 * cell.mean.value)
@@ -56,13 +62,13 @@ def test_one_seed_has_no_band(tmp_path: Path) -> None:
 
 
 def test_one_budget_or_two_of_equal_size_are_no_picture(results: Results, tmp_path: Path) -> None:
-    assert label_budgets.pictures(results) == {}
+    assert pictures_of(results) == {}
     same = study(tmp_path, [1200, "all"], seeds=[1, 2])  # a task has 1,200
-    assert label_budgets.pictures(same) == {}
+    assert pictures_of(same) == {}
 
 
 def test_a_picture_for_each_task_draws(several: Results, tmp_path: Path) -> None:
-    found = label_budgets.pictures(several)
+    found = pictures_of(several)
     assert set(found) == {f"label_budgets_{task}" for task in METRICS}
     assert found.keys() <= gallery.pictures(several).keys()
     svg = gallery.draw(found["label_budgets_tag"], svg=tmp_path / "x.svg", png=tmp_path / "x.png")

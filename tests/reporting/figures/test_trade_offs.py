@@ -7,12 +7,12 @@ import pytest
 
 from stages.core.params import Params
 from stages.evaluation.records import ScoredTrial
-from stages.reporting.comparison.results import Results
-from stages.reporting.comparison.score_against_cost import cells_with_flops
-from stages.reporting.comparison.score_against_size import cells_with_sizes, error, power_laws
+from stages.findings.costs import cells_with_flops
+from stages.findings.results import Results
+from stages.findings.sizes import cells_with_sizes, error, power_laws
 from stages.reporting.figures import gallery, trade_offs
 from stages.reporting.figures.style import PAPER
-from stages.reporting.page import sections
+from stages.reporting.words import costs
 from tests.synthetic_study import RUNS, raw_params
 
 PLACE = ("type", "200")
@@ -23,7 +23,7 @@ def with_trials(results: Results, change: Callable[[ScoredTrial], ScoredTrial]) 
 
 
 def test_cost_is_of_the_lineage_and_the_fine_tuning(results: Results) -> None:
-    rows = trade_offs.cost(results, *PLACE)["datasets"]["marks"]
+    rows = trade_offs.cost(results.scores, *PLACE)["datasets"]["marks"]
     assert len(rows) == 7 * 2
     found = {(row["run"], row["method"]): row for row in rows}
     for trial in results.trials:
@@ -46,20 +46,20 @@ def beside_baselines_of(results: Results, value: float) -> Results:
 
 def test_no_run_is_on_the_front_that_a_baseline_beats(results: Results) -> None:
     """It costs less than any run."""
-    merits = sorted(cell.merit for cell, _ in cells_with_flops(results, *PLACE))
+    merits = sorted(cell.merit for cell, _ in cells_with_flops(results.scores, *PLACE))
     for value, reached in ((0.0, True), (merits[-2], True), (0.99, False)):
         beside = beside_baselines_of(results, value)
-        cells = cells_with_flops(beside, *PLACE)
-        front = trade_offs.front_beside_baselines(beside, *PLACE)
+        cells = cells_with_flops(beside.scores, *PLACE)
+        front = trade_offs.front_beside_baselines(beside.scores, *PLACE)
         assert bool(front) == reached and all(cells[i][0].merit > value for i in front)
-        key = trade_offs.front_key(beside, *PLACE)
+        key = trade_offs.front_key(beside.scores, *PLACE)
         assert key[0].startswith("tfidf, the best classical baseline") and len(key) > len(front)
-        data = trade_offs.cost(beside, *PLACE)["datasets"]
+        data = trade_offs.cost(beside.scores, *PLACE)["datasets"]
         assert [row["run"] for row in data["baselines"]] == ["tfidf", "majority"]
 
 
 def test_the_line_goes_up_from_the_cheapest_and_on_to_the_dearest(results: Results) -> None:
-    data = trade_offs.cost(beside_baselines_of(results, 0.0), *PLACE)["datasets"]
+    data = trade_offs.cost(beside_baselines_of(results, 0.0).scores, *PLACE)["datasets"]
     xs, scores = ([row[key] for row in data["front"]] for key in ("x", "score"))
     assert xs == sorted(xs) and xs[0] == min(row["x"] for row in data["marks"])
     assert xs[-1] == max(row["x"] for row in data["marks"])
@@ -73,7 +73,7 @@ def test_where_lower_is_better_the_front_goes_down(results: Results) -> None:
     lower = with_trials(
         beside_baselines_of(results, 0.99), lambda trial: replace(trial, metric="bits_per_byte")
     )
-    data = trade_offs.cost(lower, *PLACE)["datasets"]
+    data = trade_offs.cost(lower.scores, *PLACE)["datasets"]
     scores = [row["score"] for row in data["front"]]
     assert scores == sorted(scores, reverse=True)
     assert scores[-1] == min(row["score"] for row in data["marks"])
@@ -88,17 +88,17 @@ def test_what_is_unknown_or_nothing_is_left_out_and_named(results: Results) -> N
         return replace(trial, finetune_flops=0) if nothing else trial
 
     without = with_trials(results, changed)
-    drawn = {(cell.group, cell.method) for cell, _ in cells_with_flops(without, *PLACE)}
+    drawn = {(cell.group, cell.method) for cell, _ in cells_with_flops(without.scores, *PLACE)}
     assert len(drawn) == 7 * 2 - 3
     assert ("decoder_scratch", "full") in drawn and ("encoder_mlm", "full") not in drawn
-    unknown, nothing = sections.who_is_left_out(without)
+    unknown, nothing = costs.left_out(without.scores)
     assert "unknown: `encoder_mlm`." in unknown
     assert "nothing was trained: `decoder_scratch` with `linear_probe`." in nothing
 
 
 def test_equal_costs_and_equal_sizes_make_no_picture(results: Results) -> None:
     def names(changed: Results) -> set[str]:
-        return {name.split("_")[0] for name in trade_offs.pictures(changed, *PLACE)}
+        return {name.split("_")[0] for name in trade_offs.pictures(changed.scores, *PLACE)}
 
     assert names(results) == {"cost", "parameters"}
     same_size = with_trials(results, lambda trial: replace(trial, num_params=1_000_000))
@@ -117,20 +117,20 @@ def test_size_has_a_mark_for_each_pretrained_run(results: Results) -> None:
     def changed(trial: ScoredTrial) -> ScoredTrial:
         return replace(trial, value=0.9) if trial.method == "linear_probe" else trial
 
-    rows = trade_offs.parameters(with_trials(results, changed), *PLACE)["datasets"]["marks"]
+    rows = trade_offs.parameters(with_trials(results, changed).scores, *PLACE)["datasets"]["marks"]
     assert {row["run"] for row in rows} == {name for name in RUNS if "scratch" not in name}
     assert {row["method"] for row in rows} == {"full"}
     probed = [trial for trial in results.trials if trial.method != "full"]
     raw = raw_params()
     raw["finetune"]["methods"].pop("full")
     alone = replace(results, params=Params(**raw), trials=probed)
-    rows = trade_offs.parameters(alone, *PLACE)["datasets"]["marks"]
+    rows = trade_offs.parameters(alone.scores, *PLACE)["datasets"]["marks"]
     assert len(rows) == 5 and {row["method"] for row in rows} == {"linear_probe"}
 
 
 def test_two_sizes_have_no_law(results: Results) -> None:
-    assert power_laws(results, cells_with_sizes(results, *PLACE)) == []
-    spec = trade_offs.parameters(results, *PLACE)
+    assert power_laws(cells_with_sizes(results.scores, *PLACE), results.scores.group_of) == []
+    spec = trade_offs.parameters(results.scores, *PLACE)
     assert spec["datasets"]["laws"] == [] and "error =" not in str(spec["title"])
 
 
@@ -147,11 +147,13 @@ def test_three_sizes_of_one_kind_have_the_law_they_follow(
         return replace(trial, metric=metric, value=error(metric, lost))
 
     results = with_trials(three_sizes, lawful)
-    ((group, law, sizes),) = power_laws(results, cells_with_sizes(results, *PLACE))
+    ((group, law, sizes),) = power_laws(
+        cells_with_sizes(results.scores, *PLACE), results.scores.group_of
+    )
     assert group.name == "encoder_mlm" and sorted(sizes) == [288_000, 812_544, 2_563_072]
     assert law.exponent.value == pytest.approx(0.15)
     assert law.factor == pytest.approx(3, rel=1e-3)
-    spec = trade_offs.parameters(results, *PLACE)
+    spec = trade_offs.parameters(results.scores, *PLACE)
     curve = spec["datasets"]["laws"]
     assert curve[0]["x"] == pytest.approx(288_000) and curve[-1]["x"] == pytest.approx(2_563_072)
     marks = {row["run"]: row["score"] for row in spec["datasets"]["marks"]}
@@ -164,7 +166,7 @@ def test_three_sizes_of_one_kind_have_the_law_they_follow(
 
 def test_they_can_be_drawn(three_sizes: Results, tmp_path: Path) -> None:
     study = beside_baselines_of(three_sizes, 0.0)
-    for name, picture in trade_offs.pictures(study, *PLACE).items():
+    for name, picture in trade_offs.pictures(study.scores, *PLACE).items():
         svg = gallery.draw(picture, svg=tmp_path / f"{name}.svg", png=tmp_path / f"{name}.png")
         assert re.search(r">1 (encoder_scratch, linear_probe|tiny, full): [\d.]+</", svg)
         assert "NaN" not in svg and "undefined" not in svg

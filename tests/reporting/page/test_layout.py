@@ -6,6 +6,7 @@ Facts of the layout are compared, not pixels.
 import json
 import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,8 @@ from typing import Any
 import pytest
 
 from stages.commands.screenshots import SEEN
-from stages.core.params import About
-from stages.core.params import load as read_params
-from stages.reporting.comparison.results import Results, load
+from stages.core.study_file import load as read_params
+from stages.findings.results import Results, load
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages
 from tests.project import ROOT
@@ -93,9 +93,20 @@ wait();
 
 @pytest.fixture(scope="module")
 def page(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    about = About(title=f"Which? {LONG}", tasks={"tag": LONG})
-    found = replace(results, params=results.params.model_copy(update={"about": about}))
+    found = described(results, f"Which? {LONG}", {"tag": LONG})
     return probed(found, tmp_path_factory.mktemp("page"))
+
+
+def described(results: Results, title: str | None, tasks: Mapping[str, str | None]) -> Results:
+    """The results of a study with another title and other words about tasks."""
+    params = results.params
+    changed = {
+        name: params.tasks[name].model_copy(update={"about": about})
+        for name, about in tasks.items()
+        if name in params.tasks
+    }
+    update = {"title": title, "tasks": params.tasks | changed}
+    return replace(results, params=params.model_copy(update=update))
 
 
 def probed(found: Results, folder: Path) -> Path:
@@ -122,9 +133,9 @@ def test_two_screens_say_what_to_use_and_whether_the_architecture_mattered(
     results: Results, browser: list[str], tmp_path: Path
 ) -> None:
     """With the words of the default study."""
-    about = read_params(ROOT / "studies/default.yaml").about
-    params = results.params.model_copy(update={"about": about})
-    page = probed(replace(results, params=params), tmp_path)
+    default = read_params(ROOT / "studies/default.yaml")
+    about = {name: default.about("tasks", name) for name in default.tasks}
+    page = probed(described(results, default.title, about), tmp_path)
     for width, height in ((390, 844), (1280, 800)):
         assert 0 < looked_at(page, browser, width, "light")["closed"]["answered"] <= 2 * height, (
             width

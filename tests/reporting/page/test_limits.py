@@ -1,14 +1,15 @@
 """A large study's page keeps to what one can read, and says where the rest is."""
 
 import re
+from collections.abc import Sequence
 
 import pytest
 
-from stages.reporting.comparison.best_runs import best_runs
-from stages.reporting.comparison.results import Results
-from stages.reporting.comparison.tables import leaderboard
+from stages.findings.contrasts import Contrast
+from stages.findings.results import Results
 from stages.reporting.figures import gallery, score_dots
 from stages.reporting.page import limits, pages
+from stages.reporting.words.tables import leaderboard
 
 PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><path d="M0 0"/></svg>'
 
@@ -21,16 +22,21 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(score_dots, "MOST_ROWS", 4)
 
 
+def shown(results: Results) -> Sequence[Contrast]:
+    best = results.best_runs[None].values()
+    return limits.contrasts(results.contrasts, best, results.scores)
+
+
 def test_a_study_of_this_size_is_whole(five_seeds: Results) -> None:
-    assert limits.contrasts(five_seeds) == five_seeds.contrasts
-    rows = leaderboard(five_seeds)
+    assert shown(five_seeds) == five_seeds.contrasts
+    rows = leaderboard(five_seeds.scores)
     assert limits.leaderboard(rows) == rows
 
 
 @pytest.mark.usefixtures("small_limits")
 def test_contrasts_of_the_best_runs_come_first(five_seeds: Results) -> None:
-    found = limits.contrasts(five_seeds)
-    best = {(each.run.group, each.run.task) for each in best_runs(five_seeds).values()}
+    found = shown(five_seeds)
+    best = {(each.run.group, each.run.task) for each in five_seeds.best_runs[None].values()}
     assert len(found) == limits.CONTRASTS
     assert all({(c.a.group, c.task), (c.b.group, c.task)} & best for c in found)
     places = [five_seeds.contrasts.index(contrast) for contrast in found]
@@ -39,7 +45,7 @@ def test_contrasts_of_the_best_runs_come_first(five_seeds: Results) -> None:
 
 @pytest.mark.usefixtures("small_limits")
 def test_the_leaderboard_keeps_the_best_of_each_task(five_seeds: Results) -> None:
-    rows = leaderboard(five_seeds)
+    rows = leaderboard(five_seeds.scores)
     found = limits.leaderboard(rows)
     for task in five_seeds.params.tasks:
         of_task = [row for row in rows if row["task"] == task]
@@ -51,7 +57,7 @@ def test_the_leaderboard_keeps_the_best_of_each_task(five_seeds: Results) -> Non
 def test_the_page_says_where_the_rest_is(five_seeds: Results) -> None:
     html = pages.html(five_seeds, dict.fromkeys(gallery.pictures(five_seeds), PICTURE))
     text = re.sub(r"<[^>]+>", "", html)
-    trials, means = len(five_seeds.trials), len(five_seeds.cells)
+    trials, means = len(five_seeds.trials), len(five_seeds.scores.cells)
     assert f"The {trials:,} trials are in trials.csv" in text
     assert f"all {means} means are in metrics.json" in text
     contrasts = len(five_seeds.contrasts)

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from stages.reporting.comparison.pretraining_progress import Progress, passages
-from stages.reporting.comparison.results import Results, load
+from stages.core.keys import RunKey
+from stages.findings.pretraining_progress import Progress, passages
+from stages.findings.results import Results, load
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages
+from stages.reporting.words.names import verdict
 from tests.synthetic_study import METRICS, RUNS, raw_params, write_study
 
 pytestmark = pytest.mark.slow
@@ -76,7 +78,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         found = load(write_study(root, raw_params()))
-    for run in found.params.pretrain.values():
+    for run in found.params.runs.values():
         run.model["note"] = HOSTILE
     return found
 
@@ -142,8 +144,8 @@ def test_markdown_has_as_many_cells_in_each_row_as_in_its_head(results: Results)
 def test_markdown_and_page_tell_the_same(results: Results, html: str) -> None:
     text = pages.markdown(results)
     for contrast in results.contrasts:
-        assert contrast.verdict in text
-        assert contrast.verdict in html
+        assert verdict(contrast) in text
+        assert verdict(contrast) in html
     for name in (*RUNS, *METRICS, "majority", "window", "tfidf"):
         assert name in html and name in text.replace("\\_", "_")
 
@@ -157,8 +159,8 @@ def test_tasks_are_listed_with_their_sizes_and_what_was_removed(results: Results
 def test_what_models_write_stands_side_by_side_and_on_the_page_alone(results, html) -> None:
     """The runs of one corpus and tokenizer, each with what it read; the text of others escaped."""
     runs = ("decoder_causal", "encoder_mlm")
-    samples = results.progress["decoder_causal"].samples
-    progress = results.progress | {run: Progress([], samples) for run in runs}
+    samples = results.progress[RunKey("decoder_causal", 1)].samples
+    progress = results.progress | {RunKey(run, 1): Progress([], samples) for run in runs}
     found = passages(results.params, progress)
     assert [each.text for each in found] == ["", "a list & <i>more</i>"]
     assert [run for run, *_ in found[1].rows] == ["encoder_mlm", "decoder_causal"]
@@ -199,7 +201,7 @@ def test_it_works_in_a_browser_without_a_request_or_an_error(
     assert all("with full" not in text for text in probed)
     assert sorted(set(probe["chipped"])) == ["tag linear_probe", "type linear_probe"]
     assert len(probe["chipped"]) == 2 * len(RUNS)
-    numbers = len(results.cells) // len(METRICS), len(RUNS)
+    numbers = len(results.scores.cells) // len(METRICS), len(RUNS)
     assert all(
         f"tag ({n})" in probe[key] for key, n in zip(("unpressed", "pressed"), numbers, strict=True)
     )

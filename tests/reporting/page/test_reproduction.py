@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stages.core.params import Compute
-from stages.reporting.comparison.results import Results
+from stages.findings.results import Results
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages, reproduction
 

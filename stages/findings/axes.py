@@ -1,0 +1,310 @@
+"""The pairs of groups that differ in exactly one axis.
+
+Nothing is declared: the axes follow from the entries of params.yaml.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal, get_args
+
+from stages.core.components import Settings
+from stages.core.params import NONE
+from stages.findings import amounts
+from stages.findings.groups import Group, Used
+
+Axis = Literal[
+    "architecture",
+    "objective",
+    "size",
+    "training set",
+    "amount of text",
+    "pretrained",
+    "checkpoint",
+    "tokenizer",
+    "parent",
+    "training",
+    "method",
+    "label budget",
+]
+AXES: tuple[Axis, ...] = get_args(Axis)
+MAX_SIZE_RATIO = 2.0  # architectures within this ratio of used parameters count as one size
+TOKENS_OF_TEXT = "tokens of text"  # a confound of two training sets of different text
+# How the reasons for which a pair is not compared begin, or what they contain.
+SAME_MODEL, UNLIKE_SIZES, BETTER_MATCHED = "the same model", "sizes too far apart", "is nearer to"
+
+
+def axis_between(a: Group, b: Group) -> Axis | None:
+    """The one axis in which two groups differ; None if there is none or more than one.
+
+    Two architectures may have different dimensions here: ``pairs`` matches the sizes of what a task
+    uses of them. How public
+    checkpoints differ is unknown, so they are compared with each other as whole checkpoints, and
+    with no run of the study. A checkpoint that was pretrained further differs from the published
+    one in its training set, as a run differs from its parent.
+    """
+    same_architecture = a.architecture == b.architecture
+    same_model = a.entry.model == b.entry.model
+    published = [group for group in (a, b) if group.entry.as_published]
+    if a.entry.is_public or b.entry.is_public:
+        if not (a.entry.is_public and b.entry.is_public):
+            return None
+        if not same_model:
+            return "checkpoint" if len(published) == 2 or _trained_alike(a, b) else None
+        if published:
+            return "training set" if len(published) == 1 else None
+    if a.pretrained != b.pretrained:
+        return "pretrained" if same_model else None
+    if a.corpus != b.corpus:
+        same = same_model and a.entry.objective == b.entry.objective
+        if same and amounts.same_text(a, b):
+            return amounts.AMOUNT
+        return "training set" if same else None
+    if not same_architecture:
+        return "architecture"
+    if a.entry.objective != b.entry.objective:
+        return "objective" if same_model else None
+    if not same_model:
+        return "size"
+    settings = {key.partition(".")[0] for key in differing(a.settings, b.settings)}
+    return next(axis for axis in AXES if axis in settings) if len(settings) == 1 else None
+
+
+def _trained_alike(a: Group, b: Group) -> bool:
+    """Whether two public checkpoints were pretrained further in the same way."""
+    same = (a.entry.corpus, a.entry.objective) == (b.entry.corpus, b.entry.objective)
+    return same and a.settings == b.settings
+
+
+Pair = tuple[Axis, Group, Group]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Two groups that differ in one axis and are not compared, and why."""
+
+    axis: Axis
+    a: Group
+    b: Group
+    reason: str
+
+
+def pairs(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Pair]:
+    """The pairs of groups that make a contrast on a task; ``used`` says what each group uses there,
+    and a group that is not in it has no trials. Along "size", "amount of text" and "pretrained" the
+    larger or the pretrained group comes first.
+
+    Where several groups share a level of an axis (say, three learning rates of one architecture
+    against one of another), those nearest to each other in size, then in settings, are paired. A
+    group is not compared with one that another group matches better. Two amounts of one text are
+    compared at equal steps and at equal epochs, two texts at the nearest amounts. Where no run is
+    from scratch with the model of a pretrained one, one of which the task uses the same is its
+    partner: an encoder is that of an encoder-decoder on a task with a head.
+    """
+    return [pair for pair in _judged(candidates, used) if not isinstance(pair, LeftOut)]
+
+
+def left_out(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[LeftOut]:
+    """The pairs that make none, where that leaves one of the two without any contrast with the
+    other's level: why is said once for each group and level, of the nearest group there."""
+    judged = list(_judged(candidates, used))
+    compared = {
+        (group.name, axis, repr(_level(other, axis)))
+        for axis, a, b in (pair for pair in judged if not isinstance(pair, LeftOut))
+        for group, other in ((a, b), (b, a))
+    }
+    found: dict[tuple[Axis, frozenset[str]], LeftOut] = {}
+    for alone in candidates:
+        nearest: dict[tuple[Axis, str], LeftOut] = {}
+        for pair in judged:
+            if not isinstance(pair, LeftOut) or alone not in (pair.a, pair.b):
+                continue
+            other = pair.b if pair.a is alone else pair.a
+            place = pair.axis, repr(_level(other, pair.axis))
+            if (alone.name, *place) not in compared:
+                nearest[place] = min(
+                    filter(None, (nearest.get(place), pair)),
+                    key=lambda each: _distance(each.a, each.b, each.axis, used),
+                )
+        for pair in nearest.values():
+            found.setdefault((pair.axis, frozenset((pair.a.name, pair.b.name))), pair)
+    return list(found.values())
+
+
+def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[Pair | LeftOut]:
+    """Every pair of groups with trials that differs in one axis."""
+    there = [group for group in candidates if group.name in used]
+    axes = _axes_of_models(there)
+    axes |= _axes_of_designs(there, used, axes)
+    axes |= {(b, a): axis for (a, b), axis in axes.items()}
+
+    def nearer(group: Group, other: Group, axis: Axis) -> Group | None:
+        """A group at the level of ``other`` that is nearer to ``group``, the nearest."""
+        if axis not in LEVELS:
+            return None
+        nearest = min(
+            (
+                rival
+                for rival in there
+                if axes.get((group.name, rival.name)) == axis
+                and _level(rival, axis) == _level(other, axis)
+            ),
+            key=lambda rival: _distance(group, rival, axis, used),
+        )
+        distances = [_distance(group, each, axis, used) for each in (nearest, other)]
+        return nearest if distances[0] < distances[1] else None
+
+    for a, b in combinations(there, 2):
+        axis = axes.get((a.name, b.name))
+        if axis is None:
+            continue
+        if (
+            (axis == "size" and used[b.name].num_params > used[a.name].num_params)
+            or (axis == "pretrained" and b.pretrained)
+            or (axis == amounts.AMOUNT and (b.corpus_tokens or 0) > (a.corpus_tokens or 0))
+        ):
+            a, b = b, a  # noqa: PLW2901
+        reason = _same_model(axis, a, b, used) or _unlike_sizes(axis, a, b, used)
+        for group, other in ((a, b), (b, a)):
+            if rival := nearer(group, other, axis):
+                better = f"{rival.name} {BETTER_MATCHED} {group.name} in size and settings"
+                reason = reason or better
+        yield LeftOut(axis, a, b, reason) if reason else (axis, a, b)
+
+
+Names = tuple[str, str]  # of two groups, in their order
+
+
+def _axes_of_models(there: Sequence[Group]) -> dict[Names, Axis]:
+    return {
+        (a.name, b.name): axis
+        for a, b in combinations(there, 2)
+        if (axis := axis_between(a, b)) is not None
+    }
+
+
+def _axes_of_designs(
+    there: Sequence[Group], used: Mapping[str, Used], by_model: Mapping[Names, Axis]
+) -> dict[Names, Axis]:
+    """A pretrained group and one from scratch of another model, of which the task uses the same: on
+    a task with a head, an encoder-decoder and an encoder. Only where the pretrained one has no
+    partner of its own model."""
+    paired = {name for names, axis in by_model.items() if axis == "pretrained" for name in names}
+    found: dict[Names, Axis] = {}
+    for a, b in combinations(there, 2):
+        pretrained, scratch = (a, b) if a.pretrained else (b, a)
+        designs = {used[a.name].design, used[b.name].design}
+        if (
+            pretrained.pretrained
+            and not scratch.pretrained
+            and pretrained.name not in paired
+            and (a.name, b.name) not in by_model
+            and not (a.entry.is_public or b.entry.is_public)
+            and len(designs) == 1
+            and None not in designs
+        ):
+            found[a.name, b.name] = "pretrained"
+    return found
+
+
+LEVELS: Mapping[Axis, Callable[[Group], object]] = {
+    "architecture": lambda g: (g.architecture, g.entry.objective),
+    "objective": lambda g: g.entry.objective,
+    "size": lambda g: g.entry.model,
+    "training set": amounts.text_of,
+    amounts.AMOUNT: lambda g: g.corpus,
+    "pretrained": lambda g: (g.corpus, g.entry.objective),
+}
+
+
+def _level(group: Group, axis: Axis) -> object:
+    """What groups that are compared along an axis differ in; the name where each is a level."""
+    return LEVELS[axis](group) if axis in LEVELS else group.name
+
+
+def _same_model(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> str | None:
+    """Why two runs from scratch are one model, where they are: what tasks use of them is designed
+    alike."""
+    one, other = used[a.name], used[b.name]
+    if axis not in ("architecture", "size") or a.pretrained or b.pretrained:
+        return None
+    if one.design is None or one.design != other.design or a.settings != b.settings:
+        return None
+    return f"{SAME_MODEL}: what is used of both is one {one.architecture} without pretraining"
+
+
+def _unlike_sizes(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> str | None:
+    ratio = _size_ratio(used[a.name], used[b.name])
+    if axis != "architecture" or ratio <= MAX_SIZE_RATIO:
+        return None
+    return f"{UNLIKE_SIZES}: one uses {ratio:.1f} times the parameters of the other"
+
+
+def _size_ratio(a: Used, b: Used) -> float:
+    small, large = sorted((max(a.num_params, 1), max(b.num_params, 1)))
+    return large / small
+
+
+def _distance(a: Group, b: Group, axis: Axis, used: Mapping[str, Used]) -> tuple[float, int]:
+    size = math.log(_size_ratio(used[a.name], used[b.name])) if axis == "architecture" else 0.0
+    settings = set(differing(a.settings, b.settings))
+    if axis == "training set":
+        size = math.log(amounts.unlike_amount(a, b))
+    elif axis == amounts.AMOUNT and amounts.equal_epochs(a, b):
+        settings -= {amounts.NUM_STEPS}
+    return size, len(settings)
+
+
+@dataclass(frozen=True)
+class Confound:
+    """Something besides the axis in which two sides differ, with its value on each side."""
+
+    name: str
+    values: tuple[Any, ...]
+
+
+def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[Confound, ...]:
+    """The settings in params.yaml, other than the axis, in which two groups differ, and how the
+    learning rates of their pretraining were chosen; of two training sets also whether the tokenizer
+    that both use was trained on one of them."""
+    if axis in ("checkpoint", "tokenizer", "parent", "training"):
+        return tuple(_tuning(a, b))
+    models = (a.entry.model, b.entry.model) if axis == "architecture" else ({}, {})
+    trained_on = a.tokenizer_corpus
+    shared = axis == "training set" and trained_on == b.tokenizer_corpus
+    on_one_side = shared and trained_on != NONE and trained_on in (a.corpus, b.corpus)
+    return (
+        *([Confound("tokenizer trained on", (trained_on,))] if on_one_side else []),
+        *(_amounts_of_text(a, b) if axis == "training set" else ()),
+        *(confound for confound in confounds_among(*models) if confound.name != "name"),
+        *confounds_among(a.settings, b.settings),
+        *_tuning(a, b),
+    )
+
+
+def confounds_among(a: Settings, b: Settings) -> list[Confound]:
+    return [Confound(key, (a[key], b[key])) for key in differing(a, b)]
+
+
+def _amounts_of_text(a: Group, b: Group) -> Iterator[Confound]:
+    """The amounts of two training sets of different text, if they differ, too."""
+    if not amounts.same_text(a, b) and amounts.unlike_amount(a, b) > amounts.MAX_RATIO:
+        yield Confound(TOKENS_OF_TEXT, (a.corpus_tokens, b.corpus_tokens))
+
+
+def _tuning(a: Group, b: Group) -> Iterator[Confound]:
+    """The numbers of learning rates that two pretrained groups tried, and the rates that they kept,
+    where these differ."""
+    if not (a.kept_rates and b.kept_rates):
+        return
+    tried = [len(group.entry.training.rates) for group in (a, b)]
+    if tried[0] != tried[1]:
+        yield Confound("pretraining rates tried", tuple(tried))
+    if max(tried) > 1 and a.kept_rates != b.kept_rates:
+        kept = (", ".join(map(str, group.kept_rates)) for group in (a, b))
+        yield Confound("kept pretraining rate", tuple(kept))
+
+
+def differing(a: Settings, b: Settings) -> list[str]:
+    return [key for key in a if key in b and a[key] != b[key]]

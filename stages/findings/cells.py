@@ -1,0 +1,143 @@
+"""Cells: the trials of one group, task, method and label budget, as one cell of a table."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from stages.core.keys import CellKey
+from stages.core.params import NONE
+from stages.evaluation.metrics import merit
+from stages.evaluation.moderation import Moderation
+from stages.evaluation.records import ScoredTrial
+from stages.evaluation.statistics import Interval, Values
+from stages.evaluation.variance import Checkpoints, Sample
+from stages.findings.groups import Group
+
+# The confounds that every contrast checks. They are counted, so that they are the same on every
+# machine. Lineage includes a run's parents and teachers.
+AMOUNTS = {
+    "num_params": "parameters",
+    "num_trained_params": "trained parameters",
+    "lineage_tokens": "tokens seen",
+    "lineage_flops": "pretraining FLOPs",
+    "lineage_bytes": "bytes read",
+    "finetune_flops": "fine-tuning FLOPs",
+    "num_tries": "tries on validation",
+}
+
+
+@dataclass(frozen=True, eq=False)  # a study has one of each; to compare all trials takes long
+class Cell:
+    """A group's (or baseline's) trials on one task with one method and label budget."""
+
+    group: str
+    task: str
+    method: str
+    label_budget: str
+    trials: tuple[ScoredTrial, ...]
+    checkpoints: Checkpoints
+    rows: Float[np.ndarray, "trials n"] = field(repr=False)  # scores of test rows
+    mean: Interval
+
+    @property
+    def key(self) -> CellKey:
+        return CellKey(self.group, self.task, self.method, self.label_budget)
+
+    @property
+    def confidence(self) -> float:
+        return self.mean.confidence
+
+    @cached_property
+    def sample(self) -> Sample:
+        return _sample(self.trials, self.rows, self.checkpoints)
+
+    @cached_property
+    def values(self) -> Values:
+        values: dict[int, dict[int, float]] = defaultdict(dict)
+        for trial in self.trials:
+            values[trial.pretrain_seed][trial.finetune_seed] = trial.value
+        return values
+
+    @property
+    def metric(self) -> str:
+        return self.trials[0].metric
+
+    @property
+    def merit(self) -> float:
+        """The mean, with a sign such that larger is better for every metric."""
+        return merit(self.metric, self.mean.value)
+
+    @property
+    def has_one_pretraining_seed(self) -> bool:
+        """Whether it says nothing about other checkpoints that are pretrained alike."""
+        return self.checkpoints == "pretrained here" and self.num_pretrain_seeds == 1
+
+    @property
+    def num_pretrain_seeds(self) -> int:
+        return len(self.values)
+
+    @property
+    def num_finetune_seeds(self) -> int:
+        return max(len(by_seed) for by_seed in self.values.values())
+
+    @cached_property
+    def amounts(self) -> dict[str, int | None]:
+        """Of each of ``AMOUNTS`` the mean over the trials; None is unknown."""
+        found = {key: [getattr(trial, key) for trial in self.trials] for key in AMOUNTS}
+        return {
+            key: None if None in values else round(sum(values) / len(values))
+            for key, values in found.items()
+        }
+
+
+def cells(
+    all_groups: Sequence[Group],
+    trials: Iterable[ScoredTrial],
+    rows_of: Callable[[ScoredTrial], Float[np.ndarray, " n"]],
+    *,
+    baselines: Collection[str],
+    confidence: float,
+) -> tuple[list[Cell], Moderation]:
+    """The cells of all groups and baselines, in the order of the trials, and what all of them
+    together say about the variance of each."""
+    checkpoints: dict[str, Checkpoints] = {g.name: _checkpoints(g) for g in all_groups}
+    members: dict[CellKey, list[ScoredTrial]] = defaultdict(list)
+    for trial in trials:
+        members[trial.key.cell].append(trial)
+    samples = {
+        key: _sample(
+            trials_of_cell,
+            np.stack([rows_of(trial) for trial in trials_of_cell]),
+            checkpoints.get(key.run, "none"),
+        )
+        for key, trials_of_cell in members.items()
+    }
+    moderation = Moderation(samples, baselines=baselines, confidence=confidence)
+    found = [
+        Cell(
+            *key,
+            trials=tuple(members[key]),
+            checkpoints=sample.checkpoints,
+            rows=sample.rows,
+            mean=moderation.mean(key),
+        )
+        for key, sample in samples.items()
+    ]
+    return found, moderation
+
+
+def _sample(
+    trials: Sequence[ScoredTrial], rows: Float[np.ndarray, "trials n"], checkpoints: Checkpoints
+) -> Sample:
+    keys = tuple((trial.pretrain_seed, trial.finetune_seed) for trial in trials)
+    return Sample(keys, np.array([trial.value for trial in trials]), rows, checkpoints)
+
+
+def _checkpoints(group: Group) -> Checkpoints:
+    if group.entry.as_published:
+        return "published"
+    return "pretrained here" if group.pretrained or group.entry.parent != NONE else "none"

@@ -1,0 +1,202 @@
+"""Contrasts: two groups of trials that differ in one axis, with effect, interval and confounds.
+
+A confound is anything else in which the two groups differ: parameters, FLOPs, tokens, training
+settings, ...
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, product
+
+from stages.core.keys import CellKey
+from stages.core.params import Params
+from stages.evaluation.moderation import Moderation
+from stages.evaluation.records import budget_order
+from stages.findings import convergence
+from stages.findings.axes import (
+    Axis,
+    Confound,
+    confounded_settings,
+    differing,
+    pairs,
+)
+from stages.findings.axis_levels import levels_of
+from stages.findings.cells import AMOUNTS, Cell
+from stages.findings.groups import Group, Used
+from stages.findings.verdicts import Tested
+
+# What differs between two sides by what the axis is.
+PART_OF_AXIS: dict[Axis, tuple[str, ...]] = {
+    "size": ("parameters", "trained parameters"),
+    "pretrained": ("tokens seen", "pretraining FLOPs", "bytes read"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast(Tested):
+    """``a`` against ``b``. The effect is the mean of ``a`` minus the mean of ``b``, whichever sign
+    is better."""
+
+    axis: Axis
+    task: str
+    a: Cell
+    b: Cell
+    level_a: str
+    level_b: str
+    settings: tuple[Confound, ...]  # the confounds among the settings in params.yaml
+    number: int  # its place among all contrasts of the study
+
+    @property
+    def metric(self) -> str:
+        return self.a.metric
+
+    @property
+    def method(self) -> str:
+        return _both(self.a.method, self.b.method)
+
+    @property
+    def label_budget(self) -> str:
+        return _both(self.a.label_budget, self.b.label_budget)
+
+    @property
+    def has_one_pretraining_seed(self) -> bool:
+        """Whether a side was pretrained here, once: another seed might give another result."""
+        return self.a.has_one_pretraining_seed or self.b.has_one_pretraining_seed
+
+    @property
+    def of_published(self) -> bool:
+        return "published" in (self.a.checkpoints, self.b.checkpoints)
+
+    @property
+    def sides(self) -> tuple[Cell, Cell]:
+        return self.a, self.b
+
+    @property
+    def is_between_runs(self) -> bool:
+        return self.a.group != self.b.group
+
+    @property
+    def better(self) -> Cell:
+        """The side with the better mean."""
+        return max(self.sides, key=lambda cell: cell.merit)
+
+    def other(self, side: Cell) -> Cell:
+        return self.b if side is self.a else self.a
+
+    @property
+    def seeds_needed(self) -> int | None:
+        """Seeds per side that would find an effect of this size, where the study did not; None if
+        that is not known."""
+        undecided = self.is_tested and not self.significant_before_correction
+        return self.effect.seeds_needed if undecided else None
+
+    @cached_property
+    def confounds(self) -> list[Confound]:
+        one, other = self.a.amounts, self.b.amounts
+        amounts = [
+            Confound(AMOUNTS[key], (one[key], other[key]))
+            for key in AMOUNTS
+            if not self._agree(one[key], other[key])
+        ]
+        return [*amounts, *self.settings, *convergence.confounds(self.a, self.b)]
+
+    @property
+    def confound_names(self) -> list[str]:
+        """The names of the confounds, without what the axis itself is."""
+        names = [confound.name for confound in self.confounds]
+        return [name for name in names if name not in PART_OF_AXIS.get(self.axis, ())]
+
+    def _agree(self, one: int | None, other: int | None) -> bool:
+        """Unknown amounts count as different, unless both sides are the same checkpoint."""
+        if one is None or other is None:
+            return self.a.group == self.b.group
+        return math.isclose(one, other, rel_tol=0.01)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """Two cells to compare, if the study has both."""
+
+    axis: Axis
+    a: CellKey
+    b: CellKey
+    levels: tuple[str, str]
+    settings: tuple[Confound, ...] = ()
+
+
+def contrasts(
+    params: Params,
+    all_groups: Sequence[Group],
+    all_cells: Sequence[Cell],
+    moderation: Moderation,
+) -> list[Contrast]:
+    """Every contrast of the study, not yet corrected."""
+    cell = {c.key: c for c in all_cells}
+    # A method that is incompatible with a run has no trials with it.
+    candidates = [
+        candidate
+        for candidate in (
+            *_of_runs(params, all_groups, all_cells),
+            *_of_finetuning(params, all_groups),
+        )
+        if candidate.a in cell and candidate.b in cell
+    ]
+    return [
+        Contrast(
+            axis=candidate.axis,
+            task=candidate.a.task,
+            a=cell[candidate.a],
+            b=cell[candidate.b],
+            level_a=candidate.levels[0],
+            level_b=candidate.levels[1],
+            effect=moderation.difference(candidate.a, candidate.b),
+            p_holm=None,
+            settings=candidate.settings,
+            number=number,
+        )
+        for number, candidate in enumerate(candidates)
+    ]
+
+
+def _of_runs(
+    params: Params, all_groups: Sequence[Group], all_cells: Sequence[Cell]
+) -> Iterator[_Candidate]:
+    """Two groups of runs, fine-tuned with the same method and label budget, paired by what the task
+    uses of them."""
+    trials = [trial for cell in all_cells for trial in cell.trials]
+    for task, method in product(params.tasks, params.finetune.methods):
+        used = Used.by_group(all_groups, trials, task=task, method=method)
+        for axis, a, b in pairs(all_groups, used):
+            levels, settings = levels_of(axis, a, b, used), confounded_settings(axis, a, b)
+            for n in _budgets(params):
+                keys = CellKey(a.name, task, method, n), CellKey(b.name, task, method, n)
+                yield _Candidate(axis, *keys, levels, settings)
+
+
+def _of_finetuning(params: Params, all_groups: Sequence[Group]) -> Iterator[_Candidate]:
+    """One group with two methods, and with two label budgets."""
+    methods, budgets = list(params.finetune.methods), _budgets(params)
+    for group, task in product(all_groups, params.tasks):
+        for n, (a, b) in product(budgets, combinations(methods, 2)):
+            keys = CellKey(group.name, task, a, n), CellKey(group.name, task, b, n)
+            yield _Candidate("method", *keys, (a, b), _method_settings(params, a, b))
+        for method, (m, n) in product(methods, combinations(budgets, 2)):
+            keys = CellKey(group.name, task, method, m), CellKey(group.name, task, method, n)
+            yield _Candidate("label budget", *keys, (m, n))
+
+
+def _budgets(params: Params) -> list[str]:
+    """The largest first."""
+    return sorted(map(str, params.finetune.label_budgets), key=budget_order, reverse=True)
+
+
+def _method_settings(params: Params, a: str, b: str) -> tuple[Confound, ...]:
+    settings = [params.finetune.methods[m].training for m in (a, b)]
+    one, other = (training.model_dump() if training else {} for training in settings)
+    return tuple(Confound(f"training.{k}", (one[k], other[k])) for k in differing(one, other))
+
+
+def _both(a: str, b: str) -> str:
+    return a if a == b else f"{a} v. {b}"

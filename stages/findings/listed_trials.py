@@ -1,0 +1,76 @@
+"""The trials that params.yaml lists, and whether the study has exactly those."""
+
+import math
+from collections.abc import Collection, Iterator
+from itertools import product
+
+from stages.core import paths
+from stages.core.keys import TrialKey
+from stages.core.params import Params
+from stages.evaluation.estimates import EstimateRecord
+from stages.evaluation.records import CLASSICAL, ScoredTrial, SkippedMethod, read
+from stages.evaluation.screening import screened_out
+from stages.kinds._kind import distinct_draws
+
+
+def complete(params: Params, task: str, num_train: int) -> list[ScoredTrial]:
+    """Returns the trials of a task in the order of params.yaml.
+
+    A method that is incompatible with a run has no trials with it, and a run that is screened out
+    has none at all. Raises ValueError unless the trials are exactly those that params.yaml lists.
+    """
+    where = paths.EVALUATED / task / "trials.csv"
+    trials = {trial.key: trial for trial in read(where, ScoredTrial)}
+    fitted = {key.run for key in trials}
+    listed = [
+        *_of_runs(params, task),
+        *_of_baselines(params, task, fitted, num_train),
+    ]
+    if missing := [key for key in listed if key not in trials]:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ValueError(f"{where}: no trial of {words(missing[0])}{more}; run `dvc repro`")
+    if surplus := sorted(trials.keys() - set(listed)):
+        raise ValueError(f"{where}: params.yaml does not list {words(surplus[0])}; run `dvc repro`")
+    if lost := [key for key in listed if not math.isfinite(trials[key].value)]:
+        trial = trials[lost[0]]
+        raise ValueError(
+            f"{where}: the {trial.metric} of {words(lost[0])} is {trial.value} and cannot "
+            f"be compared: the model did not learn; lower the learning rate (now {trial.lr:g})"
+        )
+    return [trials[key] for key in listed]
+
+
+def _of_runs(params: Params, task: str) -> Iterator[TrialKey]:
+    skipped = read(paths.EVALUATED / task / "skipped.csv", SkippedMethod)
+    incompatible = {(each.run, each.method) for each in skipped}
+    tuning = params.finetune
+    estimates = read(paths.EVALUATED / task / "estimates.csv", EstimateRecord)
+    untrained = {each.run for each in screened_out(tuning.screen, params.runs, estimates)}
+    for checkpoint, method in product(params.checkpoints, tuning.methods):
+        if checkpoint.run not in untrained and (checkpoint.run, method) not in incompatible:
+            for budget, seed in product(tuning.label_budgets, tuning.seeds):
+                yield TrialKey(*checkpoint, task, method, str(budget), seed)
+
+
+def _of_baselines(
+    params: Params, task: str, fitted: Collection[str], num_train: int
+) -> Iterator[TrialKey]:
+    """Yields the trials of the baselines that were ``fitted``; others do not support the task."""
+    names = [name for name in params.baselines if name in fitted]
+    for name, budget in product(names, params.finetune.label_budgets):
+        for pretrain_seed, finetune_seed in distinct_draws(
+            budget,
+            num_train,
+            pretrain_seeds=params.pretrain_seeds,
+            finetune_seeds=params.finetune.seeds,
+            task=task,
+        ):
+            yield TrialKey(name, pretrain_seed, task, CLASSICAL, str(budget), finetune_seed)
+
+
+def words(trial: TrialKey) -> str:
+    """Returns the name of a trial in messages."""
+    return (
+        f"{trial.checkpoint} on {trial.task} ({trial.method}, {trial.label_budget} labels, "
+        f"fine-tuning seed {trial.finetune_seed})"
+    )

@@ -1,0 +1,68 @@
+"""Overlap of test rows with the training text of pretraining, and rows that were cut."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from stages.core.artifacts import Json
+from stages.evaluation.records import InputRecord
+from stages.findings.amounts import AMOUNT
+from stages.findings.contrasts import Contrast
+from stages.findings.groups import Group
+
+NOTEWORTHY = 0.03  # of a task's test rows
+UNEQUAL = 0.02  # a difference between two such shares
+NOTEWORTHY_CUT = 0.05  # of a split's rows
+
+Text = tuple[str, str]  # a corpus and the tokenizer that it was encoded with
+
+
+@dataclass(frozen=True, eq=False)
+class Overlap:
+    """The overlap of each task's test rows with each training text that a run was trained on."""
+
+    contamination: Mapping[Text, Json]
+    tasks: Sequence[str]
+
+    def share(self, text: Text, task: str, count: str = "ngram") -> float:
+        """The share of a task's test rows; ``count`` "exact" is of rows that occur in full."""
+        counts = self.contamination[text]["tasks"][task]
+        return counts[count] / counts["num_test"]
+
+    def name(self, text: Text) -> str:
+        """The corpus, unless it was encoded with several tokenizers."""
+        corpus, tokenizer = text
+        several = sum(other == corpus for other, _ in self.contamination) > 1
+        return f"{corpus}, {tokenizer}" if several else corpus
+
+    @property
+    def shares(self) -> dict[tuple[str, str], float]:
+        """The shares by the task and the name of the training text."""
+        return {
+            (task, self.name(text)): self.share(text, task)
+            for task in self.tasks
+            for text in self.contamination
+        }
+
+    def unequal(
+        self, contrasts: Sequence[Contrast], groups: Sequence[Group]
+    ) -> Iterator[tuple[str, Text, Text]]:
+        """The tasks and pairs of training sets that are compared and overlap unequally."""
+        texts = {group.name: (group.entry.corpus, group.entry.tokenizer) for group in groups}
+        compared = dict.fromkeys(
+            (texts[c.a.group], texts[c.b.group])
+            for c in contrasts
+            if c.axis in ("training set", AMOUNT)
+        )
+        for a, b in compared:
+            if self.contamination.keys() >= {a, b}:
+                for task in self.tasks:
+                    if abs(self.share(a, task) - self.share(b, task)) > UNEQUAL:
+                        yield task, a, b
+
+
+def most_cut(inputs: Mapping[str, Sequence[InputRecord]]) -> dict[str, float]:
+    """The largest share of a split's rows that is cut, by task."""
+    return {
+        task: max((r.rows_cut / max(r.rows, 1) for r in records), default=0.0)
+        for task, records in inputs.items()
+    }

@@ -1,0 +1,102 @@
+"""The progress of each pretraining: its history of losses, also at the learning rates that it did
+not keep, and samples of generated text."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stages.core import paths
+from stages.core.artifacts import Json, read_jsonl
+from stages.core.keys import RunKey
+from stages.core.params import Params, Run
+from stages.evaluation.records import discard_unlisted, read
+from stages.findings.groups import names_of
+
+KINDS = "history", "rates", "samples"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A row of a pretraining's history; tokens and FLOPs are cumulative."""
+
+    step: int
+    tokens: int
+    flops: int
+    loss: float
+    lr: float
+    validation_loss: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TriedStep(Step):
+    """A row of the history of one of several learning rates."""
+
+    rate: float
+    kept: int  # 1 at the rate that was best
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a checkpoint's pretraining; all fields are empty without one."""
+
+    history: list[Step]
+    samples: list[Json]  # see ``training.samples``
+    tries: Sequence[TriedStep] = ()  # empty if one learning rate was tried
+
+
+def final_losses(progress: Progress) -> dict[float, float | None]:
+    """The last validation loss at each of several learning rates; None where training diverged."""
+    last = {step.rate: step.validation_loss for step in progress.tries}
+    return {rate: loss if loss and math.isfinite(loss) else None for rate, loss in last.items()}
+
+
+def kept_rate(run: Run, progress: Progress) -> float:
+    """The learning rate of the run's weights."""
+    return next((step.rate for step in progress.tries if step.kept), run.training.rates[0])
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A validation passage, and what each checkpoint with its corpus and tokenizer generates from
+    it."""
+
+    corpus: str
+    text: str  # empty: an empty prompt
+    rows: list[tuple[str, str, str]]  # name, input and output of each checkpoint
+
+
+def passages(params: Params, progress: Mapping[RunKey, Progress]) -> list[Passage]:
+    """Returns the samples of all checkpoints, grouped by passage."""
+    by_text: dict[tuple[str, str, str], Passage] = {}
+    for checkpoint in params.checkpoints:
+        run = params.runs[checkpoint.run]
+        for sample in progress[checkpoint].samples:
+            text = sample["passage"]
+            passage = by_text.setdefault(
+                (run.corpus, run.tokenizer, text), Passage(run.corpus, text, [])
+            )
+            (name,) = names_of([checkpoint], params.runs)
+            passage.rows.append((name, sample["prompt"], sample["written"]))
+    return list(by_text.values())
+
+
+def read_progress(params: Params) -> dict[RunKey, Progress]:
+    """Reads the progress of all checkpoints. First deletes the progress of runs that params.yaml no
+    longer lists.
+
+    Raises ValueError with the path of a missing file.
+    """
+    for kind in KINDS:
+        discard_unlisted(paths.PROGRESS / kind, params.runs)
+    return {checkpoint: _read(checkpoint) for checkpoint in params.checkpoints}
+
+
+def _read(checkpoint: RunKey) -> Progress:
+    samples = paths.progress(checkpoint, "samples")
+    if not samples.exists():
+        raise ValueError(f"{samples}: missing; run `dvc repro`")
+    return Progress(
+        read(paths.progress(checkpoint, "history"), Step),
+        read_jsonl(samples),
+        read(paths.progress(checkpoint, "rates"), TriedStep),
+    )

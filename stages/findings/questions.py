@@ -1,0 +1,122 @@
+"""Questions: the effect of one axis between two runs, averaged over all tasks.
+
+They are the primary tests of a study, and are corrected together. Contrasts on single tasks follow
+where their question is answered; the others only describe (``statistics.two_stages``).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from stages.evaluation.metrics import merit, scale_of
+from stages.evaluation.moderation import Moderation
+from stages.evaluation.statistics import Interval, two_stages
+from stages.findings.axes import AXES, Axis
+from stages.findings.contrasts import Contrast
+from stages.findings.verdicts import Tested
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Question(Tested):
+    """The contrasts between two runs (or methods, or label budgets) on all tasks whose metrics have
+    one unit, and their mean."""
+
+    contrasts: tuple[Contrast, ...]  # one for each task
+
+    @property
+    def first(self) -> Contrast:
+        return self.contrasts[0]
+
+    @property
+    def axis(self) -> Axis:
+        return self.first.axis
+
+    @property
+    def metric(self) -> str:
+        """One that has the unit of all of them."""
+        return self.first.metric
+
+    @property
+    def num_tasks(self) -> int:
+        return len(self.contrasts)
+
+    @property
+    def has_one_pretraining_seed(self) -> bool:
+        return not self.first.is_tested
+
+    @property
+    def of_published(self) -> bool:
+        return self.first.of_published
+
+    @cached_property
+    def tasks_disagree(self) -> bool:
+        """Whether one task has a positive and another a negative effect beyond chance: by tests at
+        the error rate divided by the number of tasks."""
+        alpha = (1 - self.effect.confidence) / self.num_tasks
+        clear = [
+            c.effect for c in self.contrasts if c.is_tested and (c.effect.p_value or 0) < alpha
+        ]
+        return len({effect.value > 0 for effect in clear}) == 2
+
+    @cached_property
+    def by_size(self) -> list[Contrast]:
+        """The contrasts, that of the largest gain of the first side first."""
+        return sorted(self.contrasts, key=lambda c: -merit(c.metric, c.effect.value))
+
+
+def unit_of(metric: str) -> str:
+    """Scores with one unit can be averaged: points, or the metric itself."""
+    return scale_of(metric).unit or metric
+
+
+def questions(uncorrected: Sequence[Contrast], moderation: Moderation) -> list[Question]:
+    """All questions in the order of their axes, with corrected p-values for them and for their
+    contrasts."""
+    members: dict[tuple[object, ...], list[Contrast]] = {}
+    for contrast in uncorrected:
+        sides = [(c.group, c.method, c.label_budget) for c in (contrast.a, contrast.b)]
+        scale = scale_of(contrast.metric)
+        alike = unit_of(contrast.metric), scale.lower_is_better, contrast.is_tested
+        members.setdefault((contrast.axis, *sides, *alike), []).append(contrast)
+    found = [
+        Question(contrasts=tuple(some), effect=_mean(some, moderation), p_holm=None)
+        for some in members.values()
+    ]
+    tested = [question for question in found if question.is_tested]
+    alpha = 1 - moderation.confidence
+    of_questions, of_contrasts = two_stages(
+        [question.effect.p_value or 0.0 for question in tested],
+        [_p_values_below(question) for question in tested],
+        alpha=alpha,
+    )
+    corrected = [
+        _corrected(question, p, below or [p])
+        for question, p, below in zip(tested, of_questions, of_contrasts, strict=True)
+    ]
+    with_p_values = dict(zip(tested, corrected, strict=True))
+    return sorted(
+        (with_p_values.get(question, question) for question in found),
+        key=lambda question: AXES.index(question.axis),
+    )
+
+
+def _corrected(question: Question, p_holm: float, of_contrasts: Sequence[float]) -> Question:
+    """The question and its contrasts with their corrected p-values."""
+    contrasts = tuple(
+        replace(contrast, p_holm=p)
+        for contrast, p in zip(question.contrasts, of_contrasts, strict=True)
+    )
+    return replace(question, contrasts=contrasts, p_holm=p_holm)
+
+
+def _mean(contrasts: Sequence[Contrast], moderation: Moderation) -> Interval:
+    if len(contrasts) == 1:
+        return contrasts[0].effect
+    return moderation.mean_difference([(c.a.key, c.b.key) for c in contrasts])
+
+
+def _p_values_below(question: Question) -> list[float]:
+    """A question about one task is its contrast."""
+    if question.num_tasks == 1:
+        return []
+    return [contrast.effect.p_value or 0.0 for contrast in question.contrasts]

@@ -1,0 +1,119 @@
+"""Ranks of all runs and baselines, with intervals.
+
+The interval of a rank follows from the comparisons with all others: a run has at least as many
+above it as are significantly better, and at most as many as are not significantly worse (Mogstad et
+al. 2024, section 3). Each run's comparisons are corrected for their number (Holm), so that its
+interval holds its true rank as often as the study's confidence says.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+
+from stages.evaluation.metrics import merit
+from stages.evaluation.moderation import Moderation
+from stages.evaluation.statistics import Interval, holm
+from stages.findings.cells import Cell
+from stages.findings.questions import unit_of
+from stages.findings.scores import Scores
+
+ALL_TASKS = "all tasks"
+MOST = 40  # runs of a ranking, those with the best means
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A run's place in a ranking: 1 is best. Its true rank lies between ``best`` and ``worst``, of
+    which nothing is known without an interval of each difference (None)."""
+
+    name: str
+    mean: float
+    metric: str
+    rank: int
+    best: int | None
+    worst: int | None
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """All runs and baselines on one task, or on the mean over ALL_TASKS."""
+
+    scope: str
+    method: str
+    label_budget: str
+    ranked: list[Ranked]
+
+
+def rankings(scores: Scores, moderation: Moderation) -> list[Ranking]:
+    """A ranking of each task, then of the mean over tasks, with each method and label budget."""
+    found = []
+    for budget, method in product(reversed(scores.label_budgets), scores.methods):
+        members: dict[str, dict[str, list[Cell]]] = {}  # by scope and name
+        for task in scores.tasks:
+            cells = {name: scores.cell(name, task, method, budget) for name in scores.names}
+            members[task] = {name: [cell] for name, cell in cells.items() if cell}
+        members[ALL_TASKS] = _on_all_tasks(scores, members)
+        for scope, of_scope in members.items():
+            if len(of_scope) > 1:
+                found.append(Ranking(scope, method, budget, _ranked(of_scope, moderation)))
+    return found
+
+
+def _on_all_tasks(
+    scores: Scores, by_task: Mapping[str, Mapping[str, list[Cell]]]
+) -> dict[str, list[Cell]]:
+    """The cells of those that have one on every task, if scores on all tasks have one unit."""
+    units = {unit_of(metric) for metric in scores.metrics.values()}
+    if len(by_task) < 2 or len(units) > 1:
+        return {}
+    names = [name for name in scores.names if all(name in cells for cells in by_task.values())]
+    return {name: [cell for cells in by_task.values() for cell in cells[name]] for name in names}
+
+
+def _ranked(members: Mapping[str, Sequence[Cell]], moderation: Moderation) -> list[Ranked]:
+    """The best first; equal means share a rank."""
+    means = {name: _mean(cells) for name, cells in members.items()}
+    metric = next(iter(members.values()))[0].metric
+    order = sorted(members, key=lambda name: -merit(metric, means[name]))[:MOST]
+    merits = {name: merit(metric, means[name]) for name in order}
+    effects = {
+        (a, b): _difference(members[a], members[b], moderation) for a, b in combinations(order, 2)
+    }
+    found = []
+    for name in order:
+        signed = [
+            (effect, 1 if name == a else -1) for (a, b), effect in effects.items() if name in (a, b)
+        ]
+        rank = 1 + sum(merits[other] > merits[name] for other in order)
+        bounds = _bounds(metric, signed, confidence=moderation.confidence)
+        found.append(Ranked(name, means[name], metric, rank, *bounds))
+    return found
+
+
+def _mean(cells: Sequence[Cell]) -> float:
+    return sum(cell.mean.value for cell in cells) / len(cells)
+
+
+def _difference(one: Sequence[Cell], other: Sequence[Cell], moderation: Moderation) -> Interval:
+    pairs = [(a.key, b.key) for a, b in zip(one, other, strict=True)]
+    if len(pairs) == 1:
+        return moderation.difference(*pairs[0])
+    return moderation.mean_difference(pairs)
+
+
+def _bounds(
+    metric: str, effects: Sequence[tuple[Interval, int]], *, confidence: float
+) -> tuple[int | None, int | None]:
+    """The lowest and the highest rank, from the differences to all others, each with the sign that
+    makes it of this run; one without an interval decides nothing."""
+    if all(effect.variance is None for effect, _ in effects):
+        return None, None
+    p_values = [1.0 if effect.p_value is None else effect.p_value for effect, _ in effects]
+    clear = [
+        sign * merit(metric, effect.value)
+        for (effect, sign), p in zip(effects, holm(p_values), strict=True)
+        if p < 1 - confidence
+    ]
+    ahead = sum(value < 0 for value in clear)  # others that are better
+    behind = sum(value > 0 for value in clear)
+    return 1 + ahead, 1 + len(effects) - behind

@@ -1,0 +1,285 @@
+"""All results of a study, read from the files of its stages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from stages.core import paths
+from stages.core.artifacts import Json, read_json, read_jsonl
+from stages.core.keys import RunKey, TrialKey
+from stages.core.params import NONE, Params
+from stages.evaluation.confusion import ConfusionRecord
+from stages.evaluation.estimates import Estimates
+from stages.evaluation.moderation import Moderation
+from stages.evaluation.records import (
+    CostRecord,
+    EpochRecord,
+    InputRecord,
+    ScoredTrial,
+    ScoredTry,
+    TextBitsRecord,
+    budget_order,
+    discard_unlisted,
+    read,
+)
+from stages.evaluation.screening import ScreenedOut, screened_out
+from stages.findings.amounts import with_amounts
+from stages.findings.answers import BestRuns, best_runs
+from stages.findings.axes import AXES
+from stages.findings.cells import Cell, cells
+from stages.findings.contrasts import Contrast, contrasts
+from stages.findings.costs import Costs
+from stages.findings.groups import Group, groups
+from stages.findings.listed_trials import complete, words
+from stages.findings.not_compared import NotCompared, not_compared
+from stages.findings.overlap import Overlap
+from stages.findings.pretraining_ends import Ending, endings
+from stages.findings.pretraining_progress import Progress, kept_rate, read_progress
+from stages.findings.questions import Question, questions
+from stages.findings.ranking import Ranking, rankings
+from stages.findings.scores import Scores
+from stages.findings.training_sets import TrainingSets
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The trials of a study, in the order of params.yaml, and what is derived from them."""
+
+    params: Params
+    trials: Sequence[ScoredTrial]
+    curves: Sequence[EpochRecord]
+    pretraining_costs: dict[RunKey, Json]  # wall_time_s, peak_memory_bytes, ...
+    finetuning_costs: dict[TrialKey, CostRecord]
+    tasks: dict[str, Json]  # task.json of each: num_examples, labels, ...
+    examples: dict[str, list[Json]]  # of each task; see ``evaluation.examples``
+    confusion: dict[str, list[ConfusionRecord]]  # of each task
+    progress: dict[RunKey, Progress]
+    contamination: dict[tuple[str, str], Json]  # of each corpus and tokenizer trained on
+    likeness: dict[tuple[str, str], Json]  # of the same
+    inputs: dict[str, list[InputRecord]]  # of each task
+    text_bits: dict[tuple[RunKey, str], TextBitsRecord]  # of a checkpoint and a task
+    row_scores: dict[TrialKey, np.ndarray]
+    estimates: Estimates
+    tries: Sequence[ScoredTry]  # the variants that trials have tried, those that they keep included
+
+    @property
+    def confidence(self) -> float:
+        return self.params.evaluation.confidence
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        rates = {
+            checkpoint: kept_rate(self.params.runs[checkpoint.run], progress)
+            for checkpoint, progress in self.progress.items()
+            if progress.history
+        }
+        return [*with_amounts(groups(self.params, self.trials, rates), self.likeness)]
+
+    @cached_property
+    def screened_out(self) -> dict[str, list[ScreenedOut]]:
+        """The runs that are screened out, by task."""
+        screen, runs = self.params.finetune.screen, self.params.runs
+        return {
+            task: screened_out(screen, runs, records)
+            for task, records in self.estimates.records.items()
+        }
+
+    @cached_property
+    def _cells_and_moderation(self) -> tuple[list[Cell], Moderation]:
+        return cells(
+            self.groups,
+            self.trials,
+            lambda trial: self.row_scores[trial.key],
+            baselines=self.params.baselines,
+            confidence=self.confidence,
+        )
+
+    @cached_property
+    def scores(self) -> Scores:
+        fitted = {trial.run for trial in self.trials}
+        return Scores(
+            tasks=list(self.params.tasks),
+            methods=list(self.params.finetune.methods),
+            label_budgets=sorted(map(str, self.params.finetune.label_budgets), key=budget_order),
+            groups=self.groups,
+            baselines=[name for name in self.params.baselines if name in fitted],
+            cells=self._cells_and_moderation[0],
+        )
+
+    @property
+    def moderation(self) -> Moderation:
+        """The intervals of differences between cells."""
+        return self._cells_and_moderation[1]
+
+    @cached_property
+    def questions(self) -> list[Question]:
+        """What the study asks of its axes, answered over all tasks."""
+        cells = self.scores.cells
+        uncorrected = contrasts(self.params, self.groups, cells, self.moderation)
+        return questions(uncorrected, self.moderation)
+
+    @cached_property
+    def contrasts(self) -> list[Contrast]:
+        tasks = self.scores.tasks
+        every = [contrast for question in self.questions for contrast in question.contrasts]
+        return sorted(every, key=lambda c: (AXES.index(c.axis), tasks.index(c.task), c.number))
+
+    @cached_property
+    def contrasts_of(self) -> dict[Cell, list[Contrast]]:
+        """The contrasts of each cell that has any."""
+        by_cell: dict[Cell, list[Contrast]] = {}
+        for contrast in self.contrasts:
+            for side in contrast.sides:
+                by_cell.setdefault(side, []).append(contrast)
+        return by_cell
+
+    @cached_property
+    def best_runs(self) -> dict[str | None, BestRuns]:
+        """The best run of each task and label budget with each method and, for None, with whichever
+        method is best."""
+        methods = self.scores.methods
+        found: dict[str | None, BestRuns] = {None: best_runs(self.scores, self.moderation, methods)}
+        return found | {m: best_runs(self.scores, self.moderation, [m]) for m in methods}
+
+    @cached_property
+    def rankings(self) -> list[Ranking]:
+        return rankings(self.scores, self.moderation)
+
+    @cached_property
+    def not_compared(self) -> list[NotCompared]:
+        return not_compared(self.scores, self.contrasts)
+
+    @cached_property
+    def num_labels(self) -> dict[str, dict[str, int]]:
+        """The number of labels of each task and label budget; "all" is the size of the training
+        split."""
+        return {
+            task: {
+                budget: about["num_examples"]["train"] if budget == "all" else int(budget)
+                for budget in self.scores.label_budgets
+            }
+            for task, about in self.tasks.items()
+        }
+
+    @cached_property
+    def costs(self) -> Costs:
+        return Costs(
+            runs=self.params.runs,
+            pretraining=self.pretraining_costs,
+            finetuning=self.finetuning_costs,
+            lineage_flops={trial.checkpoint: trial.lineage_flops for trial in self.trials},
+        )
+
+    @cached_property
+    def overlap(self) -> Overlap:
+        return Overlap(self.contamination, list(self.params.tasks))
+
+    @cached_property
+    def training_sets(self) -> TrainingSets:
+        return TrainingSets(self.likeness, self.text_bits)
+
+    @cached_property
+    def endings(self) -> list[Ending]:
+        return endings(self.params.runs, self.progress)
+
+    @cached_property
+    def trials_of(self) -> dict[str, list[ScoredTrial]]:
+        """The trials of each run, with all of its seeds, and of each baseline."""
+        by_run: dict[str, list[ScoredTrial]] = {}
+        for trial in self.trials:
+            by_run.setdefault(trial.run, []).append(trial)
+        return by_run
+
+
+def load(params: Params) -> Results:
+    """Reads the results of a study under its matched budget. First deletes results that it no
+    longer lists.
+
+    Raises ValueError with the path of a file that is missing or does not match params.yaml.
+    """
+    _discard_leftovers(params)
+    trials: list[ScoredTrial] = []
+    curves: list[EpochRecord] = []
+    row_scores: dict[TrialKey, np.ndarray] = {}
+    finetuning: dict[TrialKey, CostRecord] = {}
+    tasks = {task: _json(paths.EVALUATED / task / "task.json") for task in params.tasks}
+    for task in params.tasks:
+        trials += complete(params, task, tasks[task]["num_examples"]["train"])
+        by_row = np.load(_present(paths.EVALUATED / task / "row_scores.npy"))
+        scored = read(paths.EVALUATED / task / "trials.csv", ScoredTrial)
+        row_scores |= {trial.key: rows for trial, rows in zip(scored, by_row, strict=True)}
+        curves += read(paths.EVALUATED / task / "history.csv", EpochRecord)
+        for run in params.runs:
+            costs = read(paths.TIMINGS / "finetune" / task / f"{run}.csv", CostRecord)
+            finetuning |= {cost.key: cost for cost in costs}
+    examples = {
+        task: read_jsonl(_present(paths.EVALUATED / task / "examples.jsonl"))
+        for task in params.tasks
+    }
+    results = Results(
+        params=params,
+        trials=trials,
+        curves=curves,
+        pretraining_costs={key: _json(paths.pretraining_time(key)) for key in params.checkpoints},
+        finetuning_costs=finetuning,
+        tasks=tasks,
+        examples=examples,
+        confusion={
+            task: read(paths.EVALUATED / task / "confusion.csv", ConfusionRecord)
+            for task in params.tasks
+        },
+        progress=read_progress(params),
+        contamination=_of_corpora(params, paths.CONTAMINATION),
+        likeness=_of_corpora(params, paths.LIKENESS),
+        inputs={
+            task: read(paths.EVALUATED / task / "inputs.csv", InputRecord) for task in params.tasks
+        },
+        text_bits={
+            (bits.checkpoint, task): bits
+            for task in params.tasks
+            for bits in read(paths.EVALUATED / task / "text_bits.csv", TextBitsRecord)
+        },
+        row_scores=row_scores,
+        estimates=Estimates.of(params.tasks),
+        tries=[
+            each
+            for task in params.tasks
+            for each in read(paths.EVALUATED / task / "tries.csv", ScoredTry)
+        ],
+    )
+    if untimed := [t.key for t in trials if t.run in params.runs and t.key not in finetuning]:
+        raise ValueError(f"{paths.TIMINGS}: no cost of {words(untimed[0])}; run `dvc repro`")
+    return results
+
+
+def _of_corpora(params: Params, folder: Path) -> dict[tuple[str, str], Json]:
+    """What was measured of each corpus and tokenizer that a run was trained on."""
+    read_by = {(r.corpus, r.tokenizer) for r in params.runs.values() if r.learnt[0] != NONE}
+    return {
+        (corpus, tokenizer): _json(folder / corpus / f"{tokenizer}.json")
+        for corpus, tokenizer in product(params.corpora, params.tokenizers)
+        if (corpus, tokenizer) in read_by
+    }
+
+
+def _discard_leftovers(params: Params) -> None:
+    discard_unlisted(paths.EVALUATED, params.tasks)
+    discard_unlisted(paths.TIMINGS / "pretrain", params.runs)
+    discard_unlisted(paths.TIMINGS / "estimates", [f"{task}.csv" for task in params.tasks])
+    discard_unlisted(paths.TIMINGS / "finetune", params.tasks)
+    for task in params.tasks:
+        discard_unlisted(paths.TIMINGS / "finetune" / task, [f"{run}.csv" for run in params.runs])
+
+
+def _json(path: Path) -> Json:
+    return read_json(_present(path))
+
+
+def _present(path: Path) -> Path:
+    if not path.exists():
+        raise ValueError(f"{path}: missing; run `dvc repro`")
+    return path

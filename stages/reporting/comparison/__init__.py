@@ -1,1 +1,0 @@
-"""What the numbers say: results, groups, contrasts, costs, advice. No figures, no page."""

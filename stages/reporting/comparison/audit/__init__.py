@@ -1,1 +1,0 @@
-"""The audit: what a sceptical reviewer would ask of a study, answered from its own records."""

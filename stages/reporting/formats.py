@@ -1,0 +1,178 @@
+"""Numbers, scores and intervals as files, tables, sentences and figures show them.
+
+A t interval knows no ends of a scale: of two seeds it may reach from -88 to 151 points. The truth
+lies between the ends, so that an interval that is cut off there covers it as often. One that is
+still most of the scale says next to nothing, and sentences say that. Files of numbers have the ends
+as the t distribution gives them.
+"""
+
+import math
+
+from stages.evaluation.metrics import scale_of
+from stages.evaluation.statistics import Interval
+from stages.kinds._metric import POINTS
+
+UNKNOWN = "unknown"
+DASH = "\N{EN DASH}"  # in a table, in the place of a value that is not known or does not exist
+MINUS = "\N{MINUS SIGN}"
+# The least and the largest value of metrics that are not shares, as they are before ``factor``.
+LIMITS = {
+    **dict.fromkeys(("matthews", "pearson", "spearman"), (-1.0, 1.0)),
+    **dict.fromkeys(("bits_per_byte", "word_perplexity"), (0.0, math.inf)),
+}
+MOST = 0.5  # of a scale
+LITTLE = "which says next to nothing"
+Ends = tuple[float, float]
+
+
+def formatted(value: float | None, form: str) -> str:
+    """``value`` in a format of Python such as ``+.3f``, with a minus sign; DASH if it is None."""
+    return DASH if value is None else format(value, form).replace("-", MINUS)
+
+
+def six_decimals(value: float | None) -> float | str:
+    """Rounded to six decimals; None is an empty field."""
+    return "" if value is None else round(value, 6)
+
+
+def three_digits(value: float | None) -> float | str:
+    """Rounded to three significant digits; None is an empty field."""
+    return "" if value is None else float(f"{value:.3g}")
+
+
+def compact(value: float | None) -> str:
+    """``2.55M``: three significant digits and an SI prefix."""
+    if value is None:
+        return UNKNOWN
+    power = 0
+    while value >= 999.5 and power < 6:
+        value, power = value / 1000, power + 1
+    return f"{value:.3g}{' kMGTPE'[power].strip()}"
+
+
+def are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.4g}%"
+
+
+def seconds(value: float | None) -> str:
+    """``0.8 s``, ``61 s``, ``12 min``, ``3.4 h``."""
+    if value is None:
+        return UNKNOWN
+    if value < 99.5:
+        return f"{value:.2g} s"
+    return f"{value / 60:.3g} min" if value < 5940 else f"{value / 3600:.3g} h"
+
+
+def milliseconds(value: float) -> str:
+    """A time in seconds as ``4.2 ms``, or as ``seconds`` shows it from 0.1 s."""
+    return f"{1000 * value:.2g} ms" if value < 0.0995 else seconds(value)
+
+
+def memory(value: float | None) -> str:
+    """Bytes as ``400 MiB`` or ``3.0 GiB``."""
+    if value is None:
+        return UNKNOWN
+    return f"{value / 2**20:.0f} MiB" if value < 2**30 else f"{value / 2**30:.1f} GiB"
+
+
+def energy(joules: float | None) -> str:
+    """Joules as ``1.2 mWh``, ``0.34 Wh``, ``12 kWh``."""
+    return UNKNOWN if joules is None else _measure(joules / 3600, "Wh")
+
+
+def grams(value: float | None) -> str:
+    """``1.2 mg``, ``5 g``, ``1.2 kg``."""
+    return UNKNOWN if value is None else _measure(value, "g")
+
+
+def _measure(value: float, unit: str) -> str:
+    if value and value < 0.095:
+        return f"{1000 * value:.2g} m{unit}"
+    return f"{value:.2g} {unit}" if value < 99.5 else f"{value / 1000:.2g} k{unit}"
+
+
+SPELLING = {
+    "f1": "F1",
+    "squad": "SQuAD",
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "rouge": "ROUGE",
+    "l": "L",
+}
+
+
+def metric_name(metric: str) -> str:
+    """``rouge_l`` as papers write it: ROUGE L."""
+    return " ".join(SPELLING.get(word, word) for word in metric.split("_"))
+
+
+def shown(value: float, metric: str) -> str:
+    """A score in the unit of its metric; 0 has no sign."""
+    text = scale_of(metric).shown(value)
+    return text.replace("-", MINUS) if float(text) else text.removeprefix("-")
+
+
+def ends(found: Interval, metric: str, *, difference: bool = False) -> Ends | None:
+    """The ends of an interval, cut off at those of the scale; None if there are none.
+    ``difference``: of two scores, else of a mean."""
+    if found.low is None or found.high is None:
+        return None
+    return cut(found.low, found.high, metric, difference=difference)
+
+
+def cut(low: float, high: float, metric: str, *, difference: bool = False) -> Ends:
+    """An interval, cut off at the ends of the scale."""
+    least, largest = _limits(metric, difference=difference)
+    if not least <= (low + high) / 2 <= largest:  # of a component's metric that is no share
+        return low, high
+    return max(low, least), min(high, largest)
+
+
+def interval(found: Interval, metric: str) -> str:
+    """The interval of a mean score: ``52.2 to 59.7``; "" if there is none."""
+    if (sides := ends(found, metric)) is None:
+        return ""
+    low, high = (shown(end, metric) for end in sides)
+    return f"{low} to {high}{_little(*sides, metric, difference=False)}"
+
+
+def interval_of_difference(found: Interval, metric: str, *, turned: bool = False) -> str:
+    """``+0.7 to +6.1``; ``turned``, as seen from the other side; "" if there is none."""
+    if (sides := ends(found, metric, difference=True)) is None:
+        return ""
+    low, high = sorted(-end for end in sides) if turned else sides
+    signed = scale_of(metric).signed
+    return f"{signed(low)} to {signed(high)}{_little(low, high, metric, difference=True)}"
+
+
+def with_unit(value: float, metric: str) -> str:
+    """A difference as ``+3.4 points``; of a metric without a unit the number alone."""
+    scale = scale_of(metric)
+    return f"{scale.signed(value)} {scale.unit}".strip()
+
+
+def difference_with_interval(effect: Interval, metric: str) -> str:
+    """``+3.4 (+0.7 to +6.1)``; the number alone if there is no interval."""
+    return scale_of(metric).signed(effect.value) + in_parentheses(
+        interval_of_difference(effect, metric)
+    )
+
+
+def in_parentheses(text: str) -> str:
+    """``text`` behind a blank; "" if it is empty."""
+    return f" ({text})" if text else ""
+
+
+def _little(low: float, high: float, metric: str, *, difference: bool) -> str:
+    least, largest = _limits(metric, difference=difference)
+    return f", {LITTLE}" if high - low > MOST * (largest - least) else ""
+
+
+def _limits(metric: str, *, difference: bool) -> Ends:
+    shares = (0.0, 1.0) if scale_of(metric) == POINTS else (-math.inf, math.inf)
+    least, largest = LIMITS.get(metric, shares)
+    return (least - largest, largest - least) if difference else (least, largest)

@@ -1,0 +1,1 @@
+"""What the pages say: sentences and tables."""

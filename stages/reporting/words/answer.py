@@ -1,0 +1,464 @@
+"""The first screen: for each task what to use, how sure that is, and what it is better than.
+
+There is an answer for every choice of label budget and method, and in it a sentence for every
+reference to compare with. Sentences come from the numbers and are never stronger than the verdicts.
+Names are in backticks.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from statistics import fmean
+
+from stages.core.artifacts import Json
+from stages.evaluation.metrics import scale_of
+from stages.evaluation.records import CostRecord
+from stages.findings.answers import (
+    BestRun,
+    Rival,
+    Standing,
+    Tie,
+    cheapest_run,
+    lead,
+    next_best,
+    selection_bias,
+    smaller,
+)
+from stages.findings.cells import Cell
+from stages.findings.contrasts import Contrast
+from stages.findings.costs import Costs, total_flops
+from stages.findings.questions import Question
+from stages.findings.results import Results
+from stages.findings.scores import Scores
+from stages.findings.verdicts import Verdict
+from stages.reporting.formats import (
+    compact,
+    interval,
+    memory,
+    metric_name,
+    seconds,
+    six_decimals,
+)
+from stages.reporting.words.names import (
+    contrast_seen_from,
+    counted,
+    faults_in_words,
+    quoted,
+    run_or_baseline,
+    shown_mean,
+    size_of,
+    unit_of_scores,
+    verdict,
+)
+from stages.reporting.words.what_mattered import Mattered, what_mattered
+
+ANY = "any"  # the method of a choice: of each task the one with the best mean
+BEST_BASELINE = "the best classical baseline"  # a reference; the others are runs
+FEW = 4  # tasks that a sentence names
+MOST_REFERENCES = 30  # runs; the contrasts of the others are in contrasts.csv
+
+
+@dataclass(frozen=True)
+class Card:
+    """The answer for one task."""
+
+    task: str
+    about: str  # the task in words
+    label_budget: str
+    best: Cell
+    use: str  # what to use, with its score
+    standing: Standing
+    runs: str  # how sure the first place among the runs is
+    against: dict[str, str]  # by reference
+    otherwise: str  # what else could be chosen
+    takes: str  # what it took on the machine that computed the study
+    chip: str  # the standing, and of a baseline that is first, whether that is sure
+    cheapest: str  # what costs least of those that may be as good, with its cost
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer for one label budget and one method, or ANY."""
+
+    label_budget: str
+    method: str
+    cards: list[Card]
+    verdict: str  # over all tasks: whether models are ahead of baselines
+    chosen: str  # by how much the choice of the best favours it
+    mattered: dict[str, list[Mattered]]  # by reference
+
+
+def answers(results: Results) -> list[Answer]:
+    """The answers for every label budget and method, the largest budget and ANY method first."""
+    scores = results.scores
+    methods = [ANY, *scores.methods] if len(scores.methods) > 1 else [ANY]
+    found = []
+    for budget, method in product(reversed(scores.label_budgets), methods):
+        best_runs = results.best_runs[None if method == ANY else method]
+        best = [best_runs[task, budget] for task in scores.tasks if (task, budget) in best_runs]
+        allowed = scores.methods if method == ANY else [method]
+        questions = [
+            question
+            for question in results.questions
+            if question.first.is_between_runs
+            and question.first.label_budget == budget
+            and method in (ANY, question.first.method)
+        ]
+        found.append(
+            Answer(
+                label_budget=budget,
+                method=method,
+                cards=[_card(results, each, allowed) for each in best],
+                verdict=_verdict(best),
+                chosen=luck(scores, budget, allowed),
+                mattered={
+                    reference: what_mattered(_with_side(questions, reference))
+                    for reference in references(scores)
+                },
+            )
+        )
+    return found
+
+
+def references(scores: Scores) -> list[str]:
+    """What can be compared with: BEST_BASELINE and every run, of very many the first ones."""
+    return [BEST_BASELINE, *(group.name for group in scores.groups[:MOST_REFERENCES])]
+
+
+def _with_side(questions: Sequence[Question], reference: str) -> list[Question]:
+    """The questions that a run is a side of, if a run is the reference."""
+    return [
+        question
+        for question in questions
+        if reference == BEST_BASELINE or reference in (side.group for side in question.first.sides)
+    ]
+
+
+def _verdict(best: Sequence[BestRun]) -> str:
+    """On how many tasks a model is ahead of the best classical baseline; "" without baselines."""
+    tasks = {each.run.task: each for each in best if each.strongest}
+    tested = {task: each for task, each in tasks.items() if each.is_tested}
+    ahead = [task for task, each in tested.items() if each.standing is Standing.LEADS]
+    behind = [
+        task
+        for task, each in tested.items()
+        if each.standing is Standing.BASELINE and each.has_small_p_value
+    ]
+    counts = {
+        "the baseline is ahead": behind,
+        "the difference may be chance": [t for t in tested if t not in (*ahead, *behind)],
+        "nothing was tested": [task for task in tasks if task not in tested],
+    }
+    if not tasks:
+        return ""
+    number = counted(len(tasks), "task")
+    than = "ahead of the best classical baseline, after Holm correction"
+    first = f"On none of {number} is a model {than}"
+    if ahead:
+        first = f"On {len(ahead)} of {number}{_named(ahead)} a model is {than}"
+    rest = [_on(some, len(tasks)) + what for what, some in counts.items() if some]
+    return "; ".join([first, *rest]) + "."
+
+
+def _on(tasks: Sequence[str], number: int) -> str:
+    """Some of a ``number`` of tasks."""
+    if len(tasks) < number:
+        return f"on {len(tasks)}{_named(tasks)} "
+    return f"on all {number} " if number > 1 else ""
+
+
+def _named(tasks: Sequence[str]) -> str:
+    """A few tasks, in brackets."""
+    return f" ({quoted(tasks)})" if 0 < len(tasks) <= FEW else ""
+
+
+def luck(scores: Scores, label_budget: str, methods: Sequence[str]) -> str:
+    """The selection bias of the best of each task; the baselines are among the means. Of many tasks
+    only the largest bound is given."""
+    known: list[str] = []
+    unknown: list[str] = []
+    largest: dict[str, tuple[float, str]] = {}  # of each metric's unit
+    for task, metric in scores.metrics.items():
+        runs = [cell for cell in scores.run_cells(task, label_budget) if cell.method in methods]
+        cells = [*runs, *scores.baseline_cells(task, label_budget)]
+        if len(cells) < 2:
+            continue
+        bias = selection_bias(cells)
+        if bias is None:
+            unknown.append(f"`{task}`")
+            continue
+        unit = unit_of_scores(metric)
+        size = f"at most {scale_of(metric).shown(bias)} {unit}"
+        known.append(f"{size} on `{task}` (highest of {len(cells)} means)")
+        largest[unit] = max(largest.get(unit, (0.0, size)), (bias, size))
+    if not known and not unknown:
+        return ""
+    num_tasks = len(known) + len(unknown)
+    if num_tasks > FEW:
+        known = [size for _, size in largest.values()]
+    parts = ["Each best score is the highest of several on the same test rows, in part by luck."]
+    if known:
+        parts.append(f"On average that is {', '.join(known)}.")
+    if unknown:
+        on = f"{len(unknown)} of {num_tasks} tasks" if num_tasks > FEW else ", ".join(unknown)
+        where = f" on {on}" if known else ""
+        parts.append(f"How much{where} is unknown: what may be the best has one trial.")
+    return " ".join(parts)
+
+
+def _card(results: Results, best: BestRun, methods: Sequence[str]) -> Card:
+    scores, run = results.scores, best.run
+    contrasts = [c for c in results.contrasts_of.get(run, []) if c.is_between_runs]
+    against = {BEST_BASELINE: _against_baseline(best)} | {
+        name: _against_run(run, name, scores, contrasts) for name in references(scores)[1:]
+    }
+    unfinished = faults_in_words(run)
+    otherwise = [
+        *_others(results, best, methods),
+        *(
+            [
+                f"`{run.group}` with `{run.method}` may score otherwise after more steps: "
+                f"{', '.join(unfinished)} trials."
+            ]
+            if unfinished
+            else []
+        ),
+    ]
+    return Card(
+        task=run.task,
+        about=_about(results, run.task),
+        label_budget=run.label_budget,
+        best=best.best,
+        use=_use(best.best, scores.baselines),
+        standing=best.standing,
+        runs=_among_runs(run, contrasts),
+        against=against,
+        otherwise=" ".join(otherwise),
+        takes=_takes(results.costs.of_trials([best.best])),
+        chip=_chip(best),
+        cheapest=_cheapest(results, best, methods),
+    )
+
+
+def _about(results: Results, task: str) -> str:
+    """What params.yaml says of a task or, if it says nothing, the kind of the task."""
+    kind = results.tasks[task]["kind"].replace("_", " ")
+    return (results.params.about("tasks", task) or f"{task}: {kind}").removesuffix(".")
+
+
+def _use(best: Cell, baselines: Sequence[str]) -> str:
+    score = f"{shown_mean(best)} {metric_name(best.metric)}"
+    if ends := interval(best.mean, best.metric):
+        score += f" ({ends})"
+    if scale_of(best.metric).lower_is_better:
+        score += ", lower is better"
+    return f"{run_or_baseline(best, baselines)}: {score}."
+
+
+def _chip(best: BestRun) -> str:
+    text = best.standing.value
+    if best.standing is not Standing.BASELINE:
+        return text
+    if not best.is_tested:
+        return f"{text}, not tested"
+    if best.has_small_p_value:
+        return f"{text}, clearly"
+    # As in ``_cheapest``: what may be as good has a difference that may be none.
+    before = Verdict.BEFORE_CORRECTION.value
+    return f"{text}, {before if best.effect.excludes_zero else 'a model may be as good'}"
+
+
+def _against_baseline(best: BestRun) -> str:
+    run, strongest = best.run, best.strongest
+    if strongest is None:
+        return "No classical baseline was fitted to this task."
+    size = size_of(best.effect, run.metric)
+    if best.run_is_ahead:
+        named = f"`{strongest.group}`, the best classical baseline"
+        return f"Against {named}: {size}, {verdict(best)}."
+    return (
+        f"The best model, `{run.group}` with `{run.method}`, reaches {shown_mean(run)} against "
+        f"{shown_mean(strongest)}: {size}, {verdict(best)}."
+    )
+
+
+def _against_run(run: Cell, name: str, scores: Scores, contrasts: Sequence[Contrast]) -> str:
+    """The best run against another one."""
+    if name == run.group:
+        return f"`{name}` is the best run here."
+    for contrast in contrasts:
+        if contrast.other(run).group == name:
+            return contrast_seen_from(contrast, run)
+    other = scores.cell(name, run.task, run.method, run.label_budget)
+    if other is None:
+        return f"`{name}` has no trials with `{run.method}` on this task."
+    return (
+        f"`{run.group}` reaches {shown_mean(run)} and `{name}` {shown_mean(other)}; they "
+        "differ in more than one thing, so no contrast is made."
+    )
+
+
+def _among_runs(run: Cell, contrasts: Sequence[Contrast]) -> str:
+    """What the contrasts of the best run say: which models it is ahead of, and which may be as
+    good because the interval of the difference includes 0."""
+    if not contrasts:
+        return f"No model differs from `{run.group}` in one thing alone."
+    found = lead(run, contrasts)
+    number = len(contrasts)
+    of = "the one model that differs" if number == 1 else f"the {number} that differ"
+    ahead = _others_by_name(run, found.ahead) if found.ahead else "none"
+    parts = [f"ahead of {ahead} after Holm correction"]
+    if found.ahead_before_correction:
+        names = _others_by_name(run, found.ahead_before_correction)
+        parts.append(f"of {names} before correction only")
+    if found.open:
+        parts.append(f"{_others_by_name(run, found.open)} could be as good")
+    return f"Of {of} from `{run.group}` in one thing alone, it is {'; '.join(parts)}."
+
+
+def _others_by_name(run: Cell, contrasts: Sequence[Contrast]) -> str:
+    """The other sides, by name if they are few."""
+    if len(contrasts) > FEW:
+        return str(len(contrasts))
+    return quoted([contrast.other(run).group for contrast in contrasts])
+
+
+def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterator[str]:
+    """What is next, what the best smaller model reaches, what was screened out, and what is best
+    with other numbers of labels; of runs with one of the ``methods``."""
+    scores, best = results.scores, first.best
+    after = next_best(best, scores, methods)
+    if after and (first.run_is_ahead or after is not first.run):  # which is compared with it
+        yield f"Next best: {run_or_baseline(after, scores.baselines)}, {shown_mean(after)}."
+    if less := smaller(best, scores, methods):
+        size = compact(less.amounts["num_params"])
+        named = f"{run_or_baseline(less, scores.baselines)} ({size})"
+        yield f"Best with fewer weights: {named}, {shown_mean(less)}."
+    if out := results.screened_out[best.task]:
+        names = quoted([screened.run for screened in out])
+        yield f"Without a score, since an estimate screened them out: {names}."
+    others = [budget for budget in scores.label_budgets if budget != best.label_budget]
+    elsewhere = results.best_runs[methods[0] if len(methods) == 1 else None]
+    for budget in others:
+        if there := elsewhere.get((best.task, budget)):
+            named = run_or_baseline(there.best, scores.baselines)
+            yield f"With {budget} labels: {named}, {shown_mean(there.best)}."
+    if not others:
+        yield f"Other numbers of labels than {best.label_budget} were not tried."
+
+
+def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> str:
+    """What costs least of what may be as good as the best, the interval of the difference from
+    which includes 0: a classical baseline, and of the runs, compared with the best one, that of the
+    fewest FLOPs."""
+    parts, baseline, baselines = [], best.strongest, results.scores.baselines
+    if baseline and best.baseline_may_be_as_good:
+        named = f"{run_or_baseline(baseline, baselines)}, {shown_mean(baseline)}"
+        parts.append(f"{named}: it trains no network.")
+    if not best.run_is_ahead and best.effect.excludes_zero:
+        return f"{parts[0]} No model may be as good."
+    run = cheapest_run(best.run, results.contrasts_of.get(best.run, []), methods)
+    flops = total_flops(run)
+    cost = "FLOPs unknown" if flops is None else f"{compact(flops)} FLOPs"
+    times = _times(run, results.scores, results.costs)
+    shown_times = ", ".join(f"{what} {seconds(time)}" for what, time in times.items())
+    than = "" if run is best.run else f" (the best model has {shown_mean(best.run)})"
+    of_models = "Of the models: " if parts else ""
+    named = f"{of_models}{run_or_baseline(run, baselines)}, {shown_mean(run)}{than}: {cost}"
+    return " ".join([*parts, f"{named}{f' ({shown_times})' if times else ''}."])
+
+
+def _times(cell: Cell, scores: Scores, costs: Costs) -> Mapping[str, float]:
+    """Times measured here, on the mean: of the pretrainings of a run, and of one fine-tuning."""
+    group, times = scores.group_of[cell.group], {}
+    if group.pretrained and (before := costs.of_lineage(group).wall_time_s):
+        times["pretraining"] = before
+    if records := costs.of_trials([cell]):
+        times["fine-tuning"] = fmean(record.wall_time_s for record in records)
+    return times
+
+
+def _takes(costs: Sequence[CostRecord]) -> str:
+    """What one training and its predictions took here, on the mean; "" if that was not measured, as
+    of baselines."""
+    if not costs:
+        return ""
+    return price(
+        wall_time_s=fmean(cost.wall_time_s for cost in costs),
+        peak_memory_bytes=max(cost.peak_memory_bytes for cost in costs),
+        texts_per_s=[cost.texts_per_s for cost in costs if cost.texts_per_s],
+        hardware=costs[0].hardware,
+    )
+
+
+def price(
+    *, wall_time_s: float, peak_memory_bytes: float, texts_per_s: Sequence[float], hardware: str
+) -> str:
+    """A time in seconds and a memory in bytes as a sentence."""
+    speed = f"; it predicts {fmean(texts_per_s):,.0f} texts per second" if texts_per_s else ""
+    return (
+        f"Fine-tuning takes {seconds(wall_time_s)} and at most {memory(peak_memory_bytes)} on "
+        f"{hardware}{speed}."
+    )
+
+
+def ties(rivals: Sequence[Rival]) -> str:
+    """How many runs and baselines are told apart from the best run, and how many are not."""
+    best = next(rival.cell.group for rival in rivals if rival.tie is Tie.BEST)
+    counts = Counter(rival.tie for rival in rivals if rival.tie is not Tie.BEST)
+    if not counts:
+        return f"Nothing else was tried beside `{best}`."
+    texts = {
+        Tie.TIED: "not told apart from",
+        Tie.APART: "told apart from",
+        Tie.UNTESTED: "not tested against",
+    }
+    parts = [f"{counts[tie]} {text}" for tie, text in texts.items() if counts[tie]]
+    first = f"{parts[0]} the best run, `{best}`"
+    return f"Of {counts.total()} others, {'; '.join([first, *(f'{p} it' for p in parts[1:])])}."
+
+
+def verdict_of_rival(rival: Rival, baselines: Sequence[str]) -> str:
+    if rival.tie is Tie.BEST:
+        return rival.tie.value
+    if rival.tested:
+        return verdict(rival.tested)
+    if rival.cell.group in baselines:
+        return "no contrast: another baseline is stronger"
+    return "no contrast: they differ in more than one thing"
+
+
+def answer_rows(results: Results) -> list[Json]:
+    """The rows of reports/answer.csv: for each label budget and task what to use, in numbers and in
+    words. The interval is of the mean score on new test rows, with other seeds."""
+    return [
+        _row(results.scores, card)
+        for answer in answers(results)
+        if answer.method == ANY
+        for card in answer.cards
+    ]
+
+
+def _row(scores: Scores, card: Card) -> Json:
+    best, after = card.best, next_best(card.best, scores, scores.methods)
+    words = {
+        "use": card.use,
+        "against": card.against[BEST_BASELINE],
+        "runs": card.runs,
+        "otherwise": card.otherwise,
+    }
+    return {
+        "task": card.task,
+        "label_budget": card.label_budget,
+        "run": best.group,
+        "method": best.method,
+        "metric": best.metric,
+        "mean": six_decimals(best.mean.value),
+        "low": six_decimals(best.mean.low),
+        "high": six_decimals(best.mean.high),
+        "sure": card.standing.value,
+        "next_run": after.group if after else "",
+        "next_method": after.method if after else "",
+        "next_mean": six_decimals(after.mean.value) if after else "",
+    } | {key: text.replace("`", "") for key, text in words.items()}

@@ -1,0 +1,301 @@
+"""The appendix of both pages."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import fmean
+from typing import Literal
+
+from stages.core.artifacts import Json
+from stages.core.keys import RunKey
+from stages.core.params import Params, Run
+from stages.evaluation.calibration import NUM_BINS
+from stages.evaluation.contamination import LONG, SHORT
+from stages.evaluation.records import InputRecord, ScoredTrial
+from stages.findings.cells import Cell
+from stages.findings.convergence import faults, share_at_edge, training_loss
+from stages.findings.groups import names_of
+from stages.findings.not_compared import NotCompared
+from stages.findings.overlap import Overlap, Text
+from stages.findings.pretraining_ends import FALLING, Ending
+from stages.findings.scores import Scores
+from stages.kinds._kind import SPLITS
+from stages.reporting.formats import DASH, formatted
+from stages.reporting.words.names import quoted
+
+Rows = list[dict[str, str]]
+
+CALIBRATION = "Accuracy, mean probability and expected calibration error"
+CALIBRATION_NOTE = (
+    "Means over trials, in percent. The probability is the one that a model gives its own "
+    "prediction: where it is above the accuracy, the model is overconfident. The expected "
+    "calibration error is the mean distance between the two over "
+    f"{NUM_BINS} bins of equal width (Guo et al. 2017); with few rows it is above 0 by chance, "
+    "also of a calibrated model."
+)
+CONTAMINATION = "Test rows that overlap the training text of pretraining"
+CONTAMINATION_NOTE = (
+    f"The share of each task's test rows that overlap the encoded training text: a text of the row "
+    f"shares {LONG} consecutive words ({SHORT} if it has fewer than {LONG}) with a document. In "
+    f"parentheses: the rows with a text that occurs in full. A text of fewer than {SHORT} words "
+    "counts only if it occurs in full as one or more complete sentences. Case and punctuation are "
+    "ignored; answers are not searched for. A run may have read less than was encoded."
+)
+FILTER = (
+    "`decontaminate_against: tasks` in an entry of `corpora:` removes matching sentences before "
+    "anything is trained on them."
+)
+INPUTS = "Where labels are read, and rows that were cut"
+INPUTS_NOTE = (
+    "Which states of a model a label is predicted from (of several, each trial chose on "
+    "validation), and how many rows are longer than `finetune.max_tokens` and were cut; in "
+    "parentheses the share of all tokens. Texts that are read in windows are not cut. Of train, as "
+    "many rows as the largest label budget are counted; of prompts, those of the test rows with "
+    "the shots of the first seed: what is cut are shots first, then the text."
+)
+ENDS = "The end of each pretraining"
+ENDS_NOTE = (
+    "The slope is that of the validation loss against log2(step) over the last half of a run's "
+    "steps, by least squares, in nats per doubling of the steps. Where the learning rate decays, "
+    "part of it comes from the decay: it says that a run was stopped early, not what a longer one "
+    "would reach. The last quarter is the share of the whole fall in loss that came in the last "
+    "quarter of the steps. Rates are the peak learning rates that a run was pretrained at; it kept "
+    "the one with the lowest validation loss at the end."
+)
+CONVERGENCE = "How long each run was fitted, and the values that validation chose from"
+CONVERGENCE_NOTE = "A better value than the chosen one may lie beyond an edge of those tried."
+
+
+@dataclass(frozen=True)
+class Appendix:
+    """Tables under one heading, by their captions, and notes on them."""
+
+    heading: str
+    tables: dict[str, Rows]
+    notes: Sequence[str] = ()
+
+
+def names(params: Params) -> Appendix:
+    """What params.yaml says about tasks, corpora and methods."""
+    sections: dict[str, tuple[Literal["tasks", "corpora", "methods"], Iterable[str]]] = {
+        "task": ("tasks", params.tasks),
+        "corpus": ("corpora", params.corpora),
+        "method": ("methods", params.finetune.methods),
+    }
+    rows = [
+        {"name": name, "is a": kind, "meaning": meaning}
+        for kind, (section, names) in sections.items()
+        for name in names
+        if (meaning := params.about(section, name))
+    ]
+    return Appendix("Names", {"What the names mean": rows})
+
+
+def comparisons_not_made(left_out: Sequence[NotCompared], scores: Scores) -> Appendix:
+    every = tuple(scores.tasks), tuple(scores.methods)
+    rows = [
+        {
+            "axis": each.axis or "any",
+            "first": f"{each.a}: {each.level_a}" if each.level_a else each.a,
+            "second": f"{each.b}: {each.level_b}" if each.level_b else each.b,
+            "tasks": "all" if each.tasks == every[0] else ", ".join(each.tasks),
+            "methods": "all" if each.methods == every[1] else ", ".join(each.methods),
+            "reason": each.reason,
+        }
+        for each in left_out
+    ]
+    return Appendix("Comparisons not made", {"Reasons": rows})
+
+
+def inputs(records: Mapping[str, Sequence[InputRecord]], runs: Mapping[str, Run]) -> Appendix:
+    """What runs read of the tasks' rows: how much was cut, and where labels are read."""
+    rows = [row for task, of_task in records.items() for row in _input_rows(task, of_task, runs)]
+    return Appendix("Inputs", {INPUTS: rows}, [INPUTS_NOTE] if rows else [])
+
+
+def _input_rows(
+    task: str, records: Sequence[InputRecord], runs: Mapping[str, Run]
+) -> Iterator[dict[str, str]]:
+    """A row for all checkpoints that read a task alike."""
+    readers: dict[tuple[str, tuple[str, ...]], list[RunKey]] = {}
+    for (checkpoint, read_at), members in groupby(
+        records, key=lambda record: (record.checkpoint, record.read_at)
+    ):
+        splits = {record.split: record for record in members}
+        shares = tuple(_share_cut(splits[split]) if split in splits else "" for split in SPLITS)
+        readers.setdefault((read_at, shares), []).append(checkpoint)
+    for (read_at, shares), checkpoints in readers.items():
+        yield {
+            "task": task,
+            "runs": "; ".join(names_of(checkpoints, runs)),
+            "labels read at": read_at,
+            **{f"{split} cut": share for split, share in zip(SPLITS, shares, strict=True)},
+        }
+
+
+def _share_cut(record: InputRecord) -> str:
+    rows = record.rows_cut / max(record.rows, 1)
+    return f"{rows:.1%} ({record.tokens_cut / max(record.tokens, 1):.1%})"
+
+
+def calibration(scores: Scores) -> Appendix:
+    """How calibrated the probabilities of the predictions are."""
+    rows = []
+    for cell in scores.cells:
+        trials = [trial for trial in cell.trials if trial.calibration_error is not None]
+        if trials:
+            rows.append(
+                {
+                    "task": cell.task,
+                    "run": cell.group,
+                    "method": cell.method,
+                    "labels": cell.label_budget,
+                    "accuracy": _percent([trial.accuracy for trial in trials]),
+                    "probability": _percent([trial.mean_probability for trial in trials]),
+                    "calibration error": _percent([trial.calibration_error for trial in trials]),
+                }
+            )
+    return Appendix("Calibration", {CALIBRATION: rows}, [CALIBRATION_NOTE] if rows else [])
+
+
+def _percent(shares: Sequence[float | None]) -> str:
+    known = [share for share in shares if share is not None]
+    return f"{100 * sum(known) / len(known):.1f}"
+
+
+def contamination(overlap: Overlap, runs: Mapping[str, Run]) -> Appendix:
+    """The overlap of test rows with the training text of pretraining."""
+    texts = overlap.contamination
+    rows = [
+        {"task": task} | {overlap.name(text): _overlap(overlap, text, task) for text in texts}
+        for task in (overlap.tasks if texts else ())
+    ]
+    notes = [CONTAMINATION_NOTE, *(list(_removals(texts)) or [FILTER])] if texts else []
+    if public := [name for name, run in runs.items() if run.is_public]:
+        notes.append(
+            "The overlap of public checkpoints' training text is unknown: " + f"{quoted(public)}."
+        )
+    return Appendix("Contamination", {CONTAMINATION: rows}, notes)
+
+
+def _overlap(overlap: Overlap, text: Text, task: str) -> str:
+    return f"{overlap.share(text, task):.1%} ({overlap.share(text, task, 'exact'):.1%})"
+
+
+def _removals(contamination: Mapping[Text, Json]) -> Iterator[str]:
+    """What the filter removed from each corpus, before any tokenizer encoded it."""
+    removed = {corpus: counts["removed"] for (corpus, _), counts in contamination.items()}
+    for corpus, splits in removed.items():
+        if splits:
+            sentences, characters, documents = (
+                sum(split[what] for split in splits.values())
+                for what in ("sentences", "characters", "documents")
+            )
+            yield (
+                f"{sentences:,} matching sentences ({characters:,} characters) were removed from "
+                f"`{corpus}` before it was encoded, and with them {documents:,} whole documents."
+            )
+
+
+def pretraining(endings: Sequence[Ending]) -> Appendix:
+    """How each pretraining ended; nothing here depends on the machine."""
+    rows = [
+        {
+            "run": ending.checkpoint.run,
+            "seed": str(ending.checkpoint.pretrain_seed),
+            "steps": f"{ending.num_steps:,}",
+            "validation loss": f"{ending.validation_loss:.3f}",
+            "slope per doubling": formatted(ending.slope, "+.3f"),
+            "last quarter": formatted(ending.last_quarter, ".0%"),
+            "rates tried": ", ".join(
+                f"{rate:g}: {'diverged' if loss is None else f'{loss:.3f}'}"
+                for rate, loss in ending.rates.items()
+            ),
+            "kept": f"{ending.kept:g}",
+            "place": place_of_rate(ending),
+            "next best": formatted(ending.next_best, "+.3f"),
+        }
+        for ending in endings
+    ]
+    return Appendix("Pretraining", {ENDS: rows}, [ENDS_NOTE, *_notes(endings)] if rows else [])
+
+
+def place_of_rate(ending: Ending) -> str:
+    """The place of the kept rate among those tried."""
+    if len(ending.rates) == 1:
+        return "one rate"
+    if not ending.at_edge:
+        return "inside"
+    return f"{'highest' if ending.num_lower_rates else 'lowest'} of {len(ending.rates)}"
+
+
+def _notes(endings: Sequence[Ending]) -> Iterator[str]:
+    """What a reader should know before believing a contrast of pretrained runs."""
+    if falling := sorted((e for e in endings if e.falls), key=lambda e: e.slope or 0.0):
+        steepest = -(falling[0].slope or 0.0)
+        yield (
+            f"{len(falling)} of {len(endings)} pretrainings were still falling when they were "
+            f"stopped, by up to {steepest:.2f} nats per doubling of the steps (from {FALLING:g} "
+            "on): a longer pretraining would change what is compared. "
+            + _listed(f"`{e.name}` {-(e.slope or 0.0):.2f}" for e in falling)
+        )
+    if flat := [e for e in endings if e.slope is not None and not e.falls]:
+        yield f"Flat at the end: {_listed(f'`{e.name}`' for e in flat)}"
+    if unknown := [e for e in endings if e.slope is None]:
+        yield (
+            "Too few validations in the last half of the steps for a slope (num_validations): "
+            + _listed(f"`{e.name}`" for e in unknown)
+        )
+    if edges := [e for e in endings if e.at_edge]:
+        yield (
+            "The kept learning rate is the lowest or highest of those tried, so that a better one "
+            "may lie beyond: " + _listed(f"`{e.name}` ({place_of_rate(e)})" for e in edges)
+        )
+    if single := [e for e in endings if len(e.rates) == 1]:
+        yield (
+            f"{len(single)} of {len(endings)} pretrainings tried one learning rate: how far their "
+            "best one lies from it is not known."
+        )
+    numbers = {e.checkpoint.run: len(e.rates) for e in endings}  # one for all seeds of a run
+    if len({*numbers.values()}) > 1:
+        yield (
+            "Runs tried different numbers of learning rates, which favours those that tried more: "
+            + _listed(f"`{name}` {number}" for name, number in numbers.items())
+        )
+    if diverged := [
+        f"`{e.name}` at {r:g}" for e in endings for r, loss in e.rates.items() if loss is None
+    ]:
+        yield f"Diverged: {_listed(diverged)}"
+
+
+def _listed(names: Iterator[str] | Sequence[str]) -> str:
+    return ", ".join(names) + "."
+
+
+def convergence(cells: Sequence[Cell]) -> Appendix:
+    """A row for each run or baseline, method and label budget: how long it was fitted, how many
+    values of a setting were tried, and the share of its trials that chose one at an edge."""
+    members: dict[tuple[str, str, str], list[Cell]] = defaultdict(list)
+    for cell in cells:
+        members[cell.group, cell.method, cell.label_budget].append(cell)
+    rows = [
+        {"run": group, "method": method, "labels": budget}
+        | _fitted([trial for cell in of_key for trial in cell.trials])
+        | {"not converged": ", ".join(c.task for c in of_key if faults(c)) or DASH}
+        for (group, method, budget), of_key in members.items()
+    ]
+    return Appendix("Convergence", {CONVERGENCE: rows}, [CONVERGENCE_NOTE])
+
+
+def _fitted(trials: Sequence[ScoredTrial]) -> dict[str, str]:
+    loss = training_loss(trials)
+    trained = [trial for trial in trials if trial.num_epochs]
+    best, last = ([getattr(t, key) for t in trained] for key in ("best_epoch", "num_epochs"))
+    return {
+        "steps": f"{fmean(t.num_steps for t in trials):,.0f}" if loss is not None else DASH,
+        "best epoch": f"{fmean(best):.1f} of {fmean(last):.1f}" if trained else DASH,
+        "training loss": formatted(loss, ".3f"),
+        "tried": str(max(trial.num_tries for trial in trials)),
+        "at an edge of those tried": formatted(share_at_edge(trials), ".0%"),
+    }

@@ -1,0 +1,387 @@
+"""The audit in words: questions, answers and details."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stages.evaluation.metrics import scale_of
+from stages.evaluation.statistics import POWER
+from stages.findings.answers import BestRun
+from stages.findings.audit import ATTRIBUTED, MAJORITY, UNLIKE, UNLIKE_PRETRAINING, Check, Subject
+from stages.findings.axes import BETTER_MATCHED, SAME_MODEL, UNLIKE_SIZES
+from stages.findings.cells import Cell
+from stages.findings.contrasts import Contrast
+from stages.findings.not_compared import NotCompared
+from stages.findings.pretraining_ends import FALLING, Ending
+from stages.findings.shared_defaults import Change, Forced, ForcedEffect
+from stages.reporting.formats import formatted, percent, with_unit
+from stages.reporting.words.appendix import place_of_rate
+from stages.reporting.words.names import place, span, unit_of_scores, warnings
+
+NOT_TRAINED = "Nothing was fine-tuned by steps."
+NOT_PRETRAINED = "Nothing was pretrained here."
+NO_CONTRAST = "No two runs are compared."
+LEFT_OUT = {
+    SAME_MODEL: "one model",
+    BETTER_MATCHED: "better matched by another run",
+    UNLIKE_SIZES: "sizes too far apart",
+    "": "differing from all others in more than one thing",
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """A check in words."""
+
+    question: str
+    answer: str
+    mark: str
+    details: Sequence[str]
+
+
+def told(checks: Mapping[Subject, Check]) -> dict[Subject, Told]:
+    return {subject: _told(subject, check) for subject, check in checks.items()}
+
+
+def _told(subject: Subject, check: Check) -> Told:
+    question, not_asked, answer, details = WORDS[subject]
+    if check.objection is None and not check.numbers:
+        return Told(question, not_asked, check.mark, ())
+    text = answer.format(**check.numbers) if isinstance(answer, str) else answer(check)
+    return Told(question, text, check.mark, [*details(check)])
+
+
+def summary(checks: Iterable[Check]) -> str:
+    """``Audit: 17 questions, 9 without objection, 6 with an objection, 2 that do not apply``."""
+    number = Counter(check.mark for check in checks)
+    verb = "does" if number["does not apply"] == 1 else "do"
+    return (
+        f"Audit: {number.total()} questions, {number['none']} without objection, "
+        f"{number['objection']} with an objection, {number['does not apply']} that {verb} not apply"
+    )
+
+
+def _joined(parts: Iterable[str]) -> str:
+    """Parts of a sentence as a sentence, without those that are empty."""
+    text = "; ".join(filter(None, parts))
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _faults_of_probes(check: Check) -> Iterable[str]:
+    for cell, share in check.details:
+        edge = [f"C at an edge in {share:.0%}"] if share > MAJORITY else []
+        yield f"{place(cell)}: {', '.join([*warnings(cell), *edge])}"
+
+
+def _end_of_pretraining(check: Check) -> str:
+    n, slope = check.numbers, check.numbers["steepest"]
+    return _joined(
+        [
+            f"{n['falling']} of {n['runs']} were stopped while the validation loss fell by "
+            f"{FALLING:g} nats per doubling of the steps or more",
+            "" if slope is None else f"the steepest slope is {formatted(slope, '+.3f')}",
+            f"{n['unknown']} have too few validations to tell" if n["unknown"] else "",
+        ]
+    )
+
+
+def _slope(ending: Ending) -> str:
+    known = ending.slope is not None
+    return f"{ending.name}: {formatted(ending.slope, '+.3f') if known else 'not known'}"
+
+
+def _finetuning_rates(check: Check) -> str:
+    n, one, some = check.numbers, check.numbers["single"], check.numbers["several"]
+    return _joined(
+        [
+            f"one rate was tried in {one:,} of {n['trials']:,} trials" if one else "",
+            f"{n['share']:.0%} of {some:,} trials kept a rate at an edge" if some else "",
+        ]
+    )
+
+
+def _finetuning_rate_details(check: Check) -> Iterable[str]:
+    if resting := check.numbers["resting"]:
+        yield f"{resting} contrasts of {', '.join(UNLIKE)} rest on one rate"
+    for name, rates in check.details:
+        yield f"{name}: {', '.join(f'{rate:g}' for rate in rates)}"
+
+
+def _pretraining_rates(check: Check) -> str:
+    n, one = check.numbers, check.numbers["single"]
+    some = n["runs"] - one
+    return _joined(
+        [
+            f"one rate was tried for {one} of {n['runs']} pretrainings" if one else "",
+            f"{n['edges']} of {some} with several kept one at an edge" if some else "",
+        ]
+    )
+
+
+def _pretraining_rate_details(check: Check) -> Iterable[str]:
+    for ending in check.details:
+        yield f"{ending.name}: {ending.kept:g}, {place_of_rate(ending)}"
+    if resting := check.numbers["resting"]:
+        first, second, third = UNLIKE_PRETRAINING
+        yield f"{resting} contrasts of {first}, {second} or {third} rest on one rate"
+
+
+def _tries(check: Check) -> str:
+    n, pretrained = check.numbers, check.numbers["pretrained"]
+    text = f"Validation chose among {span(n['tries'])} tries: rates, penalties and other settings"
+    unequal = len({*pretrained}) > 1
+    return text + (f", and among {span(pretrained)} pretraining rates." if unequal else ".")
+
+
+def _shared_defaults(check: Check) -> str:
+    n = check.numbers
+    if "largest" not in n:
+        return "Every run has the same defaults; no other was tried."
+    sizes = ", ".join(f"{name} by up to {_size(change)}" for name, change in n["largest"].items())
+    return (
+        f"With one value forced on all runs the mean of a cell changes: {sizes}. That reverses "
+        f"{n['reversed']} of {n['contrasts']} contrasts, {n['clear']} of them with an interval "
+        "that excludes zero."
+    )
+
+
+def _shared_default_details(check: Check) -> Iterable[str]:
+    for change in check.numbers.get("largest", {}).values():
+        size = with_unit(change.size, change.cell.metric)
+        yield f"{_forced(change.forced)}: {size} for {place(change.cell)}"
+    for contrast, effect in check.details:
+        yield _reversal(contrast, effect)
+    if fixed := check.numbers["fixed"]:
+        yield f"not varied: {', '.join(fixed)}"
+
+
+def _size(change: Change) -> str:
+    scale = scale_of(change.cell.metric)
+    return f"{scale.shown(abs(change.size))} {scale.unit}".strip()
+
+
+def _reversal(contrast: Contrast, effect: ForcedEffect) -> str:
+    before = scale_of(contrast.metric).signed(effect.chosen)
+    after = with_unit(effect.value, contrast.metric)
+    sides = " against ".join(map(_side, contrast.sides))
+    forced = _forced(effect.forced)
+    return f"{forced} reverses {sides} on {contrast.task}: {before} becomes {after}"
+
+
+def _side(cell: Cell) -> str:
+    return f"{cell.group} ({cell.method}, {cell.label_budget} labels)"
+
+
+def _forced(forced: Forced) -> str:
+    return f"{forced.setting}={forced.value}"
+
+
+def _labelled_rows(check: Check) -> str:
+    n, draws = check.numbers, [number for *_, number in check.details]
+    if n["shared"]:
+        answer = (
+            f"In {n['shared']} of {len(draws)} pairs of task and label budget all trials share "
+            "one sample: intervals do not cover its drawing"
+        )
+    else:
+        answer = f"{span(draws)} distinct samples for each task and label budget"
+    nested = "those of one seed are nested over label budgets" if n["nested"] else ""
+    return _joined([answer, nested])
+
+
+def _overlap(check: Check) -> str:
+    most, public = check.numbers["most"], check.numbers["public"]
+    answer = "" if most is None else f"At most {most:.1%} of a task's test rows overlap it"
+    unknown = f"that of {public} public checkpoints is unknown" if public else ""
+    return _joined([answer, unknown])
+
+
+def _power(check: Check) -> str:
+    rows = span(check.numbers["rows"])
+    if not check.details:
+        return f"{rows} test rows for each task, and no contrast has an interval."
+    sizes = (
+        f"{scale_of(metric).shown(middle)} {unit_of_scores(metric)}"
+        for metric, _, middle, _ in check.details
+    )
+    return (
+        f"{rows} test rows for each task: {percent(POWER)} of studies like this one would find a "
+        f"difference of {' or '.join(sizes)} in the median contrast, before correction; smaller "
+        "ones are often missed."
+    )
+
+
+def _power_details(check: Check) -> Iterable[str]:
+    for metric, low, _, high in check.details:
+        scale = scale_of(metric)
+        sizes = f"{scale.shown(low)} to {scale.shown(high)}"
+        yield f"{sizes} {unit_of_scores(metric)} over contrasts"
+
+
+def _missing(check: Check) -> str:
+    kinds = [f"{number} {LEFT_OUT[kind]}" for kind, number in check.numbers["kinds"].items()]
+    if not kinds:
+        return "No pair of runs that differ in one axis is left out."
+    return f"Left out: {', '.join(kinds)}."
+
+
+def _not_compared(found: NotCompared) -> str:
+    return (
+        f"{found.a} against {found.b}: {found.reason}"
+        if found.b
+        else (f"{found.a}: {found.reason}")
+    )
+
+
+def _confounds(check: Check) -> Iterable[str]:
+    for axis, number, names in check.details:
+        if listed := ", ".join(f"{name} in {count}" for name, count in names.most_common()):
+            yield f"{axis}, of {number}: {listed}"
+
+
+def _baselines(check: Check) -> str:
+    if not check.numbers:
+        return "No classical baseline was fitted."
+    return (
+        "On {beaten} of {places} pairs of task and label budget the best run does, after Holm "
+        "correction for these. The best of several runs is favoured by chance."
+    ).format(**check.numbers)
+
+
+def _beside_baseline(best: BestRun) -> str:
+    run, strongest = best.run, best.strongest
+    key = f"{run.task}, {run.label_budget} labels"
+    if strongest is None:
+        return f"{key}: no baseline fits"
+    yes = "yes" if best.run_is_ahead and best.has_small_p_value else "no"
+    size = with_unit(best.effect.value, run.metric)
+    return f"{key}: {yes}, {run.group} against {strongest.group} {size}"
+
+
+def _each(words: Callable[[Any], str]) -> Callable[[Check], Iterable[str]]:
+    """Words for each of a check's details."""
+    return lambda check: map(words, check.details)
+
+
+# The question, the answer where there is nothing to ask it of, the answer (a template of the
+# numbers, or a function), and the details.
+WORDS: Mapping[
+    Subject, tuple[str, str, str | Callable[[Check], str], Callable[[Check], Iterable[str]]]
+] = {
+    Subject.PROBES: (
+        "Are probes solved, with a penalty inside the range tried?",
+        "No method is solved.",
+        "{converged:,} of {trials:,} solved probes came to a minimum; {share:.0%} kept a C at an "
+        "edge of those tried.",
+        _faults_of_probes,
+    ),
+    Subject.FINETUNING_END: (
+        "Did fine-tuning go on until it had fitted?",
+        NOT_TRAINED,
+        "{warned} of {cells} cells have not converged. Of {trials:,} trials {improving:,} were "
+        "still improving, {early:,} kept an epoch of the warm-up and {last:,} their last one, "
+        "which was the best on validation in {best:,}.",
+        _each(lambda cell: f"{place(cell)}: {', '.join(warnings(cell))}"),
+    ),
+    Subject.PRETRAINING_END: (
+        "Did pretraining go on until its loss was flat?",
+        NOT_PRETRAINED,
+        _end_of_pretraining,
+        _each(_slope),
+    ),
+    Subject.FINETUNING_RATES: (
+        "Do fine-tuning's learning rates lie inside the range tried?",
+        NOT_TRAINED,
+        _finetuning_rates,
+        _finetuning_rate_details,
+    ),
+    Subject.PRETRAINING_RATES: (
+        "Do pretraining's learning rates lie inside the range tried?",
+        NOT_PRETRAINED,
+        _pretraining_rates,
+        _pretraining_rate_details,
+    ),
+    Subject.TRIES: (
+        "Had all runs and baselines equally many tries?",
+        "Nothing had a setting to choose.",
+        _tries,
+        _each(lambda of_name: f"{of_name[0]}: {span(of_name[1])}"),
+    ),
+    Subject.SHARED_DEFAULTS: (
+        "Does a shared default decide?",
+        "No trial had such a setting to choose.",
+        _shared_defaults,
+        _shared_default_details,
+    ),
+    Subject.LABELLED_ROWS: (
+        "Are the labelled rows drawn anew for each seed?",
+        "",
+        _labelled_rows,
+        _each(lambda draw: "{}, {} of {:,} labels: {:,}".format(*draw)),
+    ),
+    Subject.VALIDATION_LABELS: (
+        "Are labels for validation few beside those of the label budget?",
+        "",
+        "Up to {most:.0%} of all labels that a trial uses are for validation.",
+        _each(lambda share: "{}, {} labels and {:,} for validation: {:.0%}".format(*share)),
+    ),
+    Subject.CUT: (
+        "Are texts read as a whole?",
+        "No task is encoded.",
+        "At most {most:.1%} of a split's rows are cut.",
+        lambda check: (f"{task}: {share:.1%}" for task, share in check.details if share),
+    ),
+    Subject.READ_AT: (
+        "Has the state that a label is predicted from read what is labelled?",
+        "No task is encoded.",
+        "{unread} of {pairs} pairs of task and run read a label where it has not.",
+        _each(lambda unread: "{} on {}: {}".format(*unread)),
+    ),
+    Subject.OVERLAP: (
+        "Is the training text of pretraining free of test rows?",
+        "Nothing was pretrained.",
+        _overlap,
+        lambda check: (f"{at[0]} in {at[1]}: {share:.1%}" for at, share in check.details if share),
+    ),
+    Subject.PRETRAINING_SEEDS: (
+        "Were runs pretrained with several seeds?",
+        NOT_PRETRAINED,
+        lambda check: (
+            f"{span(check.numbers['seeds'])} for each run; {check.numbers['without']} of "
+            f"{check.numbers['contrasts']} contrasts have no verdict because a side has one."
+        ),
+        _each(lambda group: f"one seed: {group}"),
+    ),
+    Subject.POWER: (
+        "Are there enough test rows and seeds for small differences?",
+        NO_CONTRAST,
+        _power,
+        _power_details,
+    ),
+    Subject.IDENTICAL: (
+        "Are compared runs different models?",
+        NO_CONTRAST,
+        "{same} of {between} contrasts between runs are of one model with itself.",
+        _each(lambda c: f"{c.a.group} against {c.b.group} on {c.task}, {c.method}"),
+    ),
+    Subject.MISSING: (
+        "Is every comparison made that the runs suggest?",
+        "",
+        _missing,
+        _each(_not_compared),
+    ),
+    Subject.CONFOUNDS: (
+        "Do compared runs differ in nothing else?",
+        f"No contrasts of {', '.join(ATTRIBUTED)}.",
+        f"{{clean}} of {{total}} contrasts of {', '.join(ATTRIBUTED)} differ in nothing else that "
+        "is counted.",
+        _confounds,
+    ),
+    Subject.BASELINES: (
+        "Does a run beat the best classical baseline?",
+        "",
+        _baselines,
+        _each(_beside_baseline),
+    ),
+}

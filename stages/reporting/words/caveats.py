@@ -1,0 +1,159 @@
+"""What the intervals and verdicts cover, and what they do not. Objections are the audit's."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+
+from stages.core.params import Screen
+from stages.evaluation.precision import doublings, sentence
+from stages.evaluation.screening import ScreenedOut
+from stages.evaluation.statistics import AGREEING, POWER, PRETRAINING, ROWS, SINGLE
+from stages.findings.contrasts import Contrast
+from stages.findings.overlap import Overlap
+from stages.findings.results import Results
+from stages.findings.scores import Scores
+from stages.findings.verdicts import Verdict
+from stages.reporting.formats import compact, percent
+from stages.reporting.words.files import undecided_rows
+
+
+def caveats(results: Results) -> list[str]:
+    return [
+        *_coverage(results.scores, results.contrasts),
+        *_screening(results.params.finetune.screen, results.screened_out),
+        *_tests(results),
+        *_unequal_overlap(results.overlap, results.contrasts, results.scores),
+        "Each seed draws its labelled rows from the train split of the task, unless the label "
+        "budget is all of it. All results hold for these tasks and corpora; the intervals do not "
+        "cover the drawing of others. The highest mean of several runs is favoured by chance.",
+    ]
+
+
+def _coverage(scores: Scores, contrasts: Sequence[Contrast]) -> Iterator[str]:
+    """What the intervals cover."""
+    one_seed = sum(contrast.verdict is Verdict.ONE_SEED for contrast in contrasts)
+    if one_seed:
+        yield (
+            f"{one_seed} of {len(contrasts)} contrasts have a side with one pretraining seed. "
+            "Their intervals cover fine-tuning seeds and test rows: they compare these checkpoints "
+            "and have no verdict, since another seed might give another result. A verdict about "
+            "architecture, objective, size, training set or method needs several."
+        )
+    bases = {contrast.effect.basis for contrast in contrasts}
+    bases |= {cell.mean.basis for cell in scores.of_groups}
+    if PRETRAINING in bases:
+        yield (
+            "Intervals cover pretraining seeds, fine-tuning seeds (and with them the labels that "
+            "are drawn and, from scratch, the initial weights) and test rows, which are paired."
+        )
+    if any(cell.has_one_pretraining_seed for cell in scores.cells) and not one_seed:
+        yield (
+            "Intervals cover fine-tuning seeds and test rows where a run has one pretraining seed: "
+            "they are about that checkpoint."
+        )
+    if any(cell.checkpoints == "published" for cell in scores.cells):
+        yield (
+            "Published checkpoints have no seeds: their verdicts are about these checkpoints, not "
+            "about how they were made."
+        )
+    if SINGLE in bases:
+        yield "A single trial has no interval and supports no claim."
+    if ROWS in bases:
+        yield (
+            f"'{ROWS}': the interval covers the drawing of test rows, and the number of seeds is "
+            "no evidence. This happens, for example, if nothing was trained or if every trial "
+            "predicts one constant answer."
+        )
+    if AGREEING in bases:
+        yield (
+            "Where all seeds agree in every test row, there is no interval, and their number "
+            "supports no claim."
+        )
+
+
+def _screening(
+    screen: Screen | None, screened_out: Mapping[str, Sequence[ScreenedOut]]
+) -> Iterator[str]:
+    """What screening leaves unknown, and where it was not possible."""
+    if screen is None:
+        return
+    yield (
+        f"Screened by {screen.by} (`finetune.screen`): of the pretrained runs only the "
+        f"{screen.keep} with the highest estimate on a task are fine-tuned on it. Estimates are "
+        "from frozen states and labels of training. No score is known of a run that is screened "
+        "out: it may be better than those compared, and agreement of estimates with scores is "
+        "known of the others alone."
+    )
+    all_kept = [f"`{task}`" for task, some in screened_out.items() if not some]
+    if all_kept:
+        yield (
+            f"Nothing was screened out on {', '.join(all_kept)}: at most {screen.keep} pretrained "
+            f"runs have {screen.by} there."
+        )
+
+
+def _tests(results: Results) -> Iterator[str]:
+    """What the tests found, and what would find more."""
+    tested = [contrast for contrast in results.contrasts if contrast.p_holm is not None]
+    questions = [question for question in results.questions if question.is_tested]
+    if tested:
+        alpha = 1 - results.confidence
+        before = sum(contrast.significant_before_correction for contrast in tested)
+        after = sum(contrast.significant for contrast in tested)
+        yield (
+            f"Tests come in two stages. First the {len(questions)} effects averaged over tasks: "
+            f"{sum(question.significant for question in questions)} are significant after Holm "
+            "correction for their number. Then the contrasts on single tasks of these, corrected "
+            f"together: {after} are significant. Of all {len(tested)} contrasts, {before} have an "
+            f"interval that excludes zero (at most about {alpha * len(tested):.0f} would if "
+            f"nothing differed); the other {before - after} are marked "
+            f"'{Verdict.BEFORE_CORRECTION.value}'."
+        )
+        yield from _moderation(results.contrasts)
+    if any(contrast.seeds_needed for contrast in tested):
+        yield (
+            "'About N seeds would be needed' estimates how many seeds on each side would find an "
+            f"effect of the observed size in {percent(POWER)} of studies on as many test rows: "
+            "pretraining seeds, or fine-tuning seeds where nothing was pretrained here. It is a "
+            "rough estimate."
+        )
+    narrower = doublings(
+        undecided_rows(results.contrasts),
+        [vars(trial) for trial in results.trials],
+        pretraining="pretrain_flops",
+        finetuning="finetune_flops",
+    )
+    yield from sentence(
+        narrower, lambda flops: f"{compact(flops)} FLOPs", per="per TFLOP", unit=1e12
+    )
+
+
+def _moderation(contrasts: Sequence[Contrast]) -> Iterator[str]:
+    """How much of what is known about variances comes from other cells."""
+    variances = [c.effect.variance.between for c in contrasts if c.effect.variance]
+    moderated = [between for between in variances if between.prior_df]
+    if moderated:
+        own = median(between.df - between.prior_df for between in moderated)
+        others = median(between.prior_df for between in moderated)
+        yield (
+            "The variance between seeds of a contrast is shrunk towards that of comparable "
+            f"contrasts: in the median it has {own:.3g} degrees of freedom of its own and "
+            f"{others:.3g} from other cells, as from {others:.3g} more seeds. "
+            f"{len(variances) - len(moderated)} of {len(variances)} contrasts have no comparable "
+            "ones."
+        )
+
+
+def _unequal_overlap(
+    overlap: Overlap, contrasts: Sequence[Contrast], scores: Scores
+) -> Iterator[str]:
+    """Overlap with test rows that may affect contrasts of training sets."""
+    unequal = [
+        f"`{task}`, "
+        + " v. ".join(f"`{overlap.name(text)}` {overlap.share(text, task):.1%}" for text in texts)
+        for task, *texts in overlap.unequal(contrasts, scores.groups)
+    ]
+    if unequal:
+        yield (
+            "Training sets that are compared overlap the test rows unequally "
+            f"({'; '.join(unequal)}). Part of their difference may be due to that."
+        )

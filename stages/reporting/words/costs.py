@@ -1,0 +1,186 @@
+"""Tables and notes of the page on costs."""
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean, median
+
+from stages.evaluation.estimates import Estimates
+from stages.evaluation.precision import doublings, sentence
+from stages.evaluation.records import CostRecord, ScoredTrial
+from stages.findings.cells import Cell
+from stages.findings.contrasts import Contrast
+from stages.findings.costs import Costs, Gain, estimated_energy, mean_if_known, total_flops
+from stages.findings.groups import Group
+from stages.findings.scores import Scores
+from stages.reporting.formats import (
+    DASH,
+    compact,
+    energy,
+    grams,
+    memory,
+    milliseconds,
+    seconds,
+    with_unit,
+)
+from stages.reporting.words.files import undecided_rows
+from stages.reporting.words.names import quoted, verdict
+from stages.training.energy import BASIS, Energy
+
+
+def pretraining_rows(
+    groups: Sequence[Group], trials: Sequence[ScoredTrial], costs: Costs
+) -> list[dict[str, str]]:
+    """The size of each group and the mean cost of its seeds."""
+    first = {trial.run: trial for trial in reversed(trials)}
+    return [_pretraining_row(group, first[group.name], costs) for group in groups]
+
+
+def _pretraining_row(group: Group, trial: ScoredTrial, costs: Costs) -> dict[str, str]:
+    """A published checkpoint was only loaded here, so that its cost is unknown."""
+    checkpoints = [] if group.entry.as_published else group.checkpoints
+    known = [costs.pretraining[checkpoint] for checkpoint in checkpoints]
+    energies = [estimated_energy(cost) for cost in known] or [None]
+    return {
+        "run": group.name,
+        "parameters": compact(group.num_params),
+        "tokens seen": compact(trial.pretrain_tokens),
+        "FLOPs": compact(trial.pretrain_flops),
+        "time": seconds(fmean(cost["wall_time_s"] for cost in known) if known else None),
+        "peak memory": memory(max((cost["peak_memory_bytes"] for cost in known), default=None)),
+        "energy, estimate": _energy(energies),
+        "CO2e, estimate": grams(mean_if_known(e.co2e_g if e else None for e in energies)),
+    }
+
+
+def _energy(energies: Sequence[Energy | None]) -> str:
+    return energy(mean_if_known(e.joules if e else None for e in energies))
+
+
+def finetuning_rows(scores: Scores, costs: Costs) -> list[dict[str, str]]:
+    """The mean cost of a trial and of inference with its model, for each group and method."""
+    rows = []
+    for group in scores.groups:
+        for method in scores.methods:
+            cells = _cells(scores, group, method)
+            if records := costs.of_trials(cells):
+                rows.append(
+                    {
+                        "run": group.name,
+                        "method": method,
+                        "time": seconds(fmean(cost.wall_time_s for cost in records)),
+                        "energy, estimate": _energy([estimated_energy(vars(c)) for c in records]),
+                        "weights on disk": _weights(cells),
+                        "latency": milliseconds(_median(records, "latency_s")),
+                        "texts/s": compact(_median(records, "texts_per_s")),
+                    }
+                )
+    return rows
+
+
+def _cells(scores: Scores, group: Group, method: str) -> list[Cell]:
+    return [c for c in scores.of_groups if (c.group, c.method) == (group.name, method)]
+
+
+def _median(records: Sequence[CostRecord], key: str) -> float:
+    return median(value for record in records if (value := getattr(record, key)) is not None)
+
+
+def weights_rows(scores: Scores) -> list[dict[str, str]]:
+    """The weights that using the model needs, for each group and method."""
+    return [
+        {"run": group.name}
+        | {method: _weights(_cells(scores, group, method)) for method in scores.methods}
+        for group in scores.groups
+    ]
+
+
+def _weights(cells: Sequence[Cell]) -> str:
+    """The maximum over tasks, whose heads differ in size."""
+    sizes = [t.weights_bytes for cell in cells for t in cell.trials if t.weights_bytes]
+    return f"{max(sizes) / 1e6:.3g} MB" if sizes else DASH
+
+
+def gain_rows(gains: Sequence[Gain]) -> list[dict[str, str]]:
+    """What pretraining gained; costs only where the gain is significant."""
+    rows = []
+    for gain in gains:
+        contrast, cost = gain.contrast, gain.cost_per_unit
+        size = with_unit(contrast.effect.value, contrast.metric)
+        row = {
+            "run": contrast.a.group,
+            "on": f"{contrast.task}, {contrast.label_budget} labels",
+            "method": contrast.method,
+            "gain over from scratch": size if contrast.significant else verdict(contrast),
+            "FLOPs per point": compact(cost.flops),
+            "time per point": seconds(cost.wall_time_s),
+            "energy per point, estimate": energy(cost.joules),
+        }
+        if gain.gained is None:
+            row |= {key: DASH for key in row if "per point" in key}
+        rows.append(row)
+    return rows
+
+
+def notes(
+    costs: Costs, estimates: Estimates, contrasts: Sequence[Contrast], trials: Sequence[ScoredTrial]
+) -> list[str]:
+    """How the numbers were measured, and what they leave out."""
+    records = [*costs.finetuning.values()]
+    named = ", ".join(f"`{name}`" for name in sorted(costs.machines))
+    several = " They are not comparable across machines; `costs.csv` names the machine of each row."
+    threads = sorted({record.threads for record in records})
+    beside = max(record.side_by_side for record in records)
+    load = f", with up to {beside} trials side by side" if beside > 1 else ""
+    return [
+        f"Times, memory and speed were measured on {named}, which may have run other work at the "
+        f"same time.{several if len(costs.machines) > 1 else ''}",
+        f"Latency: the time from one encoded text to its prediction, with the whole model, on "
+        f"{' or '.join(map(str, threads))} thread{'s' if threads != [1] else ''}{load}; the median "
+        "over some test texts and all tasks. Texts/s: the same in batches. Weights on disk: the "
+        "weights that the method trained plus, unless it trained all, the checkpoint that it "
+        "adapts.",
+        f"Energy and CO2-equivalent (CO2e) are estimates: {BASIS}.",
+        *_narrower(costs, contrasts, trials),
+        _of_estimates(costs, estimates),
+    ]
+
+
+def _narrower(
+    costs: Costs, contrasts: Sequence[Contrast], trials: Sequence[ScoredTrial]
+) -> list[str]:
+    """What would narrow the intervals most, by time as measured."""
+    took = [
+        {
+            "run": trial.run,
+            "pretrain_seed": trial.pretrain_seed,
+            "wall_time_s": cost.wall_time_s,
+            "pretrain_wall_time_s": costs.pretraining[trial.checkpoint]["wall_time_s"],
+        }
+        for trial in trials
+        if (cost := costs.finetuning.get(trial.key))
+    ]
+    columns = {"pretraining": "pretrain_wall_time_s", "finetuning": "wall_time_s"}
+    found = doublings(undecided_rows(contrasts), took, **columns)
+    return sentence(found, seconds, per="per hour", unit=3600)
+
+
+def _of_estimates(costs: Costs, estimates: Estimates) -> str:
+    """How long the estimates took, compared with fine-tuning."""
+    took = [cost.wall_time_s for cost in estimates.costs]
+    tuned = sum(cost.wall_time_s for cost in costs.finetuning.values())
+    return (
+        "All estimates of a checkpoint and a task took "
+        f"{seconds(sum(took) / max(len(took), 1))} on average, and {seconds(sum(took))} together; "
+        f"all trials {seconds(tuned)}."
+    )
+
+
+def left_out(scores: Scores) -> Iterator[str]:
+    """The runs that figures of the cost leave out."""
+    unknown = dict.fromkeys(c.group for c in scores.of_groups if total_flops(c) is None)
+    if unknown:
+        yield f"Left out because the cost of their pretraining is unknown: {quoted([*unknown])}."
+    untrained = dict.fromkeys(
+        f"`{c.group}` with `{c.method}`" for c in scores.of_groups if total_flops(c) == 0
+    )
+    if untrained:
+        yield f"Left out because nothing was trained: {', '.join(untrained)}."

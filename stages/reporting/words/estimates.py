@@ -1,0 +1,146 @@
+"""Estimates from frozen states in the appendix: how well they rank the runs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+from stages.core.keys import RunKey
+from stages.core.params import Run
+from stages.evaluation.estimates import ESTIMATES, EstimateRecord
+from stages.evaluation.metrics import scale_of
+from stages.evaluation.rank_agreement import FEWEST
+from stages.evaluation.screening import ScreenedOut
+from stages.findings.estimates import Agreement
+from stages.findings.groups import names_of
+from stages.reporting.formats import DASH, formatted, percent
+from stages.reporting.words.appendix import Appendix, Rows
+
+NAMES = {
+    "h_score": "H-score",
+    "h_score_above_chance": "H-score above chance",
+    "logme": "LogME",
+    "knn": "nearest neighbours",
+}
+SHOWN = "last"  # the layer that heads read, so chosen before any result
+EXPLAINED = (
+    "H-score, LogME and the accuracy of the 3 nearest neighbours are computed from the frozen "
+    "states of the last layer, for the same labelled rows of each checkpoint, before anything is "
+    "fine-tuned; `agreement.csv` has the mean of the layers and the best layer as well. Above "
+    "chance: less the mean over all orders of the labels, which differs between runs. Tau: the "
+    "weighted Kendall correlation of the estimate with the test score over checkpoints (1: the "
+    "same order, 0: chance; the better ones weigh more), with its {confidence} interval from a "
+    "bootstrap over runs, each with all of its seeds, which is wide where there are few. It takes "
+    f"{FEWEST} checkpoints for a tau, and {FEWEST} runs for an interval. The report's "
+    "recommendations use test scores, not estimates."
+)
+CHOICES = (
+    "What a study would have lost and saved that fine-tunes only the checkpoint with the highest "
+    "estimate: the score of the best checkpoint less that of the chosen one, in the unit of the "
+    "metric, and the share of the FLOPs of fine-tuning all checkpoints, less those of the "
+    "estimate's own states. At random: the mean loss of a checkpoint drawn blindly. The best "
+    "checkpoint is the best of several with noise, so that a right choice may lose a little, too."
+)
+
+
+def estimates(
+    agreements: Sequence[Agreement],
+    records: Mapping[str, Sequence[EstimateRecord]],
+    screened_out: Mapping[str, Sequence[ScreenedOut]],
+    runs: Mapping[str, Run],
+    confidence: float,
+) -> Appendix:
+    """``agreements`` are those of the layer SHOWN with the largest label budget; without any, the
+    appendix is empty."""
+    if not agreements:
+        return Appendix("Estimates", {})
+    places = [
+        {agreement.estimate: agreement for agreement in some}
+        for _, some in groupby(agreements, key=lambda a: (a.task, a.method, a.runs))
+    ]
+    tables = {
+        "Rank correlation of estimates from frozen states with test scores": [
+            _correlations(by_estimate) for by_estimate in places
+        ],
+        "What the choice of an estimate would have lost and saved": [
+            _choice(by_estimate, runs)
+            for by_estimate in places
+            if _any(by_estimate).runs == "all" and _any(by_estimate).num_checkpoints > 1
+        ],
+        "Runs that are screened out, and the mean of their estimates": _screened(screened_out),
+    }
+    explained = EXPLAINED.format(confidence=percent(confidence))
+    return Appendix("Estimates", tables, [explained, *_left_out(records), CHOICES])
+
+
+def _any(by_estimate: Mapping[str, Agreement]) -> Agreement:
+    return next(iter(by_estimate.values()))
+
+
+def _correlations(by_estimate: Mapping[str, Agreement]) -> dict[str, str]:
+    first = _any(by_estimate)
+    runs = "" if first.num_checkpoints == first.num_runs else f" ({first.num_runs} runs)"
+    return {
+        "task": first.task,
+        "method": first.method,
+        "labels": first.label_budget,
+        "checkpoints": f"{first.runs}, {first.num_checkpoints}{runs}",
+        **{NAMES[key]: _tau(by_estimate.get(key)) for key in ESTIMATES},
+    }
+
+
+def _tau(agreement: Agreement | None) -> str:
+    if agreement is None or agreement.tau is None:
+        return DASH
+    numbers = (agreement.tau, agreement.low, agreement.high)
+    tau, low, high = (formatted(value, "+.2f") for value in numbers)
+    return tau if agreement.low is None else f"{tau} ({low} to {high})"
+
+
+def _choice(by_estimate: Mapping[str, Agreement], runs: Mapping[str, Run]) -> dict[str, str]:
+    def named(*checkpoints: RunKey) -> str:
+        return "; ".join(names_of(checkpoints, runs))
+
+    first = _any(by_estimate)
+    shown = scale_of(first.metric).shown
+    shares = [a.saved_flops for a in by_estimate.values() if a.saved_flops is not None]
+    extremes = (min(shares), max(shares)) if shares else ()
+    saved = dict.fromkeys(formatted(share, ".0%") for share in extremes)
+    return {
+        "task": first.task,
+        "method": first.method,
+        "labels": first.label_budget,
+        "best checkpoint": named(first.best),
+        **{
+            NAMES[key]: f"{shown(by_estimate[key].lost)} ({named(*by_estimate[key].chosen)})"
+            if key in by_estimate
+            else DASH
+            for key in ESTIMATES
+        },
+        "at random": shown(first.lost_at_random),
+        "FLOPs saved": " to ".join(saved) or DASH,
+    }
+
+
+def _screened(screened_out: Mapping[str, Sequence[ScreenedOut]]) -> Rows:
+    """The runs that an estimate kept from being fine-tuned, the best of each task first."""
+    return [
+        {
+            "task": task,
+            "run": screened.run,
+            "estimate": screened.by,
+            "mean": formatted(screened.value, ".3f"),
+            "rank": str(screened.rank),
+        }
+        for task, some in screened_out.items()
+        for screened in some
+    ]
+
+
+def _left_out(records: Mapping[str, Sequence[EstimateRecord]]) -> Iterator[str]:
+    """Tasks without an estimate, each with its reason."""
+    for task, of_task in records.items():
+        reasons: dict[str, dict[str, None]] = {}
+        for record in of_task:
+            if record.reason and record.layers == SHOWN:
+                reasons.setdefault(record.reason, {})[NAMES[record.estimate]] = None
+        for reason, names in reasons.items():
+            yield f"Not on `{task}`: {', '.join(names)} ({reason})."

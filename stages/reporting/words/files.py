@@ -1,0 +1,327 @@
+"""The files of numbers in reports/: columns and rows."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from itertools import product
+
+from stages.core.artifacts import Json
+from stages.core.components import Settings
+from stages.evaluation.estimates import LAYERS
+from stages.evaluation.precision import SOURCES
+from stages.evaluation.statistics import Interval
+from stages.findings.cells import AMOUNTS
+from stages.findings.contrasts import Contrast
+from stages.findings.costs import Gain, estimated_energy, gains
+from stages.findings.estimates import agreements
+from stages.findings.questions import Question, unit_of
+from stages.findings.ranking import Ranking
+from stages.findings.results import Results
+from stages.findings.training_sets import gain_of
+from stages.findings.verdicts import Verdict
+from stages.reporting.formats import six_decimals, three_digits
+from stages.reporting.words.answer import answer_rows
+from stages.reporting.words.names import confound, seeds_of_contrast, verdict
+
+KEYS = [
+    *("study", "run", "architecture", "objective", "method", "task", "corpus", "pretrain_seed"),
+    *("finetune_seed", "label_budget"),
+]
+ENERGY = ("energy_j_estimate", "co2e_g_estimate")
+COLUMNS = {
+    "trials": [
+        *KEYS,
+        *("num_params", "num_trained_params", "pretrain_tokens", "pretrain_flops"),
+        *("lineage_tokens", "lineage_flops", "finetune_flops", "lr"),
+        *("num_pretrained_params", "used_architecture", "lineage_bytes"),
+        *("best_epoch", "num_epochs", "num_steps", "last_train_loss", "best_is_last"),
+        *("chosen_in_warmup", "still_improving", "converged", "C", "num_tries", "at_edge"),
+        *("metric", "value"),
+        "calibration_error",
+    ],
+    "costs": [
+        *KEYS,
+        *("wall_time_s", "peak_memory_bytes", "pretrain_wall_time_s", "pretrain_peak_memory_bytes"),
+        *("processor_time_s", *ENERGY, "weights_bytes", "latency_s", "texts_per_s"),
+        *("tokens_per_s", "hardware", "threads", "side_by_side"),
+        *("pretrain_processor_time_s", *(f"pretrain_{key}" for key in ENERGY)),
+        *("pretrain_hardware", "pretrain_threads"),
+        *("gained", "flops_per_gain", "wall_time_s_per_gain", "energy_j_estimate_per_gain"),
+    ],
+    "corpora": [
+        *("run", "corpus", "tokenizer", "task", "method", "label_budget"),
+        *("corpus_documents", "corpus_words", "corpus_types", "corpus_bytes", "corpus_tokens"),
+        *("epochs", "divergence", "unseen_words", "unseen_types", "bits_per_byte"),
+        "own_bits_per_byte",
+        *("gain", "low", "high"),
+    ],
+    "answer": [
+        *("task", "label_budget", "run", "method", "metric", "mean", "low", "high", "sure"),
+        *("next_run", "next_method", "next_mean", "use", "against", "runs", "otherwise"),
+    ],
+    "estimates": [
+        *("task", "run", "pretrain_seed", "estimate", "layers", "value", "layer", "num_rows"),
+        *("num_states", "flops", "reason", "screened_out"),
+    ],
+    "agreement": [
+        *("task", "method", "label_budget", "estimate", "layers", "runs"),
+        *(
+            "num_checkpoints",
+            "num_runs",
+            "tau",
+            "low",
+            "high",
+            "chosen",
+            "best",
+            "lost",
+            "lost_at_random",
+        ),
+        "saved_flops",
+    ],
+    "questions": [
+        *("axis", "run_a", "run_b", "level_a", "level_b", "method", "label_budget", "num_tasks"),
+        *("unit", "effect", "low", "high", "p_value", "p_holm", "df", "df_other_cells", "verdict"),
+        *("largest_task", "largest_effect", "smallest_task", "smallest_effect"),
+    ],
+    "ranks": [
+        *("scope", "method", "label_budget", "run", "mean", "rank", "lowest_rank"),
+        "highest_rank",
+    ],
+    "contrasts": [
+        *("axis", "task", "method", "label_budget", "run_a", "run_b", "level_a", "level_b"),
+        *("mean_a", "mean_b", "effect", "low", "high", "p_value", "p_holm", "test"),
+        *("df", "df_other_cells", "basis", "seeds", "resolved", "verdict", "seeds_needed"),
+        *(f"{amount}_{side}" for amount in AMOUNTS for side in "ab"),
+        "confounds",
+        *(f"{about}_{source}" for about in ("share", "narrower") for source in SOURCES.values()),
+    ],
+}
+
+
+def files(results: Results) -> dict[str, Iterable[Json]]:
+    """The rows of reports/NAME.csv by NAME, as in ``COLUMNS``. An empty field is a number that does
+    not exist or is unknown."""
+    return {
+        "trials": trial_rows(results),
+        "costs": cost_rows(results),
+        "corpora": corpus_rows(results),
+        "answer": answer_rows(results),
+        "estimates": estimate_rows(results),
+        "agreement": agreement_rows(results),
+        "questions": map(question_row, results.questions),
+        "ranks": rank_rows(results.rankings),
+        "contrasts": map(contrast_row, results.contrasts),
+    }
+
+
+def trial_rows(results: Results) -> list[Json]:
+    return [
+        {"study": results.params.study, **asdict(trial), "value": six_decimals(trial.value)}
+        | {"calibration_error": six_decimals(trial.calibration_error)}
+        for trial in results.trials
+    ]
+
+
+def metrics(results: Results) -> Json:
+    """reports/metrics.json: task -> run -> method -> label budget -> numbers."""
+    nested: Json = {}
+    for cell in results.scores.cells:
+        numbers = {"mean": cell.mean.value, "low": cell.mean.low, "high": cell.mean.high}
+        place = nested.setdefault(cell.task, {}).setdefault(cell.group, {})
+        place.setdefault(cell.method, {})[cell.label_budget] = {
+            **{key: six_decimals(value) for key, value in numbers.items() if value is not None},
+            "num_pretrain_seeds": cell.num_pretrain_seeds,
+            "num_finetune_seeds": cell.num_finetune_seeds,
+        }
+    return nested
+
+
+def cost_rows(results: Results) -> list[Json]:
+    """The keys of trials, and what each trial and its pretraining took. Every trial of a cell
+    repeats the gain over from scratch."""
+    gained = {
+        gain.contrast.a.key: _gain_columns(gain)
+        for gain in reversed(gains(results.contrasts, results.groups, results.costs))
+    }
+    rows = []
+    for trial in results.trials:
+        if cost := results.finetuning_costs.get(trial.key):
+            own = asdict(cost) | _energy_columns(asdict(cost))
+            before = results.pretraining_costs[trial.checkpoint]
+            before = {f"pretrain_{k}": v for k, v in (before | _energy_columns(before)).items()}
+            rows.append(
+                {"study": results.params.study}
+                | asdict(trial)
+                | {key: "" if value is None else value for key, value in (own | before).items()}
+                | gained.get(trial.key.cell, {})
+            )
+    return rows
+
+
+def _energy_columns(cost: Settings) -> Json:
+    energy = estimated_energy(cost)
+    both = (energy.joules, energy.co2e_g) if energy else (None, None)
+    return dict(zip(ENERGY, map(three_digits, both), strict=True))
+
+
+def _gain_columns(gain: Gain) -> Json:
+    cost = gain.cost_per_unit
+    return {
+        "gained": three_digits(gain.gained),
+        "flops_per_gain": three_digits(cost.flops),
+        "wall_time_s_per_gain": three_digits(cost.wall_time_s),
+        "energy_j_estimate_per_gain": three_digits(cost.joules),
+    }
+
+
+def corpus_rows(results: Results) -> Iterator[Json]:
+    """A row for each pretrained run, task, method and label budget."""
+    scores, sets = results.scores, results.training_sets
+    trained = [group for group in results.groups if group.corpus_tokens]
+    places = product(trained, scores.tasks, scores.methods, scores.label_budgets)
+    for group, task, method, budget in places:
+        about = sets.about(group)
+        gain = gain_of(scores.cell(group.name, task, method, budget), results.contrasts_of)
+        yield {
+            "run": group.name,
+            "corpus": group.corpus,
+            "tokenizer": group.entry.tokenizer,
+            "task": task,
+            "method": method,
+            "label_budget": budget,
+            **{f"corpus_{key}": about[key] for key in ("documents", "words", "types", "bytes")},
+            "corpus_tokens": group.corpus_tokens,
+            "epochs": six_decimals(group.epochs),
+            **{
+                key: six_decimals(about["tasks"][task][key])
+                for key in ("divergence", "unseen_words", "unseen_types", "bits_per_byte")
+            },
+            "own_bits_per_byte": six_decimals(sets.own_bits(group, task)),
+            "gain": six_decimals(gain.effect.value if gain else None),
+            "low": six_decimals(gain.effect.low if gain else None),
+            "high": six_decimals(gain.effect.high if gain else None),
+        }
+
+
+def estimate_rows(results: Results) -> Iterator[Json]:
+    """A row for each task, checkpoint and estimate. ``screened_out`` is 1 where the run is not
+    fine-tuned on the task because of ``finetune.screen``."""
+    for task, records in results.estimates.records.items():
+        out = {screened.run for screened in results.screened_out[task]}
+        for record in records:
+            numbers = asdict(record) | {"value": six_decimals(record.value)}
+            yield {"task": task, **numbers, "screened_out": int(record.run in out)}
+
+
+def agreement_rows(results: Results) -> Iterator[Json]:
+    for agreement in agreements(results, LAYERS, results.scores.label_budgets):
+        row = {key: getattr(agreement, key) for key in COLUMNS["agreement"]}
+        row |= {"chosen": "; ".join(map(str, agreement.chosen)), "best": str(agreement.best)}
+        yield {k: six_decimals(v) if isinstance(v, float | None) else v for k, v in row.items()}
+
+
+def rank_rows(rankings: Iterable[Ranking]) -> Iterator[Json]:
+    for ranking in rankings:
+        for ranked in ranking.ranked:
+            yield {
+                "scope": ranking.scope,
+                "method": ranking.method,
+                "label_budget": ranking.label_budget,
+                "run": ranked.name,
+                "mean": six_decimals(ranked.mean),
+                "rank": ranked.rank,
+                "lowest_rank": ranked.best,
+                "highest_rank": ranked.worst,
+            }
+
+
+def contrast_row(contrast: Contrast) -> Json:
+    amounts = {
+        f"{key}_{side}": cell.amounts[key]
+        for key in AMOUNTS
+        for side, cell in (("a", contrast.a), ("b", contrast.b))
+    }
+    return {
+        "axis": contrast.axis,
+        "task": contrast.task,
+        "method": contrast.method,
+        "label_budget": contrast.label_budget,
+        **_sides(contrast),
+        "mean_a": six_decimals(contrast.a.mean.value),
+        "mean_b": six_decimals(contrast.b.mean.value),
+        **_effect(contrast),
+        "test": contrast.effect.test,
+        "basis": contrast.effect.basis,
+        "seeds": seeds_of_contrast(contrast),
+        "resolved": "yes" if contrast.significant_before_correction else "no",
+        "seeds_needed": contrast.seeds_needed,
+        **amounts,
+        "confounds": "; ".join(map(confound, contrast.confounds)),
+        **_variance(contrast.effect),
+    }
+
+
+def question_row(question: Question) -> Json:
+    largest, smallest = question.by_size[0], question.by_size[-1]
+    if question.effect.value < 0:
+        largest, smallest = smallest, largest
+    return {
+        "axis": question.axis,
+        **_sides(question.first),
+        "method": question.first.method,
+        "label_budget": question.first.label_budget,
+        "num_tasks": question.num_tasks,
+        "unit": unit_of(question.metric),
+        **_effect(question),
+        "largest_task": largest.task,
+        "largest_effect": six_decimals(largest.effect.value),
+        "smallest_task": smallest.task,
+        "smallest_effect": six_decimals(smallest.effect.value),
+    }
+
+
+def _sides(contrast: Contrast) -> Json:
+    return {
+        "run_a": contrast.a.group,
+        "run_b": contrast.b.group,
+        "level_a": contrast.level_a,
+        "level_b": contrast.level_b,
+    }
+
+
+def _effect(tested: Contrast | Question) -> Json:
+    """The effect with its test, and how many of its degrees of freedom come from other cells."""
+    effect = tested.effect
+    between = effect.variance.between if effect.variance else None
+    return {
+        "effect": six_decimals(effect.value),
+        "low": six_decimals(effect.low),
+        "high": six_decimals(effect.high),
+        "p_value": three_digits(effect.p_value),
+        "p_holm": three_digits(tested.p_holm),
+        "df": three_digits(between.df if between else None),
+        "df_other_cells": three_digits(between.prior_df if between else None),
+        "verdict": verdict(tested),
+    }
+
+
+def _variance(effect: Interval) -> Json:
+    """The shares of the variance by their sources, and the relative reduction of the interval's
+    width with twice as many units of a source."""
+    if effect.variance is None:
+        return {}
+    return {
+        f"share_{end}": three_digits(effect.variance.share(source))
+        for source, end in SOURCES.items()
+    } | {
+        f"narrower_{end}": three_digits(effect.variance.narrower(source, effect.confidence))
+        for source, end in SOURCES.items()
+    }
+
+
+def undecided_rows(contrasts: Iterable[Contrast]) -> list[Json]:
+    """The rows of tested contrasts that are not significant."""
+    return [
+        contrast_row(contrast)
+        for contrast in contrasts
+        if contrast.verdict is Verdict.NOT_SIGNIFICANT
+    ]

@@ -1,0 +1,138 @@
+"""Cells, contrasts, verdicts and confounds in words. Names are in backticks, as in Markdown."""
+
+from collections.abc import Sequence
+
+from stages.evaluation.metrics import scale_of
+from stages.evaluation.statistics import Interval
+from stages.findings.axes import TOKENS_OF_TEXT, Confound
+from stages.findings.cells import AMOUNTS, Cell
+from stages.findings.contrasts import Contrast
+from stages.findings.convergence import FITTED_UNEQUALLY, NOT_CONVERGED, faults
+from stages.findings.verdicts import Tested, Verdict
+from stages.reporting.formats import (
+    compact,
+    in_parentheses,
+    interval_of_difference,
+    metric_name,
+    shown,
+    with_unit,
+)
+
+ABOUT_CHECKPOINTS = Verdict.SIGNIFICANT, Verdict.BEFORE_CORRECTION, Verdict.NOT_SIGNIFICANT
+OF_CHECKPOINTS = " for these checkpoints"
+NO_VERDICT = "no verdict"
+
+
+def verdict(tested: Tested) -> str:
+    """The verdict as files and pages spell it."""
+    found = tested.verdict
+    if found is Verdict.NO_INTERVAL:
+        return f"{tested.effect.basis}: {found.value}"
+    of_checkpoints = tested.of_published and found in ABOUT_CHECKPOINTS
+    return found.value + (OF_CHECKPOINTS if of_checkpoints else "")
+
+
+def verdict_with_seeds(contrast: Contrast) -> str:
+    needed = contrast.seeds_needed
+    return verdict(contrast) + (f" (about {needed} seeds would be needed)" if needed else "")
+
+
+def seeds(cell: Cell) -> str:
+    """``5`` fine-tuning seeds, or ``3 x 5`` (pretraining x fine-tuning) seeds."""
+    if cell.num_pretrain_seeds > 1:
+        return f"{cell.num_pretrain_seeds} x {cell.num_finetune_seeds}"
+    return str(cell.num_finetune_seeds)
+
+
+def seeds_of_contrast(contrast: Contrast) -> str:
+    one, other = map(seeds, contrast.sides)
+    return one if one == other else f"{one} v. {other}"
+
+
+def confound(found: Confound) -> str:
+    """``parameters: 2.55M v. 1.1M``"""
+    return f"{found.name}: {_values(found)}"
+
+
+def _values(found: Confound) -> str:
+    if found.name in AMOUNTS.values():
+        return " v. ".join(map(compact, found.values))
+    if found.name == TOKENS_OF_TEXT:
+        return " v. ".join(f"{tokens:,}" for tokens in found.values)
+    if found.name == NOT_CONVERGED:
+        (cell,) = found.values
+        return f"{cell.group} ({', '.join(warnings(cell))})"
+    if found.name == FITTED_UNEQUALLY:
+        losses = " v. ".join(f"{loss:.2g}" for loss in found.values)
+        return f"training loss at the end {losses}"
+    return " v. ".join(map(str, found.values))
+
+
+def faults_in_words(cell: Cell) -> list[str]:
+    """``still improving in 3 of 5``"""
+    return [f"{fault.name} in {n} of {len(cell.trials)}" for fault, n in faults(cell).items()]
+
+
+def warnings(cell: Cell) -> list[str]:
+    """Why the cell's trials may have been fitted for too short a time: ``still improving in 3 of
+    5``, ``best epoch last in 3 of 5``. Empty if nothing indicates it."""
+    found = faults_in_words(cell)
+    last = sum(trial.best_is_last for trial in cell.trials)
+    if found and last:
+        found.append(f"best epoch last in {last} of {len(cell.trials)}")
+    return found
+
+
+def place(cell: Cell) -> str:
+    return f"{cell.group} on {cell.task}, {cell.method}, {cell.label_budget} labels"
+
+
+def run_or_baseline(cell: Cell, baselines: Sequence[str]) -> str:
+    """A run with its method, or a baseline."""
+    if cell.group in baselines:
+        return f"`{cell.group}`, a classical baseline"
+    return f"`{cell.group}` with `{cell.method}`"
+
+
+def shown_mean(cell: Cell) -> str:
+    return shown(cell.mean.value, cell.metric)
+
+
+def size_of(effect: Interval, metric: str, *, turned: bool = False) -> str:
+    """``+3.4 points (+0.7 to +6.1)``; ``turned``, as seen from the other side."""
+    value = with_unit(-effect.value if turned else effect.value, metric)
+    return value + in_parentheses(interval_of_difference(effect, metric, turned=turned))
+
+
+def contrast_seen_from(contrast: Contrast, side: Cell) -> str:
+    """A contrast in a sentence, as seen from one of its sides."""
+    other = contrast.other(side)
+    by_method = contrast.axis == "method"
+    names = (side.method, other.method) if by_method else (side.group, other.group)
+    size = size_of(contrast.effect, contrast.metric, turned=contrast.a is not side)
+    return f"`{names[0]}` against `{names[1]}`: {size}, {verdict_with_seeds(contrast)}."
+
+
+def unit_of_scores(metric: str) -> str:
+    """``points``, or the metric if its scores have no unit."""
+    return scale_of(metric).unit or metric_name(metric)
+
+
+def span(numbers: Sequence[int]) -> str:
+    """``3``, or ``1 to 3``."""
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def counted(number: int, name: str) -> str:
+    """``1 model``, ``3 models``"""
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
+
+
+def quoted(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def extreme(metric: str) -> str:
+    """Which mean is the best."""
+    return "lowest" if scale_of(metric).lower_is_better else "highest"

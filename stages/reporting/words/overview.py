@@ -1,0 +1,82 @@
+"""What a reader needs besides the answer: the question, what was compared, why to believe it."""
+
+from collections.abc import Iterable, Sequence
+
+from stages.core.params import Params
+from stages.findings.contrasts import Contrast
+from stages.findings.questions import Question
+from stages.findings.scores import Scores
+from stages.findings.verdicts import Verdict
+from stages.reporting.formats import compact
+from stages.reporting.words.names import counted, extreme, span, unit_of_scores
+
+SMALL = 20_000_000  # weights: far fewer than those of the checkpoints that people know
+QUESTION = "Which model should be fine-tuned?"
+
+
+def title(params: Params) -> str:
+    return params.title or QUESTION
+
+
+def compared(scores: Scores, num_trials: int) -> str:
+    """What was compared, and how large the models are."""
+    sizes = [n for cell in scores.of_groups if (n := cell.amounts["num_params"]) is not None]
+    shown = " to ".join(dict.fromkeys(map(compact, (min(sizes), max(sizes)))))
+    scale = " (BERT-base has 110M)" if max(sizes) < SMALL else ""
+    beside = ""
+    if scores.baselines:
+        beside = f", and {counted(len(scores.baselines), 'classical baseline')}"
+    budgets = " or ".join(scores.label_budgets)
+    return (
+        f"Compared: {counted(len(scores.groups), 'model')} of {shown} weights{scale}{beside}, on "
+        f"{counted(len(scores.tasks), 'task')} with {budgets} labels each, in "
+        f"{counted(num_trials, 'trial')}."
+    )
+
+
+def seeds(scores: Scores, contrasts: Sequence[Contrast], questions: Sequence[Question]) -> str:
+    """What the intervals cover, by numbers of seeds, and what the tests found."""
+    cells = scores.of_groups
+    pretrained = [c.num_pretrain_seeds for c in cells if c.checkpoints == "pretrained here"]
+    many = "s" if max(pretrained, default=1) > 1 else ""
+    parts = [f"{span(pretrained)} pretraining seed{many} for each model"] if pretrained else []
+    tuned = [cell.num_finetune_seeds for cell in cells]
+    parts.append(f"{span(tuned)} fine-tuning seed{'s' if max(tuned) > 1 else ''} for each of them")
+    text = ", ".join(parts)
+    found = [f"{text[0].upper()}{text[1:]}."]
+    tested = [contrast for contrast in contrasts if contrast.is_tested]
+    asked = [question for question in questions if question.is_tested]
+    if tested:
+        means = sum(question.significant for question in asked)
+        before = sum(contrast.significant_before_correction for contrast in tested)
+        found.append(
+            f"Of {len(asked):,} effects averaged over tasks {means:,} are significant after Holm "
+            f"correction; of {len(tested):,} contrasts on single tasks "
+            f"{sum(contrast.significant for contrast in tested):,} are, {before:,} before "
+            "correction."
+        )
+    if once := sum(contrast.verdict is Verdict.ONE_SEED for contrast in contrasts):
+        found.append(
+            f"{once:,} of {len(contrasts):,} have no verdict: a side was pretrained once, and "
+            "another seed may give another result."
+        )
+    return " ".join(found)
+
+
+def machine(audit_summary: str, machines: Iterable[str] = ()) -> str:
+    """On which ``machines`` the study was computed, and the audit."""
+    found = "Another kind of processor rounds differently: verdicts near the limit may change."
+    if names := sorted(machines):
+        found = f"Computed on {' and '.join(names)}. {found}"
+    return f"{found} {audit_summary}."
+
+
+def units(metrics: Iterable[str]) -> str:
+    """The units of the scores: ``points``, or ``points or bits per byte``."""
+    return " or ".join(dict.fromkeys(map(unit_of_scores, metrics)))
+
+
+def best(metrics: Iterable[str]) -> str:
+    """Which mean of a column is in bold."""
+    found = {extreme(metric) for metric in metrics}
+    return found.pop() if len(found) == 1 else "best"

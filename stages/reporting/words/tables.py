@@ -1,0 +1,238 @@
+"""Tables of scores, ranks, confounds and runs, for both pages."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stages.core.artifacts import Json
+from stages.core.components import Settings
+from stages.evaluation.records import ScoredTrial, budget_order
+from stages.evaluation.screening import ScreenedOut
+from stages.findings.cells import Cell
+from stages.findings.contrasts import Contrast
+from stages.findings.groups import Group
+from stages.findings.ranking import ALL_TASKS, Ranked, Ranking
+from stages.findings.scores import Scores
+from stages.reporting.formats import DASH, compact, ends, formatted, percent, shown
+from stages.reporting.words.names import confound, seeds
+
+
+@dataclass(frozen=True)
+class Score:
+    """A cell of a table; ``low`` and ``high``, cut off at the ends of the scale, are None where
+    there is no interval."""
+
+    metric: str
+    mean: float
+    low: float | None
+    high: float | None
+    seeds: str
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows are runs, then baselines; a score is None where a baseline or a method is incompatible
+    with the task or the run, and words where the run is screened out."""
+
+    columns: list[str]
+    rows: list[tuple[str, str, list[Score | str | None]]]  # kind, name, scores
+
+
+def by_task(
+    scores: Scores, screened_out: Sequence[ScreenedOut], task: str, runs: Sequence[str]
+) -> Table:
+    """All runs and baselines on a task; a column for each method and label budget. ``runs`` are
+    those of params.yaml, in its order."""
+    places = [(method, n) for n in scores.label_budgets for method in scores.methods]
+    instead = {
+        screened.run: f"screened out by {screened.by} ({formatted(screened.value, '.3f')})"
+        for screened in screened_out
+    }
+    names = [name for name in runs if name in scores.group_of or name in instead]
+    cells = {
+        name: [scores.cell(name, task, *place) for place in places]
+        for name in [*names, *scores.baselines]
+    }
+    top = [
+        max((cell.merit for cell in column if cell), default=0.0)
+        for column in zip(*cells.values(), strict=True)
+    ]
+    return Table(
+        [f"{method}, {n} labels" for method, n in places],
+        [
+            (
+                "baseline" if name in scores.baselines else "run",
+                name,
+                [
+                    _score(cell, best) if cell else instead.get(name)
+                    for cell, best in zip(of_name, top, strict=True)
+                ],
+            )
+            for name, of_name in cells.items()
+            if any(of_name) or name in instead
+        ],
+    )
+
+
+def _score(cell: Cell, best: float | None = None) -> Score:
+    low, high = ends(cell.mean, cell.metric) or (None, None)
+    return Score(cell.metric, cell.mean.value, low, high, seeds(cell), cell.merit == best)
+
+
+def leaderboard(scores: Scores) -> list[Json]:
+    """A row for each cell, the best of each task and label budget first."""
+    order = {task: place for place, task in enumerate(scores.tasks)}
+    cells = sorted(
+        scores.cells, key=lambda c: (order[c.task], budget_order(c.label_budget), -c.merit)
+    )
+    return [
+        {
+            "run": cell.group,
+            "score": _score(cell),
+            "task": cell.task,
+            "method": cell.method,
+            "labels": cell.label_budget,
+            "architecture": cell.trials[0].architecture,
+            "training set": cell.trials[0].corpus,
+            "seeds": seeds(cell),
+            "parameters": compact(cell.amounts["num_params"]) if cell.amounts["num_params"] else "",
+        }
+        for cell in cells
+    ]
+
+
+def ranks(rankings: Sequence[Ranking]) -> list[tuple[str, list[dict[str, str]]]]:
+    """A table for each method and label budget: runs in the order of the last ranking that has
+    them, their mean there, and a column for each ranking."""
+    members: dict[str, list[Ranking]] = {}
+    for ranking in rankings:
+        caption = f"{ranking.method}, {ranking.label_budget} labels"
+        members.setdefault(caption, []).append(ranking)
+    return [(caption, _ranks(some)) for caption, some in members.items()]
+
+
+def _ranks(rankings: Sequence[Ranking]) -> list[dict[str, str]]:
+    by_scope = {ranking.scope: {each.name: each for each in ranking.ranked} for ranking in rankings}
+    last = by_scope[rankings[-1].scope]
+    names = dict.fromkeys([*last, *(name for ranks in by_scope.values() for name in ranks)])
+    table = []
+    for name in names:
+        row = {"run": name}
+        if rankings[-1].scope == ALL_TASKS:
+            row["mean"] = shown(last[name].mean, last[name].metric) if name in last else DASH
+        row |= {scope: _rank(ranks.get(name)) for scope, ranks in by_scope.items()}
+        table.append(row)
+    return table
+
+
+def _rank(ranked: Ranked | None) -> str:
+    """``2 (1 to 4)``"""
+    if ranked is None:
+        return DASH
+    interval = f" ({ranked.best} to {ranked.worst})" if ranked.best else ""
+    return f"{ranked.rank}{interval}"
+
+
+def rank_note(confidence: float) -> str:
+    """How to read ``ranks``."""
+    return (
+        f"1 is the best mean; in brackets the {percent(confidence)} interval of the rank: "
+        "from one more than the number of runs and baselines that are significantly better to the "
+        "number that are not significantly worse (Holm correction for the comparisons of each run)."
+    )
+
+
+def confound_rows(contrasts: Sequence[Contrast]) -> list[dict[str, str]]:
+    """A row for each pair and axis, with the confounds of all its contrasts. One that only some of
+    them have says in how many."""
+    members: dict[tuple[str, str, str], list[list[str]]] = defaultdict(list)
+    for contrast in contrasts:
+        pair = contrast.level_a, contrast.level_b  # of one run, alike for all runs
+        if contrast.is_between_runs:
+            pair = contrast.a.group, contrast.b.group
+        members[contrast.axis, *pair].append([confound(found) for found in contrast.confounds])
+    return [
+        {"axis": axis, "first": one, "second": other, "also differs": _also(lists)}
+        for (axis, one, other), lists in members.items()
+    ]
+
+
+def _also(lists: Sequence[Sequence[str]]) -> str:
+    """Each confound once: with its amounts if they are the same everywhere, and else without."""
+    texts: dict[str, list[str]] = defaultdict(list)
+    for confounds in lists:
+        for text in confounds:
+            name, _, amounts = text.partition(": ")
+            texts[name].append(amounts)
+    found = []
+    for name, amounts in texts.items():
+        same = f": {amounts[0]}" if len(set(amounts)) == 1 and amounts[0] else ""
+        some = f" (in {len(amounts)} of {len(lists)})" if len(amounts) < len(lists) else ""
+        found.append(f"{name}{same}{some}")
+    return "; ".join(found) or "nothing that is counted"
+
+
+def run_rows(
+    groups: Sequence[Group], trials_of: Mapping[str, Sequence[ScoredTrial]]
+) -> list[dict[str, str]]:
+    """The settings of each group, from params.yaml; nothing here depends on the machine."""
+    return [
+        {
+            "run": group.name,
+            "architecture": group.architecture,
+            "objective": group.objective if group.pretrained else "from scratch",
+            "training set": group.corpus,
+            "model": _settings(group.entry.model),
+            "parameters": _sizes(group, trials_of[group.name]),
+            "pretraining seeds": str(len(group.seeds)),
+        }
+        for group in groups
+    ]
+
+
+def _sizes(group: Group, trials: Sequence[ScoredTrial]) -> str:
+    """The parameters of the checkpoint and, where tasks use a part of it alone, those of the part
+    (with the largest of the tasks' heads)."""
+    parts: dict[str, dict[str, int]] = {}
+    for trial in trials:
+        if trial.used_architecture != group.architecture:
+            largest = parts.setdefault(trial.used_architecture, {})
+            largest[trial.task] = max(largest.get(trial.task, 0), trial.num_params)
+    used = [
+        f"; its {part} on {', '.join(sizes)}: {compact(max(sizes.values()))}"
+        for part, sizes in parts.items()
+    ]
+    return compact(group.num_params) + "".join(used)
+
+
+def _settings(component: Settings) -> str:
+    return ", ".join(f"{key}={value}" for key, value in component.items() if key != "name")
+
+
+def task_rows(tasks: Mapping[str, Json]) -> list[dict[str, str]]:
+    """The size of each task. The duplicates are rows that were removed because validation or test
+    has the same input; where rows are left that have one text of a pair in common with a row of
+    these, they are counted."""
+    shared = {key: task.get("share_a_text", {}) for key, task in tasks.items()}
+    counted = any(any(numbers.values()) for numbers in shared.values())
+    return [
+        {
+            "task": key,
+            "kind": task["kind"],
+            **{split: f"{number:,}" for split, number in task["num_examples"].items()},
+            "classes": str(len(task["labels"])) if task["labels"] else DASH,
+            "duplicates removed": _by_split(task["duplicates_removed"]),
+        }
+        | ({"rows that share a text": _by_split(shared[key])} if counted else {})
+        for key, task in tasks.items()
+    ]
+
+
+def _by_split(numbers: Mapping[str, int]) -> str:
+    return ", ".join(f"{split} {number:,}" for split, number in numbers.items())
+
+
+def validation_labels(task: Json) -> str:
+    """What a label budget leaves out: the labels that choose epochs, rates and settings."""
+    return f"+{task['num_examples']['validation']:,} labels for validation"

@@ -1,0 +1,116 @@
+"""What mattered: for each axis the effects averaged over tasks, with intervals and verdicts."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stages.core.params import NONE
+from stages.evaluation.metrics import scale_of
+from stages.findings.axes import AXES, Axis
+from stages.findings.cells import Cell
+from stages.findings.contrasts import Contrast
+from stages.findings.questions import Question
+from stages.reporting.formats import are, compact, in_parentheses, interval_of_difference
+from stages.reporting.words.names import unit_of_scores, verdict
+
+FIRST: tuple[Axis, ...] = ("pretrained", "architecture", "size", "training set")
+NAMES: dict[Axis, str] = {"pretrained": "pretraining", "training set": "training text"}
+MOST = 3  # comparisons, or confounds, that a sentence names
+
+
+@dataclass(frozen=True)
+class Mattered:
+    axis: Axis
+    name: str  # of the axis, in words
+    sentence: str
+    besides: str
+
+
+def what_mattered(questions: Sequence[Question]) -> list[Mattered]:
+    """A sentence for each axis that the questions have, in the order of their interest."""
+    order: tuple[Axis, ...] = (*FIRST, *(axis for axis in AXES if axis not in FIRST))
+    members: dict[Axis, list[Question]] = {
+        axis: [question for question in questions if question.axis == axis] for axis in order
+    }
+    return [
+        Mattered(axis, NAMES.get(axis, axis), _sentence(axis, found), _besides(axis, found))
+        for axis, found in members.items()
+        if found
+    ]
+
+
+def _sentence(axis: Axis, questions: Sequence[Question]) -> str:
+    """Names the answers with the smallest p-values, and says how many more there are."""
+    shown = _of_pretrained(questions)
+    order = sorted(shown, key=lambda question: (not question.is_tested, question.p_holm or 0.0))
+    named = order if len(order) <= MOST + 1 else order[:MOST]
+    several_methods = len({question.first.method for question in shown}) > 1
+    parts = [_answer(axis, question, with_method=several_methods) for question in named]
+    if rest := order[len(named) :]:
+        significant = sum(question.significant for question in rest)
+        number = f"{significant or 'none'} {are(significant or 1)} significant"
+        parts.append(f"Of {len(rest)} more comparisons {number}.")
+    return " ".join(parts)
+
+
+def _answer(axis: Axis, question: Question, *, with_method: bool) -> str:
+    """Writes ``encoder_mlm against encoder_scratch: +6.1 points on average over 3 tasks (+3.2 to
+    +9.0), significant after Holm correction; largest on tag, +9.1.``"""
+    method = f" with `{question.first.method}`" if with_method and axis != "method" else ""
+    sides = " against ".join(_side(axis, cell) for cell in (question.first.a, question.first.b))
+    if question.num_tasks == 1:
+        size = f"{_signed(question, question.effect.value)} on `{question.first.task}`"
+    elif question.tasks_disagree:
+        extremes = question.by_size[0], question.by_size[-1]
+        size = " and ".join(f"{_signed(question, c.effect.value)} on `{c.task}`" for c in extremes)
+        return f"{sides}{method}: tasks disagree in sign, {size}."
+    else:
+        over = f"on average over {question.num_tasks} tasks"
+        size = f"{_signed(question, question.effect.value)} {over}"
+    inside = in_parentheses(interval_of_difference(question.effect, question.metric))
+    where = ""
+    if question.num_tasks > 1:
+        largest = max(question.contrasts, key=lambda c: abs(c.effect.value))
+        where = f"; largest on `{largest.task}`, {_signed(question, largest.effect.value)}"
+    return f"{sides}{method}: {size}{inside}, {verdict(question)}{where}."
+
+
+def _signed(question: Question, value: float) -> str:
+    return f"{scale_of(question.metric).signed(value)} {unit_of_scores(question.metric)}"
+
+
+def _side(axis: Axis, cell: Cell) -> str:
+    if axis == "method":
+        return f"`{cell.group}` with `{cell.method}`"
+    if axis == "size":
+        return f"`{cell.group}` ({compact(cell.amounts['num_params'])} parameters)"
+    return f"`{cell.group}`"
+
+
+def _of_pretrained(questions: Sequence[Question]) -> Sequence[Question]:
+    """The questions of pretrained runs, where there are any: the forest has the others."""
+    pretrained = [q for q in questions if q.first.a.trials[0].objective != NONE]
+    return pretrained or questions
+
+
+def _besides(axis: Axis, questions: Sequence[Question]) -> str:
+    """What the two sides differ in besides the axis, what most differ in first. Empty if nothing
+    that is counted differs."""
+    members = [c for question in _of_pretrained(questions) for c in question.contrasts]
+    numbers = Counter(name for c in members for name in dict.fromkeys(_differs(c)))
+    found = numbers.most_common()
+    in_all = [name for name, number in found[:MOST] if number == len(members)]
+    in_some = [f"{name} in {number}" for name, number in found[:MOST] if number < len(members)]
+    parts = [", ".join(in_all)] if in_all else []
+    if in_some:
+        parts[:1] = [f"{part} in all" for part in parts]
+        parts.append(f"{', '.join(in_some)} of {len(members)} contrasts")
+    more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
+    return f"Also differs: {'; '.join(parts)}{more}." if found else ""
+
+
+def _differs(contrast: Contrast) -> list[str]:
+    """The names of the confounds, and the objectives of two architectures."""
+    objectives = {side.trials[0].objective for side in contrast.sides}
+    is_confounded = contrast.axis == "architecture" and len(objectives) > 1
+    return [*(["objective"] if is_confounded else []), *contrast.confound_names]

@@ -1,0 +1,60 @@
+"""Check the whole of params.yaml before anything runs, and write the plan of every stage:
+data/plans."""
+
+from pathlib import Path
+
+from stages.checking.faults import find_faults
+from stages.core import paths
+from stages.core.artifacts import replacing
+from stages.core.params import NONE, Params
+from stages.core.process import run_root
+from stages.core.study_file import load
+from stages.evaluation.records import discard_unlisted
+from stages.planning.stage_plans import write_plans
+
+
+def main() -> None:
+    params = load()
+    faults = list(find_faults(params))
+    if faults:
+        raise ValueError("\n".join(faults))
+    # What templates of dvc.yaml name where a study has none: files that never change.
+    for path in (
+        paths.CHECKPOINTS / NONE,
+        paths.DATA / NONE,  # of a corpus that nothing is removed from
+        paths.CONTAMINATION / NONE,
+        paths.CORPORA / NONE / "train.jsonl",  # of a tokenizer that is not trained
+        paths.ENCODED / NONE,
+        paths.LIKENESS / NONE,
+        paths.TOKENIZERS / NONE,
+    ):
+        _write_nothing(path)
+    _discard_unlisted(params)
+    with replacing(paths.PLANS) as folder:
+        folder.mkdir()
+        write_plans(params, folder)
+
+
+def _discard_unlisted(params: Params) -> None:
+    """Removes entries that are no longer in params.yaml from folders on which stages depend as a
+    whole, so that those stages do not run again."""
+    discard_unlisted(paths.TASKS, params.tasks)
+    discard_unlisted(paths.PRETRAINED, params.runs)
+    discard_unlisted(paths.CHECKPOINTS, [*params.packaged_checkpoints, NONE])
+    discard_unlisted(paths.TOKENIZERS, [*params.tokenizers, NONE])
+    discard_unlisted(paths.ENCODED, [*params.corpora, NONE])
+    for folder in (paths.CONTAMINATION, paths.LIKENESS):
+        discard_unlisted(folder, [*params.corpora, NONE])
+    for key in params.corpora:
+        discard_unlisted(paths.ENCODED / key, params.tokenizers)
+        for folder in (paths.CONTAMINATION, paths.LIKENESS):
+            discard_unlisted(folder / key, [f"{name}.json" for name in params.tokenizers])
+
+
+def _write_nothing(path: Path) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text("nothing\n")
+
+
+if __name__ == "__main__":
+    run_root(main)

@@ -1,0 +1,102 @@
+"""The store of checkpoints: what each pretraining left behind, under the hash of all that it
+depends on.
+
+A run has one stage and several seeds. The stage takes from the store the seeds of which neither
+settings nor inputs nor code changed, and workers leave seeds here that they trained side by side.
+``.scratch/checkpoints/ADDRESS/`` holds the files of one checkpoint. An entry is written beside its
+place and renamed into it when whole; a damaged entry counts as missing.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from stages.core import paths
+from stages.core.artifacts import Json, read_json, replacing, sha256, write_json
+from stages.core.keys import RunKey
+from stages.core.params import NONE
+from stages.core.plans import PretrainPlan
+from stages.training.checkpoint import fingerprint
+from stages.training.device import Device
+
+ROOT = paths.SCRATCH / "checkpoints"
+PROGRESS = ("history", "rates", "samples")  # tables of a pretraining
+CONTENTS = "contents.json"  # the hash of each file of an entry
+
+
+def settings_of(plan: PretrainPlan, seed: int, device: Device) -> Json:
+    """Returns the settings that the weights of a checkpoint depend on, except for the number of
+    processes: another number of them goes on from the same state."""
+    compute = device.describe() | {"threads": plan.compute.threads}
+    return plan.run.model_dump(exclude={"seeds"}) | {"seed": seed, "compute": compute}
+
+
+def identity_of(plan: PretrainPlan, checkpoint: RunKey, device: Device) -> str:
+    """Returns the fingerprint of the settings, the inputs and the code of a checkpoint."""
+    parent, seed = plan.run.parent, checkpoint.pretrain_seed
+    inputs = [paths.INPUTS / f"{checkpoint.run}.json"]
+    if parent != NONE:
+        inputs.append(paths.pretrained(RunKey(parent, seed)))
+    return fingerprint(settings_of(plan, seed, device) | {"code": plan.code}, inputs)
+
+
+def address_of(plan: PretrainPlan, checkpoint: RunKey, device: Device) -> str:
+    """Returns the address of a checkpoint in the store."""
+    depends_on = {
+        "run": checkpoint.run,
+        "identity": identity_of(plan, checkpoint, device),
+        "distributed": plan.distributed.model_dump(),
+    }
+    return fingerprint(depends_on, [])
+
+
+def find(address: str) -> Path | None:
+    """Returns the folder of an entry, or None if there is none or if it is damaged."""
+    folder = ROOT / address
+    try:
+        contents = read_json(folder / CONTENTS)
+        whole = all(sha256(folder / name) == value for name, value in contents.items())
+    except (OSError, ValueError, AttributeError):
+        return None
+    return folder if whole else None
+
+
+def missing_seeds(plan: PretrainPlan, run: str, device: Device) -> list[int]:
+    """Returns the seeds of a run that the store does not have."""
+    return [
+        seed for seed in plan.run.seeds if find(address_of(plan, RunKey(run, seed), device)) is None
+    ]
+
+
+@contextmanager
+def new_entry(address: str) -> Iterator[Path]:
+    """Yields a folder, which becomes the entry with this address."""
+    with replacing(ROOT / address) as folder:
+        folder.mkdir()
+        yield folder
+        files = sorted(file for file in folder.rglob("*") if file.is_file())
+        write_json(
+            folder / CONTENTS,
+            {file.relative_to(folder).as_posix(): sha256(file) for file in files},
+        )
+
+
+def take(entries: Mapping[RunKey, Path], run: str) -> None:
+    """Copies the entries of a run's checkpoints to the outputs of its stage."""
+    with ExitStack() as stack:
+
+        def replaced(path: Path) -> Path:
+            folder = stack.enter_context(replacing(path))
+            folder.mkdir()
+            return folder
+
+        weights = replaced(paths.PRETRAINED / run)
+        tables = {kind: replaced(paths.PROGRESS / kind / run) for kind in PROGRESS}
+        tables["timing"] = replaced(paths.TIMINGS / "pretrain" / run)
+        for checkpoint, entry in entries.items():
+            seed = str(checkpoint.pretrain_seed)
+            shutil.copytree(entry / "pretrained", weights / seed)
+            for kind, folder in tables.items():
+                (file,) = entry.glob(f"{kind}.*")
+                shutil.copyfile(file, folder / f"{seed}{file.suffix}")

@@ -1,0 +1,264 @@
+"""Floating-point operations (FLOPs), counted by torch's formulas while torch computes.
+
+A product of matrices [n, a] and [a, b] is 2 n a b operations forward, and as many backward for each
+factor that needs a gradient. Only matrix products are counted, those inside attention and LSTMs
+included. No model, objective, task or method counts operations itself.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils.flop_counter import flop_registry, sdpa_flop_count, shape_wrapper
+
+from stages.text.batch import PADDING, Batch
+from stages.training.ranks import ALONE, Ranks
+
+T = TypeVar("T")
+Shape = Sequence[int]
+aten = torch.ops.aten
+
+
+def _attention(query: Shape, key: Shape, value: Shape, *others: Any, **named: Any) -> int:
+    return sdpa_flop_count(query, key, value)
+
+
+def _attention_backward(
+    gradient: Shape, query: Shape, key: Shape, value: Shape, *others: Any, **named: Any
+) -> int:
+    """Operations of the gradients of both products. Fused kernels also compute the scores a second
+    time to save memory. That is not counted, so that the number is the same on every device."""
+    return 2 * sdpa_flop_count(query, key, value)
+
+
+def _lstm(states: Shape, weights: Sequence[Shape], *others: Any, **named: Any) -> int:
+    return 2 * math.prod(states[:-1]) * sum(math.prod(each) for each in weights if len(each) == 2)
+
+
+def _lstm_backward(states: Shape, weights: Sequence[Shape], *others: Any, **named: Any) -> int:
+    """Operations of the gradients of the states and, if the last entry of cuDNN's output mask asks
+    for them, of the weights."""
+    return (1 + others[-1][3]) * _lstm(states, weights)
+
+
+def _cpu_lstm(states: Shape, inputs: Shape, recurrent: Shape, *others: Any, **named: Any) -> int:
+    return _lstm(states, [inputs, recurrent])
+
+
+def _cpu_lstm_backward(
+    states: Shape, inputs: Shape, recurrent: Shape, *others: Any, **named: Any
+) -> int:
+    return 2 * _lstm(states, [inputs, recurrent])
+
+
+# torch has no formula for attention on a CPU and for LSTMs.
+OWN_FORMULAS: Mapping[Any, Callable[..., int]] = {
+    aten._scaled_dot_product_flash_attention_for_cpu: _attention,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+    aten._scaled_dot_product_flash_attention_backward: _attention_backward,
+    aten._scaled_dot_product_efficient_attention_backward: _attention_backward,
+    aten._scaled_dot_product_cudnn_attention_backward: _attention_backward,
+    aten._cudnn_rnn: _lstm,
+    aten._cudnn_rnn_backward: _lstm_backward,
+    aten.mkldnn_rnn_layer: _cpu_lstm,
+    aten.mkldnn_rnn_layer_backward: _cpu_lstm_backward,
+}
+FORMULAS = flop_registry | {name: shape_wrapper(own) for name, own in OWN_FORMULAS.items()}
+
+
+class Counter(TorchDispatchMode):
+    """Counts the operations of what torch computes inside this context (``total``). It changes no
+    result.
+
+    It applies the formulas of torch's ``FlopCounterMode``, which itself loads torch's compiler:
+    1 s in every process, of which a study has dozens.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # to skip it, torch would load it
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        formula = FORMULAS.get(func.overloadpacket)
+        if formula is None:
+            with self:  # an operation that consists of others
+                if (result := func.decompose(*args, **kwargs)) is not NotImplemented:
+                    return result
+        result = func(*args, **kwargs)
+        if formula is not None:
+            self.total += formula(*args, **kwargs, out_val=result)
+        return result
+
+
+class OnMeta(TorchDispatchMode):
+    """Moves an operation to torch's device "meta", which computes nothing, if one of its tensors is
+    there, as the weights of an outline are (``models/_backbone.py``). Operations on token ids alone
+    are computed, because how many documents a model finds decides how much it computes.
+
+    A number that is read from "meta" is 1. transformers reads whether a mask can be left out,
+    which changes no number of operations.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # as for Counter
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        # The indices of these may be on a CPU, and have to be if they are a mask.
+        takes_indices = func.overloadpacket in (aten.index, aten.index_put, aten._index_put_impl_)
+        tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
+        if not takes_indices and len({tensor.is_meta for tensor in tensors}) > 1:
+            args, kwargs = tree_map_only(Tensor, lambda each: each.to("meta"), (args, kwargs))
+        elif tensors and tensors[0].is_meta and func.overloadpacket is aten._to_copy:
+            kwargs = kwargs | {"device": "meta"}
+        elif tensors and tensors[0].is_meta and func.overloadpacket is aten._local_scalar_dense:
+            return 1
+        return func(*args, **kwargs)
+
+
+def of_outline(loss: Callable[[], Tensor]) -> int:
+    """Returns the operations of a loss that an outline computes, and of its backward pass if the
+    loss depends on weights that train. Neither weights nor states take memory."""
+    with Counter() as counter, OnMeta():
+        value = loss()
+        if value.requires_grad:
+            value.backward()
+    return counter.total
+
+
+class StepFlops:
+    """The operations of training steps, counted in the first steps and then interpolated, for each
+    set of weights that train."""
+
+    def __init__(self, *, compiles: bool = False, ranks: Ranks = ALONE) -> None:
+        self._compiles, self._ranks = compiles, ranks
+        self._functions = defaultdict[object, FlopsByBatch](FlopsByBatch)
+
+    def of(
+        self, step: Callable[[], T], weights: Sequence[nn.Parameter], batches: Sequence[Batch]
+    ) -> tuple[T, int]:
+        """Calls ``step``, which computes the gradients of ``weights`` on ``batches``. Returns its
+        result and its operations."""
+        function = self._functions[tuple(weight.requires_grad for weight in weights)]
+        flops = function.known(batches)
+        if self._compiles and self._ranks.total({"unknown": int(flops is None)})["unknown"]:
+            # torch does not compile what it counts, and compiled code rounds differently. So it is
+            # counted in a pass of its own, by all ranks if one of them needs it.
+            with torch.compiler.set_stance("force_eager"), Counter() as counter:
+                step()
+            for weight in weights:
+                weight.grad = None
+            function.add(batches, flops := counter.total)
+        if flops is not None:
+            return step(), flops
+        with Counter() as counter:
+            result = step()
+        function.add(batches, counter.total)
+        return result, counter.total
+
+
+class FlopsByBatch:
+    """The operations of a model on batches: a linear function of the ``_sizes`` of batches, so that
+    few counted batches determine all others exactly."""
+
+    def __init__(self) -> None:
+        self._functions = defaultdict[object, _LinearFunction](_LinearFunction)
+
+    def known(self, batches: Sequence[Batch]) -> int | None:
+        """Returns the operations of all batches together, or None if they have to be counted."""
+        function, sizes = self._of(batches)
+        return function.value(sizes)
+
+    def add(self, batches: Sequence[Batch], flops: int) -> None:
+        function, sizes = self._of(batches)
+        function.add(sizes, flops)
+
+    def _of(self, batches: Sequence[Batch]) -> "tuple[_LinearFunction, list[int]]":
+        # How many spans an answer may have is no polynomial in the length of a row.
+        lengths = tuple(b.input_ids.shape[1] for b in batches if b.candidates is not None)
+        sizes = [sum(each) for each in zip(*map(_sizes, batches), strict=True)]
+        return self._functions[lengths], sizes
+
+
+def _sizes(batch: Batch) -> list[int]:
+    """Numbers of which the operations of a model and its loss are a linear function: rows, tokens,
+    pairs of tokens that attention compares, targets; and the same of documents, for models that
+    read each document of a row separately, padded to the longest or not."""
+    rows, length = batch.input_ids.shape
+    written = 0 if batch.decoder_input_ids is None else batch.decoder_input_ids.shape[1]
+    read = _document_lengths(batch.document_ids)
+    used = read > 0
+    longest_target = 0
+    if batch.decoder_document_ids is not None:
+        targets = _document_lengths(batch.decoder_document_ids)
+        width = min(read.shape[1], targets.shape[1])
+        used[:, :width] &= targets[:, :width] > 0  # a document without a target is left out
+        used[:, width:] = False
+        longest_target = int(targets.max(initial=0))
+    number, longest = int(used.sum()), int(read.max(initial=0, where=used))
+    places = (batch.labels, batch.target_positions, batch.boundary_positions, batch.pair_positions)
+    return [
+        *(1, rows, *_tokens_and_pairs(rows, length, written)),
+        *(int(read.sum()), number, *_tokens_and_pairs(number, longest, longest_target)),
+        *(0 if each is None else each.numel() for each in places),
+        sum(batch.num_targets.values()),
+    ]
+
+
+def _tokens_and_pairs(rows: int, length: int, written: int) -> list[int]:
+    per_row = (length, length**2, written, written**2, length * written)
+    return [rows * each for each in per_row]
+
+
+def _document_lengths(document_ids: Int[Tensor, "B T"]) -> Int[np.ndarray, "B K"]:
+    """The number of tokens of each document of each row, without padding."""
+    ids = document_ids.cpu().numpy()
+    width = ids.max(initial=0) + 1
+    of_row = width * np.arange(len(ids))[:, None]
+    counts = np.bincount((ids + of_row).ravel(), minlength=width * len(ids))
+    return counts.reshape(len(ids), width)[:, PADDING + 1 :]
+
+
+@dataclass
+class _LinearFunction:
+    """A linear function of integers that is known for all linear combinations of the arguments
+    added so far. Computed in integers, so that the value does not depend on which were added."""
+
+    # Arguments in echelon form: (the place of the first number that is not 0, the numbers, value).
+    _basis: list[tuple[int, list[int], int]] = field(default_factory=list)
+
+    def value(self, argument: Sequence[int]) -> int | None:
+        rest, value, scale = self._reduced(argument)
+        return None if any(rest) else round(Fraction(value, scale))
+
+    def add(self, argument: Sequence[int], value: int) -> None:
+        rest, known, scale = self._reduced(argument)
+        if any(rest):
+            place = next(i for i, number in enumerate(rest) if number)
+            self._basis.append((place, rest, scale * value - known))
+
+    def _reduced(self, argument: Sequence[int]) -> tuple[list[int], int, int]:
+        """(rest, value, scale), where the rest is scale * argument minus a combination of the basis
+        that has this value; 0 if the argument is such a combination."""
+        rest, value, scale = [*argument], 0, 1
+        for place, numbers, of_numbers in self._basis:
+            factor, unit = rest[place], numbers[place]
+            if factor:
+                rest = [unit * a - factor * b for a, b in zip(rest, numbers, strict=True)]
+                value, scale = unit * value + factor * of_numbers, unit * scale
+        return rest, value, scale

@@ -1,0 +1,28 @@
+"""Each command says what it does."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from stages import commands
+
+COMMANDS = [
+    path.stem
+    for path in Path(commands.__file__).parent.glob("*.py")
+    if "def main() -> None:" in path.read_text(encoding="utf-8")
+]
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_help_begins_with_what_the_command_does(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = importlib.import_module(f"stages.commands.{name}")
+    monkeypatch.setattr("sys.argv", [name, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    shown = " ".join(capsys.readouterr().out.split())
+    assert ended.value.code == 0 and f"python -m stages.commands.{name}" in shown
+    assert command.__doc__ is not None
+    assert " ".join(command.__doc__.split("\n\n")[0].split()).strip() in shown

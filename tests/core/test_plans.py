@@ -1,0 +1,164 @@
+"""The plan of each stage: what it holds, and which stages an edit runs again."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from stages.core.code import hashes
+from stages.core.components import Components
+from stages.core.plans import (
+    CorpusPlan,
+    FinetunePlan,
+    PretrainPlan,
+    path_of,
+    read_plan,
+)
+from stages.core.study_file import load, typed
+from stages.matching.budget import matched
+from tests.smoke import ROOT, SMOKE, STUDIES, plans, short_smoke_with, write_plans
+
+FOLDERS = ("baselines", "methods", "models", "objectives", "sources", "tasks")
+
+
+def test_read_plan_returns_what_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    params = load(SMOKE)
+    write_plans(params)
+    for keys, plan in plans(params).items():
+        assert read_plan(type(plan), *keys) == plan
+
+
+@pytest.mark.parametrize(
+    ("stage", "keys", "message"),
+    [
+        (
+            "pretrain",
+            ["encoder"],
+            "pretrain: unknown 'encoder'; did you mean 'encoder_mlm'? Valid: ",
+        ),
+        (
+            "encode_corpus",
+            ["prse", "unigram"],
+            "encode_corpus: unknown 'prse/unigram'; did you mean 'prose/unigram'?",
+        ),
+        ("train", ["encoder"], "data/plans/train/encoder.json: missing; run `dvc repro`"),
+    ],
+)
+def test_read_plan_lists_the_valid_keys(
+    stage: str, keys: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_plans(load(SMOKE))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_plan(PretrainPlan, stage, *keys)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda p: p.stem)
+def test_plans_are_those_of_the_stages_of_dvc(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stage but the root depends on its own plan, and each plan has its stage."""
+    monkeypatch.chdir(ROOT)
+    params = load(path)
+    keys_of = {
+        "corpora": [*params.corpora],
+        "tasks": [*params.tasks],
+        "checkpoints": [*params.packaged_checkpoints],
+        "tokenizers": [*params.tokenizers],
+        "pretrain.runs": [k for k, run in params.runs.items() if run.parent == "none"],
+        "pretrain.continued": [k for k, run in params.runs.items() if run.parent != "none"],
+    }
+    expected = set[str]()
+    for name, stage in YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"].items():
+        if name == "resolve":
+            assert {"params.yaml", "stages", "requirements.lock"} == {*stage["deps"]}
+            continue
+        body = stage.get("do", stage)
+        [plan] = [dep for dep in body["deps"] if dep.startswith("data/plans/")]
+        module = body["cmd"].split("stages.")[1].split()[0]
+        assert plan.startswith(f"data/plans/{module}")
+        if "foreach" in stage:
+            keys = keys_of[stage["foreach"][2:-1]]
+            expected |= {plan.replace("${key}", key) for key in keys}
+        elif "${item" in plan:
+            expected |= {
+                plan.replace("${item.corpus}", corpus).replace("${item.tokenizer}", tokenizer)
+                for corpus in params.corpora
+                for tokenizer in params.tokenizers
+            }
+        else:
+            expected.add(plan)
+    assert {path_of(*keys).as_posix() for keys in plans(params)} == expected
+
+
+def test_plans_have_the_code_of_their_own_components_and_no_others() -> None:
+    written = plans(load(ROOT / "studies" / "default.yaml"))
+    files = written["pretrain", "decoder_causal"].code
+    assert files == hashes("pretrain", "models/decoder", "objectives/causal")
+    own = {file for file in files if file.split("/")[0] in FOLDERS and "/_" not in file}
+    assert own == {"models/decoder.py", "objectives/causal.py"}
+    listed = {file for plan in written.values() for file in plan.code}
+    for folder in FOLDERS:  # every component is in the plan of the stage that uses it first
+        names = {Path(file).stem for file in listed if Path(file).parent == Path(folder)}
+        used = {name for name in names if not name.startswith("_")}
+        assert used and used <= set(Components(folder).names()), folder
+
+
+EDITS: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "a title": ({"title": "Which one?"}, {"report"}),
+    "what a task is": ({"tasks.tag.about": "Tags."}, {"report"}),
+    "what a corpus is": ({"corpora.prose.about": "Prose."}, {"report"}),
+    "what a method is": ({"finetune.methods.full.about": "All weights."}, {"report"}),
+    "the confidence": ({"evaluation.confidence": 0.9}, {"report"}),
+    "a task": ({"tasks.tag.num_test": 50}, {"prepare_task/tag", "measure", "report"}),
+    "a run": (
+        {"pretrain.runs.decoder_causal.training": {"lr": 1e-3}},
+        {"pretrain/decoder_causal", "finetune", "report"},
+    ),
+    "a default written out": ({"pretrain.runs.encoder_mlm.training": {"decay": "linear"}}, set()),
+    "a seed": (
+        {"pretrain.runs.decoder_causal.seeds": [1, 2]},
+        {"pretrain/decoder_causal", "finetune", "fit_baseline", "report"},
+    ),
+    "a method": ({"finetune.methods.full.training.lr": 1e-4}, {"finetune", "report"}),
+    "a baseline": ({"baselines": ["majority"]}, {"fit_baseline", "report"}),
+    "the matched budget": (
+        {"pretrain.matched": "flops"},
+        {"pretrain/decoder_causal", "finetune", "report"},
+    ),
+    "the name of the study": ({"study": "other"}, {"pretrain", "report"}),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_plans_change_only_of_the_stages_that_use_a_setting(name: str) -> None:
+    changes, expected = EDITS[name]
+    before, after = plans(typed(short_smoke_with({}))), plans(typed(short_smoke_with(changes)))
+    assert before.keys() == after.keys()
+    changed = {"/".join(keys) for keys in before if before[keys] != after[keys]}
+    for stage in changed:
+        assert any(stage.startswith(name) for name in expected), stage
+    for name in expected:
+        of_stage = {"/".join(keys) for keys in before if "/".join(keys).startswith(name)}
+        assert of_stage and of_stage <= changed, name
+
+
+def test_plans_hold_the_runs_under_the_matched_budget() -> None:
+    params = typed(short_smoke_with({"pretrain.matched": "flops"}))
+    written, study = plans(params), matched(params)
+    steps = study.runs["decoder_causal"].training.num_steps
+    assert steps != params.runs["decoder_causal"].training.num_steps
+    pretrain, finetune = written["pretrain", "decoder_causal"], written["finetune", "tag"]
+    assert isinstance(pretrain, PretrainPlan) and isinstance(finetune, FinetunePlan)
+    assert pretrain.run == finetune.runs["decoder_causal"] == study.runs["decoder_causal"]
+    assert finetune == written["finetune", "section"]
+
+
+def test_plans_of_corpora_hold_the_tasks_whose_texts_are_removed() -> None:
+    changes = {"corpora.prose.decontaminate_against": "tasks"}
+    for study, tasks in ((load(SMOKE), []), (typed(short_smoke_with(changes)), ["tag", "section"])):
+        plan = plans(study)["prepare_corpus", "prose"]
+        assert isinstance(plan, CorpusPlan) and [*plan.decontaminated_against] == tasks

@@ -1,0 +1,122 @@
+"""Estimates beside the scores: planted rankings, and what a choice by them would have cost."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import weightedtau
+
+from stages.core.keys import RunKey
+from stages.evaluation.estimates import ESTIMATES, LAYERS
+from stages.findings.estimates import Agreement, agreements
+from stages.findings.results import Results
+from stages.reporting.page.sections import appendix
+from stages.reporting.words.files import COLUMNS, agreement_rows, estimate_rows
+from tests.synthetic_study import METRICS, RUNS
+
+SCRATCH = {"encoder_scratch", "decoder_scratch"}
+
+
+@pytest.fixture(scope="module")
+def found(results: Results) -> dict[tuple[str, ...], Agreement]:
+    every = agreements(results, LAYERS, results.scores.label_budgets)
+    return {(a.task, a.method, a.estimate, a.layers, a.runs): a for a in every}
+
+
+def scores(results: Results, task: str, method: str) -> dict[str, float]:
+    """The mean of each run, from the trials."""
+    trials = [t for t in results.trials if (t.task, t.method) == (task, method)]
+    return {run: float(np.mean([t.value for t in trials if t.run == run])) for run in RUNS}
+
+
+def test_an_estimate_that_knows_the_truth_agrees_and_its_opposite_does_not(found) -> None:
+    for task in METRICS:
+        known, opposite = (
+            found[task, "full", estimate, "last", "all"] for estimate in ("h_score", "logme")
+        )
+        assert known.tau > 0.5 and known.low > 0
+        assert opposite.tau < -0.5 and opposite.high < 0
+
+
+def test_tau_is_that_of_scipy_on_the_means_of_the_trials(results: Results, found) -> None:
+    for task, method in (("tag", "full"), ("type", "linear_probe")):
+        of_run = scores(results, task, method)
+        values = {
+            r.run: r.value for r in results.estimates.records[task] if r.estimate == "h_score"
+        }
+        for runs, names in (
+            ("all", [*RUNS]),
+            ("pretrained", [r for r in RUNS if r not in SCRATCH]),
+        ):
+            pair = [values[run] for run in names], [of_run[run] for run in names]
+            agreement = found[task, method, "h_score", "mean", runs]
+            assert agreement.tau == pytest.approx(weightedtau(*pair)[0])
+            assert agreement.num_checkpoints == agreement.num_runs == len(names)
+
+
+def test_an_estimate_that_says_nothing_has_no_tau_and_chooses_blindly(found) -> None:
+    agreement = found["tag", "full", "knn", "last", "all"]
+    assert agreement.tau is agreement.low is agreement.high is None
+    assert {key.run for key in agreement.chosen} == {*RUNS}
+    assert agreement.lost == pytest.approx(agreement.lost_at_random)
+
+
+def test_a_choice_loses_what_the_chosen_run_is_worse(results: Results, found) -> None:
+    of_run = scores(results, "type", "full")
+    best = max(of_run, key=lambda run: of_run[run])
+    for estimate, chosen in (("h_score", "encoder_mlm"), ("logme", "decoder_scratch")):
+        agreement = found["type", "full", estimate, "last", "all"]
+        assert (agreement.best, agreement.chosen) == (RunKey(best, 1), (RunKey(chosen, 1),))
+        assert agreement.lost == pytest.approx(of_run[best] - of_run[chosen])
+    expected = of_run[best] - np.mean([*of_run.values()])
+    assert agreement.lost_at_random == pytest.approx(expected)
+
+
+def test_what_is_saved_is_all_but_the_choice_and_the_estimates_own_states(
+    results: Results, found
+) -> None:
+    agreement = found["type", "full", "h_score", "last", "all"]
+    spent = {run: 0 for run in RUNS}
+    for trial in results.trials:
+        if (trial.task, trial.method) == ("type", "full") and trial.run in spent:
+            spent[trial.run] += trial.finetune_flops
+    states = len(RUNS) * 40_000_000_000
+    expected = 1 - (spent[agreement.chosen[0].run] + states) / sum(spent.values())
+    assert agreement.saved_flops == pytest.approx(expected)
+    assert 0 < agreement.saved_flops < 1 - 1 / len(RUNS)
+
+
+def test_an_estimate_that_is_not_defined_is_left_out_with_its_reason(
+    results: Results, found
+) -> None:
+    assert not any(key[0] == "section" and key[2] == "knn" for key in found)
+    (described,) = [part for part in appendix(results) if part.heading == "Estimates"]
+    assert any("`section`" in note and "a reason" in note for note in described.notes)
+    rows = [row for row in estimate_rows(results) if row["reason"]]
+    assert {row["task"] for row in rows} == {"section"} and len(rows) == len(RUNS) * len(LAYERS)
+    assert all(row["value"] == "" for row in rows)
+
+
+def test_seeds_of_a_run_are_checkpoints_of_their_own(five_seeds: Results) -> None:
+    for agreement in agreements(five_seeds, ["last"], five_seeds.scores.label_budgets):
+        runs = 4 if agreement.runs == "all" else 3
+        assert (agreement.num_runs, agreement.num_checkpoints) == (runs, 5 * runs)
+        assert (agreement.low is None) == (runs < 4 or agreement.tau is None)
+
+
+def test_every_number_is_in_the_tables(results: Results) -> None:
+    rows = [*estimate_rows(results)]
+    assert len(rows) == len(METRICS) * len(RUNS) * len(ESTIMATES) * len(LAYERS)
+    assert all(row.keys() == set(COLUMNS["estimates"]) for row in rows)
+    rows = [*agreement_rows(results)]
+    assert all(row.keys() == set(COLUMNS["agreement"]) for row in rows)
+
+
+def test_a_study_without_an_estimate_has_no_appendix(results: Results) -> None:
+    nothing = {
+        task: [replace(record, value=None, reason="none") for record in records]
+        for task, records in results.estimates.records.items()
+    }
+    without = replace(results.estimates, records=nothing)
+    found = appendix(replace(results, estimates=without))
+    assert "Estimates" not in [part.heading for part in found]

@@ -1,0 +1,160 @@
+"""The cost of fine-tuning, from params.yaml and from the tasks that are prepared."""
+
+from pathlib import Path
+
+import pytest
+
+from stages.core.keys import TrialKey
+from stages.core.params import Params
+from stages.planning.finetuning_costs import Finetuning, finetunings
+from tests.planning.studies import with_finetune, with_gpt2, with_run
+from tests.small_study import SCRATCH, write_study
+from tests.smoke import alone
+
+WORK = ("num_steps", "tokens", "flops", "prediction_flops")
+
+
+def costs(params: Params, **options: object) -> dict[tuple[str, str, str], Finetuning]:
+    return {(c.run, c.task, c.method): c for c in finetunings(params, **options)}  # type: ignore[arg-type]
+
+
+def test_finetunings_count_steps_and_tokens(fresh: Params) -> None:
+    """Fifty labels in batches of 16 for 3 epochs, 2 seeds, and each text of the 64 tokens that it
+    may have. A probe goes forward once, full fine-tuning forward and backward in each epoch."""
+    of_study = costs(fresh)
+    full, probe = (of_study["encoder_mlm", "tag", m] for m in ("full", "linear_probe"))
+    assert (full.num_trials, full.num_steps, full.tokens) == (2, 2 * 3 * 4, 2 * 3 * 50 * 64)
+    assert full.assumes_lengths and full.text_tokens == full.longest_text == 64
+    assert full.flops is not None and full.flops == 9 * (probe.flops or 0)
+
+
+def test_finetunings_count_the_trials_of_every_pretraining_seed(fresh: Params) -> None:
+    one = costs(fresh)
+    three = costs(with_run(with_run(fresh, "encoder_mlm", seeds=[1, 2, 3]), "encoder_scratch"))
+    for method in ("full", "linear_probe"):
+        before, after = (of["encoder_mlm", "tag", method] for of in (one, three))
+        assert after.num_trials == 3 * before.num_trials == 6
+        for name in (*WORK, "disk_bytes"):
+            assert getattr(after, name) == (
+                None if getattr(before, name) is None else 3 * getattr(before, name)
+            )
+        assert len(after.shares) == 3 * len(before.shares)
+    assert three["decoder_causal", "tag", "full"] == one["decoder_causal", "tag", "full"]
+
+
+def test_finetunings_share_their_work_by_groups_of_trials(fresh: Params) -> None:
+    """A trial that trains is a group. The probes of a checkpoint are one group, because they share
+    its states; from scratch those of each seed are, which has a backbone of its own."""
+    of_study = costs(with_finetune(fresh, seeds=[1, 2, 3]))
+    thirds = pytest.approx([1 / 3] * 3)
+    assert of_study["encoder_mlm", "tag", "full"].shares == thirds
+    probe, scratch = (
+        of_study[run, "tag", "linear_probe"] for run in ("encoder_mlm", "encoder_scratch")
+    )
+    assert probe.shares == [1.0] and scratch.shares == thirds
+    assert scratch.flops == probe.flops
+    assert scratch.prediction_flops == pytest.approx(3 * (probe.prediction_flops or 0))
+
+
+def test_finetunings_leave_out_the_work_of_stored_trials(fresh: Params) -> None:
+    params = with_finetune(fresh, seeds=[1, 2, 3])
+    stored = {
+        TrialKey("encoder_mlm", 1, "tag", method, "50", seed)
+        for method in ("full", "linear_probe")
+        for seed in (1, 2)
+    }
+    before, after, alone = (
+        costs(params),
+        costs(params, stored=stored),
+        costs(with_finetune(fresh, seeds=[3])),
+    )
+    for method in ("full", "linear_probe"):
+        key = "encoder_mlm", "tag", method
+        assert (after[key].num_trials, after[key].num_stored) == (3, 2)
+        for name in WORK:
+            assert getattr(after[key], name) == getattr(alone[key], name)
+        assert after[key].prediction_flops_of_all == before[key].prediction_flops
+    other = "encoder_mlm", "section", "full"
+    assert after[other] == before[other]
+
+
+def test_finetunings_count_all_variants_that_a_trial_tries(fresh: Params) -> None:
+    """A probe computes the states of a backbone once, however they are read."""
+    section = fresh.tasks["section"]
+    entry = {"name": "classification", "pooling": ["mean", "last", "first"]}
+    tasks = fresh.tasks | {"section": section.model_copy(update={"task": entry})}
+    several = with_finetune(fresh, initial_weights=["as_pretrained", "usual"])
+    one, all_of_them = costs(fresh), costs(several.model_copy(update={"tasks": tasks}))
+    for run, states, starts in (
+        ("encoder_mlm", 3, 1),
+        ("decoder_causal", 2, 1),
+        ("encoder_scratch", 3, 2),
+    ):
+        for task, tries in (("section", states * starts), ("tag", starts)):
+            for method, times in (("full", tries), ("linear_probe", starts)):
+                before, after = (of[run, task, method] for of in (one, all_of_them))
+                for name in ("tokens", "flops", "prediction_flops"):
+                    expected = times * getattr(before, name)
+                    assert getattr(after, name) == pytest.approx(expected)
+                assert after.num_steps in (None, tries * (before.num_steps or 0))
+                assert after.shares == before.shares
+
+
+def test_finetunings_have_the_disk_of_the_weights_that_are_kept(fresh: Params) -> None:
+    kept = {
+        keep: sum(c.disk_bytes or 0 for c in finetunings(with_finetune(fresh, keep_weights=keep)))
+        for keep in ("none", "first_seed", "all")
+    }
+    assert kept["none"] == 0 < kept["first_seed"]
+    assert kept["all"] == len(fresh.finetune.seeds) * kept["first_seed"]
+
+
+def test_finetunings_have_no_numbers_where_rows_are_not_counted(fresh: Params) -> None:
+    """Rows to predict that are not counted are left out; with rows to train on nothing is known."""
+    tag = fresh.tasks["tag"].model_copy(update={"num_train": "all", "num_test": "all"})
+    params = fresh.model_copy(update={"tasks": {"tag": tag}})
+    assert all(c.leaves_out_rows and c.flops for c in finetunings(params))
+    all_labels = finetunings(with_finetune(params, label_budgets=["all"]))
+    assert all(cost.flops is None and cost.num_steps is None for cost in all_labels)
+    public = [cost for cost in finetunings(with_gpt2(fresh)) if cost.run == "gpt2"]
+    assert len(public) == 4  # any method may fit it
+    assert all(cost.architecture is None and cost.flops is None for cost in public)
+
+
+# Tasks that are prepared.
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+    monkeypatch.chdir(tmp_path)
+    return alone(write_study(tmp_path, lr=1e-3), SCRATCH)
+
+
+def test_finetunings_measure_the_texts_of_prepared_tasks(prepared: Params) -> None:
+    for cost in finetunings(prepared):
+        assert not cost.assumes_lengths
+        assert cost.text_tokens is not None
+        # A probe reads them in larger batches, padded to the longest.
+        assert 3 < cost.text_tokens < (64 if cost.method == "full" else 65)
+    long, short = (
+        costs(with_finetune(prepared, max_tokens=number))[SCRATCH, "tag", "full"]
+        for number in (200, 6)
+    )
+    assert long.rows_cut == long.tokens_cut == 0.0
+    assert short.text_tokens == 6 and 0 < short.tokens_cut < 1 and 0 < short.rows_cut <= 1
+
+
+def test_finetunings_count_more_labels_than_were_prepared(prepared: Params) -> None:
+    """This is so after another study was copied over params.yaml."""
+    key = SCRATCH, "tag", "full"
+    few = costs(prepared)[key]
+    tasks = {
+        name: task.model_copy(update={"num_train": 9000}) for name, task in prepared.tasks.items()
+    }
+    larger = with_finetune(prepared.model_copy(update={"tasks": tasks}), label_budgets=[4500])
+    many = costs(larger, changed=tasks)[key]
+    assert few.num_steps is not None and many.num_steps is not None
+    assert many.text_tokens == pytest.approx(few.text_tokens, rel=0.3)  # of the same texts
+    assert many.num_steps > 10 * few.num_steps
+    with pytest.raises(ValueError, match="4500 labels, but"):
+        finetunings(larger)

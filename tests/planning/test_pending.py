@@ -1,0 +1,126 @@
+"""Which stages DVC would run, of a project for which DVC itself says that all is up to date."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stages.core.params import Params
+from stages.core.study_file import load
+from stages.planning.pending import pending
+from tests.project import AFTER_THE_DECODER, Project, clone_of_working_tree
+
+pytestmark = pytest.mark.filterwarnings("ignore:_NoneStep:DeprecationWarning")  # DVC's own
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    project = clone_of_working_tree(tmp_path_factory.mktemp("plan") / "project")
+    project.run("python", "-m", "stages.resolve")
+    make_up_outputs(project)
+    project.run("python", "-m", "stages.record_inputs")
+    project.run("dvc", "commit", "--force", "--quiet")
+    return project
+
+
+def make_up_outputs(project: Project) -> None:
+    """Writes a file for every output of a stage, and for what other stages read of it."""
+    from dvc.repo import Repo
+
+    with Repo(str(project.folder)) as repository:
+        stages = list(repository.index.stages)
+        paths = [dep.fs_path for stage in stages for dep in stage.deps]
+        paths += [out.fs_path for stage in stages for out in stage.outs]
+    for path in map(Path, sorted(map(str, paths), key=len, reverse=True)):
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{path.name}\n")
+
+
+@pytest.fixture
+def up_to_date(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.chdir(project.folder)
+    project.run("git", "checkout", "--quiet", "params.yaml")
+    return project
+
+
+@pytest.mark.slow
+def test_pending_has_no_stage_where_all_is_up_to_date(up_to_date: Project) -> None:
+    assert not pending(load())
+    times = json.loads((up_to_date.folder / ".scratch/times/resolve.json").read_text())
+    assert 0 < times["wall_time_s"] < 600  # of a stage's last run
+
+
+@pytest.mark.slow
+def test_pending_has_the_stages_that_follow_from_an_edited_run(up_to_date: Project) -> None:
+    up_to_date.edit("pretrain", "runs", "decoder_causal", "training", "lr", value=0.002)
+    stages = pending(load())
+    assert sorted(stages) == sorted(AFTER_THE_DECODER)
+    assert [*stages][0] == "resolve" and [*stages][-1] == "report"
+    assert {*stages["evaluate@tag"]} == {"resolve", "finetune@tag"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "value", "stages", "others"),
+    [
+        (
+            ("pretrain", "matched"),
+            "flops",
+            {"pretrain@decoder_causal", "finetune@tag", "report"},
+            {"pretrain@encoder_mlm", "prepare_corpus@prose"},
+        ),
+        (
+            ("samples", "num_test"),
+            50,
+            {"prepare_task@tag", "measure_likeness@prose-unigram", "fit_baseline@section"},
+            {"pretrain@encoder_mlm", "prepare_corpus@prose", "record_inputs"},
+        ),
+        (  # a new run, which reads what others read
+            ("pretrain", "runs", "more"),
+            {"objective": "span_mlm"},
+            {"record_inputs", "pretrain@more", "finetune@tag"},
+            {"pretrain@encoder_mlm", "pretrain@decoder_causal", "encode_corpus@prose-unigram"},
+        ),
+        (  # another tokenizer, with which all runs are trained again
+            ("tokenizers", "unigram", "vocab_size"),
+            1024,
+            {"train_tokenizer@unigram", "record_inputs", "pretrain@encoder_mlm"},
+            {"prepare_corpus@prose", "prepare_task@tag"},
+        ),
+    ],
+)
+def test_pending_has_the_stages_whose_plan_changes(
+    up_to_date: Project, path: tuple[str, ...], value: object, stages: set[str], others: set[str]
+) -> None:
+    up_to_date.edit(*path, value=value)
+    would_run = pending(load())
+    assert stages <= would_run.keys() and others.isdisjoint(would_run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "value"), [(("evaluation", "confidence"), 0.9), (("title",), "Q")]
+)
+def test_pending_has_the_report_alone_after_another_setting_of_it(
+    up_to_date: Project, path: tuple[str, ...], value: object
+) -> None:
+    up_to_date.edit(*path, value=value)
+    assert [*pending(load())] == ["resolve", "report"]
+
+
+def test_pending_says_that_there_is_no_dvc(fresh: Params) -> None:
+    with pytest.raises(ValueError, match="dvc: "):
+        pending(fresh)
+
+
+# The command `make plan`.
+
+
+@pytest.mark.slow
+def test_plan_prints_json_and_refuses_faults_as_other_commands_do(up_to_date: Project) -> None:
+    record = json.loads(up_to_date.run("python", "-m", "stages.commands.plan", "--json"))
+    assert record["stages"] == [] and record["totals"]["all"]["stages"] == 0
+    up_to_date.edit("pretrain", "reference", value="bert")
+    output = up_to_date.run("python", "-m", "stages.commands.plan", check=False)
+    assert output.startswith("error: pretrain.reference: unknown 'bert'")

@@ -1,0 +1,116 @@
+"""The checkpoints and trials of pending stages that their stores have."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from stages import finetune, pretrain
+from stages.core.keys import RunKey, TrialKey
+from stages.core.params import Params
+from stages.matching.budget import matched
+from stages.planning.estimate import made
+from stages.planning.speed import EARLIER
+from stages.planning.stage_plans import pretrain_plan as pretrain_plan_of
+from stages.planning.stored import Stores, pretraining_stage
+from stages.training import checkpoint_store
+from stages.training.device import resolve
+from tests.planning.studies import with_finetune, with_run
+from tests.small_study import SCRATCH, finetune_plan, pretrain_plan, write_inputs, write_study
+
+pytestmark = pytest.mark.slow
+PRETRAIN, FINETUNE = f"pretrain@{SCRATCH}", "finetune@section"
+MLM, CORPUS = "pretrain@encoder_mlm", "encode_corpus@none-unigram"
+
+
+def stores(params: Params, *stages: str) -> Stores:
+    return Stores(matched(params), stages)
+
+
+def store_checkpoint(params: Params, checkpoint: RunKey) -> None:
+    """Puts a checkpoint into the store, where its stage would find it."""
+    study = matched(params)
+    device = resolve(study.compute, threads=study.compute.threads)
+    plan = pretrain_plan_of(study, study.runs[checkpoint.run])
+    address = checkpoint_store.address_of(plan, checkpoint, device)
+    with checkpoint_store.new_entry(address) as folder:
+        (folder / "weights").write_text("weights")
+
+
+def test_missing_seeds_are_those_that_the_store_lacks(fresh: Params) -> None:
+    for seed in (1, 2):
+        store_checkpoint(fresh, RunKey("encoder_mlm", seed))
+    params = with_run(fresh, "encoder_mlm", seeds=[2, 3, 1, 4])
+    assert stores(params).missing_seeds("encoder_mlm") == []  # the stage is not pending
+    assert stores(params, MLM).missing_seeds("encoder_mlm") == [3, 4]
+    before = ("encode_corpus@prose-unigram", "train_tokenizer@unigram")
+    for stage in before:  # the inputs may change
+        assert stores(params, MLM, stage).missing_seeds("encoder_mlm") == [2, 3, 1, 4]
+    assert stores(params, MLM, "encode_corpus@prose-bpe").missing_seeds("encoder_mlm") == [3, 4]
+    for settings in (
+        {"model": fresh.runs["encoder_mlm"].model | {"d_ff": 32}},
+        {"corpus": "none"},
+        {"objective": {"name": "span_mlm"}},
+    ):
+        other = with_run(params, "encoder_mlm", **settings)
+        assert stores(other, MLM).missing_seeds("encoder_mlm") == [2, 3, 1, 4]
+
+
+def test_missing_seeds_are_all_while_the_parent_is_trained_again(fresh: Params) -> None:
+    child = fresh.runs["encoder_mlm"].model_copy(update={"parent": "encoder_mlm"})
+    params = fresh.model_copy(update={"runs": fresh.runs | {"child": child}})
+    stage = pretraining_stage("child", child)
+    assert stage == "continue_pretraining@child"
+    store_checkpoint(params, RunKey("child", 1))
+    assert stores(params, stage).missing_seeds("child") == []
+    assert stores(params, stage, MLM).missing_seeds("child") == [1]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Params]:
+    """A study of one run with two seeds, whose probes with the first fine-tuning seed were made."""
+    folder = tmp_path_factory.mktemp("study")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        params = write_study(folder, lr=1e-2)
+        params = params.model_copy(update={"runs": {SCRATCH: params.runs[SCRATCH]}})
+        params = with_run(params, SCRATCH, seeds=[1, 2])
+        params = with_finetune(params, label_budgets=[16, 32], seeds=[1])
+        write_inputs(params)
+        pretrain.main(pretrain_plan(params, SCRATCH), SCRATCH)
+        probe = {"linear_probe": params.finetune.methods["linear_probe"]}
+        probes = with_finetune(params, methods=probe)
+        finetune.main(finetune_plan(probes, "section"), "section")
+        yield params
+
+
+PROBES = {
+    TrialKey(SCRATCH, pretrain_seed, "section", "linear_probe", str(budget), 1)
+    for pretrain_seed in (1, 2)
+    for budget in (16, 32)
+}
+
+
+def test_trials_are_those_of_pending_stages_that_the_store_has(study: Params) -> None:
+    assert stores(study, FINETUNE).trials() == PROBES
+    assert stores(study, FINETUNE, PRETRAIN).trials() == PROBES  # the checkpoints stay
+    assert stores(study).trials() == set()
+    for again in ("prepare_task@section", CORPUS):
+        assert stores(study, FINETUNE, PRETRAIN, again).trials() == set()
+    wider = with_run(study, SCRATCH, model=study.runs[SCRATCH].model | {"d_ff": 32})
+    assert stores(wider, FINETUNE, PRETRAIN).trials() == set()
+    more = with_run(study, SCRATCH, seeds=[1, 2, 3])
+    assert stores(more, FINETUNE, PRETRAIN).trials() == PROBES
+
+
+def test_made_estimates_no_work_for_what_is_stored(study: Params) -> None:
+    """A fine-tuning stage takes as long as the trials that the store lacks; the speed is that of
+    all trials that were made."""
+    estimate = made(study, [PRETRAIN, FINETUNE])
+    costs = {(cost.task, cost.method): cost for cost in estimate.finetune}
+    probe, full = costs["section", "linear_probe"], costs["section", "full"]
+    assert (probe.num_stored, probe.num_trials, probe.flops, probe.pending) == (4, 4, 0, False)
+    assert (full.num_stored, full.num_trials, full.pending) == (0, 4, True)
+    more = made(with_finetune(study, seeds=[1, 2]), [FINETUNE])
+    [cost] = [c for c in more.finetune if (c.task, c.method) == ("section", "linear_probe")]
+    assert (cost.num_stored, cost.num_trials, cost.speed_from) == (4, 8, EARLIER)
+    assert cost.seconds is not None and cost.seconds > 0

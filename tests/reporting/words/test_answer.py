@@ -1,0 +1,220 @@
+"""The first screen says what the numbers say, and recommends no loser."""
+
+from dataclasses import replace
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from stages.evaluation.metrics import POINTS, scale_of
+from stages.findings.answers import Standing, rivals
+from stages.findings.axes import Confound
+from stages.findings.results import Results
+from stages.findings.verdicts import Verdict
+from stages.reporting.formats import seconds
+from stages.reporting.words.answer import (
+    ANY,
+    BEST_BASELINE,
+    Card,
+    answer_rows,
+    answers,
+    luck,
+    references,
+    ties,
+)
+from stages.reporting.words.names import verdict, verdict_with_seeds
+from stages.reporting.words.what_mattered import what_mattered
+from tests.synthetic_study import METRICS
+
+
+def with_baseline_at(results: Results, value: float) -> Results:
+    """The strongest baseline of each task has this score in all trials."""
+    trials = [
+        replace(t, value=value) if t.run in ("window", "tfidf") else t for t in results.trials
+    ]
+    return replace(results, trials=trials)
+
+
+def cards_of(results: Results) -> list[Card]:
+    return answers(results)[0].cards
+
+
+def without_baselines(results: Results) -> Results:
+    runs = [t for t in results.trials if t.run in results.params.runs]
+    return replace(results, trials=runs)
+
+
+def test_every_choice_has_an_answer_for_every_task(five_seeds: Results) -> None:
+    found = answers(five_seeds)
+    choices = [(answer.label_budget, answer.method) for answer in found]
+    assert choices == [("200", ANY), ("200", "full"), ("200", "linear_probe")]
+    for answer in found:
+        assert [card.task for card in answer.cards] == list(METRICS)
+        for card in answer.cards:
+            assert [*card.against] == references(five_seeds.scores)
+            is_baseline = card.standing is Standing.BASELINE
+            assert answer.method in (ANY, card.best.method) or is_baseline
+    many = {answer.method: answer.chosen for answer in found}
+    assert "(highest of 10 means)" in many["any"] and "(highest of 6 means)" in many["full"]
+
+
+@pytest.mark.parametrize("value", [0.2, 0.999])
+def test_what_is_recommended_has_the_best_mean_of_all(five_seeds: Results, value: float) -> None:
+    results = with_baseline_at(five_seeds, value)
+    for card in cards_of(results):
+        cells = [cell for cell in results.scores.cells if cell.task == card.task]
+        best = max(cells, key=lambda cell: cell.mean.value)
+        assert card.best is best
+        assert f"`{best.group}`" in card.use and POINTS.shown(best.mean.value) in card.use
+        is_baseline = card.standing is Standing.BASELINE
+        assert is_baseline == (value > 0.9) == ("The best model, " in card.against[BEST_BASELINE])
+        assert not is_baseline or "Next best" not in card.otherwise  # it is compared once
+
+
+def test_a_lead_is_said_with_its_verdict(five_seeds: Results) -> None:
+    for results in (five_seeds, with_baseline_at(five_seeds, 0.2)):
+        best_runs = results.best_runs[None].values()
+        for card, best in zip(cards_of(results), best_runs, strict=True):
+            assert card.standing is best.standing
+            assert verdict(best) in card.against[BEST_BASELINE]
+
+
+def test_one_pretraining_seed_claims_nothing(results: Results) -> None:
+    for card in cards_of(with_baseline_at(results, 0.2)):
+        assert card.standing is Standing.UNTESTED
+        assert Verdict.ONE_SEED.value in card.against[BEST_BASELINE]
+        said = "ahead of none", "No model differs", "is not ahead of"
+        assert any(words in card.runs for words in said)
+    for value in (0.2, 0.999):
+        said = answers(with_baseline_at(results, value))[0].verdict
+        assert said.startswith("On none of") and "nothing was tested" in said
+        assert "may be chance" not in said and "the baseline is ahead" not in said
+    best = results.best_runs[None]["tag", "200"]
+    ranked = rivals(best, results.scores, results.contrasts_of)
+    assert f"{len(ranked) - 1} not tested against the best run" in ties(ranked)
+
+
+def test_beside_a_run_stands_the_verdict_of_the_contrast_or_none(five_seeds: Results) -> None:
+    for answer in answers(five_seeds):
+        best_runs = five_seeds.best_runs[None if answer.method == ANY else answer.method]
+        for card in answer.cards:
+            best = best_runs[card.task, card.label_budget].run
+            contrasts = {c.other(best).group: c for c in five_seeds.contrasts_of[best]}
+            for name, sentence in card.against.items():
+                if name in (BEST_BASELINE, best.group):
+                    continue
+                said = verdict_with_seeds(contrasts[name]) if name in contrasts else "no contrast"
+                assert said in sentence
+
+
+def test_what_mattered_tells_the_effects_averaged_over_tasks(five_seeds: Results) -> None:
+    """The mean with its interval and verdict, of the comparisons with the smallest p-values."""
+    for answer in answers(five_seeds):
+        mattered = {each.axis: each.sentence for each in answer.mattered[BEST_BASELINE]}
+        asked = [
+            question
+            for question in five_seeds.questions
+            if question.axis == "pretrained" and answer.method in (ANY, question.first.method)
+        ]
+        first = min(asked, key=lambda question: question.p_holm or 0.0)
+        assert first.significant and first.num_tasks == len(METRICS)
+        mean = scale_of(first.metric).signed(first.effect.value)
+        told = mattered["pretrained"]
+        assert f": {mean} points on average over {len(METRICS)} tasks (" in told
+        assert f"), {verdict(first)}; largest on `" in told
+    of_run = {each.axis for each in answers(five_seeds)[0].mattered["encoder_scientific"]}
+    assert "training set" in of_run and "architecture" not in of_run
+
+
+def test_the_first_screen_says_what_also_differs(five_seeds: Results) -> None:
+    """The names of the confounds, and the objective, which is part of no architecture; not what the
+    axis itself is."""
+    found = {each.axis: each.besides for each in answers(five_seeds)[0].mattered[BEST_BASELINE]}
+    assert "objective" in found["architecture"]
+    assert "tokenizer trained on" in found["training set"]
+    assert "tokens seen" not in found["pretrained"] and "bytes read" not in found["pretrained"]
+    asked = [question for question in five_seeds.questions if question.axis == "training set"]
+    number = sum(question.num_tasks for question in asked)
+    changed, *others = asked[0].contrasts
+    changed = replace(changed, settings=(*changed.settings, Confound("rows", (10, 20))))
+    (of_axis,) = what_mattered([replace(asked[0], contrasts=(changed, *others)), *asked[1:]])
+    assert of_axis.besides == (
+        f"Also differs: tokenizer trained on in all; rows in 1 of {number} contrasts."
+    )
+
+
+def test_a_study_without_baselines_says_so(five_seeds: Results) -> None:
+    (answer, *_) = answers(without_baselines(five_seeds))
+    assert answer.verdict == ""
+    for card in answer.cards:
+        assert card.standing is Standing.UNTESTED
+        assert "No classical baseline" in card.against[BEST_BASELINE]
+
+
+def test_the_chip_and_the_cheapest_choice_say_the_same_of_a_run_that_is_behind(
+    five_seeds: Results,
+) -> None:
+    """Also where the difference is significant before correction only."""
+    seen = set()
+    for value in (*np.linspace(0.564, 0.584, 6).tolist(), 0.999, 0.2):
+        for card in cards_of(with_baseline_at(five_seeds, value)):
+            if card.standing is not Standing.BASELINE:
+                assert card.chip == card.standing.value and value < 0.9
+                continue
+            assert ("a model may be as good" in card.chip) == ("No model may" not in card.cheapest)
+            assert ("FLOPs" in card.cheapest) == ("a model may be as good" in card.chip)
+            assert value < 0.9 or card.chip.endswith(", clearly")
+            seen.add(card.chip)
+    assert len(seen) == 3 and any("before correction only" in chip for chip in seen)
+
+
+def test_a_baseline_that_is_clearly_behind_is_no_cheap_choice(five_seeds: Results) -> None:
+    for card in cards_of(with_baseline_at(five_seeds, 0.0)):
+        assert "classical baseline" not in card.cheapest and "FLOPs" in card.cheapest
+
+
+def test_the_verdict_counts_the_tasks_with_a_model_ahead(five_seeds: Results) -> None:
+    """And none without a test: of every task it tells one thing."""
+    num_tasks = len(METRICS)
+    for value in (0.2, 0.999, *np.linspace(0.4, 0.7, 7).tolist()):
+        found = answers(with_baseline_at(five_seeds, value))[0]
+        ahead = [card.task for card in found.cards if card.standing is Standing.LEADS]
+        behind = [card.task for card in found.cards if card.chip == "baseline first, clearly"]
+        assert value not in (0.2, 0.999) or len(ahead if value < 0.9 else behind) == num_tasks
+        first, *rest = found.verdict.split("; ")
+        assert f"On {len(ahead) or 'none'} of {num_tasks}" in first
+        assert all(f"`{task}`" in first for task in ahead)
+        assert any("the baseline is ahead" in part for part in rest) == bool(behind)
+        named = [task for task in METRICS if f"`{task}`" in found.verdict]
+        assert len(named) == (0 if f"on all {num_tasks} " in found.verdict else num_tasks)
+
+
+def test_what_a_training_takes_is_the_mean_of_its_trials(five_seeds: Results) -> None:
+    for card in cards_of(with_baseline_at(five_seeds, 0.2)):
+        costs = five_seeds.costs.of_trials([card.best])
+        assert len(costs) == len(card.best.trials)
+        assert seconds(fmean(cost.wall_time_s for cost in costs)) in card.takes
+        assert costs[0].hardware in card.takes
+    assert {card.takes for card in cards_of(with_baseline_at(five_seeds, 0.999))} == {""}
+
+
+def test_the_table_holds_the_first_answer_of_every_task_and_number_of_labels(
+    five_seeds: Results,
+) -> None:
+    table = answer_rows(five_seeds)
+    places = [(row["task"], row["label_budget"]) for row in table]
+    assert sorted(places) == sorted({(c.task, c.label_budget) for c in five_seeds.scores.cells})
+    for row in table:
+        assert row["low"] <= row["mean"] <= row["high"]
+        assert str(row["run"]) in str(row["use"]) and "`" not in "".join(map(str, row.values()))
+
+
+def test_luck_that_is_unknown_is_said_once_with_its_reason(five_seeds: Results) -> None:
+    methods = five_seeds.scores.methods
+    alone = [t for t in five_seeds.trials if (t.pretrain_seed, t.finetune_seed) == (1, 1)]
+    said = luck(replace(five_seeds, trials=alone).scores, "200", methods)
+    assert said.count("unknown") == 1 and "one trial" in said and "(highest of" not in said
+    assert "unknown" not in luck(five_seeds.scores, "200", methods)
+    some = [t for t in five_seeds.trials if t.task != "tag" or t in alone]
+    partly = luck(replace(five_seeds, trials=some).scores, "200", methods)
+    assert "on `type` (highest of" in partly and "How much on `tag` is unknown" in partly

@@ -1,0 +1,12 @@
+"""Each test of a source runs in a folder of its own, with a lock file."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("requirements.lock").write_text("datasets==1\n")
+    return tmp_path

@@ -1,0 +1,201 @@
+"""What holds for every task: padding changes nothing, and rows without labels count in no loss."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from stages.evaluation.metrics import score
+from stages.kinds._kind import KINDS
+from stages.models._heads import ModelWithHead
+from stages.tasks._task import TASKS, Task
+from stages.tasks._text_to_text import TextToText
+from stages.training.device import Device
+from stages.training.finetuning import FinetuningData
+from stages.training.loop import train
+from stages.trials.prediction import predict
+from tests.small import ARCHITECTURES, small_model, small_tokenizer, with_head
+from tests.training.test_loop import SCHEDULE
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+CPU = Device("cpu", "float32", compile=False, threads=1)
+SPAN = {"stride": 4, "max_question_tokens": 8, "max_answer_tokens": 12, "d_span": 8}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "classification": {},
+    "regression": {},
+    "multi_label": {},
+    "multiple_choice": {"dropout": 0.0},
+    "tagging": {},
+    "span_qa": SPAN | {"dropout": 0.0, "no_answer": True},
+    "seq2seq": {"max_target_tokens": 12},
+    "language_modelling": {},
+}
+LABELS = {
+    "classification": ["bad", "good"],
+    "multi_label": ["call", "class"],
+    "tagging": ["B-X", "I-X", "O"],
+}
+WORDS = ["cat", "dog", "sun", "sea", "ice", "oak", "elm", "ash"]
+
+
+def asked(i: int) -> dict[str, Any]:
+    """A question about the word after another one; every fourth has no answer."""
+    context = " ".join(WORDS[5 * i % 8 :] + WORDS[: 5 * i % 8])
+    word = WORDS[3 * i % 8]
+    answers = [{"text": word, "answer_start": context.index(word)}] if i % 4 else []
+    return {"question": f"which {WORDS[i]}?", "context": context, "answers": answers}
+
+
+ROWS: dict[str, list[dict[str, Any]]] = {
+    "classification": [
+        {"text": "a class", "label": "bad"},
+        {"text": "a function of other functions", "label": "good"},
+        {"text": "a class", "text_pair": "of a function that has methods", "label": "good"},
+        {"text": "", "label": "bad"},
+        {"text": "a function " * 50, "label": "good"},
+    ],
+    "regression": [
+        {"text": "the class", "text_pair": "the class", "target": 5000.0},
+        {"text": "the function", "text_pair": "a method call", "target": 1000.0},
+        {"text": "a call of the function", "text_pair": "a call", "target": 4800.0},
+        {"text": "classes have methods", "text_pair": "the statement ends", "target": 1300.0},
+    ],
+    "multi_label": [
+        {"text": "a call of the function", "labels": ["call"]},
+        {"text": "the class", "labels": []},
+        {"text": "a call of a class", "labels": ["call", "class"]},
+    ],
+    "multiple_choice": [
+        {"text": "a class", "choices": ["the class", "a call"], "label": "0"},
+        {"text": "a call", "choices": ["the class", "a method", "the call"], "label": "2"},
+        {"text": "a method", "choices": ["a function of it", "methods"], "label": "1"},
+    ],
+    "tagging": [
+        {"words": ["The", "class", "x.y_z()"], "tags": ["O", "B-X", "I-X"]},
+        {"words": ["antidisestablishmentarian"], "tags": ["O"]},
+    ],
+    "span_qa": [asked(i) for i in range(8)],
+    "seq2seq": [
+        {"text": "class def for", "target": "value name"},
+        {"text": "not", "target": "a list of names and values"},
+    ],
+    "language_modelling": [{"text": "a class"}, {"text": "a function of other functions"}],
+}
+
+
+def rows_of(name: str) -> list[dict[str, Any]]:
+    return [{"id": str(i), **row} for i, row in enumerate(ROWS[name])]
+
+
+def task_of(name: str, **settings: Any) -> Task:
+    entry = {"name": name, **SETTINGS[name], **settings}
+    task = TASKS.build(entry, LABELS.get(name, []), small_tokenizer(), 48, where="task")
+    task.take_facts(KINDS[name].facts(rows_of(name)))
+    return task
+
+
+def model_of(task: Task, architecture: str, **settings: Any) -> ModelWithHead:
+    backbone = small_model(architecture, **settings)
+    task.read_by(backbone, has_prefix=False)
+    if task.generates or task.scores_text:
+        return ModelWithHead(backbone, task.head(backbone)).eval()
+    return with_head(task, backbone)
+
+
+WRITERS = ("decoder", "encoder_decoder")
+FITTING = [
+    (name, architecture)
+    for name in SETTINGS
+    for architecture in TASKS.find(name, where="").architectures or ARCHITECTURES
+    if name != "seq2seq" or architecture in WRITERS
+]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("name", "architecture"), FITTING)
+def test_loss_and_predictions_of_a_task_do_not_depend_on_the_batch(name, architecture) -> None:
+    task = task_of(name)
+    model, examples = model_of(task, architecture), task.encode(rows_of(name))
+    batch = task.collate(examples, rngs=[])
+    alone = [task.collate([example], rngs=[]) for example in examples]
+    for term, (_, loss) in task.loss(model, batch).items():
+        torch.testing.assert_close(loss, sum(task.loss(model, one)[term][1] for one in alone))
+    together = task.predict(model, batch, examples)
+    singly = [
+        prediction
+        for one, example in zip(alone, examples, strict=True)
+        for prediction in task.predict(model, one, [example])
+    ]
+    if name in ("classification", "multi_label", "tagging", "seq2seq"):
+        assert together == singly
+    else:
+        np.testing.assert_allclose(np.array(together, float), np.array(singly, float), rtol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", [name for name in SETTINGS if name != "language_modelling"])
+def test_loss_of_a_task_leaves_out_rows_without_labels(name) -> None:
+    task = task_of(name)
+    model = model_of(task, "encoder_decoder")
+    first, *others = rows_of(name)
+    hidden = [{k: v for k, v in row.items() if k != task.kind.target} for row in others]
+    labelled, unlabelled = (task.encode(rows) for rows in ([first], hidden))
+    batch = task.collate([*labelled, *unlabelled], rngs=[])
+    alone = task.collate(labelled, rngs=[])
+    assert batch.num_targets == alone.num_targets
+    for term, (_, loss) in task.loss(model, alone).items():
+        torch.testing.assert_close(task.loss(model, batch)[term][1], loss)
+
+
+def as_text(name: str, task: Task) -> Task:
+    record = {"task": {"name": name, **SETTINGS[name]}, "labels": LABELS.get(name, [])}
+    return TextToText("films", record, task)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "settings", "architecture", "least"),
+    [
+        ("regression", {}, "encoder", 0.97),
+        ("multiple_choice", {}, "encoder", 1.0),
+        ("tagging", {}, "encoder", 1.0),
+        ("span_qa", {"head": "start_end"}, "encoder", 0.8),
+        ("span_qa", {"head": "span"}, "encoder", 0.8),
+        ("seq2seq", {}, "decoder", 0.9),
+        ("seq2seq", {"num_beams": 3}, "encoder_decoder", 0.9),
+        ("classification", {"as_text": True}, "decoder", 1.0),
+        ("tagging", {"as_text": True}, "encoder_decoder", 1.0),
+        ("span_qa", {"as_text": True}, "decoder", 0.8),
+    ],
+)
+def test_task_is_learnt_from_a_few_rows(name, settings, architecture, least) -> None:
+    rows, is_text = rows_of(name), settings.get("as_text", False)
+    task = task_of(name, **{} if is_text else settings)
+    task = as_text(name, task) if is_text else task
+    model = model_of(task, architecture, positions="learned")
+    examples = task.encode(rows)
+    data = FinetuningData(examples, task, batch_examples=8, seed=1)
+    schedule = SCHEDULE.model_copy(update={"lr": 3e-3})
+    num_steps = 160 if is_text else 100
+    list(train(model, task, data, schedule, num_steps=num_steps, seed=1, device=CPU))
+    predictions = [each.at(0.0) for each in predict(task, model.eval(), rows, examples, CPU)]
+    gold = [task.kind.answer(row) for row in rows]
+    assert score(task.kind.metric_names[0], gold, predictions) >= least
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("regression", {"text_step": 0.0}, "text_step"),
+        ("multi_label", {"threshold": 1.5}, "threshold"),
+        ("span_qa", {"stride": -1}, "stride must be at least 0, not -1"),
+        ("span_qa", {"max_answer_tokens": 0}, "max_answer_tokens must be at least 1, not 0"),
+        ("span_qa", {"stride": 50}, "less than finetune.max_tokens, 32"),
+    ],
+)
+def test_check_refuses_settings_that_do_not_fit(name, settings, message) -> None:
+    entry = {"name": name, **SETTINGS[name], **settings}
+    with pytest.raises(ValueError, match=message):
+        TASKS.find(name, where="").check(32, **TASKS.settings(entry, where="task"))

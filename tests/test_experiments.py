@@ -1,0 +1,91 @@
+"""Experiments of DVC apart from the working tree, and clones: real DVC on a real git repository."""
+
+import csv
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from stages.core.artifacts import read_json
+from tests.project import Project, tiny_study
+
+pytestmark = pytest.mark.slow
+
+RUN_RECORD = "data/pretrained/encoder_mlm/1/run.json"
+REPORTS = ("index.html", "trials.csv", "comparison.md", "figures/comparison.svg")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Returns a study with committed results."""
+    project = tiny_study(tmp_path_factory.mktemp("study") / "project")
+    project.repro()
+    project.commit("results")
+    return project
+
+
+def changed_files(study: Project) -> set[str]:
+    return {line[3:] for line in study.run("git", "status", "--porcelain").splitlines()}
+
+
+def apply(study: Project, name: str) -> None:
+    """Takes the results of an experiment into the working tree, where nothing is left to run."""
+    study.run("dvc", "exp", "apply", name)
+    assert {"params.yaml", "dvc.lock"} <= changed_files(study)
+    assert study.pending() == [] == study.repro()
+
+
+@pytest.fixture
+def untouched(study: Project):
+    """Undoes what a test applies."""
+    yield
+    study.run("git", "reset", "--quiet", "--hard")
+    study.run("dvc", "checkout", "--quiet")
+
+
+@pytest.mark.usefixtures("untouched")
+def test_exp_run_temp_leaves_the_working_tree_alone_until_it_is_applied(study: Project) -> None:
+    study.run("dvc", "exp", "run", "--temp", "-n", "more", "-S", "pretrain.training.num_steps=6")
+    assert changed_files(study) == set()
+    before = read_json(study.folder / RUN_RECORD)["settings"]["training"]["num_steps"]
+    apply(study, "more")
+    after = read_json(study.folder / RUN_RECORD)["settings"]["training"]["num_steps"]
+    assert (before, after) == (4, 6)
+
+
+@pytest.mark.usefixtures("untouched")
+def test_exp_run_queue_runs_what_queue_start_starts(study: Project) -> None:
+    setting = "finetune.label_budgets=[32]"
+    study.run("dvc", "exp", "run", "--queue", "-n", "with_32", "-S", setting)
+    # Its worker keeps the files open that it is given.
+    start = ["dvc", "queue", "start", "--jobs", "1"]
+    subprocess.run(
+        start, cwd=study.folder, env=study.environment, stdout=subprocess.DEVNULL, check=True
+    )
+    end = time.monotonic() + 500
+    while "Success" not in (status := study.run("dvc", "queue", "status")):
+        assert "Failed" not in status and time.monotonic() < end, status
+        time.sleep(1)
+    assert changed_files(study) == set()
+    apply(study, "with_32")
+    with (study.folder / "reports/trials.csv").open() as file:
+        assert {row["label_budget"] for row in csv.DictReader(file)} == {"32"}
+
+
+def test_clone_that_pulls_runs_nothing_and_has_the_same_report(
+    study: Project, tmp_path: Path
+) -> None:
+    study.run("dvc", "remote", "add", "--default", "--force", "shared", str(tmp_path / "remote"))
+    study.run("dvc", "push", "--quiet")
+    study.commit("a remote")
+    clone = Project(tmp_path / "clone")
+    url = study.folder.as_uri()
+    study.run("git", "clone", "--quiet", "--depth", "1", url, str(clone.folder))
+    clone.run("dvc", "pull", "--quiet")
+    assert clone.pending() == []
+    assert "nothing" in clone.run("python", "-m", "stages.commands.plan").casefold()
+    assert clone.repro() == []
+    for name in REPORTS:
+        ours, theirs = (project.folder / "reports" / name for project in (study, clone))
+        assert ours.read_bytes() == theirs.read_bytes()

@@ -1,0 +1,240 @@
+"""The store of checkpoints: seeds that did not change are not trained again."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stages import pretrain
+from stages.core import paths
+from stages.core.keys import RunKey
+from stages.core.params import Params, Run
+from stages.core.plans import PretrainPlan
+from stages.core.study_file import load
+from stages.training import checkpoint_store as store
+from stages.training.device import resolve
+from tests.small_study import pretrain_plan, write_corpus, write_inputs
+from tests.smoke import with_values
+
+RUN, CHILD, SCRATCH = "decoder_causal", "child", "encoder_scratch"
+SMALL = {
+    "compute.threads": 1,
+    "compute.device": "cpu",
+    "compute.precision": "float32",
+    "tokenizers.unigram.vocab_size": 600,
+    "pretrain.matched": "none",
+    "pretrain.reference": RUN,
+    "pretrain.seeds": [1, 2],
+    **{f"pretrain.runs.{run}.seeds": [1, 2] for run in (RUN, SCRATCH)},
+    **{
+        f"pretrain.runs.{RUN}.{key}": value
+        for key, value in {
+            "training.num_steps": 3,
+            "training.max_tokens": 16,
+            "training.batch_rows": 4,
+            "training.micro_batch_rows": 4,
+            "model.d_model": 32,
+            "model.num_layers": 1,
+        }.items()
+    },
+}
+
+
+@pytest.fixture
+def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+    """A study with a run, a run that continues it, and one from scratch, with two seeds each."""
+    path = with_values(tmp_path, SMALL)
+    monkeypatch.chdir(tmp_path)
+    write_corpus()
+    for nothing in ("encoded/none/none", "tokenizers/none"):
+        Path("data", nothing).parent.mkdir(exist_ok=True)
+        Path("data", nothing).write_text("nothing\n")
+    params = load(path)
+    run = params.runs[RUN]
+    runs = {RUN: run, CHILD: run.model_copy(update={"parent": RUN}), SCRATCH: params.runs[SCRATCH]}
+    params = params.model_copy(update={"runs": runs})
+    write_inputs(params)
+    return params
+
+
+def address(plan: PretrainPlan, run: str = RUN, seed: int = 1) -> str:
+    return store.address_of(plan, RunKey(run, seed), resolve(plan.compute, threads=1))
+
+
+def missing(plan: PretrainPlan, run: str = RUN) -> list[int]:
+    return store.missing_seeds(plan, run, resolve(plan.compute, threads=1))
+
+
+def with_run(plan: PretrainPlan, **changes: object) -> PretrainPlan:
+    return plan.model_copy(update={"run": plan.run.model_copy(update=changes)})
+
+
+def with_rate(plan: PretrainPlan) -> PretrainPlan:
+    return with_run(plan, training=plan.run.training.model_copy(update={"lr": 0.5}))
+
+
+def with_devices(plan: PretrainPlan) -> PretrainPlan:
+    distributed = plan.distributed.model_copy(update={"devices": 2})
+    return plan.model_copy(update={"distributed": distributed})
+
+
+def with_compute(**changes: object) -> Callable[[PretrainPlan], PretrainPlan]:
+    return lambda plan: plan.model_copy(update={"compute": plan.compute.model_copy(update=changes)})
+
+
+def with_other_inputs(plan: PretrainPlan) -> PretrainPlan:
+    path = paths.INPUTS / f"{RUN}.json"
+    path.write_text(path.read_text().replace("a", "b"))
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("edit", "is_other"),
+    [
+        pytest.param(with_rate, True, id="a setting"),
+        pytest.param(lambda plan: with_run(plan, objective={"name": "mlm"}), True, id="objective"),
+        pytest.param(lambda plan: plan.model_copy(update={"code": {}}), True, id="code"),
+        pytest.param(with_other_inputs, True, id="the corpus"),
+        pytest.param(with_devices, True, id="number of processes"),
+        pytest.param(with_compute(precision="bfloat16"), True, id="precision"),
+        pytest.param(with_compute(threads=2), True, id="threads"),
+        pytest.param(with_compute(trial_threads=2), False, id="threads of trials"),
+        pytest.param(lambda plan: with_run(plan, seeds=[1, 5]), False, id="other seeds"),
+        pytest.param(lambda plan: plan.model_copy(update={"study": "other"}), False, id="a study"),
+    ],
+)
+def test_address_covers_all_that_weights_depend_on(
+    params: Params, edit: Callable[[PretrainPlan], PretrainPlan], is_other: bool
+) -> None:
+    plan = pretrain_plan(params, RUN)
+    before = address(plan)
+    assert len({before, address(plan, seed=2), address(plan, run=SCRATCH)}) == 3
+    assert (address(edit(plan)) != before) == is_other
+
+
+def test_address_covers_the_parent_of_the_same_seed(params: Params) -> None:
+    plan = pretrain_plan(params, CHILD)
+    for seed in (1, 2):
+        paths.pretrained(RunKey(RUN, seed)).mkdir(parents=True)
+    before = [address(plan, CHILD, seed) for seed in (1, 2)]
+    (paths.pretrained(RunKey(RUN, 1)) / "model.safetensors").write_text("other weights")
+    after = [address(plan, CHILD, seed) for seed in (1, 2)]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]
+
+
+@pytest.mark.parametrize("damage", ["changed", "removed", "unlisted", "unreadable"])
+def test_find_treats_a_damaged_entry_as_missing(params: Params, damage: str) -> None:
+    with store.new_entry("whole") as folder:
+        (folder / "pretrained").mkdir()
+        (folder / "pretrained/model.safetensors").write_text("weights")
+    entry = store.find("whole")
+    assert entry is not None and store.find("other") is None
+    match damage:
+        case "changed":
+            (entry / "pretrained/model.safetensors").write_text("weight")
+        case "removed":
+            (entry / "pretrained/model.safetensors").unlink()
+        case "unlisted":
+            (entry / store.CONTENTS).unlink()
+        case "unreadable":
+            (entry / store.CONTENTS).write_text("{")
+        case "no mapping":
+            (entry / store.CONTENTS).write_text("[]")
+    assert store.find("whole") is None
+
+
+def test_new_entry_leaves_nothing_if_it_fails(params: Params) -> None:
+    with pytest.raises(KeyError), store.new_entry("failed") as folder:
+        (folder / "half").write_text("half")
+        raise KeyError
+    assert not [*store.ROOT.glob("*")]
+
+
+def outputs(run: str = RUN) -> dict[Path, bytes]:
+    """Returns all that the stage of a run writes, with the time that it took."""
+    folders = [paths.PRETRAINED / run, paths.TIMINGS / "pretrain" / run]
+    folders += [paths.PROGRESS / kind / run for kind in store.PROGRESS]
+    return {f: f.read_bytes() for folder in folders for f in folder.rglob("*") if f.is_file()}
+
+
+def of_seed(files: dict[Path, bytes], seed: int) -> dict[Path, bytes]:
+    return {f: content for f, content in files.items() if str(seed) in (f.parent.name, f.stem)}
+
+
+@pytest.mark.slow
+def test_pretrain_trains_only_the_seeds_that_the_store_lacks(params: Params) -> None:
+    plan = pretrain_plan(params, RUN)
+    assert missing(plan) == [1, 2]
+    pretrain.main(plan, RUN)
+    before = outputs()
+    assert len(before) == 2 * len(of_seed(before, 1)) and missing(plan) == []
+    shutil.rmtree(paths.PRETRAINED)
+    pretrain.main(plan, RUN)
+    assert outputs() == before, "even the times are those of the first training"
+
+    more = with_run(plan, seeds=[2, 3])
+    assert missing(more) == [3]
+    pretrain.main(more, RUN)
+    after = outputs()
+    assert of_seed(after, 2) == of_seed(before, 2)
+    assert of_seed(after, 3) and not of_seed(after, 1)
+    weights = (after[paths.pretrained(RunKey(RUN, s)) / "model.safetensors"] for s in (2, 3))
+    assert len({*weights}) == 2
+
+    entry = store.find(address(more, seed=2))
+    assert entry is not None
+    (entry / "pretrained/model.safetensors").write_bytes(b"damaged")
+    pretrain.main(more, RUN)
+    trained = {path for path in after if outputs()[path] != after[path]}
+    assert trained == {paths.pretraining_time(RunKey(RUN, 2))}, "equal but for the time"
+
+
+@pytest.mark.slow
+def test_pretrain_leaves_only_one_seed_in_the_store(params: Params) -> None:
+    plan = pretrain_plan(params, RUN)
+    pretrain.main(plan, RUN, only_seed=2)
+    assert missing(plan) == [1] and not outputs()
+    with pytest.raises(ValueError, match=rf"^--only-seed: pretrain\.runs\.{RUN}\.seeds has"):
+        pretrain.main(plan, RUN, only_seed=3)
+
+
+@pytest.mark.slow
+def test_pretrain_stores_no_run_that_does_not_train(params: Params) -> None:
+    """Its weights are quickly drawn again, and a public checkpoint is large."""
+    pretrain.main(pretrain_plan(params, SCRATCH), SCRATCH)
+    assert of_seed(outputs(SCRATCH), 1) and of_seed(outputs(SCRATCH), 2)
+    assert not [*store.ROOT.glob("*")]
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.slow
+def test_pretrain_resumes_the_seed_that_was_interrupted(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seed before it is in the store, and all results are those of a run in one go."""
+    monkeypatch.setattr("stages.training.loop.CHECKPOINT_SECONDS", 0.0)
+    plan, steps = pretrain_plan(params, RUN), list[int]()
+    pretrain.main(plan, RUN)
+    times = {paths.pretraining_time(RunKey(RUN, seed)) for seed in (1, 2)}
+    whole = {path: content for path, content in outputs().items() if path not in times}
+    for folder in (store.ROOT, paths.PRETRAINED):
+        shutil.rmtree(folder)
+    validates, killed_at = pretrain._validates, [1, 2, 3, 1, 2]
+
+    def kill(step: int, run: Run) -> bool:
+        steps.append(step)
+        if steps == killed_at:
+            raise Killed
+        return validates(step, run)
+
+    monkeypatch.setattr(pretrain, "_validates", kill)
+    with pytest.raises(Killed):
+        pretrain.main(plan, RUN)
+    assert not paths.PRETRAINED.exists() and missing(plan) == [2]
+    pretrain.main(plan, RUN)
+    assert steps == [*killed_at, 2, 3], "it goes on from the last state"
+    assert {path: content for path, content in outputs().items() if path not in times} == whole
