@@ -177,7 +177,7 @@ def test_train_yields_each_step() -> None:
     assert all(step.flops > 0 for step in history)
 
 
-def test_train_puts_all_parts_of_a_model_in_training_mode() -> None:
+def test_train_makes_all_parts_of_a_model_train() -> None:
     """A checkpoint that was just read evaluates; so does a model that was just validated."""
     model = headless(small_model("encoder"))
     model.backbone.eval()
