@@ -45,6 +45,33 @@ def test_benchmarks_import_what_is_there() -> None:
                 assert module.with_suffix(".py").exists() or module.is_dir(), (file, node.module)
 
 
+BEGINNINGS = ("Of ", "By ", "Those ", "The same ", "As ")  # of docstrings that are read twice
+VAGUE = {"found", "told", "asked", "there", "each"}  # names of locals that say nothing
+
+
+def vague_locals(function: ast.FunctionDef) -> set[str]:
+    """Returns the ``VAGUE`` names that statements of a function assign. A comprehension, which is
+    read at one glance, may use them."""
+    targets: list[ast.expr] = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            targets += node.targets
+        elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.For):
+            targets.append(node.target)
+    names = (node for target in targets for node in ast.walk(target))
+    return {node.id for node in names if isinstance(node, ast.Name)} & VAGUE
+
+
+@pytest.mark.parametrize("file", sorted(STAGES.rglob("*.py")), ids=relative)
+def test_docstrings_and_locals_are_plain_english(file: Path) -> None:
+    for node in ast.walk(parsed(file)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
+            docstring = ast.get_docstring(node) or ""
+            assert not docstring.startswith(BEGINNINGS), docstring.splitlines()[0]
+        if isinstance(node, ast.FunctionDef):
+            assert not vague_locals(node), node.name
+
+
 def words(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+", name)}
 

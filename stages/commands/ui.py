@@ -61,8 +61,10 @@ def end_by_signals() -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)  # one is enough: nothing may break off the clean-up
+    for signal_number in SIGNALS:
+        signal.signal(
+            signal_number, signal.SIG_IGN
+        )  # one is enough: nothing may break off the clean-up
     raise SystemExit(0 if number == signal.SIGINT else 128 + number)
 
 

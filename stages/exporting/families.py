@@ -317,10 +317,10 @@ def family_of(architecture: str, dims: Dimensions, *, with_head: bool) -> Family
     nearest = min(families, key=lambda family: len(family.refused(dims)))
     if names := nearest.refused(dims):
         here = ", ".join(f"{name}: {_yaml(getattr(dims, name))}" for name in names)
-        there = ", ".join(f"{n}: {' or '.join(map(_yaml, nearest.accepts[n]))}" for n in names)
+        accepted = ", ".join(f"{n}: {' or '.join(map(_yaml, nearest.accepts[n]))}" for n in names)
         raise ValueError(
             f"transformers has no {architecture} with {here}; the nearest, {nearest.name}, has "
-            f"{there}"
+            f"{accepted}"
         )
     return nearest
 

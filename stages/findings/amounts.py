@@ -49,5 +49,5 @@ def words(group: Group) -> str:
 
 
 def _ratio(one: float | None, other: float | None) -> float:
-    """Of the larger to the smaller one; 1 if one is 0 or unknown."""
+    """Returns the ratio of the larger amount to the smaller one; 1 if one is 0 or unknown."""
     return max(one, other) / min(one, other) if one and other else 1.0

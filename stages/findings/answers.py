@@ -90,18 +90,18 @@ BestRuns = Mapping[tuple[str, str], BestRun]  # by task and label budget
 def best_runs(scores: Scores, moderation: Moderation, methods: Sequence[str]) -> BestRuns:
     """The best run of each task and label budget with one of the ``methods``. A place where all of
     these are incompatible with every run is left out."""
-    found: dict[tuple[str, str], BestRun] = {}
+    best_by_place: dict[tuple[str, str], BestRun] = {}
     for task, budget in product(scores.tasks, scores.label_budgets):
         cells = [cell for cell in scores.run_cells(task, budget) if cell.method in methods]
         if cells:
             run = max(cells, key=lambda cell: cell.merit)
-            found[task, budget] = _with_baseline(run, scores, moderation)
-    known = {place: best for place, best in found.items() if best.strongest is not None}
+            best_by_place[task, budget] = _with_baseline(run, scores, moderation)
+    known = {place: best for place, best in best_by_place.items() if best.strongest is not None}
     p_values = [best.effect.p_value for best in known.values()]
     corrected = holm([1.0 if p_value is None else p_value for p_value in p_values])
     for place, p_holm in zip(known, corrected, strict=True):
-        found[place] = replace(found[place], p_holm=p_holm)
-    return found
+        best_by_place[place] = replace(best_by_place[place], p_holm=p_holm)
+    return best_by_place
 
 
 def _with_baseline(run: Cell, scores: Scores, moderation: Moderation) -> BestRun:
@@ -187,13 +187,13 @@ def smaller(best: Cell, scores: Scores, methods: Sequence[str]) -> Cell | None:
     limit = best.amounts["num_params"]
     if best.group in scores.baselines or limit is None:
         return None
-    found = []
+    candidates = []
     for cell in scores.run_cells(best.task, best.label_budget):
         size = cell.amounts["num_params"]
         is_other = cell.group != best.group and cell.method in methods
         if is_other and size is not None and size < limit:
-            found.append(cell)
-    return max(found, key=lambda cell: cell.merit, default=None)
+            candidates.append(cell)
+    return max(candidates, key=lambda cell: cell.merit, default=None)
 
 
 def cheapest_run(best: Cell, contrasts: Sequence[Contrast], methods: Sequence[str]) -> Cell:

@@ -216,19 +216,19 @@ def pretraining_rates(endings: Sequence[Ending], contrasts: Sequence[Contrast]) 
 def tries(trials: Sequence[ScoredTrial], endings: Sequence[Ending]) -> Check:
     """Whether all runs and baselines had equally many tries. What has no setting to choose
     (majority, in-context learning) is left out."""
-    found: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = {}
     for trial in trials:
         if trial.method == CLASSICAL:
             if trial.num_tries > 1:
-                found.setdefault(f"baseline {trial.run}", []).append(trial.num_tries)
+                counts.setdefault(f"baseline {trial.run}", []).append(trial.num_tries)
         elif trial.num_epochs or trial.converged is not None:
-            found.setdefault(trial.method, []).append(trial.num_tries)
-    numbers = sorted({number for of_name in found.values() for number in of_name})
+            counts.setdefault(trial.method, []).append(trial.num_tries)
+    numbers = sorted({number for of_name in counts.values() for number in of_name})
     if not numbers:
         return NOT_ASKED
     pretrained = [len(ending.rates) for ending in endings]
     unequal = len(numbers) > 1 or len({*pretrained}) > 1
-    details = [*found.items(), *([("pretraining", pretrained)] if pretrained else [])]
+    details = [*counts.items(), *([("pretraining", pretrained)] if pretrained else [])]
     return Check(unequal, {"tries": numbers, "pretrained": pretrained}, details)
 
 
@@ -237,15 +237,15 @@ def shared_defaults(
 ) -> Check:
     """Whether a forced value reverses a contrast whose interval excludes zero, or nothing was
     varied that could have been."""
-    fixed, found = not_varied(tries), changes(cells, tries)
-    if not found:
+    fixed, changed = not_varied(tries), changes(cells, tries)
+    if not changed:
         return Check(True, {"fixed": fixed}) if fixed else NOT_ASKED
-    reversals = [*_reversals(contrasts, found)]
+    reversals = [*_reversals(contrasts, changed)]
     reversed_by_id = {id(contrast): contrast for contrast, _ in reversals}
     clear = sum(c.significant_before_correction for c in reversed_by_id.values())
     numbers = {
         "fixed": fixed,
-        "largest": largest_changes(found),
+        "largest": largest_changes(changed),
         "reversed": len(reversed_by_id),
         "clear": clear,
         "contrasts": len(contrasts),
@@ -372,8 +372,8 @@ def smallest_effect(variance: Variance, confidence: float) -> float:
         low, high = high, 2 * high
     for _ in range(20):
         middle = (low + high) / 2
-        found = variance.power(middle, confidence) >= POWER
-        low, high = (low, middle) if found else (middle, high)
+        is_enough = variance.power(middle, confidence) >= POWER
+        low, high = (low, middle) if is_enough else (middle, high)
     return high
 
 

@@ -114,7 +114,7 @@ def left_out(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Left
         for axis, a, b in (pair for pair in judged if not isinstance(pair, LeftOut))
         for group, other in ((a, b), (b, a))
     }
-    found: dict[tuple[Axis, frozenset[str]], LeftOut] = {}
+    omitted: dict[tuple[Axis, frozenset[str]], LeftOut] = {}
     for alone in candidates:
         nearest: dict[tuple[Axis, str], LeftOut] = {}
         for pair in judged:
@@ -128,15 +128,15 @@ def left_out(candidates: Sequence[Group], used: Mapping[str, Used]) -> list[Left
                     key=lambda each: _distance(each.a, each.b, each.axis, used),
                 )
         for pair in nearest.values():
-            found.setdefault((pair.axis, frozenset((pair.a.name, pair.b.name))), pair)
-    return list(found.values())
+            omitted.setdefault((pair.axis, frozenset((pair.a.name, pair.b.name))), pair)
+    return list(omitted.values())
 
 
 def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[Pair | LeftOut]:
     """Every pair of groups with trials that differs in one axis."""
-    there = [group for group in candidates if group.name in used]
-    axes = _axes_of_models(there)
-    axes |= _axes_of_designs(there, used, axes)
+    present = [group for group in candidates if group.name in used]
+    axes = _axes_of_models(present)
+    axes |= _axes_of_designs(present, used, axes)
     axes |= {(b, a): axis for (a, b), axis in axes.items()}
 
     def nearer(group: Group, other: Group, axis: Axis) -> Group | None:
@@ -146,7 +146,7 @@ def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[P
         nearest = min(
             (
                 rival
-                for rival in there
+                for rival in present
                 if axes.get((group.name, rival.name)) == axis
                 and _level(rival, axis) == _level(other, axis)
             ),
@@ -155,7 +155,7 @@ def _judged(candidates: Sequence[Group], used: Mapping[str, Used]) -> Iterator[P
         distances = [_distance(group, each, axis, used) for each in (nearest, other)]
         return nearest if distances[0] < distances[1] else None
 
-    for a, b in combinations(there, 2):
+    for a, b in combinations(present, 2):
         axis = axes.get((a.name, b.name))
         if axis is None:
             continue
@@ -191,7 +191,7 @@ def _axes_of_designs(
     a task with a head, an encoder-decoder and an encoder. Only where the pretrained one has no
     partner of its own model."""
     paired = {name for names, axis in by_model.items() if axis == "pretrained" for name in names}
-    found: dict[Names, Axis] = {}
+    axes: dict[Names, Axis] = {}
     for a, b in combinations(there, 2):
         pretrained, scratch = (a, b) if a.pretrained else (b, a)
         designs = {used[a.name].design, used[b.name].design}
@@ -204,8 +204,8 @@ def _axes_of_designs(
             and len(designs) == 1
             and None not in designs
         ):
-            found[a.name, b.name] = "pretrained"
-    return found
+            axes[a.name, b.name] = "pretrained"
+    return axes
 
 
 LEVELS: Mapping[Axis, Callable[[Group], object]] = {

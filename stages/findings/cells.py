@@ -86,11 +86,11 @@ class Cell:
 
     @cached_property
     def amounts(self) -> dict[str, int | None]:
-        """Of each of ``AMOUNTS`` the mean over the trials; None is unknown."""
-        found = {key: [getattr(trial, key) for trial in self.trials] for key in AMOUNTS}
+        """Returns the mean of each of ``AMOUNTS`` over the trials; None is unknown."""
+        values_by_name = {key: [getattr(trial, key) for trial in self.trials] for key in AMOUNTS}
         return {
             key: None if None in values else round(sum(values) / len(values))
-            for key, values in found.items()
+            for key, values in values_by_name.items()
         }
 
 
@@ -117,7 +117,7 @@ def cells(
         for key, trials_of_cell in members.items()
     }
     moderation = Moderation(samples, baselines=baselines, confidence=confidence)
-    found = [
+    all_cells = [
         Cell(
             *key,
             trials=tuple(members[key]),
@@ -127,7 +127,7 @@ def cells(
         )
         for key, sample in samples.items()
     ]
-    return found, moderation
+    return all_cells, moderation
 
 
 def _sample(

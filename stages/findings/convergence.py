@@ -53,13 +53,13 @@ def confounds(a: Cell, b: Cell) -> list[Confound]:
     what they can fit.
     """
     sides = list(dict.fromkeys((a, b)))
-    found = [Confound(NOT_CONVERGED, (cell,)) for cell in unconverged(sides)]
+    faults = [Confound(NOT_CONVERGED, (cell,)) for cell in unconverged(sides)]
     losses = [training_loss([t for t in cell.trials if t.num_epochs]) for cell in sides]
     known = [loss for loss in losses if loss is not None]
     unequal = len(known) == 2 and max(known) >= max(UNFITTED, MUCH * min(known))
     if a.method == b.method and unequal:
-        found.append(Confound(FITTED_UNEQUALLY, tuple(known)))
-    return found
+        faults.append(Confound(FITTED_UNEQUALLY, tuple(known)))
+    return faults
 
 
 def training_loss(trials: Sequence[ScoredTrial]) -> float | None:

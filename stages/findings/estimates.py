@@ -42,7 +42,7 @@ def agreements(
     """The agreements for each task, each method that trains and each label budget, over all runs
     and over those that are pretrained."""
     scores = results.scores
-    found = []
+    rows = []
     for task, method, budget in product(scores.tasks, scores.methods, label_budgets):
         trials = _trials(scores, task, method, budget)
         pretrained = {
@@ -59,10 +59,10 @@ def agreements(
                 known = {key: some[key] for key in some if key in records}
                 if known:
                     seed = results.params.finetune.seeds[0]
-                    found.append(
+                    rows.append(
                         _agreement(runs, known, records, confidence=results.confidence, seed=seed)
                     )
-    return found
+    return rows
 
 
 def _trials(

@@ -33,11 +33,11 @@ def not_compared(scores: Scores, contrasts: Sequence[Contrast]) -> list[NotCompa
     trials = [trial for cell in scores.cells for trial in cell.trials]
     for task, method in product(scores.tasks, scores.methods):
         used = Used.by_group(scores.groups, trials, task=task, method=method)
-        for each in left_out(scores.groups, used):
-            levels = levels_of(each.axis, each.a, each.b, used)
-            key = (each.axis, each.a.name, each.b.name, *levels, each.reason)
+        for omitted in left_out(scores.groups, used):
+            levels = levels_of(omitted.axis, omitted.a, omitted.b, used)
+            key = (omitted.axis, omitted.a.name, omitted.b.name, *levels, omitted.reason)
             places[key].append((task, method))
-    found = [
+    pairs = [
         NotCompared(
             *key[:5],
             tasks=tuple(dict.fromkeys(task for task, _ in where)),
@@ -46,7 +46,7 @@ def not_compared(scores: Scores, contrasts: Sequence[Contrast]) -> list[NotCompa
         )
         for key, where in places.items()
     ]
-    return [*found, *_alone(scores, contrasts)]
+    return [*pairs, *_alone(scores, contrasts)]
 
 
 def _alone(scores: Scores, contrasts: Sequence[Contrast]) -> list[NotCompared]:

@@ -78,11 +78,11 @@ def questions(uncorrected: Sequence[Contrast], moderation: Moderation) -> list[Q
         scale = scale_of(contrast.metric)
         alike = unit_of(contrast.metric), scale.lower_is_better, contrast.is_tested
         members.setdefault((contrast.axis, *sides, *alike), []).append(contrast)
-    found = [
+    all_questions = [
         Question(contrasts=tuple(some), effect=_mean(some, moderation), p_holm=None)
         for some in members.values()
     ]
-    tested = [question for question in found if question.is_tested]
+    tested = [question for question in all_questions if question.is_tested]
     alpha = 1 - moderation.confidence
     of_questions, of_contrasts = two_stages(
         [question.effect.p_value or 0.0 for question in tested],
@@ -95,7 +95,7 @@ def questions(uncorrected: Sequence[Contrast], moderation: Moderation) -> list[Q
     ]
     with_p_values = dict(zip(tested, corrected, strict=True))
     return sorted(
-        (with_p_values.get(question, question) for question in found),
+        (with_p_values.get(question, question) for question in all_questions),
         key=lambda question: AXES.index(question.axis),
     )
 

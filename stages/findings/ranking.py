@@ -46,7 +46,7 @@ class Ranking:
 
 def rankings(scores: Scores, moderation: Moderation) -> list[Ranking]:
     """A ranking of each task, then of the mean over tasks, with each method and label budget."""
-    found = []
+    rankings = []
     for budget, method in product(reversed(scores.label_budgets), scores.methods):
         members: dict[str, dict[str, list[Cell]]] = {}  # by scope and name
         for task in scores.tasks:
@@ -55,8 +55,8 @@ def rankings(scores: Scores, moderation: Moderation) -> list[Ranking]:
         members[ALL_TASKS] = _on_all_tasks(scores, members)
         for scope, of_scope in members.items():
             if len(of_scope) > 1:
-                found.append(Ranking(scope, method, budget, _ranked(of_scope, moderation)))
-    return found
+                rankings.append(Ranking(scope, method, budget, _ranked(of_scope, moderation)))
+    return rankings
 
 
 def _on_all_tasks(
@@ -79,15 +79,15 @@ def _ranked(members: Mapping[str, Sequence[Cell]], moderation: Moderation) -> li
     effects = {
         (a, b): _difference(members[a], members[b], moderation) for a, b in combinations(order, 2)
     }
-    found = []
+    ranks = []
     for name in order:
         signed = [
             (effect, 1 if name == a else -1) for (a, b), effect in effects.items() if name in (a, b)
         ]
         rank = 1 + sum(merits[other] > merits[name] for other in order)
         bounds = _bounds(metric, signed, confidence=moderation.confidence)
-        found.append(Ranked(name, means[name], metric, rank, *bounds))
-    return found
+        ranks.append(Ranked(name, means[name], metric, rank, *bounds))
+    return ranks
 
 
 def _mean(cells: Sequence[Cell]) -> float:

@@ -142,8 +142,9 @@ class Results:
         """The best run of each task and label budget with each method and, for None, with whichever
         method is best."""
         methods = self.scores.methods
-        found: dict[str | None, BestRuns] = {None: best_runs(self.scores, self.moderation, methods)}
-        return found | {m: best_runs(self.scores, self.moderation, [m]) for m in methods}
+        of_all = best_runs(self.scores, self.moderation, methods)
+        by_method: dict[str | None, BestRuns] = {None: of_all}
+        return by_method | {m: best_runs(self.scores, self.moderation, [m]) for m in methods}
 
     @cached_property
     def rankings(self) -> list[Ranking]:

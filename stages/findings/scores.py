@@ -60,8 +60,8 @@ class Scores:
         ]
 
     def baseline_cells(self, task: str, label_budget: str) -> list[Cell]:
-        found = (self.cell(name, task, CLASSICAL, label_budget) for name in self.baselines)
-        return [cell for cell in found if cell]
+        cells = (self.cell(name, task, CLASSICAL, label_budget) for name in self.baselines)
+        return [cell for cell in cells if cell]
 
     @cached_property
     def of_groups(self) -> list[Cell]:

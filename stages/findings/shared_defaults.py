@@ -57,13 +57,13 @@ class ForcedEffect:
 
 def forced_values(tries: Iterable[ScoredTry]) -> list[Forced]:
     """Each value of each setting of which a trial has tried several, in the order of ``tries``."""
-    found = dict[Forced, None]()
+    forced = dict[Forced, None]()
     for members in _by_trial(tries).values():
         for setting in dict.fromkeys(name for each in members for name in each.settings):
             values = dict.fromkeys(each.settings[setting] for each in members)
             if len(values) > 1:
-                found |= dict.fromkeys(Forced(setting, value) for value in values)
-    return [*found]
+                forced |= dict.fromkeys(Forced(setting, value) for value in values)
+    return [*forced]
 
 
 def not_varied(tries: Iterable[ScoredTry]) -> list[str]:
@@ -121,8 +121,8 @@ def forced_effects(
 
 def _by_trial(tries: Iterable[ScoredTry]) -> dict[TrialKey, list[ScoredTry]]:
     by_trial = dict[TrialKey, list[ScoredTry]]()
-    for each in tries:
-        by_trial.setdefault(each.key, []).append(each)
+    for tried in tries:
+        by_trial.setdefault(tried.key, []).append(tried)
     return by_trial
 
 

@@ -53,9 +53,9 @@ class PowerLaw:
     def error(self, size: float) -> tuple[float, float, float]:
         """(value, low, high); all three are equal where all seeds agree."""
         lines = zip(self.log_factors, self.exponents, strict=True)
-        found = self._mean([log_a - b * np.log(size) for log_a, b in lines])
-        ends = (found.value if end is None else end for end in (found.low, found.high))
-        value, low, high = map(float, np.exp([found.value, *ends]))
+        predicted = self._mean([log_a - b * np.log(size) for log_a, b in lines])
+        ends = (predicted.value if end is None else end for end in (predicted.low, predicted.high))
+        value, low, high = map(float, np.exp([predicted.value, *ends]))
         return value, low, high
 
     def _mean(self, by_seed: Sequence[float]) -> Estimate:
@@ -87,13 +87,13 @@ def cells_with_sizes(scores: Scores, task: str, label_budget: str) -> list[tuple
     """Each pretrained group and the parameters that its trials use: the best of the methods that
     train most of these or, if none does, of all methods."""
     cells = scores.run_cells(task, label_budget)
-    found = []
+    points = []
     for group in scores.groups:
         own = [cell for cell in cells if cell.group == group.name]
         if own and group.pretrained:
             best = max(own, key=lambda cell: (_trains_most(cell), cell.merit))
-            found.append((best, cell_size(best)))
-    return found
+            points.append((best, cell_size(best)))
+    return points
 
 
 def cell_size(cell: Cell) -> int:
@@ -118,13 +118,13 @@ def power_laws(
         group = group_of[cell.group]
         alike = (group.architecture, group.entry.objective, group.corpus, group.entry.tokenizer)
         families[repr(alike)].append((cell, size))
-    found = []
+    laws = []
     for members in families.values():
         sizes = [size for _, size in members]
         errors = _errors([cell for cell, _ in members])
         if law := fit(sizes, errors, confidence=cells[0][0].confidence):
-            found.append((group_of[members[0][0].group], law, sizes))
-    return found
+            laws.append((group_of[members[0][0].group], law, sizes))
+    return laws
 
 
 def _errors(cells: Sequence[Cell]) -> list[list[float]]:

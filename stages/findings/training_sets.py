@@ -76,11 +76,11 @@ def gain_of(cell: Cell | None, contrasts_of: Mapping[Cell, Sequence[Contrast]]) 
 
 def families(groups: Sequence[Group]) -> list[list[Group]]:
     """The groups that differ in their training sets and in nothing else."""
-    found: dict[str, list[Group]] = {}
+    groups_by_rest: dict[str, list[Group]] = {}
     for group in groups:
         rest = repr((group.entry.model, group.entry.objective, group.settings))
-        found.setdefault(rest, []).append(group)
-    return list(found.values())
+        groups_by_rest.setdefault(rest, []).append(group)
+    return list(groups_by_rest.values())
 
 
 def spearman(one: Sequence[float], other: Sequence[float]) -> tuple[float, float] | None:

@@ -53,11 +53,11 @@ def rows(contrasts: Sequence[Contrast]) -> list[Row]:
     is the pair where that has long names."""
     pairs = [_pair(contrast) for contrast in contrasts]
     short = short_names(name for pair in pairs for name in pair)
-    found = []
+    named = []
     for number, (contrast, pair) in enumerate(zip(contrasts, pairs, strict=True)):
         row, name = _row(number, contrast), _words(*(short[name] for name in pair))
-        found.append(row if name == row["pair"] else {**row, "name": name})
-    return found
+        named.append(row if name == row["pair"] else {**row, "name": name})
+    return named
 
 
 def short_values(found: Sequence[Row]) -> dict[str, str]:
@@ -125,19 +125,19 @@ def with_heads(shown: Sequence[Row]) -> list[Row]:
     head is one."""
     several = [key for key in KEYS if len({row[key] for row in shown}) > 1]
     short = short_values(shown)
-    found: list[Row] = []
+    rows: list[Row] = []
     for axis in dict.fromkeys(row["axis"] for row in shown):
         head = str(axis).upper()
-        found.append({"label": head, "name": head, "where": ""})
-        found += [_labelled(row, several, short) for row in shown if row["axis"] == axis]
-    return found
+        rows.append({"label": head, "name": head, "where": ""})
+        rows += [_labelled(row, several, short) for row in shown if row["axis"] == axis]
+    return rows
 
 
 def _labelled(row: Row, several: Sequence[str], short: Mapping[str, str]) -> Row:
     name = row.get("name", row["pair"])
     # Of two methods or numbers of labels the pair tells it.
-    told = [row[key] for key in several if not row["pair"].endswith(f": {row[key]}")]
-    where = ", ".join(short.get(value, value) for value in told)
+    parts = [row[key] for key in several if not row["pair"].endswith(f": {row[key]}")]
+    where = ", ".join(short.get(value, value) for value in parts)
     return {**row, "name": name, "where": where, "label": ", ".join(filter(None, (name, where)))}
 
 
@@ -189,7 +189,7 @@ def _names(base: alt.Chart) -> list[alt.Chart]:
     """The labels in two lines above their rows, with a rim where they cross a line."""
     colour = alt.condition("isValid(datum.effect)", alt.value(MUTED), alt.value(INK))
     rims: list[dict[str, Any]] = [{"stroke": PAPER, "strokeWidth": 4, "strokeJoin": "round"}, {}]
-    found = []
+    marks = []
     for line, dy in (("name", alt.ExprRef("datum.where ? -19 : -5")), ("where", -5)):
         for rim in rims:
             text = base.mark_text(
@@ -201,8 +201,8 @@ def _names(base: alt.Chart) -> list[alt.Chart]:
                 limit=alt.ExprRef("width"),
                 **rim,
             )
-            found.append(text.encode(x=alt.XValue(0), text=f"{line}:N", color=colour))
-    return found
+            marks.append(text.encode(x=alt.XValue(0), text=f"{line}:N", color=colour))
+    return marks
 
 
 def _colour() -> alt.Color:

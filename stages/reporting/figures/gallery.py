@@ -26,7 +26,7 @@ def pictures(results: Results) -> dict[str, Picture]:
     """Every figure of the report, by the name of its file; ``draw`` draws one."""
     scores = results.scores
     losses = loss_curves.Losses(results.groups, results.params.runs, results.progress)
-    found: dict[str, Picture] = {
+    pictures: dict[str, Picture] = {
         "comparison": partial(score_dots.comparison, scores),
         "forest": partial(forest.forest, results.contrasts),
         **loss_curves.pictures(scores, losses),
@@ -34,10 +34,10 @@ def pictures(results: Results) -> dict[str, Picture]:
     }
     for (task, budget), best in results.best_runs[None].items():
         rivals = answers.rivals(best, scores, results.contrasts_of)
-        found[f"scores_{task}_{budget}"] = partial(score_dots.task_scores, scores, rivals)
-        found |= epoch_curves.pictures(scores, results.curves, task, budget)
-        found |= trade_offs.pictures(scores, task, budget)
-    return found
+        pictures[f"scores_{task}_{budget}"] = partial(score_dots.task_scores, scores, rivals)
+        pictures |= epoch_curves.pictures(scores, results.curves, task, budget)
+        pictures |= trade_offs.pictures(scores, task, budget)
+    return pictures
 
 
 def draw(picture: Picture, *, svg: Path, png: Path) -> str:

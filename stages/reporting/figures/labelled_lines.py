@@ -21,9 +21,9 @@ def spread(ends: Sequence[float], domain: tuple[float, float], height: int) -> l
     steps = gap * np.arange(len(ends))
     wanted = (np.array(ends)[order] - low) / (high - low) * height - steps
     places = isotonic_regression(wanted).x.clip(0, height - steps[-1]) + steps
-    found = np.empty(len(ends))
-    found[order] = low + places / height * (high - low)
-    return found.tolist()
+    heights = np.empty(len(ends))
+    heights[order] = low + places / height * (high - low)
+    return heights.tolist()
 
 
 def domain_of(values: Sequence[float]) -> tuple[float, float]:

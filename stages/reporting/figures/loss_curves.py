@@ -37,13 +37,13 @@ class Losses:
     def comparable(self) -> dict[str, list[Group]]:
         """The pretrained groups, by what their validation loss depends on: objective, validation
         text and its tokens."""
-        found: dict[str, list[Group]] = defaultdict(list)
+        panels: dict[str, list[Group]] = defaultdict(list)
         for group in self.groups:
             if any(self.progress[checkpoint].history for checkpoint in group.checkpoints):
                 entry = group.entry
                 rows = f"{entry.tokenizer}, rows of {entry.training.max_tokens}"
-                found[f"{entry.objective['name']} on {entry.corpus} ({rows})"].append(group)
-        return found
+                panels[f"{entry.objective['name']} on {entry.corpus} ({rows})"].append(group)
+        return panels
 
     def lines(self, group: Group, amount: Amount) -> list[Row]:
         """A point for each validation of each checkpoint of a group, at the kept learning rate.

@@ -40,15 +40,15 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
     every part does, those that look alike are numbered."""
     every = dict.fromkeys(names)
     for begin, end in KEPT:
-        found = {name: _cut(name, begin, end) for name in every}
-        if len({*found.values()}) == len(every):
-            return found
-    number, found = Counter[str](), {}
+        short = {name: _cut(name, begin, end) for name in every}
+        if len({*short.values()}) == len(every):
+            return short
+    number, short = Counter[str](), {}
     for name in every:
         text = _cut(name, *KEPT[0])
         number[text] += 1
-        found[name] = text if number[text] == 1 else f"{text} ({number[text]})"
-    return found
+        short[name] = text if number[text] == 1 else f"{text} ({number[text]})"
+    return short
 
 
 def _cut(name: str, begin: int, end: int) -> str:

@@ -39,12 +39,12 @@ Placed = list[tuple[Cell, int]]  # cells and their place on the x axis
 def pictures(scores: Scores, task: str, label_budget: str) -> dict[str, Callable[[], Spec]]:
     """The figures of a task and label budget in which cost or size differs."""
     place = (scores, task, label_budget)
-    found: dict[str, Callable[[], Spec]] = {}
+    pictures: dict[str, Callable[[], Spec]] = {}
     if len({flops for _, flops in cells_with_flops(*place)}) > 1:
-        found[f"cost_{task}_{label_budget}"] = partial(cost, *place)
+        pictures[f"cost_{task}_{label_budget}"] = partial(cost, *place)
     if num_sizes([size for _, size in cells_with_sizes(*place)]) > 1:
-        found[f"parameters_{task}_{label_budget}"] = partial(parameters, *place)
-    return found
+        pictures[f"parameters_{task}_{label_budget}"] = partial(parameters, *place)
+    return pictures
 
 
 def cost(

@@ -66,9 +66,9 @@ def _themed(spec: Spec) -> Spec:
     any width. The box of a chart is an image with a label, so that its marks need none."""
     own = {"background": "transparent", "font": FONT, "padding": 2}
     config = spec["config"] | own | {"mark": {"aria": False}}
-    found = {key: value for key, value in spec.items() if key not in ("datasets", "$schema")}
+    parts = {key: value for key, value in spec.items() if key not in ("datasets", "$schema")}
     fit = {"type": "fit-x", "contains": "padding"}
-    return _replaced(_without_legends(found) | {"config": config, "autosize": fit})
+    return _replaced(_without_legends(parts) | {"config": config, "autosize": fit})
 
 
 def _without_legends(node: Any) -> Any:

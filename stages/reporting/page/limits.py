@@ -38,10 +38,10 @@ def leaderboard(rows: Sequence[Json]) -> Sequence[Json]:
     if len(rows) <= MEANS:
         return rows
     places = [(row["task"], row["labels"]) for row in rows]
-    each, seen = max(MEANS // len(set(places)), 1), Counter[tuple[str, str]]()
-    found = []
+    means_of_place, seen = max(MEANS // len(set(places)), 1), Counter[tuple[str, str]]()
+    kept = []
     for row, place in zip(rows, places, strict=True):
         seen[place] += 1
-        if seen[place] <= each:
-            found.append(row)
-    return found
+        if seen[place] <= means_of_place:
+            kept.append(row)
+    return kept

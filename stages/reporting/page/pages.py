@@ -81,10 +81,10 @@ def markdown(results: Results) -> str:
     """reports/comparison.md; nothing in it depends on the machine."""
     environment = _environment(escaped=False)
     environment.filters["cell"] = _cell
-    found = context(results)
+    values = context(results)
     return environment.get_template("comparison.md.jinja").render(
-        found,
-        machine=overview.machine(found["audit_summary"]),
+        values,
+        machine=overview.machine(values["audit_summary"]),
         sections=sections(results.scores, results.contrasts),
         weights=costs.weights_rows(results.scores),
     )
@@ -95,12 +95,12 @@ def html(results: Results, drawn: Mapping[str, str]) -> str:
     environment = _environment(escaped=True)
     environment.filters["prose"] = prose
     scores, measured, best_runs = results.scores, results.costs, results.best_runs[None]
-    found = context(results)
+    values = context(results)
     contrasts = limits.contrasts(results.contrasts, best_runs.values(), scores)
-    cards = [card for answer in found["answers"] if answer.method == ANY for card in answer.cards]
+    cards = [card for answer in values["answers"] if answer.method == ANY for card in answer.cards]
     return environment.get_template("page.html.jinja").render(
-        found,
-        machine=overview.machine(found["audit_summary"], measured.machines),
+        values,
+        machine=overview.machine(values["audit_summary"], measured.machines),
         references=references(scores),
         figures=figures(scores, results.contrasts_of, best_runs, cards),
         legend=legend(scores),

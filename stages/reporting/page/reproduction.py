@@ -48,8 +48,8 @@ def _hash(path: Path) -> str:
 
 def packages() -> list[dict[str, str]]:
     """The installed versions of Python and PACKAGES."""
-    found = {"Python": platform.python_version()} | {name: version(name) for name in PACKAGES}
-    return [{"package": name, "version": number} for name, number in found.items()]
+    versions = {"Python": platform.python_version()} | {name: version(name) for name in PACKAGES}
+    return [{"package": name, "version": number} for name, number in versions.items()]
 
 
 def commands() -> list[str]:

@@ -116,7 +116,7 @@ def appendix(results: Results) -> list[Appendix]:
     """What both pages have after the comparison, where the study has it."""
     scores, runs = results.scores, results.params.runs
     agreement = agreements(results, [SHOWN], scores.label_budgets[-1:])
-    found = [
+    parts_of_page = [
         parts.names(results.params),
         Appendix("Tasks", {"Tasks": task_rows(results.tasks)}),
         parts.comparisons_not_made(results.not_compared, scores),
@@ -131,4 +131,4 @@ def appendix(results: Results) -> list[Appendix]:
         parts.convergence(scores.cells),
         Appendix("Runs", {"Runs": run_rows(results.groups, results.trials_of)}),
     ]
-    return [part for part in found if part.notes or any(part.tables.values())]
+    return [part for part in parts_of_page if part.notes or any(part.tables.values())]

@@ -93,7 +93,7 @@ def answers(results: Results) -> list[Answer]:
     """The answers for every label budget and method, the largest budget and ANY method first."""
     scores = results.scores
     methods = [ANY, *scores.methods] if len(scores.methods) > 1 else [ANY]
-    found = []
+    lines = []
     for budget, method in product(reversed(scores.label_budgets), methods):
         best_runs = results.best_runs[None if method == ANY else method]
         best = [best_runs[task, budget] for task in scores.tasks if (task, budget) in best_runs]
@@ -105,7 +105,7 @@ def answers(results: Results) -> list[Answer]:
             and question.first.label_budget == budget
             and method in (ANY, question.first.method)
         ]
-        found.append(
+        lines.append(
             Answer(
                 label_budget=budget,
                 method=method,
@@ -118,7 +118,7 @@ def answers(results: Results) -> list[Answer]:
                 },
             )
         )
-    return found
+    return lines
 
 
 def references(scores: Scores) -> list[str]:
@@ -304,16 +304,16 @@ def _among_runs(run: Cell, contrasts: Sequence[Contrast]) -> str:
     good because the interval of the difference includes 0."""
     if not contrasts:
         return f"No model differs from `{run.group}` in one thing alone."
-    found = lead(run, contrasts)
+    comparison = lead(run, contrasts)
     number = len(contrasts)
     of = "the one model that differs" if number == 1 else f"the {number} that differ"
-    ahead = _others_by_name(run, found.ahead) if found.ahead else "none"
+    ahead = _others_by_name(run, comparison.ahead) if comparison.ahead else "none"
     parts = [f"ahead of {ahead} after Holm correction"]
-    if found.ahead_before_correction:
-        names = _others_by_name(run, found.ahead_before_correction)
+    if comparison.ahead_before_correction:
+        names = _others_by_name(run, comparison.ahead_before_correction)
         parts.append(f"of {names} before correction only")
-    if found.open:
-        parts.append(f"{_others_by_name(run, found.open)} could be as good")
+    if comparison.open:
+        parts.append(f"{_others_by_name(run, comparison.open)} could be as good")
     return f"Of {of} from `{run.group}` in one thing alone, it is {'; '.join(parts)}."
 
 

@@ -21,9 +21,9 @@ def finding(confusion: Confusion, baselines: Sequence[str]) -> str:
 def _worst(worst: Worst | None) -> str:
     if worst is None:
         return "every class is always found"
-    found, mistaken = (percent(round(share, 2)) for share in (worst.found, worst.mistaken))
+    share_found, mistaken = (percent(round(share, 2)) for share in (worst.found, worst.mistaken))
     return (
-        f"`{worst.name}` is found least often ({found}) and most often taken for "
+        f"`{worst.name}` is found least often ({share_found}) and most often taken for "
         f"`{worst.taken_for}` ({mistaken})"
     )
 

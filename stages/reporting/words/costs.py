@@ -159,8 +159,8 @@ def _narrower(
         if (cost := costs.finetuning.get(trial.key))
     ]
     columns = {"pretraining": "pretrain_wall_time_s", "finetuning": "wall_time_s"}
-    found = doublings(undecided_rows(contrasts), took, **columns)
-    return sentence(found, seconds, per="per hour", unit=3600)
+    options = doublings(undecided_rows(contrasts), took, **columns)
+    return sentence(options, seconds, per="per hour", unit=3600)
 
 
 def _of_estimates(costs: Costs, estimates: Estimates) -> str:

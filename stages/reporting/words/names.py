@@ -25,11 +25,11 @@ NO_VERDICT = "no verdict"
 
 def verdict(tested: Tested) -> str:
     """The verdict as files and pages spell it."""
-    found = tested.verdict
-    if found is Verdict.NO_INTERVAL:
-        return f"{tested.effect.basis}: {found.value}"
-    of_checkpoints = tested.of_published and found in ABOUT_CHECKPOINTS
-    return found.value + (OF_CHECKPOINTS if of_checkpoints else "")
+    verdict = tested.verdict
+    if verdict is Verdict.NO_INTERVAL:
+        return f"{tested.effect.basis}: {verdict.value}"
+    of_checkpoints = tested.of_published and verdict in ABOUT_CHECKPOINTS
+    return verdict.value + (OF_CHECKPOINTS if of_checkpoints else "")
 
 
 def verdict_with_seeds(contrast: Contrast) -> str:
@@ -76,11 +76,11 @@ def faults_in_words(cell: Cell) -> list[str]:
 def warnings(cell: Cell) -> list[str]:
     """Why the cell's trials may have been fitted for too short a time: ``still improving in 3 of
     5``, ``best epoch last in 3 of 5``. Empty if nothing indicates it."""
-    found = faults_in_words(cell)
+    faults = faults_in_words(cell)
     last = sum(trial.best_is_last for trial in cell.trials)
-    if found and last:
-        found.append(f"best epoch last in {last} of {len(cell.trials)}")
-    return found
+    if faults and last:
+        faults.append(f"best epoch last in {last} of {len(cell.trials)}")
+    return faults
 
 
 def place(cell: Cell) -> str:

@@ -43,32 +43,32 @@ def seeds(scores: Scores, contrasts: Sequence[Contrast], questions: Sequence[Que
     tuned = [cell.num_finetune_seeds for cell in cells]
     parts.append(f"{span(tuned)} fine-tuning seed{'s' if max(tuned) > 1 else ''} for each of them")
     text = ", ".join(parts)
-    found = [f"{text[0].upper()}{text[1:]}."]
+    sentences = [f"{text[0].upper()}{text[1:]}."]
     tested = [contrast for contrast in contrasts if contrast.is_tested]
-    asked = [question for question in questions if question.is_tested]
+    tested_questions = [question for question in questions if question.is_tested]
     if tested:
-        means = sum(question.significant for question in asked)
+        means = sum(question.significant for question in tested_questions)
         before = sum(contrast.significant_before_correction for contrast in tested)
-        found.append(
-            f"Of {len(asked):,} effects averaged over tasks {means:,} are significant after Holm "
-            f"correction; of {len(tested):,} contrasts on single tasks "
+        sentences.append(
+            f"Of {len(tested_questions):,} effects averaged over tasks {means:,} are significant "
+            f"after Holm correction; of {len(tested):,} contrasts on single tasks "
             f"{sum(contrast.significant for contrast in tested):,} are, {before:,} before "
             "correction."
         )
     if once := sum(contrast.verdict is Verdict.ONE_SEED for contrast in contrasts):
-        found.append(
+        sentences.append(
             f"{once:,} of {len(contrasts):,} have no verdict: a side was pretrained once, and "
             "another seed may give another result."
         )
-    return " ".join(found)
+    return " ".join(sentences)
 
 
 def machine(audit_summary: str, machines: Iterable[str] = ()) -> str:
     """On which ``machines`` the study was computed, and the audit."""
-    found = "Another kind of processor rounds differently: verdicts near the limit may change."
+    sentence = "Another kind of processor rounds differently: verdicts near the limit may change."
     if names := sorted(machines):
-        found = f"Computed on {' and '.join(names)}. {found}"
-    return f"{found} {audit_summary}."
+        sentence = f"Computed on {' and '.join(names)}. {sentence}"
+    return f"{sentence} {audit_summary}."
 
 
 def units(metrics: Iterable[str]) -> str:
@@ -78,5 +78,5 @@ def units(metrics: Iterable[str]) -> str:
 
 def best(metrics: Iterable[str]) -> str:
     """Which mean of a column is in bold."""
-    found = {extreme(metric) for metric in metrics}
-    return found.pop() if len(found) == 1 else "best"
+    extremes = {extreme(metric) for metric in metrics}
+    return extremes.pop() if len(extremes) == 1 else "best"

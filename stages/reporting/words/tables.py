@@ -159,18 +159,18 @@ def confound_rows(contrasts: Sequence[Contrast]) -> list[dict[str, str]]:
 
 
 def _also(lists: Sequence[Sequence[str]]) -> str:
-    """Each confound once: with its amounts if they are the same everywhere, and else without."""
-    texts: dict[str, list[str]] = defaultdict(list)
+    """Returns each confound once: with its amounts if they are equal everywhere, else without."""
+    amounts_of: dict[str, list[str]] = defaultdict(list)
     for confounds in lists:
         for text in confounds:
             name, _, amounts = text.partition(": ")
-            texts[name].append(amounts)
-    found = []
-    for name, amounts in texts.items():
-        same = f": {amounts[0]}" if len(set(amounts)) == 1 and amounts[0] else ""
-        some = f" (in {len(amounts)} of {len(lists)})" if len(amounts) < len(lists) else ""
-        found.append(f"{name}{same}{some}")
-    return "; ".join(found) or "nothing that is counted"
+            amounts_of[name].append(amounts)
+    texts = []
+    for name, all_amounts in amounts_of.items():
+        same = f": {all_amounts[0]}" if len(set(all_amounts)) == 1 and all_amounts[0] else ""
+        some = f" (in {len(all_amounts)} of {len(lists)})" if len(all_amounts) < len(lists) else ""
+        texts.append(f"{name}{same}{some}")
+    return "; ".join(texts) or "nothing that is counted"
 
 
 def run_rows(

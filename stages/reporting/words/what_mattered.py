@@ -98,15 +98,15 @@ def _besides(axis: Axis, questions: Sequence[Question]) -> str:
     that is counted differs."""
     members = [c for question in _of_pretrained(questions) for c in question.contrasts]
     numbers = Counter(name for c in members for name in dict.fromkeys(_differs(c)))
-    found = numbers.most_common()
-    in_all = [name for name, number in found[:MOST] if number == len(members)]
-    in_some = [f"{name} in {number}" for name, number in found[:MOST] if number < len(members)]
+    common = numbers.most_common()
+    in_all = [name for name, number in common[:MOST] if number == len(members)]
+    in_some = [f"{name} in {number}" for name, number in common[:MOST] if number < len(members)]
     parts = [", ".join(in_all)] if in_all else []
     if in_some:
         parts[:1] = [f"{part} in all" for part in parts]
         parts.append(f"{', '.join(in_some)} of {len(members)} contrasts")
-    more = f"; and {len(found) - MOST} more" if len(found) > MOST else ""
-    return f"Also differs: {'; '.join(parts)}{more}." if found else ""
+    more = f"; and {len(common) - MOST} more" if len(common) > MOST else ""
+    return f"Also differs: {'; '.join(parts)}{more}." if common else ""
 
 
 def _differs(contrast: Contrast) -> list[str]:
