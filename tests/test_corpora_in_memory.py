@@ -23,27 +23,28 @@ from pathlib import Path
 from stages import encode_corpus, measure_contamination, measure_likeness, prepare_corpus
 from stages import train_tokenizer
 from stages.core import parallel
-from stages.core.params import Corpus, Params, Tokenizer
+from stages.core.params import Corpus, Tokenizer
+from stages.core.plans import CorpusPlan, EncodingPlan, TextsPlan
 from stages.text.stored import StoredDocuments
 
 parallel.cores = lambda: 2
 source = {"name": "files", "path": "text.txt", "unit": "line"}
 corpus = Corpus(source=source, max_tokens="all", decontaminate_against="none")
 tokenizer = Tokenizer(corpus="all", algorithm="unigram", vocab_size=300, max_sentences=2000)
-params = Params.model_construct(
-    corpora={"all": corpus}, tokenizers={"unigram": tokenizer}, tasks={"own": ...}
-)
+reading = CorpusPlan(corpus=corpus, packages="", decontaminated_against={}, code={})
+encoding = EncodingPlan(corpus=corpus, tokenizer=tokenizer, code={})
+comparing = TextsPlan.model_construct(tasks={"own": ...}, code={})
 match sys.argv[1]:
     case "prepare":
-        prepare_corpus.main(params, "all")
+        prepare_corpus.main(reading, "all")
     case "sample":
         train_tokenizer.sample(StoredDocuments(Path("data/corpora/all/train.jsonl")), 2000)
     case "encode":
-        encode_corpus.main(params, "all", "unigram")
+        encode_corpus.main(encoding, "all", "unigram")
     case "contamination":
-        measure_contamination.main(params, "all", "unigram")
+        measure_contamination.main(comparing, "all", "unigram")
     case "likeness":
-        measure_likeness.main(params, "all", "unigram")
+        measure_likeness.main(comparing, "all", "unigram")
 
 # Not ru_maxrss of this process, which may be that of the one that started it.
 status = Path("/proc/self/status").read_text().split()

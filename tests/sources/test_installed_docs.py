@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import yaml
 
+from stages.core.study_file import load
 from stages.kinds._kind import KINDS
 from stages.sources import installed_docs
 from stages.sources._source import SOURCES, Labelled, split_of
@@ -201,7 +201,7 @@ def test_packages_of_every_study_have_one_version_in_the_lock() -> None:
     lines = (ROOT / "requirements.lock").read_text().splitlines()
     pinned = [line.partition("==")[0] for line in lines if "==" in line]
     for path in [ROOT / "params.yaml", *(ROOT / "studies").glob("*.yaml")]:
-        params = yaml.safe_load(path.read_text())
-        sources = [e["source"] for kind in ("corpora", "tasks") for e in params[kind].values()]
-        for package in {p for source in sources for p in source.get("packages", [])}:
+        study = load(path)
+        entries = [*study.corpora.values(), *study.tasks.values()]
+        for package in {p for entry in entries for p in entry.source.get("packages", [])}:
             assert pinned.count(package.replace("_", "-")) == 1, (path.name, package)
