@@ -7,11 +7,12 @@ trained for every checkpoint, and validation chooses, as in the study; all are k
 shared default would have decided can be read too. Scores are those of scikit-learn, and entity F1
 by the definition of CoNLL 2000.
 
-    python -m stages.commands.export RUN --out EXPORTED/RUN    # of each run that is asked for
+    python -m stages.commands.export RUN --pretrain-seed SEED --out EXPORTED/RUN/SEED
     python benchmarks/second_way.py EXPORTED STUDY --tasks type section --out second_way.jsonl
 
-A row of the output is one training. What is there is not trained again. About half a minute each
-with 500 steps of the default study's models on one core.
+The first command is for each checkpoint that is asked for. A row of the output is one training.
+What is there is not trained again. Each takes up to half a minute with 500 steps of the default
+study's models on one core.
 """
 
 import argparse
@@ -24,7 +25,6 @@ from itertools import product
 from pathlib import Path
 
 import torch
-import yaml
 from sklearn.metrics import accuracy_score, f1_score
 from torch.nn.functional import cross_entropy
 from transformers import AutoConfig, AutoModel, AutoTokenizer
@@ -105,10 +105,14 @@ class Classifier(torch.nn.Module):
         return self.head(self.dropout(states))
 
 
+def is_causal(folder: Path) -> bool:
+    return AutoConfig.from_pretrained(folder).architectures[0].endswith("ForCausalLM")
+
+
 def backbone(folder: Path, start: str, seed: int) -> torch.nn.Module:
     """``start``: the weights of the export, or new ones that transformers draws."""
     config = AutoConfig.from_pretrained(folder)
-    without = {} if "gpt" in config.model_type else {"add_pooling_layer": False}
+    without = {} if is_causal(folder) else {"add_pooling_layer": False}
     if start == "exported":
         return AutoModel.from_pretrained(folder, **without)
     torch.manual_seed(1000 + seed)
@@ -213,28 +217,26 @@ def train(model: Classifier, examples: list[tuple], *, settings: dict, seed: int
         yield epoch
 
 
-def trained(task: str, rows: dict, folder: Path, *, asked: dict, params: dict) -> dict:
+def trained(task: str, rows: dict, folder: Path, *, asked: dict, plan: dict) -> dict:
     """One training: its score on test at the epoch that was best on validation."""
     begun = time.monotonic()
     seed = asked["seed"]
-    source = params["tasks"][task]["task"]
     is_tagging = "words" in rows["train"][0]
-    metric = source.get("metric", "entity_f1" if is_tagging else "macro_f1")
+    metric = "entity_f1" if is_tagging else "macro_f1"
     of_row = (lambda row: row["tags"]) if is_tagging else (lambda row: row["label"])
     labels = sorted({t for r in rows["train"] for t in (r["tags"] if is_tagging else [r["label"]])})
     tokenizer = AutoTokenizer.from_pretrained(folder)
     examples = {
         split: encoded(some, tokenizer, labels, asked["subword"]) for split, some in rows.items()
     }
-    budget = params["finetune"]["label_budgets"][0]
+    budget = plan["finetune"]["label_budgets"][0]
     drawn = random.Random(f"labels {task} {seed}").sample(examples["train"], budget)
     weights = backbone(folder, asked["start"], seed)
     torch.manual_seed(7 * seed)
     model = Classifier(weights, len(labels), asked["pooling"])
     gold = {split: [of_row(row) for row in rows[split]] for split in ("validation", "test")}
     best, epoch_of_best, state = -1.0, 0, {}
-    settings = params["finetune"]["methods"]["full"]["training"]
-    settings = {k: float(v) if k in ("lr", "weight_decay") else v for k, v in settings.items()}
+    settings = plan["finetune"]["methods"]["full"]["training"]
     for epoch in train(model, drawn, settings=settings, seed=seed):
         found = predictions(model, examples["validation"], labels)
         value = score(metric, gold["validation"], found)
@@ -255,7 +257,7 @@ def trained(task: str, rows: dict, folder: Path, *, asked: dict, params: dict) -
 
 
 def tries(run: str, folder: Path, seed: int, *, is_tagging: bool, is_scratch: bool) -> list[dict]:
-    causal = "gpt" in AutoConfig.from_pretrained(folder).model_type
+    causal = is_causal(folder)
     poolings = ["words"] if is_tagging else ["mean", "last" if causal else "first"]
     starts = ["exported", "transformers"] if is_scratch else ["exported"]
     subword = "last" if causal else "first"
@@ -273,23 +275,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    params = yaml.safe_load((asked.study / "params.yaml").read_text())
     known = read_jsonl(asked.out) if asked.out.exists() else []
     identity = ("task", "run", "seed", "pooling", "start")
     done = {tuple(row[name] for name in identity) for row in known}
     for task in asked.tasks:
         rows = read_rows(asked.study, task)
-        for folder in sorted(asked.exported.iterdir()):
-            run = params["pretrain"][folder.name]
-            group = folder.name.removesuffix(f"_{run['seed']}")
-            is_scratch = run["objective"]["name"] == "none"
+        plan = json.loads((asked.study / f"data/plans/finetune/{task}.json").read_text())
+        for folder in sorted(asked.exported.glob("*/*")):
+            run, seed = folder.parent.name, int(folder.name)
+            is_scratch = plan["runs"][run]["objective"]["name"] == "none"
             is_tagging = "words" in rows["train"][0]
-            for one in tries(
-                group, folder, run["seed"], is_tagging=is_tagging, is_scratch=is_scratch
-            ):
-                if (task, group, run["seed"], one["pooling"], one["start"]) in done:
+            for one in tries(run, folder, seed, is_tagging=is_tagging, is_scratch=is_scratch):
+                if (task, run, seed, one["pooling"], one["start"]) in done:
                     continue
-                row = trained(task, rows, folder, asked=one, params=params)
+                row = trained(task, rows, folder, asked=one, plan=plan)
                 with asked.out.open("a", encoding="utf-8") as out:
                     out.write(json.dumps(row) + "\n")
                 print(json.dumps(row), flush=True)
