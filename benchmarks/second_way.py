@@ -11,14 +11,16 @@ by the definition of CoNLL 2000.
     python benchmarks/second_way.py EXPORTED STUDY --tasks type section --out second_way.jsonl
 
 The first command is for each checkpoint that is asked for. A row of the output is one training.
-What is there is not trained again. Each takes up to half a minute with 500 steps of the default
-study's models on one core.
+What is there is not trained again. A table of all rows is printed in the end. Each training takes
+up to half a minute with 500 steps of the default study's models on one core.
 """
 
 import argparse
+import csv
 import json
 import math
 import random
+import sys
 import time
 from collections.abc import Iterator
 from itertools import product
@@ -267,6 +269,45 @@ def tries(run: str, folder: Path, seed: int, *, is_tagging: bool, is_scratch: bo
     ]
 
 
+# Table --------------------------------------------------------------------------------------------
+
+
+def points(values: list[float]) -> str:
+    """``52.2 (54.7, 57.8, 44.1)``: the mean and each value, times 100."""
+    if not values:
+        return "–"
+    shown = ", ".join(f"{100 * value:.1f}" for value in values)
+    return f"{100 * sum(values) / len(values):.1f} ({shown})"
+
+
+def table(rows: list[dict], study: Path) -> Iterator[str]:
+    """Yields a Markdown table: the scores of each run, seed by seed, with the choice of validation
+    and with each choice for all seeds, beside those of the study's own trainer."""
+    with (study / "reports/trials.csv").open(encoding="utf-8", newline="") as file:
+        own = {
+            (row["task"], row["run"], int(row["pretrain_seed"])): float(row["value"])
+            for row in csv.DictReader(file)
+            if row["method"] == "full"
+        }
+    yield "| task | run | study | second way | each choice |"
+    yield "|---|---|---|---|---|"
+    for task, run in dict.fromkeys((row["task"], row["run"]) for row in rows):
+        here = [row for row in rows if (row["task"], row["run"]) == (task, run)]
+        seeds = sorted({row["seed"] for row in here})
+        chosen = [
+            max((r for r in here if r["seed"] == seed), key=lambda r: r["validation"])["test"]
+            for seed in seeds
+        ]
+        choices = dict.fromkeys((row["pooling"], row["start"]) for row in here)
+        scores_of = {
+            choice: [r["test"] for r in here if (r["pooling"], r["start"]) == choice]
+            for choice in choices
+        }
+        each = "; ".join(f"{', '.join(choice)}: {points(v)}" for choice, v in scores_of.items())
+        study_scores = points([own[task, run, seed] for seed in seeds])
+        yield f"| {task} | `{run}` | {study_scores} | {points(chosen)} | {each} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("exported", type=Path, help="a folder with an export of each run")
@@ -291,7 +332,8 @@ def main() -> None:
                 row = trained(task, rows, folder, asked=one, plan=plan)
                 with asked.out.open("a", encoding="utf-8") as out:
                     out.write(json.dumps(row) + "\n")
-                print(json.dumps(row), flush=True)
+                print(json.dumps(row), file=sys.stderr, flush=True)
+    print(*table(read_jsonl(asked.out), asked.study), sep="\n")
 
 
 if __name__ == "__main__":
