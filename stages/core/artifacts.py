@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]  # an object of a JSON file
+CONTENTS = "contents.json"  # the hash of each file of a folder
 
 
 @contextmanager
@@ -57,6 +58,25 @@ def write_jsonl(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
 def read_jsonl(path: Path) -> list[Json]:
     with path.open(encoding="utf-8") as file:
         return [json.loads(line) for line in file]
+
+
+def write_contents(folder: Path) -> None:
+    """Writes the hash of each file of a folder to a file in it, for ``whole_contents``."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    hashes = {file.relative_to(folder).as_posix(): sha256(file) for file in files}
+    write_json(folder / CONTENTS, hashes)
+
+
+def whole_contents(folder: Path) -> list[str] | None:
+    """Returns the files that ``write_contents`` found, by their paths in the folder, or None if one
+    of them is missing or damaged."""
+    try:
+        hashes = read_json(folder / CONTENTS)
+        if all(sha256(folder / name) == value for name, value in hashes.items()):
+            return [*hashes]
+    except (OSError, ValueError, AttributeError):
+        pass
+    return None
 
 
 def sha256_of_tree(path: Path) -> str:

@@ -6,7 +6,7 @@ inputs changed run again, whether a value was edited in params.yaml or a default
 """
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from stages.core import paths
 from stages.core.artifacts import read_json
@@ -32,6 +32,9 @@ P = TypeVar("P", bound="Plan")
 
 
 class Plan(Strict):
+    is_shared: ClassVar[bool] = False
+    """Whether a stage has one plan for all of its keys."""
+
     code: dict[str, str]
     """Hashes of the files below ``stages/`` that the stage runs, by their paths."""
 
@@ -79,6 +82,7 @@ class TextsPlan(Plan):
     """The plan of ``measure_contamination`` and ``measure_likeness``, which compare a corpus with
     the texts of tasks."""
 
+    is_shared = True
     tasks: dict[Name, Task]
 
 

@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 
 from stages.core import paths
 from stages.core.artifacts import replacing, write_json
-from stages.core.plans import Plan, TextsPlan, read_plan
+from stages.core.plans import Plan, read_plan
 
 LOCKS = paths.SCRATCH / "locks"
 TIMES = paths.SCRATCH / "times"  # duration of each stage's last run here, by its name in DVC
@@ -47,7 +47,7 @@ def run_stage(
     keys = [options.pop(name) for name in names]
 
     def run() -> None:
-        plan = read_plan(kind, stage, *([] if kind is TextsPlan else keys))
+        plan = read_plan(kind, stage, *([] if kind.is_shared else keys))
         if (this := rank(plan)) == 0:
             part = [str(value) for value in options.values() if value is not None]
             _locked(lambda: main(plan, *keys, **options), stage, [*keys, *part])

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from stages.core import paths
-from stages.core.artifacts import remove, replacing, sha256
+from stages.core.artifacts import remove, replacing, sha256_of_tree
 from stages.core.components import Settings
 from stages.training.optimizer import AdamW
 from stages.training.ranks import ALONE, Ranks, put, whole
@@ -31,10 +31,7 @@ def fingerprint(settings: Settings, inputs: Iterable[Path]) -> str:
     folders that it reads."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for path in inputs:
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.is_file():
-                digest.update(file.relative_to(path).as_posix().encode())
-                digest.update(sha256(file).encode())
+        digest.update(sha256_of_tree(path).encode())
     return digest.hexdigest()[:32]
 
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from stages.core import paths
-from stages.core.artifacts import Json, read_json, replacing, sha256, write_json
+from stages.core.artifacts import Json, replacing, whole_contents, write_contents
 from stages.core.keys import RunKey
 from stages.core.params import NONE
 from stages.core.plans import PretrainPlan
@@ -22,7 +22,6 @@ from stages.training.device import Device
 
 ROOT = paths.SCRATCH / "checkpoints"
 PROGRESS = ("history", "rates", "samples")  # tables of a pretraining
-CONTENTS = "contents.json"  # the hash of each file of an entry
 
 
 def settings_of(plan: PretrainPlan, seed: int, device: Device) -> Json:
@@ -54,12 +53,7 @@ def address_of(plan: PretrainPlan, checkpoint: RunKey, device: Device) -> str:
 def find(address: str) -> Path | None:
     """Returns the folder of an entry, or None if there is none or if it is damaged."""
     folder = ROOT / address
-    try:
-        contents = read_json(folder / CONTENTS)
-        whole = all(sha256(folder / name) == value for name, value in contents.items())
-    except (OSError, ValueError, AttributeError):
-        return None
-    return folder if whole else None
+    return None if whole_contents(folder) is None else folder
 
 
 def missing_seeds(plan: PretrainPlan, run: str, device: Device) -> list[int]:
@@ -75,11 +69,7 @@ def new_entry(address: str) -> Iterator[Path]:
     with replacing(ROOT / address) as folder:
         folder.mkdir()
         yield folder
-        files = sorted(file for file in folder.rglob("*") if file.is_file())
-        write_json(
-            folder / CONTENTS,
-            {file.relative_to(folder).as_posix(): sha256(file) for file in files},
-        )
+        write_contents(folder)
 
 
 def take(entries: Mapping[RunKey, Path], run: str) -> None:

@@ -28,7 +28,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from stages.core import paths
-from stages.core.artifacts import Json, read_json, sha256, write_json
+from stages.core.artifacts import Json, sha256, whole_contents, write_contents
 from stages.core.code import code_hash
 from stages.core.keys import TrialKey
 from stages.core.params import Finetune
@@ -40,7 +40,6 @@ from stages.trials.setup import TrialSetup
 
 VARIABLE = "TRIALS_STORE"
 OUTCOME = "outcome.json.gz"
-CONTENTS = "contents.json"  # the hash of each file of an entry
 UNFINISHED = ".unfinished-"  # folders of writers, left behind only by those that were killed
 ADDRESS = re.compile(r"[0-9a-f]{64}")
 LIBRARIES = ("torch", "transformers", "numpy")
@@ -141,8 +140,7 @@ def load(address: str, *, with_weights: bool = False, with_speed: bool = False) 
 def _entry(folder: Path) -> Stored | None:
     """Returns an entry, or None if it is not whole."""
     try:
-        contents = read_json(folder / CONTENTS)
-        if any(sha256(folder / name) != value for name, value in contents.items()):
+        if (contents := whole_contents(folder)) is None:
             return None
         outcome = _outcome(_record(folder))
     except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, zlib.error):
@@ -210,7 +208,7 @@ def save(address: str, outcome: Outcome, folder: Path) -> None:
                 shutil.copyfile(earlier.weights, folder / earlier.weights.name)
         with gzip.GzipFile(folder / OUTCOME, "wb", mtime=0) as file:
             file.write(json.dumps(asdict(outcome)).encode())
-        write_json(folder / CONTENTS, {f.name: sha256(f) for f in sorted(folder.iterdir())})
+        write_contents(folder)
         _put(folder, place)
 
 

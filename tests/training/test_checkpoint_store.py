@@ -8,6 +8,7 @@ import pytest
 
 from stages import pretrain
 from stages.core import paths
+from stages.core.artifacts import CONTENTS
 from stages.core.keys import RunKey
 from stages.core.params import Params, Run
 from stages.core.plans import PretrainPlan
@@ -136,11 +137,11 @@ def test_find_treats_a_damaged_entry_as_missing(params: Params, damage: str) -> 
         case "removed":
             (entry / "pretrained/model.safetensors").unlink()
         case "unlisted":
-            (entry / store.CONTENTS).unlink()
+            (entry / CONTENTS).unlink()
         case "unreadable":
-            (entry / store.CONTENTS).write_text("{")
+            (entry / CONTENTS).write_text("{")
         case "no mapping":
-            (entry / store.CONTENTS).write_text("[]")
+            (entry / CONTENTS).write_text("[]")
     assert store.find("whole") is None
 
 

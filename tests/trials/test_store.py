@@ -15,7 +15,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from stages.core import paths
-from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
+from stages.core.artifacts import CONTENTS, read_json, read_jsonl, sha256, write_json, write_jsonl
 from stages.core.code import hashes
 from stages.core.keys import RunKey, TrialKey
 from stages.core.params import Params
@@ -237,12 +237,12 @@ def _write_foreign(entry: Path) -> None:
     """Writes a whole entry of another version of this code."""
     with gzip.open(entry / store.OUTCOME, "wt") as file:
         file.write('{"trial": {"run": "another"}}')
-    write_json(entry / store.CONTENTS, {store.OUTCOME: store.sha256(entry / store.OUTCOME)})
+    write_json(entry / CONTENTS, {store.OUTCOME: sha256(entry / store.OUTCOME)})
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "records cut": lambda entry: _cut(entry / store.OUTCOME),
-    "contents cut": lambda entry: _cut(entry / store.CONTENTS),
+    "contents cut": lambda entry: _cut(entry / CONTENTS),
     "records gone": lambda entry: (entry / store.OUTCOME).unlink(),
     "weights cut": lambda entry: _cut(next(entry.glob("*.safetensors"))),
     "weights gone": lambda entry: next(entry.glob("*.safetensors")).unlink(),
@@ -381,7 +381,7 @@ def test_save_names_a_full_disk(outcome: Outcome, monkeypatch: pytest.MonkeyPatc
     def full(*values: object, **others: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(store, "write_json", full)
+    monkeypatch.setattr(store, "write_contents", full)
     with store.unfinished() as folder, pytest.raises(ValueError, match="No space left"):
         store.save(ADDRESS, outcome, folder)
     assert not [*store.root().iterdir()]
