@@ -4,7 +4,8 @@ run, a task or a method that is compatible with nothing is a fault."""
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from stages.checking.entries import fault_of, name_of
+from stages.checking.entries import fault_of, name_of, unlisted
+from stages.checking.optimizers import finetuning_faults
 from stages.core.params import Finetune, NumberOrAll, Run
 from stages.core.params import Method as MethodEntry
 from stages.core.params import Task as TaskEntry
@@ -37,6 +38,8 @@ def fit_faults(
             yield str(error)
             continue
         yield from _training_faults(method, entry, finetune.label_budgets, where)
+        for run in entry.runs:
+            yield from unlisted(run, runs, f"{where}.runs")
         if method.prompts and entry.text_to_text:
             name = name_of(entry.method)
             yield f"{where}.text_to_text: {name} has its own prompts; leave it out"
@@ -58,6 +61,15 @@ def fit_faults(
         if any(reasons[run, task, key] is None for task in kinds):
             model = f"{runs[run].where(run)}.model"
             yield from _added_tokens_faults(method, key, backbone, finetune.max_tokens, model)
+    for key, method in methods.items():
+        if finetune.methods[key].training is not None and isinstance(method, TrainedMethod):
+            trained = {
+                run: backbone
+                for run, backbone in backbones.items()
+                if any(reasons[run, task, key] is None for task in kinds)
+            }
+            entry = finetune.methods[key]
+            yield from finetuning_faults(entry, method, trained, f"finetune.methods.{key}")
     headed = {
         (run, task)
         for (run, task, key), reason in reasons.items()
@@ -127,6 +139,8 @@ def _training_faults(
     if not is_trained and entry.training is not None:
         why = "is solved, not trained" if isinstance(method, SolvedMethod) else "trains nothing"
         yield f"{where}.training: {name} {why}; leave it out"
+    if not is_trained and entry.runs:
+        yield f"{where}.runs: {name} has no training whose settings could differ; leave it out"
     for budget in label_budgets:
         if budget != "all" and method.num_shots > int(budget):
             yield (

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from stages.checking.entries import name_of, unlisted
+from stages.checking.optimizers import pretraining_faults
 from stages.checking.outlines import RunOutline
 from stages.checking.parents import cycle_faults, parent_faults
 from stages.checking.public_checkpoints import public_faults
@@ -18,6 +19,11 @@ def run_faults(params: Params, key: str, outlines: Mapping[str, RunOutline]) -> 
     run, where = outlined.run, outlined.where
     yield from _training_faults(run.training, f"{where}.training")
     yield from _sharing_faults(params, run, f"{where}.training")
+    if outlined.objective is not None and outlined.objective.trains:
+        assert outlined.backbone is not None
+        training, backbone = run.training, outlined.backbone
+        here = f"{where}.training.optimizer"
+        yield from pretraining_faults(training, backbone, params.distributed, here)
     yield from outlined.faults
     if run.is_public:
         yield from public_faults(params, outlined)

@@ -9,10 +9,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from stages.core.params import AdaptationChanges
 from stages.core.study_file import StudyFile, TrainingChanges
 
 # Sections that repeat another section's settings, all of them optional.
-LIKE = {TrainingChanges: "pretrain.training"}
+LIKE = {
+    TrainingChanges: "pretrain.training",
+    AdaptationChanges: "finetune.methods.NAME.training",
+}
 COMPONENT = dict[str, Any]
 
 

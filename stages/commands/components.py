@@ -1,6 +1,7 @@
 """Show every component with its settings and their defaults, as Markdown tables.
 
-A component is a file of stages/objectives, models, tasks, methods, sources or baselines. Its
+A component is a file of stages/objectives, models, tasks, methods, sources, baselines or
+optimizers. Its
 settings are the keyword parameters of its constructor: the keys that its entry in params.yaml may
 have. `--write FILE ...` replaces the tables in Markdown files, each between
 `<!-- generated: NAME -->` and `<!-- end -->`, where NAME is a folder, `params` (all settings of
@@ -22,12 +23,13 @@ from stages.core.components import Components
 from stages.methods._method import METHODS
 from stages.models._backbone import MODELS
 from stages.objectives._objective import OBJECTIVES
+from stages.optimizers._optimizer import OPTIMIZERS
 from stages.sources._source import SOURCES
 from stages.tasks._task import TASKS
 
 FOLDERS: dict[str, Components[Any]] = {
     components.folder: components
-    for components in (OBJECTIVES, MODELS, TASKS, METHODS, SOURCES, BASELINES)
+    for components in (OBJECTIVES, MODELS, TASKS, METHODS, SOURCES, BASELINES, OPTIMIZERS)
 }
 FITS, PARAMS = "fits", "params"
 TABLES = (*FOLDERS, FITS, PARAMS)

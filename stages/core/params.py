@@ -7,7 +7,7 @@ out the rest. Components (``{name: ..., ...}``) are plain mappings here;
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    create_model,
     model_validator,
 )
 
@@ -79,6 +80,13 @@ class Strict(BaseModel):
         protected_namespaces=(),
         use_attribute_docstrings=True,
     )
+
+
+def changes_of(settings: type[BaseModel], *, doc: str) -> Any:
+    """Returns a type with the same settings, all of them optional."""
+    hints = get_type_hints(settings, include_extras=True)
+    fields: Any = {name: (hints[name] | None, None) for name in settings.model_fields}
+    return create_model(f"{settings.__name__}Changes", __base__=Strict, __doc__=doc, **fields)
 
 
 class Compute(Strict):
@@ -181,14 +189,16 @@ class PackagedCheckpoint(Strict):
 
 
 class Schedule(Strict):
-    """AdamW with linear warm-up, then the decay."""
+    """An optimizer with linear warm-up, then the decay."""
 
+    optimizer: Component = {"name": "adamw"}
+    """Component of ``stages/optimizers``."""
     warmup_fraction: Fraction = 0.1
     """Fraction of the steps that the warm-up takes."""
     decay: Literal["linear", "cosine", "constant"] = "linear"
     """Shape of the learning rate after the warm-up."""
     weight_decay: Annotated[Real, Field(ge=0)] = 0.01
-    """Decoupled weight decay of AdamW."""
+    """Decoupled weight decay of matrices."""
     max_grad_norm: Annotated[Real, Field(gt=0)] = 1.0
     """Norm to which larger gradients are clipped."""
 
@@ -350,6 +360,11 @@ class Adaptation(Tuned):
     """Labelled examples in one step."""
 
 
+AdaptationChanges = changes_of(
+    Adaptation, doc="The settings of a method's ``training`` that differ for one run."
+)
+
+
 class Method(Strict):
     """One entry of ``finetune.methods:``."""
 
@@ -359,8 +374,19 @@ class Method(Strict):
     """Whether the task is one of writing: no head, and the answers are texts."""
     training: Adaptation | None = None
     """Training of a trial; required for methods that train, and refused for others."""
+    runs: dict[Name, AdaptationChanges] = {}  # type: ignore[valid-type]
+    """Settings of ``training`` that differ for single runs, by the names of the runs."""
     about: Sentence | None = None
     """What the method does, for the report."""
+
+    def of(self, run: str) -> "Method":
+        """Returns the entry with the training of a run."""
+        changes: Any = self.runs.get(run)
+        training = self.training
+        if changes is not None and training is not None:
+            settings = training.model_dump() | changes.model_dump(exclude_unset=True)
+            training = Adaptation.model_validate(settings)
+        return self.model_copy(update={"training": training, "runs": {}})
 
 
 class Screen(Strict):

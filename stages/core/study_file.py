@@ -9,9 +9,9 @@ have a default. ``StudyFile`` types the file, and ``StudyFile.resolved`` returns
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings, describe
@@ -37,6 +37,7 @@ from stages.core.params import (
     Task,
     Tokenizer,
     Training,
+    changes_of,
 )
 
 PATH = Path("params.yaml")
@@ -106,15 +107,8 @@ class TaskEntry(Strict):
         return Task(task=self.task, source=self.source, about=self.about, **drawn)
 
 
-TrainingChanges = create_model(  # type: ignore[call-overload]
-    "TrainingChanges",
-    __base__=Strict,
-    __doc__="The settings of ``pretrain.training`` that differ in one run.",
-    **{
-        name: (kind | None, None)
-        for name, kind in get_type_hints(Training, include_extras=True).items()
-        if name in Training.model_fields
-    },
+TrainingChanges = changes_of(
+    Training, doc="The settings of ``pretrain.training`` that differ in one run."
 )
 
 

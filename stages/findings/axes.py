@@ -24,6 +24,7 @@ Axis = Literal[
     "checkpoint",
     "tokenizer",
     "parent",
+    "optimizer",
     "training",
     "method",
     "label budget",
@@ -68,7 +69,16 @@ def axis_between(a: Group, b: Group) -> Axis | None:
     if not same_model:
         return "size"
     settings = {key.partition(".")[0] for key in differing(a.settings, b.settings)}
+    if "optimizer" in settings and _of_optimizers(a, b):
+        return "optimizer"
     return next(axis for axis in AXES if axis in settings) if len(settings) == 1 else None
+
+
+def _of_optimizers(a: Group, b: Group) -> bool:
+    """Whether two groups that differ in their optimizers differ besides in nothing but what is
+    chosen for an optimizer: the learning rates and, for equal time, the number of steps."""
+    chosen = {"optimizer", "training.lr", "training.num_steps"}
+    return set(differing(a.settings, b.settings)) <= chosen
 
 
 def _trained_alike(a: Group, b: Group) -> bool:
@@ -270,6 +280,8 @@ def confounded_settings(axis: Axis, a: Group, b: Group) -> tuple[Confound, ...]:
     that both use was trained on one of them."""
     if axis in ("checkpoint", "tokenizer", "parent", "training"):
         return tuple(_tuning(a, b))
+    if axis == "optimizer":
+        return tuple(c for c in confounds_among(a.settings, b.settings) if c.name != axis)
     models = (a.entry.model, b.entry.model) if axis == "architecture" else ({}, {})
     trained_on = a.tokenizer_corpus
     shared = axis == "training set" and trained_on == b.tokenizer_corpus

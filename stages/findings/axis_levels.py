@@ -27,6 +27,9 @@ def levels_of(axis: Axis, a: Group, b: Group, used: Mapping[str, Used]) -> tuple
                 return amounts.words(g)
             case "checkpoint":
                 return _checkpoint(g, other)
+            case "optimizer":
+                own = g.entry.training.optimizer
+                return " ".join([own["name"], *_settings(own, other.entry.training.optimizer)])
             case "pretrained":
                 start = f"{g.objective} on {g.corpus}" if g.pretrained else "from scratch"
                 same = g.entry.model == other.entry.model

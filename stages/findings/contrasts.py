@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import combinations, product
 
 from stages.core.keys import CellKey
-from stages.core.params import Params
+from stages.core.params import Method, Params
 from stages.evaluation.moderation import Moderation
 from stages.evaluation.records import budget_order
 from stages.findings import convergence
@@ -169,7 +169,9 @@ def _of_runs(
     for task, method in product(params.tasks, params.finetune.methods):
         used = Used.by_group(all_groups, trials, task=task, method=method)
         for axis, a, b in pairs(all_groups, used):
-            levels, settings = levels_of(axis, a, b, used), confounded_settings(axis, a, b)
+            levels = levels_of(axis, a, b, used)
+            finetuned = _unlike_finetuning(params, method, a.name, b.name)
+            settings = confounded_settings(axis, a, b) + finetuned
             for n in _budgets(params):
                 keys = CellKey(a.name, task, method, n), CellKey(b.name, task, method, n)
                 yield _Candidate(axis, *keys, levels, settings)
@@ -181,7 +183,8 @@ def _of_finetuning(params: Params, all_groups: Sequence[Group]) -> Iterator[_Can
     for group, task in product(all_groups, params.tasks):
         for n, (a, b) in product(budgets, combinations(methods, 2)):
             keys = CellKey(group.name, task, a, n), CellKey(group.name, task, b, n)
-            yield _Candidate("method", *keys, (a, b), _method_settings(params, a, b))
+            settings = _method_settings(params, group.name, a, b)
+            yield _Candidate("method", *keys, (a, b), settings)
         for method, (m, n) in product(methods, combinations(budgets, 2)):
             keys = CellKey(group.name, task, method, m), CellKey(group.name, task, method, n)
             yield _Candidate("label budget", *keys, (m, n))
@@ -192,10 +195,21 @@ def _budgets(params: Params) -> list[str]:
     return sorted(map(str, params.finetune.label_budgets), key=budget_order, reverse=True)
 
 
-def _method_settings(params: Params, a: str, b: str) -> tuple[Confound, ...]:
-    settings = [params.finetune.methods[m].training for m in (a, b)]
-    one, other = (training.model_dump() if training else {} for training in settings)
-    return tuple(Confound(f"training.{k}", (one[k], other[k])) for k in differing(one, other))
+def _method_settings(params: Params, run: str, a: str, b: str) -> tuple[Confound, ...]:
+    return _unlike_training(*(params.finetune.methods[method].of(run) for method in (a, b)))
+
+
+def _unlike_finetuning(params: Params, method: str, a: str, b: str) -> tuple[Confound, ...]:
+    """Returns the settings of a method in which two runs differ."""
+    return _unlike_training(*(params.finetune.methods[method].of(run) for run in (a, b)))
+
+
+def _unlike_training(a: Method, b: Method) -> tuple[Confound, ...]:
+    one, other = (each.training.model_dump() if each.training else {} for each in (a, b))
+    return tuple(
+        Confound(f"finetune.training.{key}", (one[key], other[key]))
+        for key in differing(one, other)
+    )
 
 
 def _both(a: str, b: str) -> str:

@@ -64,9 +64,11 @@ class Group:
         entry = self.entry
         trained = self.pretrained and not entry.as_published
         training = entry.training.model_dump() if trained else {}
+        optimizer = {"optimizer": training.pop("optimizer")} if training else {}
         return {
             **({} if entry.is_public else {"tokenizer": entry.tokenizer}),
             "parent": entry.parent,
+            **optimizer,
             **{f"training.{key}": value for key, value in training.items()},
         }
 

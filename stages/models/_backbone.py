@@ -104,6 +104,17 @@ class Backbone(nn.Module, ABC):
     def blocks(self) -> list[nn.Module]:
         """The layers from input to output; those of an encoder come before its decoder's."""
 
+    def hidden_matrices(self) -> dict[nn.Parameter, int]:
+        """The matrices of linear layers in the blocks, each with the number of matrices that its
+        rows stack: a fused layer of keys and values has two."""
+        return {
+            module.get_parameter("weight"): 1
+            for block in self.blocks
+            for module in block.modules()
+            # GPT-2's layers; not imported, which would load transformers for our own models.
+            if isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"
+        }
+
     @property
     @abstractmethod
     def token_embedding(self) -> nn.Module:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from stages.models._attention import Attention
 from stages.models._backbone import Backbone
-from stages.models._blocks import Stack
+from stages.models._blocks import FeedForward, Stack
 from stages.models._dimensions import Dimensions
 from stages.models._embedding import Embedding
 from stages.models._norm import make_norm
@@ -67,6 +67,15 @@ class TransformerBackbone(Backbone):
     def blocks(self) -> list[nn.Module]:
         stacks = [part for part in self.children() if isinstance(part, Stack)]
         return [block for stack in stacks for block in stack.blocks]
+
+    def hidden_matrices(self) -> dict[nn.Parameter, int]:
+        matrices = super().hidden_matrices()
+        for module in self.modules():
+            if isinstance(module, Attention):
+                matrices[module.key_value.get_parameter("weight")] = 2
+            elif isinstance(module, FeedForward) and module.activation == "swiglu":
+                matrices[module.up.get_parameter("weight")] = 2  # the values and their gates
+        return matrices
 
     @property
     def token_embedding(self) -> nn.Module:

@@ -114,6 +114,15 @@ class BiLSTM(Backbone):
         pairs = zip(self.forward_lm, self.backward_lm, strict=True)
         return [nn.ModuleList(pair) for pair in pairs]
 
+    def hidden_matrices(self) -> dict[nn.Parameter, int]:
+        """The matrices of the cells, which stack those of four gates, and the projections."""
+        named = (pair for block in self.blocks for pair in block.named_parameters())
+        return {
+            weight: 1 if "weight_hr" in name else 4
+            for name, weight in named
+            if "weight" in name and weight.dim() == 2
+        }
+
     @property
     def token_embedding(self) -> nn.Module:
         return self.embedding

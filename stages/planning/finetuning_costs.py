@@ -138,7 +138,7 @@ def _finetuning(
         from_scratch=run.from_scratch,
         where=f"tasks.{task}.task",
     )
-    shape = _Shape.of(study, task, method, of_task, tried)
+    shape = _Shape.of(study, key, task, method, of_task, tried)
     cost.leaves_out_rows = None in (of_task.validation, of_task.test)
     cost.assumes_lengths, cost.text_tokens = of_task.assumed, round(shape.tokens, 1)
     cost.longest_text = max(of_task.lengths)
@@ -177,9 +177,14 @@ class _Shape:
 
     @staticmethod
     def of(
-        params: Params, task: str, method: str, texts: Texts, tried: Sequence[Variant]
+        params: Params,
+        run: str,
+        task: str,
+        method: str,
+        texts: Texts,
+        tried: Sequence[Variant],
     ) -> "_Shape":
-        entry = params.finetune.methods[method]
+        entry = params.finetune.methods[method].of(run)
         kind = TASKS.find(params.tasks[task].task["name"], where="")
         made = method_of(params.finetune, method)
         return _Shape(

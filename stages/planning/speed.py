@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json
-from stages.core.params import Corpus, Params, Run, Task
+from stages.core.params import Corpus, Optimisation, Params, Run, Task
 from stages.core.process import TIMES, die_with_parent
 from stages.core.seeding import stream, torch_stream
 from stages.evaluation import records
@@ -46,7 +46,8 @@ EARLIER, CALIBRATION = "others of its kind before", "a calibration"
 TRAININGS = ("pretrain", "continue_pretraining", "finetune")
 PRETRAINING = "pretraining"
 MIN_STEPS, MAX_STEPS, SECONDS = 3, 200, 1.0  # of a calibration, after its first step
-USUAL_EXAMPLES = 8  # of a batch, for a method without training
+# Of a method without training.
+USUAL_EXAMPLES, USUAL_SCHEDULE = 8, Optimisation(lr=1e-4)
 ITERATIONS = 50  # about as many as a probe takes for each C
 
 
@@ -319,13 +320,13 @@ def _finetuning_speed(study: Params, run: Run, key: str, length: int) -> _Speed:
     batch, model = task.collate(examples, rngs=[]), model.to(device.torch)
     if isinstance(method, SolvedMethod):
         return _solving_speed(model, task, method, batch.to(device.torch), device)
-    training = run.training
+    schedule = entry.training.at(entry.training.rates[0]) if entry.training else USUAL_SCHEDULE
     return _speed(
         train(
             model,
             task,
             _Repeated(batch),
-            training.at(training.rates[0]),
+            schedule,
             num_steps=MAX_STEPS,
             seed=0,
             device=device,

@@ -115,7 +115,11 @@ def _fetched(params: Params, run: Run) -> str:
 
 def pretrain_plan(everything: Params, run: Run) -> PretrainPlan:
     """Returns the plan of a run of ``everything``, a study under the matched budget."""
-    components = f"models/{run.model['name']}", f"objectives/{run.objective['name']}"
+    components = (
+        f"models/{run.model['name']}",
+        f"objectives/{run.objective['name']}",
+        f"optimizers/{run.training.optimizer['name']}",
+    )
     return PretrainPlan(
         study=everything.study,
         run=run,
@@ -130,11 +134,13 @@ def finetune_plan(everything: Params) -> FinetunePlan:
     budget. Checkpoints and examples have the hashes of the code of models and tasks."""
     methods = without_texts(everything.finetune.methods)
     adapted = {f"methods/{entry.method['name']}" for entry in methods.values()}
+    trainings = (m.of(run).training for m in methods.values() for run in everything.runs)
+    optimizers = {f"optimizers/{each.optimizer['name']}" for each in trainings if each}
     return FinetunePlan(
         runs=everything.runs,
         finetune=everything.finetune.model_copy(update={"methods": methods}),
         compute=everything.compute,
-        code=hashes("finetune", *sorted(adapted)),
+        code=hashes("finetune", *sorted(adapted | optimizers)),
     )
 
 

@@ -109,7 +109,9 @@ def cell_records(
         ]
         used = settings | key._asdict()
         if method := params.finetune.methods.get(key.method):
-            used |= flat({"finetune": method.model_dump(exclude_none=True)})
+            used |= flat(
+                {"finetune": method.of(run).model_dump(exclude={"runs"}, exclude_none=True)}
+            )
         answers = results.printed.answers(key, own)
         if answers:
             here = here | {"seeds": results.printed.seeds(key)}

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from stages.core import paths
 from stages.core.artifacts import remove, replacing, sha256_of_tree
 from stages.core.components import Settings
-from stages.training.optimizer import AdamW
-from stages.training.ranks import ALONE, Ranks, put, whole
+from stages.core.sharded import whole
+from stages.optimizers._optimizer import Optimizer
+from stages.training.ranks import ALONE, Ranks, put
 
 WEIGHTS = "model.safetensors"
 MODEL, BESIDE = "model:", "beside"
@@ -148,7 +149,7 @@ class Resumable:
         """The time of the run so far."""
         return self._clock.seconds()
 
-    def save(self, step: int, model: nn.Module, optimizer: AdamW, history: list[Row]) -> None:
+    def save(self, step: int, model: nn.Module, optimizer: Optimizer, history: list[Row]) -> None:
         """``history`` is one row per step, of numbers that JSON can hold."""
         tensors = _named(model)
         for name, state in optimizer.state.items():
@@ -159,19 +160,17 @@ class Resumable:
             tensors |= {f"{BESIDE}:{name}": value for name, value in kept.items()}
         self._write(record, tensors)
 
-    def load(self, model: nn.Module, optimizer: AdamW) -> tuple[int, list[Row]]:
+    def load(self, model: nn.Module, optimizer: Optimizer) -> tuple[int, list[Row]]:
         """(number of steps done, history of them); (0, []) if there is nothing to resume."""
         if not self.exists():
             if self._ranks.is_first:
                 self._clear_others()
             return 0, []
-        state: dict[str, dict[str, Tensor]] = {}
         with safe_open(self._path, framework="pt") as file:
             for key in _restore(file, model, self._ranks):
                 kind, _, name = key.partition(":")
                 if kind != BESIDE:
-                    state.setdefault(name, {})[kind] = file.get_tensor(key)
-        optimizer.load(state, self._ranks)
+                    put(file.get_tensor(key), optimizer.state[name][kind], self._ranks)
         record = self._record()
         return record["step"], record["history"]
 

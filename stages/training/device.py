@@ -20,13 +20,17 @@ class Device:
     threads: int
 
     @property
+    def dtype(self) -> torch.dtype:
+        """The precision of matrix products; weights stay in float32."""
+        return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
+
+    @property
     def torch(self) -> torch.device:
         return torch.device(self.device)
 
     def autocast(self) -> contextlib.AbstractContextManager[object]:
-        """With precision bfloat16, matrix products are in bfloat16; weights stay in float32."""
         return torch.autocast(
-            self.device, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"
+            self.device, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16
         )
 
     def describe(self) -> Json:

@@ -23,11 +23,12 @@ from tqdm import tqdm
 from stages.core.params import Optimisation
 from stages.core.seeding import derive
 from stages.models._heads import ModelWithHead
+from stages.optimizers._optimizer import OPTIMIZERS
 from stages.text.batch import Batch
 from stages.training.checkpoint import Resumable
 from stages.training.device import Device
 from stages.training.flops import StepFlops
-from stages.training.optimizer import AdamW, lr_factor
+from stages.training.learning_rate import lr_factor
 from stages.training.ranks import ALONE, Ranks
 
 # At most this much work is lost. When a state is saved changes no result: no setting of a study.
@@ -98,7 +99,9 @@ def train(
 
     Raises Diverged for a NaN or infinite loss (in ``history``, not yielded) or validation loss.
     """
-    optimizer = AdamW(model, weight_decay=schedule.weight_decay)
+    optimizer = OPTIMIZERS.build(
+        schedule.optimizer, model, schedule.weight_decay, device.dtype, where="optimizer"
+    )
     history = [] if history is None else history
     start, earlier = resumable.load(model, optimizer) if resumable else (0, [])
     history += [Step(**row) for row in earlier]

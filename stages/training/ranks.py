@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from stages.core.params import Compute, Distributed, Training
 from stages.core.rank import rank_of_process
+from stages.core.sharded import local, whole
 from stages.models._heads import ModelWithHead
 from stages.training.device import Device
 
@@ -28,25 +29,6 @@ from stages.training.device import Device
 GRACE_S = 3.0
 BUCKET_BYTES = 25 * 2**20  # of gradients that are summed at once: DistributedDataParallel's
 N = TypeVar("N", int, float)
-
-
-@runtime_checkable
-class Sharded(Protocol):
-    """A DTensor, of which each rank holds a part (its module takes seconds to import)."""
-
-    def full_tensor(self) -> Tensor: ...
-
-    def to_local(self) -> Tensor: ...
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor that may be sharded; every rank has to ask for it."""
-    return tensor.full_tensor() if isinstance(tensor, Sharded) else tensor
-
-
-def local(tensor: Tensor) -> Tensor:
-    """The part of a tensor that this rank holds, in the same memory."""
-    return tensor.to_local() if isinstance(tensor, Sharded) else tensor
 
 
 @torch.no_grad()

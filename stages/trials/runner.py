@@ -373,7 +373,7 @@ class TrialRunner:
         return [example for example in start.encoded.train if example.id in ids]
 
     def _training_of(self, key: TrialKey) -> Adaptation:
-        settings = self.finetune.methods[key.method].training
+        settings = self.finetune.methods[key.method].of(key.run).training
         assert settings is not None, "the root stage refuses a method that trains without it"
         return settings
 

@@ -93,13 +93,15 @@ class Addresses:
 
     def of(self, key: TrialKey) -> str:
         """Returns the address of a trial."""
-        entry = self._finetune.methods[key.method]
-        method = f"methods/{entry.method['name']}"
+        entry = self._finetune.methods[key.method].of(key.run)
+        components = [f"methods/{entry.method['name']}", *self._components]
+        if entry.training:
+            components.append(f"optimizers/{entry.training.optimizer['name']}")
         depends_on = self._shared | {
             "trial": key._asdict(),
             "method": entry.model_dump(),
             "initial_weights": self._finetune.initial_weights if self._from_scratch else [],
-            "code": code_hash("trials/runner", method, *self._components),
+            "code": code_hash("trials/runner", *components),
         }
         return _hash(depends_on)
 

@@ -12,6 +12,8 @@ from tests.small import small_model, with_encoder_decoder
 from tests.smoke import DELETED, faults_of, paths_of, smoke_with
 
 FULL = "finetune.methods.full.method"
+OPTIMIZER = "finetune.methods.full.training.optimizer"
+RUNS = "finetune.methods.full.runs"
 PROBE = "finetune.methods.linear_probe.method"
 SMOKE = typed(smoke_with({}))
 
@@ -74,6 +76,18 @@ def test_fit_faults_accept(changes: dict[str, Any]) -> None:
         ({"finetune.race": {"most": 10}}, "finetune.race", "unknown"),
         ({"finetune.methods.full.training": DELETED}, "finetune.methods.full.training", "trains"),
         ({FULL: {"name": "linear_probe"}}, "finetune.methods.full.training", "solved"),
+        ({f"{OPTIMIZER}": "muno"}, f"{OPTIMIZER}.name", "'muon'"),
+        ({f"{OPTIMIZER}": {"name": "muon", "rms": 1}}, f"{OPTIMIZER}.rms", "update_rms"),
+        ({FULL: "bitfit", OPTIMIZER: "muon"}, OPTIMIZER, "adamw"),
+        ({f"{RUNS}.encoder_mlm": {"optimizer": "x"}}, f"{RUNS}.encoder_mlm.optimizer.name", "muon"),
+        ({f"{RUNS}.encoder_mlm": {"lr": -1}}, f"{RUNS}.encoder_mlm.lr", "greater than 0"),
+        ({f"{RUNS}.encoder_mlm": {"steps": 1}}, f"{RUNS}.encoder_mlm.steps", "unknown"),
+        ({f"{RUNS}.encoder_mmm": {"lr": 1}}, RUNS, "'encoder_mlm'"),
+        (
+            {"finetune.methods.linear_probe.runs.encoder_mlm": {"lr": 1}},
+            "finetune.methods.linear_probe.runs",
+            "no training",
+        ),
     ],
 )
 def test_fit_faults_have_their_path(changes: dict[str, Any], path: str, word: str) -> None:

@@ -42,6 +42,8 @@ TRAINING = "pretrain.training"
         ({"model": BILSTM}, "objective", "not bilstm"),
         ({"training.micro_batch_rows": 3}, "training.micro_batch_rows", "batch_rows"),
         ({"training.num_validations": 99}, "training.num_validations", "num_steps"),
+        ({"training.optimizer": "muno"}, "training.optimizer.name", "'muon'"),
+        ({"training.optimizer": {"name": "muon", "update_rms": 0}}, "training.optimizer", "0"),
     ],
 )
 def test_run_faults_have_their_path(changes: dict[str, Any], path: str, word: str) -> None:

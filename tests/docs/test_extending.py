@@ -15,7 +15,16 @@ PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 EXAMPLES = dict(
     re.findall(r"^`(stages/\w+/\w+\.py)`:\n\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 )
-FOLDERS = ("objectives", "models", "kinds", "tasks", "methods", "sources", "baselines")
+FOLDERS = (
+    "objectives",
+    "models",
+    "kinds",
+    "tasks",
+    "methods",
+    "sources",
+    "baselines",
+    "optimizers",
+)
 
 
 def test_extending_has_an_example_for_each_folder_of_components() -> None:
@@ -55,6 +64,8 @@ def test_extending_examples_are_settings_of_a_study(tmp_path: Path) -> None:
         }
         for path, value in {
             "pretrain.runs.skipping": decoder | {"objective": skip_one},
+            "pretrain.runs.signs": decoder
+            | {"training": {"optimizer": {"name": "lion", **misspelt}, "lr": 1e-4}},
             "pretrain.runs.bag": {"model": averaging, "objective": "mlm"},
             "finetune.methods.top": full | {"method": {"name": "top_block", **misspelt}},
             "tasks.stars": section | stars,
@@ -74,6 +85,7 @@ def test_extending_examples_are_settings_of_a_study(tmp_path: Path) -> None:
         "corpora.mails.source",
         "finetune.methods.top.method",
         "pretrain.runs.bag.model",
+        "pretrain.runs.signs.training.optimizer",
         "pretrain.runs.skipping.objective",
         "tasks.stars.task",
     }

@@ -317,7 +317,37 @@ def test_the_training_of_two_methods_is_a_confound(
     faster = {**full, "training": full["training"] | {"lr": 0.01}}
     raw["finetune"]["methods"] = {"full": full, "faster": faster}
     found = [c for c in load(write_study(tmp_path, raw)).contrasts if c.axis == "method"]
-    assert found and all("training.lr: 0.001 v. 0.01" in confounds(c) for c in found)
+    assert found and all("finetune.training.lr: 0.001 v. 0.01" in confounds(c) for c in found)
+
+
+def test_the_own_fine_tuning_of_a_run_is_a_confound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    raw = raw_params(
+        {"encoder_mlm": RUNS["encoder_mlm"], "other": run("encoder", "mlm", "scientific")}
+    )
+    raw["finetune"]["methods"]["full"]["runs"] = {"other": {"lr": 0.01}}
+    found = load(write_study(tmp_path, raw)).contrasts
+    for contrast in found:
+        is_confounded = contrast.axis == "training set" and contrast.a.method == "full"
+        assert ("finetune.training.lr: 0.001 v. 0.01" in confounds(contrast)) == is_confounded
+    assert {"training set"} <= {contrast.axis for contrast in found}
+
+
+def test_two_optimizers_are_an_axis_with_rates_and_steps_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adamw, muon, other = (run("encoder", "mlm") for _ in range(3))
+    muon["training"] |= {"optimizer": "muon", "lr": 0.01, "num_steps": 900}
+    other["training"] |= {"optimizer": "muon", "batch_rows": 64}
+    results = results_of(tmp_path, monkeypatch, {"adamw": adamw, "muon": muon})
+    [(axis, *_)] = pairs_of(results)
+    assert axis == "optimizer"
+    contrast = results.contrasts[0]
+    assert (contrast.level_a, contrast.level_b) == ("adamw", "muon")
+    assert "training.lr: 0.003 v. 0.01" in confounds(contrast)
+    assert not pairs_of(results_of(tmp_path, monkeypatch, {"adamw": adamw, "other": other}))
 
 
 def test_effects_are_differences_of_means(results: Results) -> None:

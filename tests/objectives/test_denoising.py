@@ -19,10 +19,10 @@ from stages.objectives.denoising import (
     rotate,
     span_lengths,
 )
+from stages.optimizers.adamw import AdamW
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, NUM_SPECIAL, Vocabulary
-from stages.training.optimizer import AdamW
 from tests.small import VOCAB_SIZE, headless, small_corpus, small_model
 
 VOCABULARY = Vocabulary(VOCAB_SIZE)
@@ -186,7 +186,7 @@ def test_one_batch_can_be_learnt() -> None:
     objective = Denoising(VOCABULARY, 32)
     batch = collated(objective, rows_of(32, 2))
     model = headless(small_model("encoder_decoder"))
-    optimizer = AdamW(model, weight_decay=0.0)
+    optimizer = AdamW(model, 0.0, torch.float32)
 
     def mean_loss() -> torch.Tensor:
         return objective.loss(model, batch)["denoising"][1] / batch.num_targets["denoising"]

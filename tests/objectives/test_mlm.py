@@ -13,13 +13,13 @@ from stages.core.seeding import stream, torch_stream
 from stages.models._heads import ModelWithHead, gather, initialise_head
 from stages.objectives._masking import MaskedObjective, choose, corrupt
 from stages.objectives.mlm import LEAST_PAIR, MLM
+from stages.optimizers.adamw import AdamW
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.corpus import encode
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, NUM_SPECIAL, Vocabulary
 from stages.training.device import Device
 from stages.training.loop import accumulate
-from stages.training.optimizer import AdamW
 from stages.training.pretraining import PretrainingData
 from tests.small import VOCAB_SIZE, documents, headless, small_corpus, small_model, small_tokenizer
 
@@ -309,7 +309,7 @@ def test_each_term_of_an_untrained_model_is_as_good_as_chance(next_sentence, num
 def fit_pairs(
     model: ModelWithHead, objective: MLM, batches: list[Batch], *, num_steps: int
 ) -> None:
-    optimizer = AdamW(model, weight_decay=0.0)
+    optimizer = AdamW(model, 0.0, torch.float32)
     device = Device("cpu", "float32", compile=False, threads=1)
     for step in range(num_steps):
         accumulate(model, objective, [batches[step % len(batches)]], device)

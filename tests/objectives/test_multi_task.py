@@ -8,6 +8,7 @@ import torch
 
 from stages.kinds._kind import KINDS
 from stages.objectives.multi_task import MultiTask, pair_of
+from stages.optimizers.adamw import AdamW
 from stages.tasks._task import TASKS
 from stages.tasks._text_to_text import TextToText
 from stages.text.batch import IGNORE_INDEX, PADDING
@@ -16,7 +17,6 @@ from stages.text.packing import Packing, Row
 from stages.text.tokenizer import EOS_ID, Vocabulary
 from stages.training.device import Device
 from stages.training.loop import accumulate
-from stages.training.optimizer import AdamW
 from tests.small import VOCAB_SIZE, headless, small_model, small_tokenizer
 
 CPU = Device("cpu", "float32", compile=False, threads=1)
@@ -110,7 +110,7 @@ def test_one_batch_is_learnt_from_chance_to_near_its_floor(architecture) -> None
     of, rows = objective(architecture), packing(ROWS * 4, 32)
     batch = collated(of, [rows.row(i) for i in range(4)])
     model = headless(small_model(architecture, d_model=64))
-    optimizer, losses = AdamW(model, weight_decay=0.0), []
+    optimizer, losses = AdamW(model, 0.0, torch.float32), []
     for _ in range(120):
         losses.append(accumulate(model, of, [batch], CPU))
         optimizer.step(lr=3e-3)

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from stages.core.seeding import stream
 from stages.objectives.prefix_lm import PrefixLM
+from stages.optimizers.adamw import AdamW
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import Vocabulary
 from stages.training.device import Device
 from stages.training.loop import accumulate
-from stages.training.optimizer import AdamW
 from stages.training.pretraining import PretrainingData
 from tests.small import VOCAB_SIZE, headless, small_corpus, small_model
 
@@ -107,7 +107,7 @@ def test_one_batch_is_learnt_from_chance_to_near_its_floor() -> None:
     packing = Packing(small_corpus(), 32, seed=1)
     batch = collated([packing.row(i) for i in range(8)])
     model = headless(small_model("decoder", d_model=64))
-    optimizer = AdamW(model, weight_decay=0.0)
+    optimizer = AdamW(model, 0.0, torch.float32)
     losses = []
     for _ in range(80):
         losses.append(accumulate(model, OBJECTIVE, [batch], CPU))

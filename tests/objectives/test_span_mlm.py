@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from stages.core.seeding import stream, torch_stream
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.objectives.span_mlm import SpanMLM
+from stages.optimizers.adamw import AdamW
 from stages.text.batch import IGNORE_INDEX, Batch
 from stages.text.packing import Packing, Row
 from stages.text.tokenizer import BOS_ID, EOS_ID, MASK_ID, NUM_SPECIAL, Vocabulary
-from stages.training.optimizer import AdamW
 from tests.small import (
     VOCAB_SIZE,
     small_corpus,
@@ -250,7 +250,7 @@ def test_both_terms_can_be_learnt() -> None:
     before = mean_terms(objective, model, batch)
     for loss in before.values():
         assert abs(loss.item() - math.log(VOCAB_SIZE)) < 0.5
-    optimizer = AdamW(model, weight_decay=0.0)
+    optimizer = AdamW(model, 0.0, torch.float32)
     for _ in range(80):
         total = sum(mean_terms(objective, model, batch).values())
         assert isinstance(total, Tensor)

@@ -18,7 +18,7 @@ from stages.core import paths
 from stages.core.artifacts import CONTENTS, read_json, read_jsonl, sha256, write_json, write_jsonl
 from stages.core.code import hashes
 from stages.core.keys import RunKey, TrialKey
-from stages.core.params import Params
+from stages.core.params import Method, Params
 from stages.training.device import resolve
 from stages.trials import store
 from stages.trials.outcome import Outcome
@@ -227,6 +227,15 @@ def test_addresses_cover_initial_weights_from_scratch_alone(
     monkeypatch.setattr(TrialSetup, "from_scratch", from_scratch)
     other = tuned(params, initial_weights=["as_pretrained", "usual"])
     assert (address(params) != address(other)) == from_scratch
+
+
+def test_addresses_cover_the_own_training_of_a_run_in_its_trials_alone(params: Params) -> None:
+    def with_own(run: str) -> Params:
+        method = params.finetune.methods[KEY.method]
+        own = Method.model_validate(method.model_dump() | {"runs": {run: {"lr": 0.5}}})
+        return tuned(params, methods=params.finetune.methods | {KEY.method: own})
+
+    assert address(with_own("another")) == address(params) != address(with_own(KEY.run))
 
 
 def _cut(file: Path) -> None:

@@ -29,6 +29,8 @@ INTRODUCTIONS: dict[Axis, str] = {
     "training set and more at once: a difference says which one does better here, not why.",
     "tokenizer": "The same run with another tokenizer.",
     "parent": "The same run with another parent.",
+    "optimizer": "The same run with another optimizer, with learning rates and a number of steps "
+    "that may have been chosen for it.",
     "training": "The same run with other training settings.",
     "method": "The same checkpoint with another fine-tuning method.",
     "label budget": "The same checkpoint, fine-tuned with more and with fewer labels.",

@@ -1,0 +1,72 @@
+"""Faults of optimizers: their settings, and what they cannot train."""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+
+import torch
+from torch import nn
+
+from stages.checking.entries import fault_of, name_of
+from stages.core.params import Distributed, Method, Schedule
+from stages.methods._method import TrainedMethod
+from stages.models._backbone import Backbone
+from stages.models._heads import ModelWithHead
+from stages.optimizers._optimizer import OPTIMIZERS
+from stages.training.flops import OnMeta
+
+
+def pretraining_faults(
+    schedule: Schedule, backbone: Backbone, distributed: Distributed, where: str
+) -> Iterator[str]:
+    """Yields the faults of the optimizer that pretrains a model; ``where`` is its path in
+    params.yaml."""
+    model = ModelWithHead(backbone, nn.Identity())
+    yield from _faults(schedule, model, where)
+    name = name_of(schedule.optimizer)
+    if name not in OPTIMIZERS.names():
+        return
+    is_sharded = distributed.strategy == "fsdp" and distributed.num_ranks > 1
+    if is_sharded and not OPTIMIZERS.find(name, where="").supports_sharded:
+        yield (
+            f"{where}: {name} needs whole matrices, which distributed.strategy fsdp "
+            "shards; set it to ddp, or use adamw"
+        )
+
+
+def finetuning_faults(
+    entry: Method, method: TrainedMethod, outlines: Mapping[str, Backbone], where: str
+) -> Iterator[str]:
+    """Yields the faults of the optimizers of a method that fine-tunes these runs; ``where`` is the
+    path of the method's entry."""
+    for run, backbone in outlines.items():
+        schedule = entry.of(run).training
+        assert schedule is not None
+        of_run = entry.runs.get(run)
+        is_own = of_run is not None and "optimizer" in of_run.model_fields_set
+        here = f"{where}.runs.{run}.optimizer" if is_own else f"{where}.training.optimizer"
+        if faults := [
+            *fault_of(lambda s=schedule, w=here: OPTIMIZERS.settings(s.optimizer, where=w))
+        ]:
+            yield from faults
+            return
+        if OPTIMIZERS.find(name_of(schedule.optimizer), where=here).trains_all_weights:
+            continue
+        model = ModelWithHead(deepcopy(backbone), nn.Identity())
+        with OnMeta():  # a method may compute with the model's own weights
+            method.apply(model, generator=torch.Generator())
+        if faults := [*_faults(schedule, model, here)]:
+            yield from faults
+            return
+
+
+def _settings_faults(schedule: Schedule, where: str) -> Iterator[str]:
+    yield from fault_of(lambda: OPTIMIZERS.settings(schedule.optimizer, where=where))
+
+
+def _faults(schedule: Schedule, model: ModelWithHead, where: str) -> Iterator[str]:
+    def build() -> None:
+        OPTIMIZERS.build(
+            schedule.optimizer, model, schedule.weight_decay, torch.float32, where=where
+        )
+
+    yield from fault_of(build)

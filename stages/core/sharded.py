@@ -1,0 +1,24 @@
+"""Tensors of which each process may hold a part."""
+
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor
+
+
+@runtime_checkable
+class Sharded(Protocol):
+    """A DTensor, of which each rank holds a part (its module takes seconds to import)."""
+
+    def full_tensor(self) -> Tensor: ...
+
+    def to_local(self) -> Tensor: ...
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """Returns all of a tensor that may be sharded; every rank has to call it."""
+    return tensor.full_tensor() if isinstance(tensor, Sharded) else tensor
+
+
+def local(tensor: Tensor) -> Tensor:
+    """Returns the part of a tensor that this rank holds, in the same memory."""
+    return tensor.to_local() if isinstance(tensor, Sharded) else tensor

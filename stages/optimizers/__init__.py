@@ -1,0 +1,1 @@
+"""Optimizers: how the gradients of a step change the weights, one file each."""
