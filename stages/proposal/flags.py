@@ -41,7 +41,7 @@ class Flags:
     first_choice: Literal["0", "1", "A"] | None = None
     splits: Mapping[Split, list[str]] = field(default_factory=dict)  # files of the folder
     max_tokens: int | None = None
-    published: bool = False  # whether a published checkpoint is fetched
+    published: bool | None = False  # a candidate; None is for one that can be fetched
     budgets: list[int | Literal["all"]] = field(default_factory=list)
 
 

@@ -14,6 +14,7 @@ from stages.core.params import NAME, Task
 from stages.kinds._cells import EmptyCellError
 from stages.kinds._kind import KINDS, SPLITS, Split
 from stages.prepare_task import check_labels, sampled
+from stages.proposal.candidates import Candidate
 from stages.proposal.columns import Guess, guess, profile
 from stages.proposal.corpus import choose_corpus
 from stages.proposal.design import Budget, Pace, fitted, label_budgets, least
@@ -21,7 +22,7 @@ from stages.proposal.examples import Examples, read_examples, tag_scheme, with_c
 from stages.proposal.facts import facts
 from stages.proposal.files import files_of, source_of
 from stages.proposal.flags import Flags, flag_of, roles_of
-from stages.proposal.public import about_published, fetch_candidate, fitting, is_fetched
+from stages.proposal.public import about_published, fetch_candidate, fitting
 from stages.proposal.study import MOST_TAGS_PROBED, Study, architectures_of, entries, written
 from stages.sources._columns import EMPTY_CELLS
 from stages.sources._formats import format_of
@@ -79,9 +80,9 @@ def propose(
         notes.append(
             f"No linear probe: with {study.num_tags} tags it takes longer than full fine-tuning."
         )
-    if study.published is not None and flags.published:
-        fetch_candidate(study.published)
-    is_there = study.published is not None and is_fetched(study.published)
+    is_there = False
+    if study.published is not None and flags.published is not False:
+        is_there = _fetched(study.published, flags, notes)
     study = replace(study, design=replace(study.design, published=is_there))
     pace = _paced(study, examples, budgets, measure)
     design = fitted(
@@ -94,14 +95,26 @@ def propose(
         keep_budgets=bool(flags.budgets),
         published=is_there,
     )
-    if study.published is not None:
+    if study.published is not None and is_there:
         kept = tuple(budgets) if flags.budgets else smallest.budgets
         with_it = replace(smallest, published=True, budgets=kept)
-        least_s = pace.seconds(with_it) if is_there else None
-        notes.append(about_published(study.published, design, least_s))
+        notes.append(about_published(study.published, design, pace.seconds(with_it)))
     study, takes = replace(study, design=design), pace.seconds(design)
     written_study = written(study, _comments(data, notes, takes))
     return Proposal(text=written_study, study=study, notes=notes, seconds=takes)
+
+
+def _fetched(candidate: Candidate, flags: Flags, notes: list[str]) -> bool:
+    """Returns whether the checkpoint is there; raises ValueError if it must be and cannot be
+    fetched."""
+    try:
+        fetch_candidate(candidate)
+    except ValueError as error:
+        if flags.published:
+            raise
+        notes.append(f"No published checkpoint is a candidate. {error}")
+        return False
+    return True
 
 
 def _paced(study: Study, examples: Examples, budgets: Sequence[Budget], measure: Measure) -> Pace:

