@@ -46,7 +46,9 @@ class Tables:
     costs: "pd.DataFrame"  # what each trial and its pretraining took
     corpora: "pd.DataFrame"  # how like each corpus is to each task
     estimates: "pd.DataFrame"  # which run suits a task, estimated without training it
-    agreement: "pd.DataFrame"  # how well the estimates ranked the runs
+    agreement: "pd.DataFrame"  # how well estimates and heuristics ranked the runs
+    carry_over: "pd.DataFrame"  # the share of pairs of runs whose order in a small experiment held
+    labels_needed: "pd.DataFrame"  # from which number of labels on a run is ahead of a baseline
 
 
 def run_study(study: str | Path | Json, *, jobs: int = 1) -> Tables:

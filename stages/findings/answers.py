@@ -95,7 +95,7 @@ def best_runs(scores: Scores, moderation: Moderation, methods: Sequence[str]) ->
         cells = [cell for cell in scores.run_cells(task, budget) if cell.method in methods]
         if cells:
             run = max(cells, key=lambda cell: cell.merit)
-            best_by_place[task, budget] = _with_baseline(run, scores, moderation)
+            best_by_place[task, budget] = with_baseline(run, scores, moderation)
     known = {place: best for place, best in best_by_place.items() if best.strongest is not None}
     p_values = [best.effect.p_value for best in known.values()]
     corrected = holm([1.0 if p_value is None else p_value for p_value in p_values])
@@ -104,8 +104,8 @@ def best_runs(scores: Scores, moderation: Moderation, methods: Sequence[str]) ->
     return best_by_place
 
 
-def _with_baseline(run: Cell, scores: Scores, moderation: Moderation) -> BestRun:
-    """The run and the strongest classical baseline, which is fitted to the same labels."""
+def with_baseline(run: Cell, scores: Scores, moderation: Moderation) -> BestRun:
+    """Returns the run and the strongest classical baseline, which is fitted to the same labels."""
     baselines = scores.baseline_cells(run.task, run.label_budget)
     if not baselines:
         return BestRun(run=run, strongest=None, effect=run.mean)

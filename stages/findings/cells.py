@@ -13,7 +13,12 @@ from stages.core.params import NONE
 from stages.evaluation.metrics import merit
 from stages.evaluation.moderation import Moderation
 from stages.evaluation.records import ScoredTrial
-from stages.evaluation.statistics import Interval, Values
+from stages.evaluation.statistics import (
+    Interval,
+    Values,
+    per_finetune_seed,
+    per_pretrain_seed,
+)
 from stages.evaluation.variance import Checkpoints, Sample
 from stages.findings.groups import Group
 
@@ -141,3 +146,16 @@ def _checkpoints(group: Group) -> Checkpoints:
     if group.entry.as_published:
         return "published"
     return "pretrained here" if group.pretrained or group.entry.parent != NONE else "none"
+
+
+def by_shared_seeds(some_cells: Sequence[Cell]) -> Float[np.ndarray, "cells seeds"]:
+    """Returns the scores of each cell for the seeds that all of the cells have: pretraining seeds
+    if these are several, since they vary with both sources of chance, otherwise fine-tuning
+    seeds."""
+    samples = [per_pretrain_seed(cell.values) for cell in some_cells]
+    shared = set.intersection(*map(set, samples))
+    if len(shared) < 2:
+        samples = [per_finetune_seed(cell.values) for cell in some_cells]
+        shared = set.intersection(*map(set, samples))
+    scores = [[sample[seed] for seed in sorted(shared)] for sample in samples]
+    return np.array(scores, dtype=float)

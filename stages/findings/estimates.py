@@ -1,6 +1,7 @@
-"""How well estimates from frozen states rank the checkpoints, compared with fine-tuning."""
+"""How well estimates from frozen states, and heuristics, rank the checkpoints, compared with
+fine-tuning."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -9,23 +10,35 @@ from stages.evaluation.estimates import ESTIMATES, EstimateRecord
 from stages.evaluation.metrics import merit
 from stages.evaluation.rank_agreement import agreement
 from stages.evaluation.records import ScoredTrial
+from stages.findings.heuristics import (
+    MEAN_RANK,
+    NUM_PARAMS,
+    PRETRAIN_FLOPS,
+    VALIDATION_LOSS,
+    mean_ranks,
+    negative_losses,
+    pretraining_flops,
+    sizes,
+)
 from stages.findings.results import Results
 from stages.findings.scores import Scores
+
+ALL, PRETRAINED, COMPARABLE = "all", "pretrained", "comparable losses"
+Trials = Mapping[RunKey, Sequence[ScoredTrial]]
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The agreement of an estimate with the scores of a method, over checkpoints."""
+    """The agreement of an estimate or a heuristic with the scores of a method, over checkpoints."""
 
     task: str
     method: str
     label_budget: str
     metric: str
-    estimate: str
-    layers: str
-    runs: str  # "all" or "pretrained"
-    num_checkpoints: int
-    num_runs: int
+    estimate: str  # one of ESTIMATES or of HEURISTICS
+    layers: str  # "" of a heuristic
+    runs: str  # ALL, PRETRAINED or, of the validation loss, COMPARABLE
+    checkpoints: tuple[RunKey, ...]
     tau: float | None
     low: float | None
     high: float | None
@@ -33,35 +46,67 @@ class Agreement:
     best: RunKey
     lost: float  # the best score less that of the choice, larger is worse
     lost_at_random: float
-    saved_flops: float | None  # as a share; None if nothing was trained
+    saved_flops: float | None  # as a share; None if nothing was trained, or if it is unknown
+
+    @property
+    def num_checkpoints(self) -> int:
+        return len(self.checkpoints)
+
+    @property
+    def num_runs(self) -> int:
+        return len({key.run for key in self.checkpoints})
+
+
+@dataclass(frozen=True)
+class _Ranker:
+    """An estimate or a heuristic with its value for each checkpoint; higher is better."""
+
+    name: str
+    values: Mapping[RunKey, float]
+    layers: str = ""
+    flops: Mapping[RunKey, int] | None = None  # for computing the values, if that takes any
+    has_known_cost: bool = True
 
 
 def agreements(
     results: Results, layers: Sequence[str], label_budgets: Sequence[str]
 ) -> list[Agreement]:
     """The agreements for each task, each method that trains and each label budget, over all runs
-    and over those that are pretrained."""
+    and over those that are pretrained. The validation loss of pretraining is compared within each
+    set of runs whose losses can be compared."""
     scores = results.scores
+    pretrained = {
+        checkpoint
+        for group in scores.groups
+        for checkpoint in group.checkpoints
+        if group.pretrained
+    }
+    losses = [*negative_losses(scores.groups, results.progress)]
     rows = []
     for task, method, budget in product(scores.tasks, scores.methods, label_budgets):
-        trials = _trials(scores, task, method, budget)
-        pretrained = {
-            checkpoint: trials[checkpoint]
-            for group in scores.groups
-            for checkpoint in group.checkpoints
-            if group.pretrained and checkpoint in trials
-        }
-        for runs, some in (("all", trials), ("pretrained", pretrained)):
-            if runs == "pretrained" and len(some) == len(trials):
-                continue
-            for estimate, states in product(ESTIMATES, layers):
-                records = _values(results.estimates.records[task], estimate, states)
-                known = {key: some[key] for key in some if key in records}
-                if known:
-                    seed = results.params.finetune.seeds[0]
-                    rows.append(
-                        _agreement(runs, known, records, confidence=results.confidence, seed=seed)
-                    )
+        every = _trials(scores, task, method, budget)
+        others = [
+            {key: _merit(of_key) for key, of_key in of_task.items()}
+            for other in scores.tasks
+            if other != task and (of_task := _trials(scores, other, method, budget))
+        ]
+        records = results.estimates.records[task]
+        candidates = []
+        for runs, some in (
+            (ALL, every),
+            (PRETRAINED, {key: every[key] for key in every if key in pretrained}),
+        ):
+            if runs == ALL or len(some) < len(every):
+                rankers = [*_estimates(records, layers), *_heuristics(some, others)]
+                candidates += [(runs, some, ranker) for ranker in rankers]
+        candidates += [(COMPARABLE, every, _Ranker(VALIDATION_LOSS, values)) for values in losses]
+        for runs, some, ranker in candidates:
+            known = {key: some[key] for key in some if key in ranker.values}
+            if known:
+                seed = results.params.finetune.seeds[0]
+                rows.append(
+                    _agreement(runs, known, ranker, confidence=results.confidence, seed=seed)
+                )
     return rows
 
 
@@ -78,46 +123,49 @@ def _trials(
     return trials
 
 
-def _values(
-    records: Sequence[EstimateRecord], estimate: str, layers: str
-) -> dict[RunKey, EstimateRecord]:
-    """The record of each checkpoint for which the estimate is defined."""
-    return {
-        record.checkpoint: record
-        for record in records
-        if (record.estimate, record.layers) == (estimate, layers) and record.value is not None
-    }
+def _merit(trials: Sequence[ScoredTrial]) -> float:
+    return sum(merit(trial.metric, trial.value) for trial in trials) / len(trials)
+
+
+def _estimates(records: Sequence[EstimateRecord], layers: Sequence[str]) -> Iterator[_Ranker]:
+    """Each estimate from each of ``layers``, for the checkpoints for which it is defined."""
+    for name, states in product(ESTIMATES, layers):
+        known = [r for r in records if (r.estimate, r.layers) == (name, states)]
+        values = {r.checkpoint: r.value for r in known if r.value is not None}
+        yield _Ranker(name, values, states, {r.checkpoint: r.flops for r in known})
+
+
+def _heuristics(trials: Trials, others: Sequence[Mapping[RunKey, float]]) -> Iterator[_Ranker]:
+    """The heuristics that compare any runs; ``others`` has the scores on each other task. What the
+    fine-tuning on other tasks cost does not count as the cost of a choice, and is not zero."""
+    yield _Ranker(NUM_PARAMS, sizes(trials))
+    yield _Ranker(PRETRAIN_FLOPS, pretraining_flops(trials))
+    if others:
+        within = [{key: of_task[key] for key in trials if key in of_task} for of_task in others]
+        yield _Ranker(MEAN_RANK, mean_ranks(within), has_known_cost=False)
 
 
 def _agreement(
-    runs: str,
-    trials: Mapping[RunKey, Sequence[ScoredTrial]],
-    records: Mapping[RunKey, EstimateRecord],
-    *,
-    confidence: float,
-    seed: int,
+    runs: str, trials: Trials, ranker: _Ranker, *, confidence: float, seed: int
 ) -> Agreement:
     trial = next(iter(trials.values()))[0]
-    record = next(iter(records.values()))
-    values = [value for key in trials if (value := records[key].value) is not None]
-    merits = [sum(merit(t.metric, t.value) for t in some) / len(some) for some in trials.values()]
+    values, merits = [ranker.values[key] for key in trials], [*map(_merit, trials.values())]
     names = [key.run for key in trials]
     tau, low, high = agreement(values, merits, names, confidence=confidence, seed=seed)
     checkpoints, highest, best = [*trials], max(values), max(merits)
     chosen = [i for i, value in enumerate(values) if value == highest]
     flops = [sum(t.finetune_flops for t in some) for some in trials.values()]
     spent = sum(flops[i] for i in chosen) / len(chosen)
-    spent += sum(records[key].flops for key in checkpoints)
+    spent += sum(ranker.flops[key] for key in checkpoints) if ranker.flops else 0
     return Agreement(
         task=trial.task,
         method=trial.method,
         label_budget=trial.label_budget,
         metric=trial.metric,
-        estimate=record.estimate,
-        layers=record.layers,
+        estimate=ranker.name,
+        layers=ranker.layers,
         runs=runs,
-        num_checkpoints=len(checkpoints),
-        num_runs=len({key.run for key in checkpoints}),
+        checkpoints=tuple(checkpoints),
         tau=tau,
         low=low,
         high=high,
@@ -125,5 +173,5 @@ def _agreement(
         best=checkpoints[merits.index(best)],
         lost=best - sum(merits[i] for i in chosen) / len(chosen),
         lost_at_random=best - sum(merits) / len(merits),
-        saved_flops=1 - spent / sum(flops) if any(flops) else None,
+        saved_flops=1 - spent / sum(flops) if any(flops) and ranker.has_known_cost else None,
     )

@@ -2,6 +2,7 @@
 not keep, and samples of generated text."""
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from stages.core.artifacts import Json, read_jsonl
 from stages.core.keys import RunKey
 from stages.core.params import Params, Run
 from stages.evaluation.records import discard_unlisted, read
-from stages.findings.groups import names_of
+from stages.findings.groups import Group, names_of
 
 KINDS = "history", "rates", "samples"
 
@@ -48,6 +49,27 @@ def final_losses(progress: Progress) -> dict[float, float | None]:
     """The last validation loss at each of several learning rates; None where training diverged."""
     last = {step.rate: step.validation_loss for step in progress.tries}
     return {rate: loss if loss and math.isfinite(loss) else None for rate, loss in last.items()}
+
+
+def validation_losses(progress: Progress) -> list[float]:
+    """Returns the loss at each validation, in nats, at the kept learning rate."""
+    return [step.validation_loss for step in progress.history if step.validation_loss is not None]
+
+
+def comparable(
+    all_groups: Sequence[Group], progress: Mapping[RunKey, Progress]
+) -> list[list[Group]]:
+    """Returns the pretrained groups in sets whose validation losses can be compared: with equal
+    objectives and settings of these, validation text, tokenizer, row length and parent, which may
+    be a teacher."""
+    sets: dict[str, list[Group]] = defaultdict(list)
+    for group in all_groups:
+        if all(validation_losses(progress[checkpoint]) for checkpoint in group.checkpoints):
+            entry = group.entry
+            length = entry.training.max_tokens
+            key = entry.objective, entry.corpus, entry.tokenizer, length, entry.parent
+            sets[repr(key)].append(group)
+    return list(sets.values())
 
 
 def kept_rate(run: Run, progress: Progress) -> float:

@@ -30,10 +30,12 @@ from stages.evaluation.screening import ScreenedOut, screened_out
 from stages.findings.amounts import with_amounts
 from stages.findings.answers import BestRuns, best_runs
 from stages.findings.axes import AXES
+from stages.findings.carry_over import CarryOver, carry_over
 from stages.findings.cells import Cell, cells
 from stages.findings.contrasts import Contrast, contrasts
 from stages.findings.costs import Costs
 from stages.findings.groups import Group, groups
+from stages.findings.labels_needed import LabelsNeeded, labels_needed
 from stages.findings.listed_trials import complete, words
 from stages.findings.not_compared import NotCompared, not_compared
 from stages.findings.overlap import Overlap
@@ -165,6 +167,16 @@ class Results:
             }
             for task, about in self.tasks.items()
         }
+
+    @cached_property
+    def labels_needed(self) -> dict[tuple[str, str, str], LabelsNeeded]:
+        """What more labels change, by task, run and method."""
+        return labels_needed(self.scores, self.moderation, self.num_labels)
+
+    @cached_property
+    def carry_over(self) -> list[CarryOver]:
+        """How small results carry over to larger ones."""
+        return carry_over(self.scores, self.contrasts, self.progress)
 
     @cached_property
     def costs(self) -> Costs:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stages.evaluation.metrics import scale_of
-from stages.evaluation.statistics import over_seeds, per_finetune_seed, per_pretrain_seed
-from stages.findings.cells import Cell
+from stages.evaluation.statistics import over_seeds
+from stages.findings.cells import Cell, by_shared_seeds
 from stages.findings.groups import Group
 from stages.findings.scores import Scores
 
@@ -128,15 +128,10 @@ def power_laws(
 
 
 def _errors(cells: Sequence[Cell]) -> list[list[float]]:
-    """The errors of each cell, for the seeds that all cells have: of pretraining seeds if these are
-    several, since they vary with both sources of chance, otherwise of fine-tuning seeds."""
-    samples = [per_pretrain_seed(cell.values) for cell in cells]
-    shared = set.intersection(*map(set, samples))
-    if len(shared) < 2:
-        samples = [per_finetune_seed(cell.values) for cell in cells]
-        shared = set.intersection(*map(set, samples))
+    """The errors of each cell, for the seeds that all cells have."""
     metric = cells[0].metric
-    return [[error(metric, sample[seed]) for seed in sorted(shared)] for sample in samples]
+    by_cell = by_shared_seeds(cells).tolist()
+    return [[error(metric, score) for score in scores] for scores in by_cell]
 
 
 def error(metric: str, value: float) -> float:

@@ -97,7 +97,7 @@ def test_plans_are_those_of_the_stages_of_dvc(path: Path, monkeypatch: pytest.Mo
 def test_plans_have_the_code_of_their_own_components_and_no_others() -> None:
     written = plans(load(ROOT / "studies" / "default.yaml"))
     files = written["pretrain", "decoder_causal"].code
-    assert files == hashes("pretrain", "models/decoder", "objectives/causal", "optimizers/adamw")
+    assert files == hashes("pretrain", "models/decoder", "objectives/causal", "optimizers/muon")
     own = {file for file in files if file.split("/")[0] in FOLDERS and "/_" not in file}
     assert own == {"models/decoder.py", "objectives/causal.py"}
     listed = {file for plan in written.values() for file in plan.code}

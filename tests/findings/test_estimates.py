@@ -8,7 +8,8 @@ from scipy.stats import weightedtau
 
 from stages.core.keys import RunKey
 from stages.evaluation.estimates import ESTIMATES, LAYERS
-from stages.findings.estimates import Agreement, agreements
+from stages.findings.estimates import ALL, COMPARABLE, Agreement, agreements
+from stages.findings.heuristics import MEAN_RANK, NUM_PARAMS, PRETRAIN_FLOPS, VALIDATION_LOSS
 from stages.findings.results import Results
 from stages.reporting.page.sections import appendix
 from stages.reporting.words.files import COLUMNS, agreement_rows, estimate_rows
@@ -95,6 +96,38 @@ def test_an_estimate_that_is_not_defined_is_left_out_with_its_reason(
     rows = [row for row in estimate_rows(results) if row["reason"]]
     assert {row["task"] for row in rows} == {"section"} and len(rows) == len(RUNS) * len(LAYERS)
     assert all(row["value"] == "" for row in rows)
+
+
+def test_heuristics_are_compared_with_scores_as_estimates_are(results: Results, found) -> None:
+    for task in METRICS:
+        of_run = scores(results, task, "full")
+        trial = {t.run: t for t in results.trials if t.task == task}
+        for heuristic, values in (
+            (NUM_PARAMS, [trial[run].num_params for run in RUNS]),
+            (PRETRAIN_FLOPS, [trial[run].lineage_flops for run in RUNS]),
+        ):
+            agreement = found[task, "full", heuristic, "", ALL]
+            assert agreement.tau == pytest.approx(weightedtau(values, [*of_run.values()])[0])
+            assert agreement.saved_flops is not None
+        ranked = found[task, "full", MEAN_RANK, "", ALL]
+        assert ranked.tau > 0.5  # the effects are equal on all tasks
+        assert ranked.saved_flops is None
+
+
+def test_a_loss_is_compared_within_one_objective_and_text_alone(found) -> None:
+    losses = {key: value for key, value in found.items() if key[2] == VALIDATION_LOSS}
+    assert {runs for *_, runs in losses} == {COMPARABLE}
+    for agreement in losses.values():
+        assert {key.run for key in agreement.checkpoints} == {"encoder_mlm", "encoder_small"}
+        assert agreement.tau is None  # two checkpoints are too few
+
+
+def test_one_task_has_no_rank_on_other_tasks(results: Results) -> None:
+    one = replace(results.scores, tasks=["tag"])
+    alone = replace(results)
+    alone.__dict__["scores"] = one
+    found = agreements(alone, ["last"], one.label_budgets)
+    assert found and MEAN_RANK not in {agreement.estimate for agreement in found}
 
 
 def test_seeds_of_a_run_are_checkpoints_of_their_own(five_seeds: Results) -> None:

@@ -10,7 +10,9 @@ from stages.findings.results import Results
 from stages.findings.scores import Scores
 from stages.reporting.words import appendix as parts
 from stages.reporting.words.appendix import Appendix
+from stages.reporting.words.carry_over import carry_over
 from stages.reporting.words.estimates import SHOWN, estimates
+from stages.reporting.words.labels_needed import labels_needed
 from stages.reporting.words.tables import run_rows, task_rows
 from stages.reporting.words.training_sets import training_sets
 
@@ -126,6 +128,8 @@ def appendix(results: Results) -> list[Appendix]:
         estimates(
             agreement, results.estimates.records, results.screened_out, runs, results.confidence
         ),
+        carry_over(results.carry_over, results.confidence),
+        labels_needed(results.labels_needed.values(), results.confidence),
         parts.calibration(scores),
         parts.contamination(results.overlap, runs),
         training_sets(results.training_sets, scores, results.contrasts_of),

@@ -40,6 +40,7 @@ from stages.reporting.formats import (
     seconds,
     six_decimals,
 )
+from stages.reporting.words.labels_needed import more_labels
 from stages.reporting.words.names import (
     contrast_seen_from,
     counted,
@@ -325,8 +326,9 @@ def _others_by_name(run: Cell, contrasts: Sequence[Contrast]) -> str:
 
 
 def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterator[str]:
-    """What is next, what the best smaller model reaches, what was screened out, and what is best
-    with other numbers of labels; of runs with one of the ``methods``."""
+    """What is next, what the best smaller model reaches, what was screened out, what is best
+    with other numbers of labels, and what more labels change for the best run; of runs with one of
+    the ``methods``."""
     scores, best = results.scores, first.best
     after = next_best(best, scores, methods)
     if after and (first.run_is_ahead or after is not first.run):  # which is compared with it
@@ -344,6 +346,9 @@ def _others(results: Results, first: BestRun, methods: Sequence[str]) -> Iterato
         if there := elsewhere.get((best.task, budget)):
             named = run_or_baseline(there.best, scores.baselines)
             yield f"With {budget} labels: {named}, {shown_mean(there.best)}."
+    best_run = first.run
+    if needed := results.labels_needed.get((best_run.task, best_run.group, best_run.method)):
+        yield more_labels(needed)
     if not others:
         yield f"Other numbers of labels than {best.label_budget} were not tried."
 

@@ -1,7 +1,6 @@
 """Estimates from frozen states in the appendix: how well they rank the runs."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stages.core.keys import RunKey
 from stages.core.params import Run
@@ -9,8 +8,15 @@ from stages.evaluation.estimates import ESTIMATES, EstimateRecord
 from stages.evaluation.metrics import scale_of
 from stages.evaluation.rank_agreement import FEWEST
 from stages.evaluation.screening import ScreenedOut
-from stages.findings.estimates import Agreement
+from stages.findings.estimates import COMPARABLE, Agreement
 from stages.findings.groups import names_of
+from stages.findings.heuristics import (
+    HEURISTICS,
+    MEAN_RANK,
+    NUM_PARAMS,
+    PRETRAIN_FLOPS,
+    VALIDATION_LOSS,
+)
 from stages.reporting.formats import DASH, formatted, percent
 from stages.reporting.words.appendix import Appendix, Rows
 
@@ -19,6 +25,10 @@ NAMES = {
     "h_score_above_chance": "H-score above chance",
     "logme": "LogME",
     "knn": "nearest neighbours",
+    NUM_PARAMS: "parameters",
+    PRETRAIN_FLOPS: "pretraining FLOPs",
+    VALIDATION_LOSS: "low pretraining loss",
+    MEAN_RANK: "mean rank on the other tasks",
 }
 SHOWN = "last"  # the layer that heads read, so chosen before any result
 EXPLAINED = (
@@ -31,6 +41,13 @@ EXPLAINED = (
     "bootstrap over runs, each with all of its seeds, which is wide where there are few. It takes "
     f"{FEWEST} checkpoints for a tau, and {FEWEST} runs for an interval. The report's "
     "recommendations use test scores, not estimates."
+)
+COMPARED = (
+    "Heuristics need no labelled row of the task, and show what an estimate has to beat: the "
+    "number of parameters in use; the FLOPs of pretraining with parents and teachers, which are "
+    "unknown of public checkpoints; a low validation loss at the end of pretraining, compared only "
+    "between runs with equal objective, training text, tokenizer, row length and parent; and the "
+    "mean rank of the test scores on the other tasks, which needs fine-tuning on these."
 )
 CHOICES = (
     "What a study would have lost and saved that fine-tunes only the checkpoint with the highest "
@@ -48,18 +65,20 @@ def estimates(
     runs: Mapping[str, Run],
     confidence: float,
 ) -> Appendix:
-    """``agreements`` are those of the layer SHOWN with the largest label budget; without any, the
-    appendix is empty."""
-    if not agreements:
+    """``agreements`` are those of the layer SHOWN and of heuristics with the largest label
+    budget; without an estimate the appendix is empty."""
+    places = _by_place(a for a in agreements if a.estimate in ESTIMATES)
+    if not places:
         return Appendix("Estimates", {})
-    places = [
-        {agreement.estimate: agreement for agreement in some}
-        for _, some in groupby(agreements, key=lambda a: (a.task, a.method, a.runs))
+    compared = [
+        _correlations(by_name, HEURISTICS)
+        for by_name in _by_place(a for a in agreements if a.estimate in HEURISTICS)
     ]
     tables = {
         "Rank correlation of estimates from frozen states with test scores": [
-            _correlations(by_estimate) for by_estimate in places
+            _correlations(by_estimate, ESTIMATES) for by_estimate in places
         ],
+        "Rank correlation of heuristics with test scores": compared,
         "What the choice of an estimate would have lost and saved": [
             _choice(by_estimate, runs)
             for by_estimate in places
@@ -68,14 +87,24 @@ def estimates(
         "Runs that are screened out, and the mean of their estimates": _screened(screened_out),
     }
     explained = EXPLAINED.format(confidence=percent(confidence))
-    return Appendix("Estimates", tables, [explained, *_left_out(records), CHOICES])
+    return Appendix("Estimates", tables, [explained, COMPARED, *_left_out(records), CHOICES])
+
+
+def _by_place(agreements: Iterable[Agreement]) -> list[dict[str, Agreement]]:
+    """The agreements of each task, method and set of checkpoints, by estimate."""
+    by_place: dict[tuple[object, ...], dict[str, Agreement]] = {}
+    for agreement in agreements:
+        members = agreement.checkpoints if agreement.runs == COMPARABLE else ()
+        place = agreement.task, agreement.method, agreement.runs, members
+        by_place.setdefault(place, {})[agreement.estimate] = agreement
+    return list(by_place.values())
 
 
 def _any(by_estimate: Mapping[str, Agreement]) -> Agreement:
     return next(iter(by_estimate.values()))
 
 
-def _correlations(by_estimate: Mapping[str, Agreement]) -> dict[str, str]:
+def _correlations(by_estimate: Mapping[str, Agreement], names: Sequence[str]) -> dict[str, str]:
     first = _any(by_estimate)
     runs = "" if first.num_checkpoints == first.num_runs else f" ({first.num_runs} runs)"
     return {
@@ -83,7 +112,7 @@ def _correlations(by_estimate: Mapping[str, Agreement]) -> dict[str, str]:
         "method": first.method,
         "labels": first.label_budget,
         "checkpoints": f"{first.runs}, {first.num_checkpoints}{runs}",
-        **{NAMES[key]: _tau(by_estimate.get(key)) for key in ESTIMATES},
+        **{NAMES[key]: _tau(by_estimate.get(key)) for key in names},
     }
 
 

@@ -9,10 +9,12 @@ from stages.core.components import Settings
 from stages.evaluation.estimates import LAYERS
 from stages.evaluation.precision import SOURCES
 from stages.evaluation.statistics import Interval
+from stages.findings.carry_over import CarryOver
 from stages.findings.cells import AMOUNTS
 from stages.findings.contrasts import Contrast
 from stages.findings.costs import Gain, estimated_energy, gains
-from stages.findings.estimates import agreements
+from stages.findings.estimates import COMPARABLE, agreements
+from stages.findings.labels_needed import Crossing, LabelsNeeded
 from stages.findings.questions import Question, unit_of
 from stages.findings.ranking import Ranking
 from stages.findings.results import Results
@@ -77,6 +79,15 @@ COLUMNS = {
         ),
         "saved_flops",
     ],
+    "carry_over": [
+        *("growth", "smaller", "larger", "task", "method", "label_budget", "runs", "num_pairs"),
+        *("share", "low", "high", "over", "num_units"),
+    ],
+    "labels_needed": [
+        *("task", "run", "method", "metric", "fewest_labels", "most_labels", "baselines"),
+        *("reach", "labels", "low_reach", "low", "high_reach", "high", "basis"),
+        *("doubled_from", "doubled_to", "gain_per_doubling", "gain_low", "gain_high"),
+    ],
     "questions": [
         *("axis", "run_a", "run_b", "level_a", "level_b", "method", "label_budget", "num_tasks"),
         *("unit", "effect", "low", "high", "p_value", "p_holm", "df", "df_other_cells", "verdict"),
@@ -107,6 +118,8 @@ def files(results: Results) -> dict[str, Iterable[Json]]:
         "answer": answer_rows(results),
         "estimates": estimate_rows(results),
         "agreement": agreement_rows(results),
+        "carry_over": map(carry_over_row, results.carry_over),
+        "labels_needed": map(labels_needed_row, results.labels_needed.values()),
         "questions": map(question_row, results.questions),
         "ranks": rank_rows(results.rankings),
         "contrasts": map(contrast_row, results.contrasts),
@@ -213,10 +226,50 @@ def estimate_rows(results: Results) -> Iterator[Json]:
 
 
 def agreement_rows(results: Results) -> Iterator[Json]:
+    """A row for each task, method, label budget, estimate or heuristic, and set of runs, which
+    are named where their losses of pretraining are compared."""
     for agreement in agreements(results, LAYERS, results.scores.label_budgets):
         row = {key: getattr(agreement, key) for key in COLUMNS["agreement"]}
         row |= {"chosen": "; ".join(map(str, agreement.chosen)), "best": str(agreement.best)}
+        if agreement.runs == COMPARABLE:
+            row["runs"] = "; ".join(dict.fromkeys(key.run for key in agreement.checkpoints))
         yield {k: six_decimals(v) if isinstance(v, float | None) else v for k, v in row.items()}
+
+
+def carry_over_row(carried: CarryOver) -> Json:
+    numbers = {"share": carried.share, "low": carried.low, "high": carried.high}
+    row = asdict(carried) | {"runs": "; ".join(carried.runs)}
+    return row | {key: six_decimals(number) for key, number in numbers.items()}
+
+
+def labels_needed_row(needed: LabelsNeeded) -> Json:
+    """Numbers of labels have no decimals. The gain is in the unit of the metric, as a fraction."""
+    row = {
+        "task": needed.task,
+        "run": needed.run,
+        "method": needed.method,
+        "metric": needed.metric,
+        "fewest_labels": needed.num_labels[0],
+        "most_labels": needed.num_labels[-1],
+        "doubled_from": needed.doubling.few,
+        "doubled_to": needed.doubling.many,
+        "gain_per_doubling": six_decimals(needed.doubling.gain.value),
+        "gain_low": six_decimals(needed.doubling.gain.low),
+        "gain_high": six_decimals(needed.doubling.gain.high),
+    }
+    if passing := needed.passing:
+        row |= {"baselines": "; ".join(passing.baselines), "basis": passing.basis}
+        row |= _crossing("reach", "labels", passing.labels)
+        row |= _crossing("low_reach", "low", passing.low)
+        row |= _crossing("high_reach", "high", passing.high)
+    return row
+
+
+def _crossing(reach: str, labels: str, crossing: Crossing | None) -> Json:
+    if crossing is None:
+        return {}
+    number = crossing.num_labels
+    return {reach: crossing.reach.value, labels: "" if number is None else round(number)}
 
 
 def rank_rows(rankings: Iterable[Ranking]) -> Iterator[Json]:

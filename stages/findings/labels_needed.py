@@ -1,0 +1,168 @@
+"""Labels needed: from which number of labels on a run is ahead of the best classical baseline, and
+what twice the labels brought."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from itertools import pairwise, product
+
+from stages.evaluation.metrics import merit
+from stages.evaluation.moderation import Moderation
+from stages.evaluation.statistics import Interval
+from stages.findings.answers import BestRun, with_baseline
+from stages.findings.cells import Cell
+from stages.findings.scores import Scores
+from stages.findings.sizes import Estimate
+
+
+class Reach(Enum):
+    """Where a lead becomes positive and stays so, up to the largest label budget."""
+
+    ALREADY = "already with the fewest labels"
+    BETWEEN = "between two label budgets"
+    NOT_REACHED = "not up to the most labels"
+    LOST = "with fewer labels only"  # and not with the most
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """The number of labels from which on a lead is positive; None where it is not between two label
+    budgets."""
+
+    reach: Reach
+    num_labels: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passing:
+    """From which number of labels on a run is ahead of the best classical baseline.
+
+    ``low`` and ``high`` are the ends of the interval, None if a difference has none.
+    """
+
+    baselines: tuple[str, ...]  # the best of each label budget
+    labels: Crossing
+    low: Crossing | None
+    high: Crossing | None
+    basis: str  # what the interval covers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubling:
+    """The change of a run's mean score per doubling of the labels, between two numbers of labels.
+    A larger score is not better for every metric."""
+
+    gain: Estimate
+    few: int
+    many: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelsNeeded:
+    """What more labels change for a run with a method on a task."""
+
+    run: str
+    task: str
+    method: str
+    metric: str
+    num_labels: tuple[int, ...]  # of the label budgets, ascending
+    passing: Passing | None  # None unless at least two label budgets have a baseline
+    doubling: Doubling
+
+
+def crossing(num_labels: Sequence[int], leads: Sequence[float]) -> Crossing:
+    """Returns the number of labels from which on a lead is positive.
+
+    The lead is linear in the logarithm of the number of labels between two label budgets, and
+    nothing is extrapolated. A lead of 0 is none.
+    """
+    behind = [i for i, lead in enumerate(leads) if lead <= 0]
+    if not behind:
+        return Crossing(Reach.ALREADY)
+    last = behind[-1]
+    if last == len(leads) - 1:
+        return Crossing(Reach.NOT_REACHED if len(behind) == len(leads) else Reach.LOST)
+    part = -leads[last] / (leads[last + 1] - leads[last])
+    few, many = num_labels[last], num_labels[last + 1]
+    return Crossing(Reach.BETWEEN, few * (many / few) ** part)
+
+
+def passing(places: Sequence[tuple[int, BestRun]]) -> Passing | None:
+    """Returns from which number of labels on a run is ahead of the best classical baseline, with
+    its interval. ``places`` has the comparison with the baseline for each number of labels,
+    ascending.
+
+    The interval has the numbers of labels at which the t interval of the difference includes 0
+    (the inversion of a test; Fieller 1954). Its ends are those at which the ends of the t interval,
+    interpolated as the mean is, cross 0. A bootstrap over seeds was not chosen: three seeds have
+    ten different resamples, and its interval is too narrow.
+
+    - It holds the true number at least as often as the t intervals hold a difference, if the true
+      difference is linear in the logarithm of the number of labels between two label budgets: the
+      interpolated width is at least that of the interpolated difference, whatever the correlation
+      of two label budgets is.
+    - With three seeds the t intervals are wide, and the ends are often outside the label budgets.
+    - The baseline is the best of several on the same test rows, so it is on average too good, and
+      the number of labels too large.
+    """
+    known = [(number, best) for number, best in places if best.strongest]
+    if len(known) < 2:
+        return None
+    at = partial(crossing, [number for number, _ in known])
+    metric = known[0][1].run.metric
+    effects = [best.effect for _, best in known]
+    ends = [
+        sorted((merit(metric, effect.low), merit(metric, effect.high)))
+        for effect in effects
+        if effect.low is not None and effect.high is not None
+    ]
+    has_interval = len(ends) == len(effects)
+    return Passing(
+        baselines=tuple(dict.fromkeys(b.strongest.group for _, b in known if b.strongest)),
+        labels=at([merit(metric, effect.value) for effect in effects]),
+        low=at([high for _, high in ends]) if has_interval else None,
+        high=at([low for low, _ in ends]) if has_interval else None,
+        basis=effects[-1].basis,
+    )
+
+
+def labels_needed(
+    scores: Scores, moderation: Moderation, num_labels: Mapping[str, Mapping[str, int]]
+) -> dict[tuple[str, str, str], LabelsNeeded]:
+    """Returns what more labels change by task, run and method, where these have trials at two
+    numbers of labels or more.
+
+    ``num_labels`` has the number of labels of each label budget, by task.
+    """
+    by_place: dict[tuple[str, str, str], LabelsNeeded] = {}
+    for task, group, method in product(scores.tasks, scores.groups, scores.methods):
+        cells: dict[int, Cell] = {}
+        for budget in scores.label_budgets:
+            if cell := scores.cell(group.name, task, method, budget):
+                cells.setdefault(num_labels[task][budget], cell)
+        numbers = sorted(cells)
+        if len(numbers) < 2:
+            continue
+        largest = cells[numbers[-1]]
+        compared = [(n, with_baseline(cells[n], scores, moderation)) for n in numbers]
+        *_, (few, many) = pairwise(numbers)
+        more = moderation.difference(largest.key, cells[few].key)
+        by_place[task, group.name, method] = LabelsNeeded(
+            run=group.name,
+            task=task,
+            method=method,
+            metric=largest.metric,
+            num_labels=tuple(numbers),
+            passing=passing(compared),
+            doubling=Doubling(gain=_per_doubling(more, many / few), few=few, many=many),
+        )
+    return by_place
+
+
+def _per_doubling(difference: Interval, ratio: float) -> Estimate:
+    ends = (difference.value, difference.low, difference.high)
+    value, low, high = (None if end is None else end / math.log2(ratio) for end in ends)
+    assert value is not None
+    return Estimate(value, low, high)

@@ -1,0 +1,111 @@
+"""Labels needed, on the first screen and in the appendix."""
+
+from collections.abc import Iterable
+
+from stages.evaluation.metrics import scale_of
+from stages.findings.labels_needed import Crossing, LabelsNeeded, Reach
+from stages.reporting.formats import DASH, cut, in_parentheses, percent, with_unit
+from stages.reporting.words.appendix import Appendix
+
+HEADING = "Labels needed"
+CAPTION = "From how many labels on a run is ahead of the best classical baseline"
+NOTE = (
+    "The number of labels from which on the mean score of a run is better than that of the best "
+    "classical baseline with as many labels, up to the largest label budget. Between two label "
+    "budgets the difference is taken as linear in the logarithm of the number of labels; nothing "
+    "is extrapolated. The {confidence} interval has the numbers at which the interval of the "
+    "difference includes 0; with few seeds it often ends outside the label budgets. The best "
+    "baseline is the best of several, in part by luck, so the numbers are rather too large."
+)
+DOUBLING = (
+    "Twice the labels: the change of the mean score per doubling, from the two largest label "
+    "budgets. It says nothing about more labels than these."
+)
+
+
+def more_labels(needed: LabelsNeeded) -> str:
+    """The sentences of the first screen: from how many labels on the run is ahead of the best
+    classical baseline, and what twice as many brought."""
+    sentences = []
+    if passing := needed.passing:
+        fewest, most = needed.num_labels[0], needed.num_labels[-1]
+        number, interval = _shown(passing.labels, needed), _interval(needed)
+        reach = passing.labels.reach
+        where = {
+            Reach.ALREADY: f"already with {fewest:,} labels",
+            Reach.BETWEEN: f"from {number} labels on",
+            Reach.NOT_REACHED: f"with none of up to {most:,} labels",
+            Reach.LOST: f"with fewer labels, but not with {most:,}",
+        }[reach]
+        says_more = reach is not Reach.LOST and " to " in interval
+        sentences.append(
+            f"`{needed.run}` with `{needed.method}` is ahead of the best classical baseline {where}"
+            f"{in_parentheses(f'interval: {interval}' if says_more else '')}."
+        )
+    doubling = needed.doubling
+    sentences.append(
+        f"Per doubling of the labels, from {doubling.few:,} to {doubling.many:,}: "
+        f"{with_unit(doubling.gain.value, needed.metric)}{in_parentheses(_ends_of_gain(needed))}."
+    )
+    return " ".join(sentences)
+
+
+def labels_needed(needed: Iterable[LabelsNeeded], confidence: float) -> Appendix:
+    """The table of all runs; empty if the study has one number of labels."""
+    rows = [*map(_row, needed)]
+    notes = [NOTE.format(confidence=percent(confidence)), DOUBLING] if rows else []
+    return Appendix(HEADING, {CAPTION: rows}, notes)
+
+
+def _row(needed: LabelsNeeded) -> dict[str, str]:
+    passing, doubling = needed.passing, needed.doubling
+    gain = scale_of(needed.metric).signed(doubling.gain.value)
+    return {
+        "task": needed.task,
+        "run": needed.run,
+        "method": needed.method,
+        "best baseline": ", ".join(passing.baselines) if passing else DASH,
+        "ahead from": _shown(passing.labels, needed) if passing else DASH,
+        "interval": _interval(needed) or DASH,
+        "twice the labels": f"{gain}{in_parentheses(_ends_of_gain(needed))}",
+        "between": f"{doubling.few:,} and {doubling.many:,}",
+    }
+
+
+def _shown(crossing: Crossing, needed: LabelsNeeded) -> str:
+    """``about 240``, ``at most 50``, ``not up to 400``."""
+    fewest, most = needed.num_labels[0], needed.num_labels[-1]
+    match crossing.reach:
+        case Reach.ALREADY:
+            return f"at most {fewest:,}"
+        case Reach.NOT_REACHED:
+            return f"not up to {most:,}"
+        case Reach.LOST:
+            return f"not at {most:,}, with fewer"
+    return f"about {crossing.num_labels:,.0f}"
+
+
+def _interval(needed: LabelsNeeded) -> str:
+    """``120 to more than 400``; "" if there is none."""
+    passing = needed.passing
+    if passing is None or passing.low is None or passing.high is None:
+        return ""
+    low, high = (_end(crossing, needed) for crossing in (passing.low, passing.high))
+    return low if low == high else f"{low} to {high}"
+
+
+def _end(crossing: Crossing, needed: LabelsNeeded) -> str:
+    if crossing.num_labels is not None:
+        return f"{crossing.num_labels:,.0f}"
+    fewest, most = needed.num_labels[0], needed.num_labels[-1]
+    is_below = crossing.reach is Reach.ALREADY
+    return f"at most {fewest:,}" if is_below else f"more than {most:,}"
+
+
+def _ends_of_gain(needed: LabelsNeeded) -> str:
+    gain = needed.doubling.gain
+    if gain.low is None or gain.high is None:
+        return ""
+    signed = scale_of(needed.metric).signed
+    low, high = cut(gain.low, gain.high, needed.metric, difference=True)
+    return f"{signed(low)} to {signed(high)}"
