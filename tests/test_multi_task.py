@@ -164,8 +164,8 @@ def test_predict_gives_labels_and_tags_of_new_text(method, study, monkeypatch, c
     """Both from the fine-tuned run and from the run as it is, of which no weights are kept."""
     monkeypatch.chdir(study)
     for task, text, expected in (
-        ("first", "class def for 7", {"label": "some_class"}),
-        ("which", "def class 7", {"words": ["def", "class", "7"], "tags": ["O", "B-X", "O"]}),
+        ("first", "class def for 37", {"label": "some_class"}),
+        ("which", "def class 37", {"words": ["def", "class", "37"], "tags": ["O", "B-X", "O"]}),
     ):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
         monkeypatch.setattr(sys, "argv", ["predict", "both", task, "--method", method])

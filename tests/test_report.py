@@ -133,7 +133,7 @@ def test_report_has_the_same_bytes_in_another_process(reported: Path, tmp_path: 
     written = {path.relative_to(reported) for path in reported.rglob("*") if path.is_file()}
     again = tmp_path / "reports"
     assert {path.relative_to(again) for path in again.rglob("*") if path.is_file()} == written
-    assert len(written) == 12 + 2 * 8  # a picture is an SVG and a PNG
+    assert len(written) == 14 + 2 * 8  # a picture is an SVG and a PNG
     for path in written:
         assert (again / path).read_bytes() == (reported / path).read_bytes(), path
 

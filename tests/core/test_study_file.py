@@ -41,19 +41,6 @@ def test_params_yaml_is_one_of_the_studies() -> None:
     assert (ROOT / "params.yaml").read_text() in [path.read_text() for path in STUDIES]
 
 
-def test_five_seeds_is_the_default_study_with_further_seeds() -> None:
-    """After the default study only the further seeds are trained."""
-    default, more = (load(ROOT / "studies" / f"{name}.yaml") for name in ("default", "five_seeds"))
-    assert default.runs.keys() == more.runs.keys() and len(more.checkpoints) > len(
-        default.checkpoints
-    )
-    runs = {
-        name: run.model_copy(update={"seeds": run.seeds[:3]}) for name, run in more.runs.items()
-    }
-    update = {"study": default.study, "title": default.title, "runs": runs}
-    assert more.model_copy(update=update) == default
-
-
 # The short form ----------------------------------------------------------------------------------
 
 
