@@ -17,7 +17,7 @@ PACKAGES = .venv/bin/python -m pip install --quiet --no-compile --no-input --dis
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
 
-new: setup ## write a study of your labelled files: DATA=reviews.csv [TEXT=folder] [MINUTES=10] [FLAGS=--published ...]
+new: setup ## write a study of your labelled files: DATA=reviews.csv [TEXT=folder] [MINUTES=10] [FLAGS=--no-published ...]
 	@python -m stages.commands.new $(if $(DATA),"$(DATA)") $(if $(TEXT),--corpus "$(TEXT)") \
 	    --minutes $(or $(MINUTES),10) $(if $(FORCE),--force) $(FLAGS)
 
