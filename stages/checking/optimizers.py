@@ -44,9 +44,7 @@ def finetuning_faults(
         of_run = entry.runs.get(run)
         is_own = of_run is not None and "optimizer" in of_run.model_fields_set
         here = f"{where}.runs.{run}.optimizer" if is_own else f"{where}.training.optimizer"
-        if faults := [
-            *fault_of(lambda s=schedule, w=here: OPTIMIZERS.settings(s.optimizer, where=w))
-        ]:
+        if faults := [*_settings_faults(schedule, here)]:
             yield from faults
             return
         if OPTIMIZERS.find(name_of(schedule.optimizer), where=here).trains_all_weights:

@@ -1,9 +1,8 @@
 """Show every component with its settings and their defaults, as Markdown tables.
 
 A component is a file of stages/objectives, models, tasks, methods, sources, baselines or
-optimizers. Its
-settings are the keyword parameters of its constructor: the keys that its entry in params.yaml may
-have. `--write FILE ...` replaces the tables in Markdown files, each between
+optimizers. Its settings are the keyword parameters of its constructor: the keys that its entry in
+params.yaml may have. `--write FILE ...` replaces the tables in Markdown files, each between
 `<!-- generated: NAME -->` and `<!-- end -->`, where NAME is a folder, `params` (all settings of
 params.yaml) or `fits` (the table of `python -m stages.commands.fits`).
 """

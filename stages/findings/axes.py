@@ -32,6 +32,8 @@ Axis = Literal[
 AXES: tuple[Axis, ...] = get_args(Axis)
 MAX_SIZE_RATIO = 2.0  # architectures within this ratio of used parameters count as one size
 TOKENS_OF_TEXT = "tokens of text"  # a confound of two training sets of different text
+# An optimizer, and what is chosen for it: learning rates and, for equal time, a number of steps.
+OF_OPTIMIZERS = {"optimizer", "training.lr", "training.num_steps"}
 # How the reasons for which a pair is not compared begin, or what they contain.
 SAME_MODEL, UNLIKE_SIZES, BETTER_MATCHED = "the same model", "sizes too far apart", "is nearer to"
 
@@ -68,17 +70,11 @@ def axis_between(a: Group, b: Group) -> Axis | None:
         return "objective" if same_model else None
     if not same_model:
         return "size"
-    settings = {key.partition(".")[0] for key in differing(a.settings, b.settings)}
-    if "optimizer" in settings and _of_optimizers(a, b):
+    differences = differing(a.settings, b.settings)
+    if "optimizer" in differences and OF_OPTIMIZERS.issuperset(differences):
         return "optimizer"
+    settings = {key.partition(".")[0] for key in differences}
     return next(axis for axis in AXES if axis in settings) if len(settings) == 1 else None
-
-
-def _of_optimizers(a: Group, b: Group) -> bool:
-    """Whether two groups that differ in their optimizers differ besides in nothing but what is
-    chosen for an optimizer: the learning rates and, for equal time, the number of steps."""
-    chosen = {"optimizer", "training.lr", "training.num_steps"}
-    return set(differing(a.settings, b.settings)) <= chosen
 
 
 def _trained_alike(a: Group, b: Group) -> bool:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from stages.methods._method import TrainedMethod
-from stages.models._backbone import Backbone
+from stages.models._backbone import Backbone, is_conv1d
 from stages.models._heads import ModelWithHead
 
 ATTENTION = re.compile(r"att(entio)?n", re.IGNORECASE)
@@ -53,8 +53,7 @@ def sub_layers(block: nn.Module) -> list[SubLayer]:
     """The sub-layers of a block of ours or of transformers; attention is recognised by its name."""
     linears_of: dict[str, list[LinearLayer]] = {}
     for name, module in block.named_modules():
-        # Not imported: it would load transformers where only our own models are trained.
-        if type(module).__name__ == "Conv1D":
+        if is_conv1d(module):
             inputs, outputs = module.get_parameter("weight").shape
         elif isinstance(module, nn.Linear):
             inputs, outputs = module.in_features, module.out_features

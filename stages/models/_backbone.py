@@ -111,8 +111,7 @@ class Backbone(nn.Module, ABC):
             module.get_parameter("weight"): 1
             for block in self.blocks
             for module in block.modules()
-            # GPT-2's layers; not imported, which would load transformers for our own models.
-            if isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"
+            if isinstance(module, nn.Linear) or is_conv1d(module)
         }
 
     @property
@@ -241,6 +240,12 @@ class ScalarMix(nn.Module):
 
 
 MODELS = Components[Backbone]("models")
+
+
+def is_conv1d(module: nn.Module) -> bool:
+    """Returns whether a module is GPT-2's linear layer, whose matrix is that of ``nn.Linear``,
+    transposed. Its class is not imported, which would load transformers for our own models."""
+    return type(module).__name__ == "Conv1D"
 
 
 def unsupported(architectures: tuple[str, ...], model: Backbone | type[Backbone]) -> str | None:

@@ -39,7 +39,7 @@ OBJECTIVES: dict[str, Json | str] = {
     "encoder_decoder": "denoising",
 }
 PRETRAINING_LR, FINETUNING_LR = 9e-3, 1e-3  # at the first width
-LEAST_STEPS = 150  # of fine-tuning
+FINETUNING_STEPS = 150  # at least: few labels need more epochs
 PUBLISHED_LR, PUBLISHED_STEPS = 2e-4, 100  # of full fine-tuning
 COMMENTS = {
     "compute": "the cores of this machine",
@@ -175,7 +175,7 @@ def _methods(study: Study) -> Json:
     design = study.design
     training = {
         "num_epochs": 4,
-        "min_steps": LEAST_STEPS,  # few labels need more epochs
+        "min_steps": FINETUNING_STEPS,
         "batch_examples": 16,
         "lr": _lr(FINETUNING_LR, design),
     }

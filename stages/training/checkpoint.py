@@ -167,10 +167,13 @@ class Resumable:
                 self._clear_others()
             return 0, []
         with safe_open(self._path, framework="pt") as file:
-            for key in _restore(file, model, self._ranks):
-                kind, _, name = key.partition(":")
-                if kind != BESIDE:
-                    put(file.get_tensor(key), optimizer.state[name][kind], self._ranks)
+            others = [key.partition(":") for key in _restore(file, model, self._ranks)]
+            saved = {(name, kind) for kind, _, name in others if kind != BESIDE}
+            assert saved == {
+                (n, kind) for n, of_name in optimizer.state.items() for kind in of_name
+            }
+            for name, kind in saved:
+                put(file.get_tensor(f"{kind}:{name}"), optimizer.state[name][kind], self._ranks)
         record = self._record()
         return record["step"], record["history"]
 
