@@ -6,13 +6,16 @@ from collections.abc import Iterable
 from stages.core import paths
 from stages.core.artifacts import replacing, write_json, write_jsonl
 from stages.core.code import code_hash
-from stages.core.components import below
+from stages.core.components import Settings, below
 from stages.core.params import Task
 from stages.core.plans import TaskPlan
 from stages.core.process import run_stage
 from stages.core.seeding import stream
-from stages.kinds._kind import KINDS, SPLITS, Kind, Split, stratified_order
-from stages.sources._source import SOURCES, Labelled, Source
+from stages.kinds._kind import KINDS, SPLITS, Kind, Split, settings_of, stratified_order
+from stages.kinds._labels import NO_LABEL_SIGNS, check_unclear
+from stages.sources._source import SOURCES, Labelled, Source, check_split
+
+MOST_SHOWN = 20  # labels in a message
 
 
 def main(plan: TaskPlan, key: str) -> None:
@@ -33,12 +36,16 @@ def main(plan: TaskPlan, key: str) -> None:
     source: Source = SOURCES.build(task.source, where=f"{where}.source")
     try:
         labelled = list(source.examples(kind))
+        for example in labelled:
+            check_split(example)
     except ValueError as error:
         raise ValueError(f"{where}.source: {error}") from None
     check_kind(labelled, kind, where=where)
     with below(f"{where}.task"):
         kind.check_rows(((e.id, e.row) for e in labelled), settings)
     labelled = [e._replace(row=kind.prepared(e.row)) for e in labelled]
+    with below(f"{where}.source"):
+        labelled = with_enough_rows(labelled, kind, task.source, task.min_rows_per_class)
     examples, removed = without_duplicates(labelled, kind)
     repeated = len(examples["train"]) - len({kind.same_input(e.row) for e in examples["train"]})
     examples = sampled(examples, task, kind, where=where)
@@ -125,6 +132,21 @@ def check_kind(examples: list[Labelled], kind: Kind, *, where: str) -> None:
             )
 
 
+def with_enough_rows(
+    examples: list[Labelled], kind: Kind, source: Settings, min_rows: int
+) -> list[Labelled]:
+    """Returns the examples without labels of fewer than ``min_rows`` examples.
+
+    Raises ValueError for labels that can be read in two ways (``check_unclear``).
+    """
+    counts = Counter(label for e in examples for label in {*kind.labels_of(e.row)})
+    if NO_LABEL_SIGNS in settings_of(type(kind)):
+        check_unclear(counts, source)
+    rare = {label for label, number in counts.items() if number < min_rows}
+    rows = ((e, kind.without_labels(e.row, rare) if rare else e.row) for e in examples)
+    return [e._replace(row=row) for e, row in rows if row is not None]
+
+
 def without_duplicates(
     examples: Iterable[Labelled], kind: Kind
 ) -> tuple[dict[Split, list[Labelled]], dict[str, int]]:
@@ -184,20 +206,31 @@ def sampled(
 
 
 def check_labels(examples: dict[Split, list[Labelled]], kind: Kind, *, where: str) -> None:
-    """Raises ValueError for a label in validation or test that no example of train has."""
-    train_labels = {label for e in examples["train"] for label in kind.labels_of(e.row)}
+    """Raises ValueError for labels in validation or test that no example of train has."""
+    counts = {split: count_labels(examples[split], kind) for split in SPLITS}
+    train_labels = counts["train"].keys()
     if kind.stratified and len(train_labels) < 2:
         raise ValueError(
             f"{where}.source: all examples of train have the label {min(train_labels)!r}"
         )
-    for split in SPLITS[1:]:
-        for example in examples[split]:
-            for label in kind.labels_of(example.row):
-                if label not in train_labels:
-                    raise ValueError(
-                        f"{where}.source: no example of train has the label {label!r}"
-                        f" of {split} row {example.id}"
-                    )
+    missing = {
+        label for split in SPLITS[1:] for label in counts[split] if label not in train_labels
+    }
+    if missing:
+        held_out = (e for split in SPLITS[1:] for e in examples[split])
+        first = next(e for e in held_out if sorted(missing)[0] in kind.labels_of(e.row))
+        rows = (row for split in SPLITS for row in examples[split])
+        total = Counter(label for e in rows for label in {*kind.labels_of(e.row)})
+        least = max(total[label] for label in missing) + 1
+        rare = sorted((n, label) for label, n in total.items() if n < least)
+        shown = ", ".join(f"{label!r} ({n:,})" for n, label in rare[:MOST_SHOWN])
+        more = f" and {len(rare) - MOST_SHOWN} more" if len(rare) > MOST_SHOWN else ""
+        message = (
+            f"{sorted(missing)[0]!r} of {first.split} row {first.id}; "
+            f"`min_rows_per_class: {least}` (--min-rows-per-class of make new) leaves out the "
+            f"labels of fewer rows: {shown}{more}"
+        )
+        raise ValueError(f"{where}.source: no example of train has the label {message}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 from hypothesis import given
@@ -391,10 +391,47 @@ def test_prepare_task_leaves_nothing_of_data_that_cannot_be_read(content, messag
 
 
 def test_prepare_task_names_a_label_that_train_lacks_with_its_row() -> None:
-    files = write_splits(["A film.,1", "More.,0"], ["Other.,1", "Worse.,-1"], ["Last.,0"])
-    message = "no example of train has the label '-1' of validation row dev.csv:3"
+    files = write_splits(["A film.,1", "More.,0"], ["Other.,1", "Worse.,2"], ["Last.,0"])
+    message = "no example of train has the label '2' of validation row dev.csv:3; .*: '2' .1."
     with pytest.raises(ValueError, match=message):
         prepare(source=files, num_validation=2)
+
+
+def test_prepare_task_names_all_rare_classes_and_leaves_them_out_if_told() -> None:
+    common = [f"Review {i} of it.,{LABELS[i % 2]}" for i in range(60)]
+    rare = [f"Other {i} of it.,rare{i}" for i in range(9)]
+    write_table("reviews.csv", "text,label", [*common, *rare])
+    named = "min_rows_per_class: 2.*'rare0' .1., .*'rare8' .1."
+    with pytest.raises(ValueError, match=named):
+        prepare(num_validation="all")
+    prepared = prepare(num_validation="all", min_rows_per_class=2)
+    assert prepared.about["labels"] == ["bad", "good"]
+    assert sum(prepared.about["num_examples"].values()) == 60
+    rows = [f"{row},{label}" for row, _, label in (row.rpartition(",") for row in [*common, *rare])]
+    write_table("reviews.csv", "text,labels", rows)
+    prepared = prepare("multi_label", num_validation="all", min_rows_per_class=2)
+    assert prepared.about["labels"] == ["bad", "good"]
+    assert sum(prepared.about["num_examples"].values()) == 69  # some without a label
+
+
+@pytest.mark.parametrize(
+    ("odd", "message", "settings", "labels"),
+    [
+        ("-", r"tasks.own.source.no_label: is '-' \(20 rows\)", {"no_label": ["-"]}, ["good"]),
+        ("nan", "no_label: is 'nan'", {"no_label": "none"}, ["good", "nan"]),
+        ("Good", r"label_case: .*'Good' \(20 rows\)", {"label_case": "fold"}, ["good"]),
+        ("Good", "label_case: keep", {"label_case": "keep"}, ["Good", "good"]),
+    ],
+)
+def test_prepare_task_refuses_labels_of_two_readings_until_a_setting_decides(
+    odd: str, message: str, settings: Json, labels: list[str]
+) -> None:
+    rows = [f"Review {i} of it.,{('good', odd, 'bad')[i % 3]}" for i in range(60)]
+    write_table("reviews.csv", "text,label", rows)
+    with pytest.raises(ValueError, match=message):
+        prepare(num_validation="all")
+    prepared = prepare(source=settings, num_validation="all")
+    assert prepared.about["labels"] == sorted([*labels, "bad"])
 
 
 @pytest.mark.slow
@@ -408,3 +445,18 @@ def test_prepare_task_ends_with_2_and_one_line_after_a_mistake(tmp_path: Path) -
         "error: tasks.section.source: reviews.csv line 3: 1 cells, but 2 columns: text, label\n"
     )
     assert not Path("data/tasks").exists()
+
+
+def test_prepare_task_names_a_split_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source of one's own may call validation "dev"."""
+    write_reviews(20)
+    source = SOURCES.find("files", where="source")
+    examples = source.examples
+
+    def named_dev(self: Any, kind: Any) -> Any:
+        return (Labelled(each.id, cast(Any, "dev"), each.row) for each in examples(self, kind))
+
+    monkeypatch.setattr(source, "examples", named_dev)
+    fault = r"^tasks\.own\.source: reviews\.csv:\d+ has the split 'dev'; valid: train, validation"
+    with pytest.raises(ValueError, match=fault):
+        prepare()

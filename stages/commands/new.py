@@ -22,8 +22,9 @@ from stages.core.study_file import PATH
 from stages.core.training_environment import training_environment
 from stages.kinds._kind import SPLITS
 from stages.kinds._tags import Scheme
+from stages.kinds.regression import Decimal
 from stages.proposal.design import Budget
-from stages.proposal.flags import KINDS_OF_STUDIES, ROLES, Flags, flag_of
+from stages.proposal.flags import KINDS_OF_STUDIES, ROLES, WORDS, Flags, flag_of
 from stages.proposal.propose import Proposal, minutes, propose
 from stages.sources._formats import DELIMITERS, FORMATS
 
@@ -57,13 +58,19 @@ def parser() -> argparse.ArgumentParser:
     add = data.add_argument
     add("--task", choices=KINDS_OF_STUDIES, help="the kind of task")
     for role in ROLES:
-        name = "NAME,..." if role == "choices" else "NAME"
+        name = "NAME,..." if role in ("choices", "labels") else "NAME"
         add(flag_of(role), metavar=name, help=f"the column that is read as {role}")
     add("--columns", metavar="NAME,...", help="the columns of a file that has no header")
     add("--header", action="store_true", help="the first line names the columns")
     add("--format", choices=FORMATS, default="auto")
     add("--delimiter", choices=list(DELIMITERS), default="auto", help="between columns")
-    add("--tag-scheme", choices=get_args(Scheme), help="of the tags of words")
+    add("--tag-scheme", choices=(*get_args(Scheme), WORDS), help="of the tags of words")
+    add("--tag-names", metavar="NAME,...", help="of tags that are numbers, from 0")
+    add("--no-label", metavar="SIGN,...", help="labels that mean that there is none; '' if none do")
+    add("--label-case", choices=("keep", "fold"), help="of labels that differ in case alone")
+    add("--min-rows-per-class", type=int, default=1, help="rarer classes are left out")
+    add("--decimal", choices=get_args(Decimal), help="what separates decimals")
+    add("--split", metavar="NAME", help="the column that names splits; none if none does")
     add("--first-choice", choices=("0", "1", "A"), help="what the first choice is called")
     for split in SPLITS:
         add(f"--{split}", metavar="FILE", action="append", default=[], help="in the folder DATA")
@@ -98,8 +105,9 @@ def _main(flags: argparse.Namespace) -> None:
 def flags_of(arguments: argparse.Namespace) -> Flags:
     """Returns the typed flags; raises ValueError for one that cannot be read."""
     columns = {role: name for role in ROLES if (name := getattr(arguments, role))}
-    if "choices" in columns and "," in columns["choices"]:
-        columns["choices"] = columns["choices"].split(",")
+    for role in {"choices", "labels"} & columns.keys():
+        if "," in columns[role]:
+            columns[role] = columns[role].split(",")
     budgets: list[Budget] = []
     for number in filter(None, arguments.label_budgets.split(",")):
         if number != "all" and not (number.isdecimal() and int(number)):
@@ -110,11 +118,17 @@ def flags_of(arguments: argparse.Namespace) -> Flags:
     return Flags(
         task=arguments.task,
         columns=columns,
-        names=arguments.columns.split(",") if arguments.columns else None,
+        names=_names(arguments.columns),
         header=arguments.header,
         format=arguments.format,
         delimiter=arguments.delimiter,
         tag_scheme=arguments.tag_scheme,
+        tag_names=_names(arguments.tag_names),
+        no_label=_names(arguments.no_label),
+        label_case=arguments.label_case,
+        min_rows=arguments.min_rows_per_class,
+        decimal=arguments.decimal,
+        split=arguments.split,
         first_choice=arguments.first_choice,
         splits={split: names for split in SPLITS if (names := getattr(arguments, split))},
         max_tokens=arguments.max_tokens,
@@ -123,11 +137,17 @@ def flags_of(arguments: argparse.Namespace) -> Flags:
     )
 
 
+def _names(listed: str | None) -> list[str] | None:
+    """Returns the items of a list on the command line; none if it is empty."""
+    return None if listed is None else listed.split(",") if listed else []
+
+
 def shown(proposal: Proposal, data: Path, wanted: float, out: Path) -> str:
     """Returns what is printed."""
     study = proposal.study
     design = study.design
     lines = [f"{data} was taken for {study.kind}.", "", *map(_item, proposal.notes)]
+    lines += ["", "The first rows as they are read:", *map(_item, proposal.rows)]
     pretrained = "pretrained and from scratch" if design.pretrains else "from scratch"
     seeds = max(design.pretraining_seeds, len(design.finetuning_seeds))
     what = (

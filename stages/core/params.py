@@ -331,6 +331,8 @@ class Task(Strict):
     """Validation rows to sample, or ``all``."""
     num_test: NumberOrAll
     """Test rows to sample, or ``all``."""
+    min_rows_per_class: Positive = 1
+    """Labels of fewer rows, over all splits, are left out; of tags their sentences."""
     seed: int
     """Seed of the samples."""
     about: Sentence | None = None

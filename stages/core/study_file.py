@@ -30,6 +30,7 @@ from stages.core.params import (
     NumberOrAll,
     PackagedCheckpoint,
     Params,
+    Positive,
     Run,
     Seeds,
     Sentence,
@@ -90,6 +91,8 @@ class TaskEntry(Strict):
     """Validation rows to sample, or ``all``."""
     num_test: NumberOrAll | None = None
     """Test rows to sample, or ``all``."""
+    min_rows_per_class: Positive = 1
+    """Labels of fewer rows, over all splits, are left out; of tags their sentences."""
     seed: int | None = None
     """Seed of the samples."""
     about: Sentence | None = None
@@ -104,7 +107,10 @@ class TaskEntry(Strict):
                 f"{where}.{missing[0]}: missing; give it a value here, or one for all tasks in "
                 f"samples.{missing[0]}"
             )
-        return Task(task=self.task, source=self.source, about=self.about, **drawn)
+        same = {
+            key: getattr(self, key) for key in ("task", "source", "min_rows_per_class", "about")
+        }
+        return Task(**same, **drawn)
 
 
 TrainingChanges = changes_of(

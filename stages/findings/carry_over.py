@@ -16,8 +16,8 @@ because it is about further tasks. Where all seeds (or tasks) agree there is no 
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 from typing import Literal
 
@@ -45,16 +45,28 @@ class CarryOver:
     growth: Growth  # what is smaller and larger
     smaller: str
     larger: str
-    task: str  # ALL_TASKS: the mean over tasks; "" for the validation loss of pretraining
-    method: str
-    label_budget: str  # "" where this is what grows, and for pretraining
+    task: str = ""  # ALL_TASKS: the mean over tasks; "" for the validation loss of pretraining
+    method: str = ""
+    label_budget: str = ""  # "" where this is what grows, and for pretraining
     runs: tuple[str, ...]  # as the larger experiment names them
     num_pairs: int  # with an order in the larger experiment
-    share: float | None  # None without such a pair
-    low: float | None
-    high: float | None
-    over: Literal["seeds", "tasks"]  # of which the share is the mean
-    num_units: int  # seeds or tasks with a share
+    shares: tuple[float, ...]  # of the seeds or, for ALL_TASKS, of the tasks
+    confidence: float
+
+    @property
+    def share(self) -> float | None:
+        """The mean share; None without a pair of runs."""
+        return float(np.mean(self.shares)) if self.shares else None
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The interval of the mean share; None for fewer than two shares, or if all are equal."""
+        several = len(self.shares) > 1
+        return over_seeds(self.shares, confidence=self.confidence) if several else None
+
+    @property
+    def over(self) -> Literal["seeds", "tasks"]:
+        return "tasks" if self.task == ALL_TASKS else "seeds"
 
 
 def kept_orders(smaller: Experiment, larger: Experiment) -> tuple[int, list[float]]:
@@ -87,156 +99,103 @@ def carry_over(
     Validations are compared by their share of a run's steps, because the learning rate depends on
     that share; losses, only where they are comparable.
     """
-    confidence = scores.confidence
-    rows = [
-        *_label_budgets(scores, confidence),
-        *_sizes(contrasts, confidence),
-    ]
+    rows = [*_label_budgets(scores), *_sizes(contrasts)]
     by_place: dict[tuple[str, ...], list[CarryOver]] = defaultdict(list)
     for row in rows:
-        place = row.growth, row.smaller, row.larger, row.method, row.label_budget
-        by_place[place].append(row)
-    means = [_over_tasks(of_place, confidence) for of_place in by_place.values()]
-    return [*rows, *filter(None, means), *_pretraining(scores.groups, progress, confidence)]
+        if row.shares:
+            place = row.growth, row.smaller, row.larger, row.method, row.label_budget
+            by_place[place].append(row)
+    means = [_over_tasks(of_place) for of_place in by_place.values() if len(of_place) > 1]
+    return [*rows, *means, *_pretraining(scores.groups, progress, scores.confidence)]
 
 
-def _label_budgets(scores: Scores, confidence: float) -> list[CarryOver]:
-    rows = []
-    for task, method in product(scores.tasks, scores.methods):
-        for smaller, larger in combinations(scores.label_budgets, 2):
-            pairs = [
-                (few, many)
-                for group in scores.groups
-                if (few := scores.cell(group.name, task, method, smaller))
-                and (many := scores.cell(group.name, task, method, larger))
-            ]
-            if pairs:
-                levels = smaller, larger
-                rows.append(_of_cells("label budget", levels, pairs, "", confidence))
-    return rows
+def _label_budgets(scores: Scores) -> Iterator[CarryOver]:
+    places = product(scores.tasks, scores.methods, combinations(scores.label_budgets, 2))
+    for task, method, (smaller, larger) in places:
+        pairs = [
+            (few, many)
+            for group in scores.groups
+            if (few := scores.cell(group.name, task, method, smaller))
+            and (many := scores.cell(group.name, task, method, larger))
+        ]
+        if pairs:
+            yield _of_cells("label budget", smaller, larger, "", pairs)
 
 
-def _sizes(contrasts: Sequence[Contrast], confidence: float) -> list[CarryOver]:
+def _sizes(contrasts: Sequence[Contrast]) -> Iterator[CarryOver]:
     """A run is compared at two sizes if the study has a contrast between them."""
     by_place: dict[tuple[str, ...], list[tuple[Cell, Cell]]] = defaultdict(list)
     for contrast in contrasts:
         if contrast.axis == "size":
             levels = contrast.level_b, contrast.level_a
-            place = *levels, contrast.task, contrast.method, contrast.label_budget
-            used = {cell.group for pair in by_place[place] for cell in pair}
+            pairs = by_place[*levels, contrast.label_budget, contrast.task, contrast.method]
+            used = {cell.group for pair in pairs for cell in pair}
             if not used & {contrast.a.group, contrast.b.group}:
-                by_place[place].append((contrast.b, contrast.a))
-    return [
-        _of_cells("size", (place[0], place[1]), pairs, place[4], confidence)
-        for place, pairs in by_place.items()
-    ]
+                pairs.append((contrast.b, contrast.a))
+    for (smaller, larger, budget, *_), pairs in by_place.items():
+        yield _of_cells("size", smaller, larger, budget, pairs)
 
 
 def _of_cells(
     growth: Growth,
-    levels: tuple[str, str],
-    pairs: Sequence[tuple[Cell, Cell]],
+    smaller: str,
+    larger: str,
     label_budget: str,
-    confidence: float,
+    pairs: Sequence[tuple[Cell, Cell]],
 ) -> CarryOver:
     """``pairs`` has the cell of each run in the smaller and in the larger experiment."""
     first = pairs[0][1]
     table = by_shared_seeds([cell for pair in pairs for cell in pair])
     merits = table * merit(first.metric, 1.0)
     num_pairs, shares = kept_orders(merits[0::2], merits[1::2])
-    return _row(
-        growth,
-        levels,
-        shares,
-        confidence,
+    return CarryOver(
+        growth=growth,
+        smaller=smaller,
+        larger=larger,
         task=first.task,
         method=first.method,
         label_budget=label_budget,
-        runs=tuple(larger.group for _, larger in pairs),
+        runs=tuple(cell.group for _, cell in pairs),
         num_pairs=num_pairs,
+        shares=tuple(shares),
+        confidence=first.confidence,
     )
 
 
-def _over_tasks(rows: Sequence[CarryOver], confidence: float) -> CarryOver | None:
-    """Returns the mean over tasks, or None if fewer than two tasks have a share."""
-    known = [row for row in rows if row.share is not None]
-    if len(known) < 2:
-        return None
-    first = known[0]
-    return _row(
-        first.growth,
-        (first.smaller, first.larger),
-        [row.share for row in known if row.share is not None],
-        confidence,
+def _over_tasks(rows: Sequence[CarryOver]) -> CarryOver:
+    return replace(
+        rows[0],
         task=ALL_TASKS,
-        method=first.method,
-        label_budget=first.label_budget,
-        runs=tuple(dict.fromkeys(run for row in known for run in row.runs)),
-        num_pairs=sum(row.num_pairs for row in known),
+        runs=tuple(dict.fromkeys(run for row in rows for run in row.runs)),
+        num_pairs=sum(row.num_pairs for row in rows),
+        shares=tuple(row.share for row in rows if row.share is not None),
     )
 
 
 def _pretraining(
     all_groups: Sequence[Group], progress: Mapping[RunKey, Progress], confidence: float
-) -> list[CarryOver]:
+) -> Iterator[CarryOver]:
     """Runs with equal numbers of validations, whose losses can be compared, for the seeds that all
     of them have."""
-    rows = []
-    for members in comparable(all_groups, progress):
-        by_number: dict[int, list[Group]] = defaultdict(list)
-        for group in members:
-            by_number[group.entry.training.num_validations].append(group)
-        for number, some in by_number.items():
-            seeds = sorted(set.intersection(*(set(group.seeds) for group in some)))
-            if len(some) < 2 or not seeds:
-                continue
-            losses = np.array(
-                [
-                    [validation_losses(progress[RunKey(group.name, seed)]) for seed in seeds]
-                    for group in some
-                ]
+    members: dict[tuple[int, int], list[Group]] = defaultdict(list)
+    for place, some in enumerate(comparable(all_groups, progress)):
+        for group in some:
+            members[place, group.entry.training.num_validations].append(group)
+    for (_, number), some in members.items():
+        seeds = sorted(set.intersection(*(set(group.seeds) for group in some)))
+        if len(some) < 2 or not seeds:
+            continue
+        losses = np.array(
+            [[validation_losses(progress[RunKey(g.name, seed)]) for seed in seeds] for g in some]
+        )
+        for step in range(number - 1):
+            num_pairs, shares = kept_orders(-losses[:, :, step], -losses[:, :, -1])
+            yield CarryOver(
+                growth="share of pretraining steps",
+                smaller=f"{(step + 1) / number:.3g}",
+                larger="1",
+                runs=tuple(group.name for group in some),
+                num_pairs=num_pairs,
+                shares=tuple(shares),
+                confidence=confidence,
             )
-            for step in range(number - 1):
-                num_pairs, shares = kept_orders(-losses[:, :, step], -losses[:, :, -1])
-                rows.append(
-                    _row(
-                        "share of pretraining steps",
-                        (f"{(step + 1) / number:.3g}", "1"),
-                        shares,
-                        confidence,
-                        runs=tuple(group.name for group in some),
-                        num_pairs=num_pairs,
-                    )
-                )
-    return rows
-
-
-def _row(
-    growth: Growth,
-    levels: tuple[str, str],
-    shares: Sequence[float],
-    confidence: float,
-    *,
-    runs: tuple[str, ...],
-    num_pairs: int,
-    task: str = "",
-    method: str = "",
-    label_budget: str = "",
-) -> CarryOver:
-    ends = over_seeds(shares, confidence=confidence) if len(shares) > 1 else None
-    low, high = ends or (None, None)
-    return CarryOver(
-        growth=growth,
-        smaller=levels[0],
-        larger=levels[1],
-        task=task,
-        method=method,
-        label_budget=label_budget,
-        runs=runs,
-        num_pairs=num_pairs,
-        share=float(np.mean(shares)) if shares else None,
-        low=low,
-        high=high,
-        over="tasks" if task == ALL_TASKS else "seeds",
-        num_units=len(shares),
-    )

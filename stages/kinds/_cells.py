@@ -1,5 +1,10 @@
 """The value in one cell of a table, as a row of a task holds it."""
 
+import ast
+import io
+import json
+import re
+import tokenize
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +30,8 @@ def text_of(value: Any, place: str) -> str:
 
 def list_of(value: Any, place: str) -> list[str]:
     """Returns a list of texts, none of them empty; raises the errors of ``text_of``."""
+    if isinstance(value, str):
+        value = structure_of(value) or value
     if not isinstance(value, list):
         raise ValueError(f"{place} must be a list of texts, not {short(value)}")
     if not value:
@@ -32,6 +39,39 @@ def list_of(value: Any, place: str) -> list[str]:
     if all(isinstance(each, str) and each.strip() for each in value):
         return value
     return [text_of(each, f"{place}[{i}]") for i, each in enumerate(value)]
+
+
+def structure_of(text: str) -> list[Any] | dict[str, Any] | None:
+    """Returns the list or the mapping that a cell spells, in JSON or as Python and numpy print it,
+    since a csv file has no lists; None for any other text."""
+    text = text.strip()
+    if text[:1] + text[-1:] not in ("[]", "{}", "()"):
+        return None
+    for read in (json.loads, _printed):
+        try:
+            value = read(text)
+        except (ValueError, SyntaxError, tokenize.TokenError, MemoryError, RecursionError):
+            continue
+        if isinstance(value, list | dict):
+            return value
+        if isinstance(value, tuple | set):
+            return list(value) if isinstance(value, tuple) else sorted(value, key=str)
+    return None
+
+
+def _printed(text: str) -> Any:
+    """Returns a printed value of Python; numpy prints ``['a' 'b']`` and ``array([1])``."""
+    text = re.sub(r",\s*dtype=[^)]*(?=\))", "", text)
+    pieces, before = list[str](), tokenize.OP
+    items = (tokenize.STRING, tokenize.NUMBER)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.string in ("array", "\n"):
+            continue
+        if token.type in items and before in items:  # else Python joins two texts to one
+            pieces.append(",")
+        pieces.append("None" if token.string == "nan" else token.string)
+        before = token.type
+    return ast.literal_eval(" ".join(pieces).strip())
 
 
 def short(value: Any) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.core.artifacts import read_json
-from stages.kinds._cells import list_of
+from stages.kinds._cells import list_of, structure_of
 from stages.kinds._kind import KINDS, Kind
 
 WORDS = "words"  # an input that may be one text with blanks between words
@@ -39,7 +39,7 @@ def input_of(value: Any, place: str, kind: Kind, key: str) -> Any:
     Raises ValueError, which begins with ``place``, for an invalid cell.
     """
     if key == WORDS:
-        content = value.split() if isinstance(value, str) else value
+        content = structure_of(value) or value.split() if isinstance(value, str) else value
         if not isinstance(content, list) or not all(isinstance(word, str) for word in content):
             raise ValueError(f"{place} must be words, not {value!r}")
         text = " ".join(content)

@@ -6,8 +6,9 @@ torch, because preparing, scoring and the classical baselines run without it.
 """
 
 import inspect
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
 from typing import Any, ClassVar, Literal
@@ -24,6 +25,17 @@ from stages.kinds._text_form import TextForm
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+SPLIT_NAMES: dict[Split, str] = {
+    "train": r"(?<![a-z])train",
+    "validation": r"(?<![a-z])(dev|valid|val(?![a-z])|trial|testa)",
+    "test": r"(?<![a-z])(test|eval)",
+}
+
+
+def split_named(name: str) -> Split | None:
+    """Returns the split that the name of a file, or a cell, indicates."""
+    matching = (split for split, pattern in SPLIT_NAMES.items() if re.search(pattern, name.lower()))
+    return next(matching, None)
 
 
 class Kind:
@@ -42,7 +54,7 @@ class Kind:
     optional: ClassVar[tuple[str, ...]] = ()  # further inputs
     target: ClassVar[str]
     lists: ClassVar[tuple[str, ...]] = ()  # columns that hold a list of texts, not one text
-    gathered: ClassVar[tuple[str, ...]] = ()  # columns of ``lists`` that data may split
+    gathered: ClassVar[tuple[str, ...]] = ()  # columns that may be several columns of the data
 
     # Names from evaluation/metrics.py, or metrics of this kind alone. The first is the default; the
     # report shows the second, too.
@@ -88,6 +100,8 @@ class Kind:
 
         Raises ValueError, which begins with ``place``, for an invalid cell.
         """
+        if column in self.gathered and isinstance(value, Mapping):
+            value = [*value.values()]  # of the columns that hold the items
         return list_of(value, place) if column in self.lists else text_of(value, place)
 
     def checked(self, row: Json, place: str) -> Json | None:
@@ -120,6 +134,10 @@ class Kind:
     def labels_of(self, row: Row) -> list[str]:
         """Returns the classes of a row; none if its answer is free text."""
         return []
+
+    def without_labels(self, row: Json, labels: Collection[str]) -> Json | None:
+        """Returns the row without these ``labels``, or None to leave it out."""
+        return row if set(labels).isdisjoint(self.labels_of(row)) else None
 
     def same_input(self, row: Row) -> str:
         """Returns a key that is equal for rows with the same input up to case and white space.
@@ -168,6 +186,10 @@ class Kind:
     def shown(self, row: Row, prediction: str) -> str:
         """Returns a prediction in readable form."""
         return prediction
+
+    def predicted_columns(self, row: Row, prediction: str) -> Json:
+        """Returns a row's prediction as columns of a JSON object, for new text."""
+        return {"prediction": prediction}
 
     # As text ------------------------------------------------------------------------------------
 

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from stages.core.artifacts import Json
 from stages.core.components import Settings, unknown
+from stages.kinds._cells import structure_of
 from stages.kinds._kind import Kind, Row
+from stages.kinds._labels import ASK, LabelCase, NoLabel, read_label
 from stages.kinds._metric import F1_OF
 from stages.kinds._plain_text import folded, plain_text
 from stages.kinds._text_form import NO_LABEL, TextForm, label_words
@@ -27,7 +30,11 @@ class _AsText(TextForm):
 
 
 class LabelledText(Kind):
-    """``text``, perhaps ``text_pair``, and ``label``."""
+    """``text``, perhaps ``text_pair``, and ``label``, or a list with one label.
+
+    Rows whose label is one of the signs ``no_label`` are left out. ``label_case`` says whether
+    labels that differ in case alone are one class.
+    """
 
     inputs = ("text",)
     optional = ("text_pair",)
@@ -36,9 +43,22 @@ class LabelledText(Kind):
     has_classes = stratified = True
     form = _AsText
 
+    def __init__(self, *, no_label: NoLabel = ASK, label_case: LabelCase = ASK) -> None:
+        self.no_label: NoLabel = no_label
+        self.label_case: LabelCase = label_case
+
     def read(self, column: str, value: Any, row: Row, place: str) -> Any:
-        text = super().read(column, value, row, place)
-        return text.strip() if column == "label" else text  # "a " is the same class as "a"
+        if column != "label":
+            return super().read(column, value, row, place)
+        items = structure_of(value) if isinstance(value, str) else value
+        if isinstance(items, list):
+            if len(items) > 1:
+                raise ValueError(f"{place} has {len(items)} labels; multi_label takes several")
+            value = items[0] if items else None
+        return read_label(value, place, self.no_label, self.label_case)
+
+    def checked(self, row: Json, place: str) -> Json | None:
+        return None if row["label"] is None else row
 
     def compared_by(self, settings: Settings) -> tuple[str, str]:
         """Replaces ``positive_f1`` by the F1 of the label that ``positive`` names."""
@@ -58,3 +78,6 @@ class LabelledText(Kind):
 
     def labels_of(self, row: Row) -> list[str]:
         return [row["label"]]
+
+    def predicted_columns(self, row: Row, prediction: str) -> Json:
+        return {"label": prediction}

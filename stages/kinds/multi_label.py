@@ -1,21 +1,36 @@
 """Texts, or pairs of texts, with any number of labels each (topics, toxicity, emotions)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from stages.core.artifacts import Json
 from stages.core.components import Settings
-from stages.kinds._cells import list_of
+from stages.kinds._cells import EmptyCellError, short, structure_of
 from stages.kinds._kind import Kind, Row
+from stages.kinds._labels import ASK, LabelCase, NoLabel, is_missing, label_of, read_label
 from stages.kinds._metric import Metric, Sums
 from stages.kinds._plain_text import plain_text
 from stages.kinds._text_form import TextForm, label_words
 
 NOTHING = "none"  # the text for no label
+
+
+def _is_one(sign: Any, place: str) -> bool:
+    """Whether a cell says that a row has a label.
+
+    Raises EmptyCellError for an empty cell and -1, and ValueError for other signs.
+    """
+    text = label_of(sign, place).lower()
+    if text in ("0", "1", "true", "false", "yes", "no"):
+        return text in ("1", "true", "yes")
+    if text == "-1" or is_missing(text):
+        raise EmptyCellError(f"{place} is {text}, which says nothing of the label")
+    raise ValueError(f"{place} must be 0 or 1, not {short(sign)}")
 
 
 def written(labels: Sequence[str]) -> str:
@@ -102,12 +117,18 @@ class TextWithLabels(Kind):
     """``text``, perhaps ``text_pair``, and ``labels``, of which there may be none.
 
     In a file of lists the labels are a list. In a text cell they are separated by
-    ``label_separator``, as in "sad,angry"; an empty cell has none.
+    ``label_separator``, as in "sad,angry"; an empty cell has none. Several columns, named by the
+    labels, have 1 in the rows with the label and 0 in the others. With ``multi_hot`` a list has
+    these numbers, and the labels are the positions from 0.
+
+    Labels that are one of the signs ``no_label`` are left out. ``label_case`` says whether labels
+    that differ in case alone are one.
     """
 
     inputs = ("text",)
     optional = ("text_pair",)
     target = "labels"
+    gathered = ("labels",)
     metrics = (
         Metric("micro_f1", partial(_value, MICRO), sums=MICRO),
         Metric("macro_f1_of_labels", partial(_value, MACRO), sums=MACRO),
@@ -115,8 +136,17 @@ class TextWithLabels(Kind):
     has_classes = True
     form = _AsText
 
-    def __init__(self, *, label_separator: str = ",") -> None:
-        self.label_separator = label_separator
+    def __init__(
+        self,
+        *,
+        label_separator: str = ",",
+        multi_hot: bool = False,
+        no_label: NoLabel = ASK,
+        label_case: LabelCase = ASK,
+    ) -> None:
+        self.label_separator, self.multi_hot = label_separator, multi_hot
+        self.no_label: NoLabel = no_label
+        self.label_case: LabelCase = label_case
 
     def read(self, column: str, value: Any, row: Row, place: str) -> Any:
         if column != "labels":
@@ -124,14 +154,33 @@ class TextWithLabels(Kind):
         if value is None or value != value or value == []:
             return []
         if isinstance(value, str):
-            value = [part for part in value.split(self.label_separator) if part.strip()]
-            if not value:
-                return []
-        return sorted({label.strip() for label in list_of(value, place)})
+            inner = value.strip()
+            if inner[:1] + inner[-1:] in ("[]", "{}"):
+                inner = inner[1:-1]  # [joy, fear], and a set of Postgres
+            parts = [part for part in inner.split(self.label_separator) if part.strip()]
+            structure = structure_of(value)
+            value = parts if structure is None else structure
+        if isinstance(value, Mapping):
+            return sorted(name for name, sign in value.items() if _is_one(sign, f"{place} {name}"))
+        if not isinstance(value, list):
+            raise ValueError(f"{place} must be a list of labels, not {short(value)}")
+        if self.multi_hot:
+            return [str(i) for i, sign in enumerate(value) if _is_one(sign, place)]
+        labels = [label_of(label, f"{place}[{i}]") for i, label in enumerate(value)]
+        if {*labels} <= {"0", "1"} and len({*labels}) < len(labels):
+            raise ValueError(
+                f"{place} is {short(value)}; `multi_hot: true` reads 0 and 1 as the absence and "
+                "the presence of the label of that position"
+            )
+        read = (read_label(label, place, self.no_label, self.label_case) for label in labels)
+        return sorted({label for label in read if label is not None})
 
     def check_labels(self, labels: list[str], settings: Settings) -> None:
         if verbalisers := settings.get("verbalisers"):
             label_words(labels, verbalisers)
+
+    def without_labels(self, row: Json, labels: Collection[str]) -> Json:
+        return row | {"labels": [label for label in row["labels"] if label not in labels]}
 
     def labels_of(self, row: Row) -> list[str]:
         return row["labels"]
@@ -147,3 +196,6 @@ class TextWithLabels(Kind):
 
     def shown(self, row: Row, prediction: str) -> str:
         return ", ".join(json.loads(prediction)) or NOTHING
+
+    def predicted_columns(self, row: Row, prediction: str) -> Json:
+        return {"labels": json.loads(prediction)}

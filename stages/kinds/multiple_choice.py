@@ -69,3 +69,6 @@ class TextWithChoices(Kind):
         """Returns the text of the predicted choice."""
         is_choice = prediction.isdigit() and int(prediction) < len(row["choices"])
         return row["choices"][int(prediction)] if is_choice else prediction
+
+    def predicted_columns(self, row: Row, prediction: str) -> Json:
+        return {"label": prediction, "choice": self.shown(row, prediction)}

@@ -1,18 +1,22 @@
 """Texts, or pairs of texts, with one number each (STS-B, SICK relatedness)."""
 
 import math
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings
-from stages.kinds._cells import short
+from stages.kinds._cells import EmptyCellError, short
 from stages.kinds._correlation import PEARSON, SPEARMAN, pearson, spearman
 from stages.kinds._kind import Kind, Row
+from stages.kinds._labels import is_missing
 from stages.kinds._metric import Metric
 from stages.kinds._text_form import TextForm
+
+Decimal = Literal["point", "comma"]
 
 
 class _AsText(TextForm):
@@ -44,7 +48,7 @@ def written(value: float) -> str:
 
 
 class RatedText(Kind):
-    """``text``, perhaps ``text_pair``, and ``target``, a number."""
+    """``text``, perhaps ``text_pair``, and ``target``, a number with a point or a comma."""
 
     inputs = ("text",)
     optional = ("text_pair",)
@@ -55,9 +59,12 @@ class RatedText(Kind):
     )
     form = _AsText
 
+    def __init__(self, *, decimal: Decimal = "point") -> None:
+        self.decimal: Decimal = decimal
+
     def read(self, column: str, value: Any, row: Row, place: str) -> Any:
         text = super().read(column, value, row, place)
-        return text if column != "target" else _number(text, place)
+        return text if column != "target" else _number(text, place, self.decimal)
 
     def facts(self, rows: Sequence[Row]) -> Json:
         """Returns the mean and the standard deviation of the target.
@@ -75,12 +82,38 @@ class RatedText(Kind):
     def shown(self, row: Row, prediction: str) -> str:
         return f"{float(prediction):.3g}"
 
+    def predicted_columns(self, row: Row, prediction: str) -> Json:
+        return {"target": float(prediction)}
 
-def _number(text: str, place: str) -> float:
+
+def number_of(text: str, decimal: Decimal = "point") -> float:
+    """Returns the number that a text spells, NaN if it spells none. With a decimal comma, points
+    between groups of three digits are left out."""
+    if decimal == "comma":
+        groups = re.fullmatch(r"([+-]?\d{1,3}(?:\.\d{3})+)(,\d+)?", text.strip())
+        text = (text.replace(".", "") if groups else text).replace(",", ".")
     try:
-        number = float(text)
+        return float(text)
     except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"{place} must be a finite number, not {short(text)}")
-    return number
+        return math.nan
+
+
+def decimal_of(texts: Sequence[str]) -> tuple[Decimal, bool]:
+    """Returns what separates the decimals of numbers, and whether there is no other reading: 1,234
+    and 1.234 may have thousands, and some cells such as 1,5 among whole numbers may be lists."""
+    commas = [text for text in texts if re.fullmatch(r"[+-]?[\d.]*\d,\d+", text)]
+    if not commas:
+        groups = r"[+-]?[1-9]\d{0,2}\.\d{3}"
+        return "point", not texts or not all(re.fullmatch(groups, text) for text in texts)
+    lengths = {len(text.partition(",")[2]) for text in commas}
+    return "comma", lengths != {3} and (len(commas) == len(texts) or lengths != {1})
+
+
+def _number(text: str, place: str, decimal: Decimal) -> float:
+    number = number_of(text, decimal)
+    if math.isfinite(number):
+        return number
+    if is_missing(text.strip()) or re.fullmatch(r"[+-]?inf(inity)?", text.strip().lower()):
+        raise EmptyCellError(f"{place} must be a finite number, not {short(text)}")
+    way = "is it a decimal comma? `decimal: comma`" if "," in text else "leave the cell empty"
+    raise ValueError(f"{place} must be a finite number, not {short(text)} ({way})")

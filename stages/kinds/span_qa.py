@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings
-from stages.kinds._cells import short
+from stages.kinds._cells import short, structure_of
 from stages.kinds._kind import Kind, Row
 from stages.kinds._plain_text import folded
 from stages.kinds._text_form import TextForm
@@ -73,7 +73,9 @@ class AnsweredQuestion(Kind):
 
 def _answers(value: Any, context: str, place: str) -> list[Json]:
     """Returns ``[{"text", "answer_start"}]``; the hub's ``{"text": [], "answer_start": []}`` is
-    converted."""
+    converted, also where a csv file spells them as text."""
+    if isinstance(value, str):
+        value = structure_of(value) or value
     if isinstance(value, Mapping) and {"text", "answer_start"} <= value.keys():
         texts, starts = value["text"], value["answer_start"]
         if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.kinds._kind import Kind, Row
-from stages.kinds._tags import OUTSIDE, Scheme, to_bio
+from stages.kinds._tags import OUTSIDE, Form, Scheme, to_bio
 from stages.kinds._text_form import TextForm
 
 
@@ -29,7 +30,8 @@ class _AsText(TextForm):
 class TaggedWords(Kind):
     """``words`` and as many ``tags``, of single words or of spans in BIO.
 
-    ``tag_scheme`` is the scheme of the data's tags, which are converted to BIO.
+    ``tag_scheme`` is the scheme of the data's tags, which are converted to BIO; ``tag_form`` says
+    how they are written. ``tag_names`` are the tags of data that has their numbers, from 0.
     """
 
     inputs = ("words",)
@@ -39,17 +41,32 @@ class TaggedWords(Kind):
     has_classes = True
     form = _AsText
 
-    def __init__(self, *, tag_scheme: Scheme = "bio") -> None:
+    def __init__(
+        self,
+        *,
+        tag_scheme: Scheme = "bio",
+        tag_form: Form = "as_is",
+        tag_names: list[str] | Literal["none"] = "none",
+    ) -> None:
         self.tag_scheme: Scheme = tag_scheme
+        self.tag_form: Form = tag_form
+        self.tag_names = [] if tag_names == "none" else tag_names
 
     def checked(self, row: Json, place: str) -> Json:
         words, tags = row["words"], row["tags"]
         if len(tags) != len(words):
             raise ValueError(f"{place}: {len(words)} words need as many tags, not {len(tags)}")
         try:
-            return row | {"tags": to_bio(tags, self.tag_scheme)}
+            if self.tag_names:
+                tags = [self._name_of(tag) for tag in tags]
+            return row | {"tags": to_bio(tags, self.tag_scheme, self.tag_form)}
         except ValueError as error:
             raise ValueError(f"{place}: {error} (tag_scheme)") from None
+
+    def _name_of(self, number: str) -> str:
+        if number.isdecimal() and int(number) < len(self.tag_names):
+            return self.tag_names[int(number)]
+        raise ValueError(f"tag {number!r} is none of the {len(self.tag_names)} tag_names")
 
     def check_labels(self, labels: list[str], settings: Settings) -> None:
         """Raises ValueError if the metric compares spans and a tag, such as a part of speech, is
@@ -60,8 +77,9 @@ class TaggedWords(Kind):
             if tag != OUTSIDE and not re.fullmatch(r"[BI]-.+", tag):
                 raise ValueError(
                     f"metric: entity_f1 compares spans in O, B-TYPE and I-TYPE, but train has the "
-                    f"tag {tag!r}; use word_accuracy for single tags, or tag_scheme in the source "
-                    "for another scheme of spans"
+                    f"tag {tag!r}; use word_accuracy for single tags, or in the source tag_scheme "
+                    "for another scheme of spans, tag_form for another form (b-type, TYPE-B), "
+                    "tag_names for the names of numbers"
                 )
 
     def labels_of(self, row: Row) -> list[str]:
@@ -80,3 +98,6 @@ class TaggedWords(Kind):
         """Returns the tagged words, each followed by its tag; ``OUTSIDE`` is left out."""
         pairs = zip(row["words"], prediction.split(" "), strict=True)
         return " ".join(f"{word}/{tag}" for word, tag in pairs if tag != OUTSIDE)
+
+    def predicted_columns(self, row: Row, prediction: str) -> Json:
+        return {"words": row["words"], "tags": prediction.split(" ")}

@@ -6,34 +6,27 @@ names the flags.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pandas
 
 from stages.core.artifacts import Json
+from stages.kinds._column import HOT, LABELS, MOST_LABELS, TEXT_WORDS, TEXTS, Column, words_of_name
 from stages.kinds._kind import KINDS, Kind
 from stages.proposal.flags import Flags, flag_of, roles_of
+from stages.sources._columns import NONE
 from stages.sources._formats import Record
 
-MOST_LABELS = 300
 MOST_RATINGS = 20  # different whole numbers that may be classes
 RATINGS = 4  # so many that they may be a scale
-NUM_FEW = 20  # rows below which shares say nothing
 MOST_JOINED = 1 / 3  # share of labels with a sign that may stand between several
-RECUR = 4  # times that a label of lists occurs, in the mean
-MOST_DISTINCT = 0.5  # distinct values per row, of labels
-TEXT_WORDS, TEXT_LETTERS, LABEL_WORDS = 3.0, 15.0, 5.0  # in the mean
-LEAST_FILLED = 0.9  # of a label's cells; which are empty is said with their lines
-SAME_LENGTHS = 0.9  # share of rows, of words and tags
-SHOWN_LETTERS = 40
-MARK = r"(https?://|www\.)\S+|\d{1,4}([-/.])\d{1,2}\2\d{1,4}([T ][\d:.,+ -]*([AaPp][Mm]|Z)?)?"
+NUM_HOT = 3  # columns of 0 and 1 that are labels, not one label and features
 SEPARATORS = ("|", ";", ",")  # of several labels in a cell; the source takes the last unasked
-LABELS = {"label", "labels", "class", "category", "target", "gold", "y", "sentiment", "intent"}
-TEXTS = ("text", "sentence", "review", "content", "body", "comment", "tweet", "document", "message")
 TARGETS = {"target", "tgt", "summary", "translation", "highlights", "output", "answer"}
-IDS = {"id", "ids", "idx", "index", "key", "uid", "uuid", "guid", "no", "nr", "number"}
+SPLITTING = {"split", "splits", "fold", "folds", "subset", "partition", "set", "usage"}
+SPLITTING |= {f"is_{split}" for split in ("train", "dev", "valid", "test")}
+STRUCTURED = {"label", "labels", "entities", "spans", "annotations", "qas", "answers", "ents"}
 WORDS, TAGS = {"words", "tokens", "form"}, {"tags", "ner", "upos", "labels"}
 PAIRS = (
     *("premise hypothesis", "question sentence", "question passage", "question answer"),
@@ -44,96 +37,13 @@ CHOICES = r"(choice|option|ending|answer|solution|sol|opt|candidate|alternative)
 
 @dataclass
 class Guess:
-    """``columns`` of the data by those of a row, and further ``settings`` of the source."""
+    """``columns`` of the data by those of a row, and further ``settings`` of the source and of the
+    ``task``."""
 
     kind: str
     columns: dict[str, str | list[str]]
     settings: Json = field(default_factory=dict)
-
-
-class Column:
-    """The filled cells of a column, and what they hold."""
-
-    def __init__(self, name: str, cells: pandas.Series) -> None:
-        filled = cells[[not is_empty(cell) for cell in cells]]
-        self.name, self.num, self.filled = name, len(cells), len(filled)
-        self.are_lists = bool(len(filled)) and all(isinstance(cell, list) for cell in filled)
-        self.are_single = all(isinstance(cell, str | int | float) for cell in filled)
-        self.are_answers = any(map(_is_answers, filled))
-        self.lengths = [len(cell) if isinstance(cell, list) else 0 for cell in cells]
-        lists = [cell for cell in filled if isinstance(cell, list)]
-        self.items = Counter(str(item) for cell in lists for item in cell)
-        texts = pandas.Series([str(cell).strip() for cell in filled], dtype=object)
-        self.values = texts.drop_duplicates()
-        numbers = pandas.to_numeric(texts, errors="coerce").astype(float)
-        is_finite = bool(numbers.between(-1e300, 1e300).all())
-        self.are_numbers = self.filled > 0 and self.are_single and is_finite
-        self.numbers = numbers.drop_duplicates() if self.are_numbers else numbers[:0]
-        self.are_whole = bool((self.numbers % 1 == 0).all())
-        self.words = sum(len(text.split()) for text in texts) / max(self.filled, 1)
-        self.letters = sum(map(len, texts)) / max(self.filled, 1)
-        self.are_strings = self.filled > 0 and self.are_single and not self.are_numbers
-        # Addresses in the web and days are neither texts nor classes.
-        self.are_marks = self.are_strings and self.values[:200].str.fullmatch(MARK).mean() > 0.5
-
-    @property
-    def distinct(self) -> int:
-        return len(self.values)
-
-    @property
-    def recurs(self) -> bool:
-        """Whether values occur again and again, as labels do."""
-        return self.num < NUM_FEW or self.distinct <= MOST_DISTINCT * self.filled
-
-    @property
-    def is_named_label(self) -> bool:
-        return self.name.lower() in LABELS
-
-    @property
-    def is_text(self) -> bool:
-        has_words = self.words >= TEXT_WORDS or (self.letters >= TEXT_LETTERS and not self.recurs)
-        is_other = self.are_marks or self.is_id or (self.is_named_label and self.recurs)
-        return self.are_strings and has_words and not is_other
-
-    @property
-    def is_label(self) -> bool:
-        """Whether the column has a class, or a list of labels, for each row."""
-        if self.are_lists:
-            several = any(length != 1 for length in self.lengths)
-            return several and len(self.items) <= min(MOST_LABELS, self.items.total() / RECUR)
-        return (
-            (self.are_strings or (self.are_numbers and self.are_whole))
-            and self.filled >= LEAST_FILLED * self.num
-            and 2 <= self.distinct <= MOST_LABELS
-            and self.recurs
-            and (self.words <= LABEL_WORDS or self.is_named_label)
-            and not self.are_marks
-        )
-
-    @property
-    def is_id(self) -> bool:
-        """Whether the column has a number or a name of the row."""
-        is_unnamed = not self.name.strip() or self.name.startswith("Unnamed: ")  # pandas' index
-        steps = set(self.numbers.diff()[1:])
-        counts_up = self.are_whole and len(steps) == 1 and min(steps) > 0
-        return (
-            self.distinct == self.filled >= NUM_FEW
-            and self.are_single
-            and self.words <= 1
-            and self.are_whole
-            and (is_unnamed or counts_up or bool(_words_of_name(self.name) & IDS))
-        )
-
-    def is_as_long_as(self, other: "Column") -> bool:
-        """Whether the lists of nearly all rows have the lengths of those of another column."""
-        same = sum(a == b for a, b in zip(self.lengths, other.lengths, strict=True))
-        return same >= SAME_LENGTHS * self.num
-
-    def described(self) -> str:
-        first = "" if self.values.empty else self.values.iloc[0].replace("\n", " ")
-        example = first if len(first) <= SHOWN_LETTERS else f"{first[:SHOWN_LETTERS]}..."
-        number = f"{self.distinct:,} different in {self.filled:,} rows"
-        return f"  {self.name}: {number}, such as {example!r}"
+    task: Json = field(default_factory=dict)
 
 
 Columns = Mapping[str, Column]
@@ -155,7 +65,11 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
             raise ValueError(f"{place}: no column {name!r}; there are: {', '.join(columns)}")
     if len(columns) == 1:
         raise ValueError(f"{place}: one column; a task needs a text column and a label column")
-    free = {name: column for name, column in columns.items() if name not in given}
+    free = {name: c for name, c in columns.items() if name not in given and c.filled}
+    split = _split_column(free, flags, place)
+    if split:
+        free.pop(split, None)
+        notes.append(f"The column {split} gives the splits. (--split {NONE} draws them)")
     kind = KINDS[flags.task or _kind(free, columns, flags, place)]
     others = dict(span_qa=_questions, multiple_choice=_choices, tagging=_tags, seq2seq=_texts)
     clear = others[kind.name](free) if kind.name in others else _labelled(free, kind)
@@ -167,9 +81,26 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
         name_them = " ".join(f"{flag_of(role)} NAME" for role in missing)
         needed = f"{kind.name} needs {' and '.join(missing)}, which no column clearly is"
         raise _unclear(f"{place}: {needed}; name it: {name_them}", columns)
-    target = columns[str(names[kind.target])]
+    odd = (c for c in free.values() if c.are_structures and words_of_name(c.name) & STRUCTURED)
+    if (column := next(odd, None)) and kind.target not in flags.columns:
+        raise _unclear(
+            f"{place}: {column.name} holds structures, which are not read; write columns (of spans "
+            f"words and tags, in a conll file), or name another with {flag_of(kind.target)} NAME",
+            columns,
+        )
+    targets = [columns[name] for name in _list(names[kind.target])]
+    settings = _settings(kind.name, targets[0], len(targets), flags, columns, notes)
+    shown = {name: column for name, column in columns.items() if name != split}
+    _note(kind.name, names, targets[0], shown, notes)
+    return Guess(kind.name, names, settings | ({"split": split} if split else {}))
+
+
+def _settings(
+    kind: str, target: Column, num: int, flags: Flags, columns: Columns, notes: list[str]
+) -> Json:
+    """How the cells of the target are read."""
     settings: Json = {}
-    if kind.name == "classification":
+    if kind == "classification":
         few = target.distinct < 0.9 * target.filled or target.filled < 10
         if not (2 <= target.distinct <= MOST_LABELS and few):
             raise _unclear(
@@ -177,25 +108,50 @@ def guess(columns: Columns, flags: Flags, notes: list[str], *, place: str) -> Gu
                 f"classes are 2 to {MOST_LABELS} that recur, no ids or free text (--label NAME)",
                 columns,
             )
-    elif kind.name == "multi_label" and not target.are_lists:
+        if target.respelt:
+            spelt = ", ".join(target.respelt[:RATINGS])
+            notes.append(f"Read without blanks, invisible signs and .0: {spelt}.")
+    elif kind == "multi_label" and num == 1:
         used = [sign for sign in SEPARATORS if target.values.str.contains(sign, regex=False).any()]
-        settings = {"label_separator": used[0]} if used and used[0] != SEPARATORS[-1] else {}
-    elif kind.name == "multiple_choice":
+        if hot := re.fullmatch(HOT, next(iter(target.values), "")):
+            used = [hot[1] or SEPARATORS[-1]]
+        if not target.are_lists and used and used[0] != SEPARATORS[-1]:
+            settings["label_separator"] = used[0]
+        if target.are_hot or target.values.str.fullmatch(HOT).all():
+            settings["multi_hot"] = True
+            notes.append(f"{target.name} has 0 and 1 by position, which are the labels.")
+    elif kind == "regression":
+        if not (target.is_sure or flags.decimal):
+            raise _unclear(
+                f"{target.name}: is {target.spelt[0]} a number with decimals (--decimal "
+                f"{target.decimal}) or with thousands? Commas of thousands must be removed, points "
+                "of thousands are read with --decimal comma",
+                columns,
+            )
+        settings["decimal"] = flags.decimal or target.decimal
+    elif kind == "multiple_choice":
         first = flags.first_choice or _first_choice(target)
-        settings = {"first_choice": first if first == "A" else int(first)}
+        settings["first_choice"] = first if first == "A" else int(first)
         notes.append(f"The first choice is called {first}. (--first-choice)")
-    _note(kind.name, names, target, columns, notes)
-    return Guess(kind.name, names, settings)
+    return settings
 
 
-def _is_answers(value: object) -> bool:
-    """Whether a cell holds answers as SQuAD's files or the hub have them."""
-    answers = value if isinstance(value, list) else [value]
-    return any(isinstance(answer, Mapping) and "answer_start" in answer for answer in answers)
-
-
-def is_empty(cell: object) -> bool:
-    return cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
+def _split_column(free: Columns, flags: Flags, place: str) -> str | None:
+    """The column that names splits. Raises ValueError for one that is called so and names none."""
+    if flags.split is not None or flags.splits:
+        return None if flags.split in (None, NONE) else flags.split
+    columns = [c for c in free.values() if "train" in c.splits and len(c.splits) > 1]
+    if len(columns) == 1:
+        return columns[0].name
+    unclear = [c.name for c in free.values() if c.name.lower() in SPLITTING and c.distinct > 1]
+    if not (columns or unclear):
+        return None
+    name = [*(c.name for c in columns), *unclear][0]
+    raise _unclear(
+        f"{place}: does the column {name} give the splits (--split {name}; its cells must be "
+        f"such as train, validation and test), or not (--split {NONE})",
+        free,
+    )
 
 
 # The kind of task --------------------------------------------------------------------------------
@@ -219,33 +175,43 @@ def _kind(free: Columns, columns: Columns, flags: Flags, place: str) -> str:
     targets = _targets(free)
     if len(targets) == 1:
         return _kind_of_target(targets[0], columns, place)
-    if not targets and sum(column.is_text for column in columns.values()) > 1:
+    if len(targets) >= NUM_HOT and all(column.is_hot for column in targets):
+        return "multi_label"
+    texts = [column for column in columns.values() if column.is_text]
+    if not targets and len(texts) > 1 and not any(column.recurs for column in texts):
         return "seq2seq"
     which = ", ".join(column.name for column in targets)
     raise _unclear(
         f"{place}: {f'several columns may be predicted ({which})' if which else 'no label is seen'}"
-        "; name the column: --label NAME (one of few classes), --labels NAME (any number of them), "
-        "--target NAME (a number, or a text to write)",
+        f"; name the column: --label NAME (one of few classes), --labels NAME,... (any number of "
+        "them), --target NAME (a number, or a text to write)",
         columns,
     )
 
 
 def _kind_of_target(target: Column, columns: Columns, place: str) -> str:
     name, kinds = target.name, ""
-    if target.are_lists:
-        return "multi_label"
-    if target.are_numbers:
-        if not target.are_whole:
+    if target.are_lists or target.values.str.fullmatch(HOT).all():
+        if {*target.lengths} == {0, 1}:
+            kinds = "multi_label"  # or a class, which some rows lack
+        else:
+            return "multi_label"
+    elif target.are_numbers:
+        if not target.are_whole and (target.decimal == "point" or target.is_sure):
             return "regression"
-        kinds = "regression" if target.distinct > MOST_RATINGS else ""
+        kinds = "regression" if target.distinct > MOST_RATINGS or target.decimal == "comma" else ""
     else:
-        joined = target.values.str.contains(r"[|;,]")
-        kinds = "multi_label" if joined.mean() > MOST_JOINED else ""
+        parts = target.values[target.values.str.contains(r"[|;,]")].str.split(r"\s*[|;,]\s*")
+        are_short = parts.explode().str.split().str.len().mean() <= TEXT_WORDS
+        are_labels = any({*items} & {*target.values} for items in parts)
+        is_joined = are_labels or (are_short and len(parts) > MOST_JOINED * target.distinct)
+        kinds = "multi_label" if is_joined else ""
     if kinds:
         raise _unclear(
             f"{place}: is each of the {target.distinct:,} values of {name} a class (--task "
-            f"classification), or {'a number' if kinds == 'regression' else 'several labels'} "
-            f"(--task {kinds})? Give the flag",
+            f"classification), {'a number' if kinds == 'regression' else 'several labels'} "
+            f"(--task {kinds}){' or several labels' if target.decimal == 'comma' else ''}? Give "
+            "the flag",
             columns,
         )
     return "classification"
@@ -258,6 +224,8 @@ def _targets(free: Columns) -> list[Column]:
     labels = [column for column in others if column.is_label]
     numbers = [column for column in others if column.are_numbers and column.distinct > 1]
     named = [column for column in others if column.is_named_label and column in labels + numbers]
+    if not named and len(labels) > 1 and all(column.is_hot for column in labels):
+        return [column for column in others if column.is_hot]  # with those of all rows or none
     return named or labels or numbers
 
 
@@ -272,10 +240,12 @@ def _labelled(free: Columns, kind: Kind) -> Names:
         targets = [column for column in targets if column.are_numbers]
     if len(targets) == 1:
         names[kind.target] = targets[0].name
-    others = [column for column in free.values() if column.name not in names.values()]
+    elif len(targets) >= NUM_HOT and kind.name == "multi_label":
+        names[kind.target] = [column.name for column in targets if column.is_hot]
+    others = [column for column in free.values() if column.name not in _read(names)]
     texts = [column for column in others if column.is_text]
     if not texts:  # words and names are texts, too
-        strings = [c for c in others if c.are_strings and not c.is_id and not c.are_marks]
+        strings = [c for c in others if c.are_strings and not (c.is_id or c.are_marks)]
         texts = [c for c in strings if c.name.lower() in TEXTS or not c.recurs]
     named = [column for column in texts if column.name.lower() in TEXTS]
     if len(texts) == 2 and are_a_pair(texts[0].name, texts[1].name):
@@ -304,7 +274,7 @@ def _choices(free: Columns) -> Names:
     names: Names = {"choices": choices} if choices else {}
     others = [column for column in free.values() if column.name not in choices]
     numbers = [c for c in others if c.values.str.fullmatch("[0-9A-Ja-j]").all()]
-    named = [c for c in numbers if _words_of_name(c.name) & (LABELS | {"answer", "right"})]
+    named = [c for c in numbers if words_of_name(c.name) & (LABELS | {"answer", "right"})]
     names |= _sole("label", numbers if len(numbers) == 1 else named)
     texts = [column for column in others if column.is_text]
     premises = _with_words(texts, {"premise", "ctx", "context"})
@@ -349,17 +319,16 @@ def are_a_pair(first: str, second: str) -> bool:
 
 def _with_words(columns: Iterable[Column], words: set[str]) -> list[Column]:
     """The columns whose names have one of the words."""
-    return [column for column in columns if _words_of_name(column.name) & words]
+    return [column for column in columns if words_of_name(column.name) & words]
 
 
 def _sole(role: str, columns: list[Column]) -> Names:
     return {role: columns[0].name} if len(columns) == 1 else {}
 
 
-def _words_of_name(name: str) -> set[str]:
-    """``{"sentence", "a"}`` of ``sentence_A``, ``Sentence A`` and ``sentenceA``."""
-    parted = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
-    return {word for word in re.split(r"[^a-z0-9]+", parted.lower()) if word}
+def _read(names: Names) -> list[str]:
+    """The columns of the data among those of a row."""
+    return [name for chosen in names.values() for name in _list(chosen)]
 
 
 def _list(names: str | list[str]) -> list[str]:
@@ -385,14 +354,16 @@ def _unclear(question: str, columns: Columns) -> ValueError:
 
 
 def _note(kind: str, names: Names, target: Column, columns: Columns, notes: list[str]) -> None:
-    read = [n for chosen in names.values() for n in _list(chosen) if n != target.name]
+    predicted = _list(names[KINDS[kind].target])
+    read = [name for name in _read(names) if name not in predicted]
+    how = "columns of 0 and 1" if len(predicted) > 1 else f"{target.distinct:,} different values"
     notes.append(
-        f"{kind}: {', '.join(read)} {'are' if len(read) > 1 else 'is'} read, {target.name} is "
-        f"predicted ({target.distinct:,} different values)."
+        f"{kind}: {', '.join(read)} {'are' if len(read) > 1 else 'is'} read, "
+        f"{', '.join(predicted)} {'are' if len(predicted) > 1 else 'is'} predicted ({how})."
     )
-    if left := [name for name in columns if name not in (*read, target.name)]:
+    if left := [c for c in columns.values() if c.name not in (*read, *predicted)]:
         flags = " ".join(f"{flag_of(role)} NAME" for role in names)
-        notes.append(f"Not read: {', '.join(left)}. ({flags})")
+        notes.append(f"Not read: {', '.join(f'{c.name} ({c.what})' for c in left)}. ({flags})")
     if kind == "classification" and target.are_numbers and target.distinct >= RATINGS:
         notes.append(
             f"{target.name} has {target.distinct} different whole numbers: taken as classes; as a "

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from stages.core.artifacts import Json
+from stages.kinds._kind import KINDS, settings_of
 from stages.proposal.examples import SPACELESS, TOKENS_PER_WORD, Examples
 from stages.sources._source import SOURCES, Source
 from stages.text import tokenizer
@@ -18,6 +19,9 @@ DOCS = ["numpy", "pandas", "scikit-learn", "scipy"]
 DOCS_WORDS = 700_000  # about as many
 # Columns of a row that are read as text of a corpus; of questions each context would recur.
 TEXT_OF = dict.fromkeys(("classification", "multi_label", "regression", "seq2seq"), "text")
+OF_ANSWERS = {"text_pair", "label", "labels", "tags"} | {
+    key for kind in KINDS.values() for key in settings_of(type(kind))
+}
 VOCABULARIES = (4096, 2048, 1024, 512)
 SPARE = 1.1  # a text must fill so much more, since sentences of test rows leave it
 FILLING_WORDS = 200_000  # so many fill the largest, whatever they are
@@ -130,17 +134,12 @@ def _fills(sentences: list[str], vocab_size: int) -> bool:
 
 def _labelled_texts(examples: Examples, kind: str) -> Json | None:
     """The source of the task as one of text; test texts are held out of it as of the task."""
-    settings = {**examples.source}
+    settings = {key: value for key, value in examples.source.items() if key not in OF_ANSWERS}
     if kind == "tagging":
-        settings.pop("tags", None)
-        settings.pop("tag_scheme", None)
         return settings if settings.get("format") == "conll" or "words" not in settings else None
-    if kind not in TEXT_OF:
-        return None
-    for name in ("text_pair", "label", "target"):
-        if name != "target" or settings.get("format") != "parallel":
-            settings.pop(name, None)
-    return settings
+    if settings.get("format") != "parallel":
+        settings.pop("target", None)
+    return settings if kind in TEXT_OF else None
 
 
 def _own_text(path: Path, task: str, notes: list[str], *, has_blanks: bool) -> Corpus:

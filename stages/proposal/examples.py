@@ -3,16 +3,19 @@
 import unicodedata
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 
 import numpy as np
 
 from stages.core.artifacts import Json
+from stages.core.components import below
 from stages.kinds._kind import KINDS, SPLITS, Kind, Split, settings_of
-from stages.kinds._tags import OUTSIDE, Scheme
-from stages.prepare_task import check_kind, count_labels, without_duplicates
+from stages.kinds._labels import NO_LABEL_SIGNS, alike, signs_of_none
+from stages.kinds._tags import OUTSIDES, split_tag, written_as
+from stages.prepare_task import check_kind, count_labels, with_enough_rows, without_duplicates
 from stages.proposal.columns import Guess
 from stages.proposal.files import files_of
+from stages.proposal.flags import WORDS, Flags
 from stages.sources._source import Labelled
 
 TOKENS_PER_WORD = 1.5  # of a vocabulary of some thousand pieces
@@ -20,6 +23,7 @@ SPACELESS = {"CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR"}  
 LETTERS = 20_000  # looked at
 LENGTHS = (32, 64, 128, 256)  # of which one is max_tokens: longer texts cost minutes
 MOST_CUT = 0.05  # of the texts
+MANY_OUTSIDE = 1 / 3  # share of words outside of spans, if there are spans
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +77,20 @@ def with_columns(source: Json, guess: Guess) -> Json:
     return source | columns | others
 
 
-def read_examples(source: Json, kind: Kind) -> Examples:
-    """Raises ValueError for rows that the pipeline would refuse, with their file and line."""
+def read_examples(source: Json, kind: Kind, notes: list[str], min_rows: int) -> Examples:
+    """Raises ValueError for rows that the pipeline would refuse, with their file and line. Rows
+    whose label is certainly a sign for none are left out, and counted in ``notes``."""
     labelled = [example for file in files_of(source) for example in file.examples(kind)]
     check_kind(labelled, kind, where="data")
+    num_read, counts = len(labelled), count_labels(labelled, kind)
+    signs = signs_of_none(counts) if NO_LABEL_SIGNS in settings_of(type(kind)) else {}
+    if signs and all(signs.values()) and NO_LABEL_SIGNS not in source:
+        source = source | {NO_LABEL_SIGNS: [*signs]}
+        shown = ", ".join(f"{sign!r} ({counts[sign]:,} rows)" for sign in signs)
+        notes.append(f"Left out as signs for no label: {shown}. (--no-label SIGN,... or '')")
+        labelled = [example for file in files_of(source) for example in file.examples(kind)]
+    with below(f"{files_of(source)[0].path}: source"):
+        labelled = with_enough_rows(labelled, kind, source, min_rows)
     labelled = [example._replace(row=kind.prepared(example.row)) for example in labelled]
     by_split, removed = without_duplicates(labelled, kind)
     repeated, contradicting = _repeated(by_split["train"], kind)
@@ -87,7 +101,7 @@ def read_examples(source: Json, kind: Kind) -> Examples:
         kind=kind,
         source=source,
         by_split=by_split,
-        num_read=len(labelled),
+        num_read=num_read,
         removed=removed,
         repeated=repeated,
         contradicting=contradicting,
@@ -109,22 +123,50 @@ def _repeated(train: list[Labelled], kind: Kind) -> tuple[int, int]:
     return repeated, contradicting
 
 
-def tag_scheme(sentences: list[list[str]]) -> tuple[Scheme | None, str]:
-    """The scheme of the tags of spans and why; None for single tags (parts of speech)."""
-    spans = {tag for tags in sentences for tag in tags if tag != OUTSIDE}
-    letters = {letter for letter, dash, type in (tag.partition("-") for tag in spans) if type}
-    if not spans or not all(tag[1:2] == "-" for tag in spans) or not letters <= {*"BIES"}:
-        return None, "tags are single ones, not O, B-TYPE and I-TYPE: scored word by word"
-    if letters & {"E", "S"}:
-        return "bioes", "tags E-TYPE and S-TYPE: BIOES, which becomes BIO"
-    pairs = [pair for tags in sentences for pair in pairwise([OUTSIDE, *tags])]
-    opened = sum(tag[0] == "I" and tag[2:] != before[2:] for before, tag in pairs)
-    if not opened:
-        return "bio", "every I-TYPE tag continues a span: BIO"
-    # In IOB1 a span begins with B only where it follows one of its type.
-    if all(tag[2:] == before[2:] for before, tag in pairs if tag[0] == "B"):
-        return "iob1", f"{opened:,} spans begin with I-TYPE: IOB1, which becomes BIO"
-    return "bio", f"BIO, although {opened:,} I-TYPE tags continue nothing (--tag-scheme)"
+def tag_settings(tagged: dict[str, list[str]], flags: Flags, file: str) -> tuple[Json, Json, str]:
+    """The settings of the source and of the task for the tags of sentences by their places, and
+    why.
+
+    Raises ValueError, which begins with ``file``, where the tags can be read in two ways.
+    """
+    sentences = [*tagged.values()]
+    names, settings = flags.tag_names, Json()
+    single: Json = {"metric": "word_accuracy"}
+    if flags.tag_scheme == WORDS:
+        return settings, single, "tags of single words, scored word by word"
+    counts = Counter(tag for tags in sentences for tag in tags)
+    if all(tag.isdecimal() for tag in counts):
+        if names is None or len(names) <= max(map(int, counts)):
+            raise ValueError(
+                f"{file}: the tags are the numbers {', '.join(sorted(counts)[:8])}; --tag-names "
+                f"O,B-PER,... names them from 0 on, --tag-scheme {WORDS} scores numbers"
+            )
+        settings["tag_names"] = names
+        sentences = [[names[int(tag)] for tag in tags] for tags in sentences]
+    scheme, form, odd, num_open = written_as(sentences)
+    settings |= {"tag_form": form} if form != "as_is" else {}
+    shown = ", ".join(f"{tag!r} ({counts[tag]:,})" for tag in [*(odd or counts)][:8])
+    if flags.tag_scheme is not None:
+        scheme = flags.tag_scheme
+    elif scheme is None:
+        if odd and sum(counts[tag] for tag in OUTSIDES) < MANY_OUTSIDE * counts.total():
+            return {}, single, "tags are single ones, not O, B-TYPE and I-TYPE: word by word"
+        raise ValueError(
+            f"{file}: tags in no scheme of O, B-TYPE and I-TYPE ({shown}); --tag-scheme io reads "
+            f"runs of one tag as spans, --tag-scheme {WORDS} scores word by word"
+        )
+    elif odd:
+        first = next(place for place, tags in tagged.items() if not {*odd}.isdisjoint(tags))
+        raise ValueError(
+            f"{first}: among tags in {scheme} are {shown}; correct them, or --tag-scheme {WORDS}"
+        )
+    form_of = {"prefix": ", written b-TYPE, B_TYPE or 0 for O", "suffix": ", written TYPE-B"}
+    why = f"tags in {scheme.upper()}{form_of.get(form, '')}"
+    why += ", which become BIO" if scheme != "bio" else ""
+    why += f"; {num_open:,} spans begin with I-TYPE (--tag-scheme)" if num_open else ""
+    types = {part[1] for tag in counts if (part := split_tag(tag, form))}
+    why += "".join(f"; types that look alike: {', '.join(group)}" for group in alike(types))
+    return settings | {"tag_scheme": scheme}, {}, why
 
 
 def _scripts(texts: list[str]) -> Counter[str]:

@@ -1,11 +1,11 @@
 """Facts about the labelled rows that are known before anything is trained."""
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
-from stages.kinds._kind import SPLITS, Split
+from stages.kinds._kind import SPLITS
 from stages.proposal.examples import TOKENS_PER_WORD, Examples
 
 SHOWN_LABELS = 8
@@ -17,11 +17,14 @@ ODD_LINES = 10  # of a text
 NORMAL_95 = 1.96
 
 
-def facts(examples: Examples, max_tokens: int, *, given: Collection[Split]) -> Iterator[str]:
-    """Yields sentences about the rows; ``given`` are the splits that have files."""
+def facts(examples: Examples, max_tokens: int, *, given: set[str]) -> Iterator[str]:
+    """Yields sentences about the rows; ``given`` are the splits that have files, or ``split`` if a
+    column names them."""
     counted = ", ".join(f"{examples.num[split]:,} {split}" for split in SPLITS)
     how = "drawn by a hash of the input, 80/10/10"
-    if {*given} - {"train"}:
+    if "split" in given:
+        how = "as the column has them; a split that it does not name is drawn from train"
+    elif given - {"train"}:
         drawn = [split for split in SPLITS if split not in given]
         how = f"{' and '.join(drawn)} drawn from train" if drawn else "as the files have them"
     yield f"Rows: {counted} ({how})."

@@ -1,34 +1,27 @@
 """Which files a path has, of which split, and how each is read: settings of the source `files`."""
 
 import csv
+import math
 import re
 from collections import defaultdict
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
-import pandas
-
 from stages.core.artifacts import Json
-from stages.kinds._kind import SPLITS, Split
+from stages.core.text_files import is_comment, repeats_header, sep_line, text_lines
+from stages.kinds._kind import SPLITS, Split, split_named
+from stages.kinds.regression import number_of
 from stages.proposal.flags import Flags
 from stages.sources._file import SourceFile
-from stages.sources._formats import (
-    DELIMITERS,
-    FORMATS,
-    Delimiter,
-    format_of,
-    read,
-)
+from stages.sources._formats import DELIMITERS, FORMATS, Delimiter, format_of, read
 from stages.sources._source import SOURCES
 from stages.sources.files import PARALLEL, Files
 
 LABELLED_FORMATS = tuple(form for form in FORMATS if form != "txt")
 LOOKED_AT = 500  # rows that indicate the delimiter and the header
 LONG_WORDS, LONG_LETTERS = 8, 60  # no name of a column is as long
-SPLIT_NAMES: dict[Split, str] = {
-    "train": r"(?<![a-z])train",
-    "validation": r"(?<![a-z])(dev|valid|val(?![a-z])|trial|testa)",
-    "test": r"(?<![a-z])(test|eval)",
-}
+SENTENCES = 50  # that show which columns of a conll file hold a sign alone
 
 
 def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
@@ -61,6 +54,7 @@ def source_of(path: Path, flags: Flags, notes: list[str]) -> Json:
         if not file.is_file() or not file.stat().st_size:
             raise ValueError(f"{file}: the file is {'empty' if file.exists() else 'missing'}")
         if flags.format == "auto" and format_of(file) not in LABELLED_FORMATS:
+            next(text_lines(file), None)  # which says what the files of other programs are
             raise ValueError(
                 f"{file}: the name does not say the format; --format NAME says which of "
                 f"{', '.join(LABELLED_FORMATS)} it is (text without labels is --corpus FOLDER)"
@@ -78,12 +72,6 @@ def files_of(settings: Json) -> list[SourceFile]:
 # Folders -----------------------------------------------------------------------------------------
 
 
-def split_of_name(name: str) -> Split | None:
-    """The split that a file's name indicates."""
-    matching = (split for split, pattern in SPLIT_NAMES.items() if re.search(pattern, name.lower()))
-    return next(matching, None)
-
-
 def _folder(folder: Path, flags: Flags, notes: list[str]) -> Json:
     """The files of each split, or the only file."""
     settings: Json = {"name": "files", "path": folder.as_posix()}
@@ -99,7 +87,7 @@ def _folder(folder: Path, flags: Flags, notes: list[str]) -> Json:
         return settings | {"path": data[0].as_posix()}
     names: dict[Split, list[str]] = defaultdict(list)
     for file in data:
-        if split := split_of_name(file.name):
+        if split := split_named(file.name):
             names[split].append(file.relative_to(folder).as_posix())
     listed = ", ".join(file.relative_to(folder).as_posix() for file in files[:10]) or "no file"
     if not data:
@@ -127,7 +115,7 @@ def _parallel_stems(folder: Path, files: list[Path]) -> Json:
         stem, _, ending = name.rpartition(".")
         if re.fullmatch("[a-z]{2,3}", ending) and ending not in FORMATS:
             endings[stem].add(ending)
-    stems = {split_of_name(stem): stem for stem in endings if len(endings[stem]) > 1}
+    stems = {split_named(stem): stem for stem in endings if len(endings[stem]) > 1}
     return {split: stems[split] for split in SPLITS if split in stems} if "train" in stems else {}
 
 
@@ -151,65 +139,81 @@ def _form(file: SourceFile, flags: Flags, notes: list[str]) -> Json:
         if delimiter != usual:
             settings["delimiter"] = delimiter
             notes.append(f"Columns are separated by a {delimiter}. (--delimiter)")
-        rows = _rows(file, delimiter)
-        if flags.names is None and not flags.header and (why := _why_no_header(rows)):
+        header, *rows = _rows(file, delimiter) or [[]]
+        if flags.names is None and not flags.header and (why := _why_no_header(header, rows)):
             raise ValueError(
-                f"{file.path}: {why}; if it is a row, --columns NAME,... names its {rows.shape[1]} "
-                f"columns ({', '.join(map(_short, rows.iloc[0]))}), such as text,label; if it "
-                "names them, --header says so"
+                f"{file.path}: {why}; if it is a row, --columns NAME,... names its {len(header)} "
+                f"columns ({', '.join(map(_short, header))}), such as text,label; if it names "
+                "them, --header says so"
             )
+        _, texts = sep_line(text_lines(file.path))
+        lines = [line.strip("\ufeff\r\n").casefold() for line in texts]
+        if repeated := lines[1:].count(lines[0] if lines else ""):
+            notes.append(f"{repeated:,} lines repeat the header and are not read.")
     if flags.names is not None:
         settings["columns"] = flags.names
     elif file.format == "conll":
-        lines = read(file.path, "conll", columns=None, unit="paragraph", languages=[])
-        cells = next(([*record.cells.values()] for record in lines), [])
-        if len(cells) != 2:
-            raise ValueError(
-                f"{file.path}: which column has the words and which the tags? --columns NAME,... "
-                f"names those of {' '.join(column[0] for column in cells)!r}, such as words,tags"
-            )
-        settings["columns"] = ["words", "tags"]
+        settings["columns"] = _conll_columns(file, notes)
     return settings
+
+
+def _conll_columns(file: SourceFile, notes: list[str]) -> list[str]:
+    """The words and the tags, if no other column of the file holds more than a sign."""
+    lines = read(file.path, "conll", columns=None, unit="paragraph", languages=[])
+    records = [record.cells for record in islice(lines, SENTENCES)]
+    if not records:
+        raise ValueError(f"{file.path}: the file has no rows")
+    values = {key: {cell for cells in records for cell in cells[key]} for key in records[0]}
+    empty = [key for key in values if values[key] == {""}]
+    full = [key for key in values if not values[key] <= {"", "_", "-"}]
+    if len(full) != 2:
+        line = " ".join(cells[0] for cells in records[0].values() if cells[0])
+        last = f" (column {empty[-1]} is empty: lines end in a tab)" if empty else ""
+        raise ValueError(
+            f"{file.path}: which column has the words and which the tags? --columns NAME,... "
+            f"names those of {line!r}{last}, such as words,pos,tags"
+        )
+    texts = text_lines(file.path)
+    comments = sum(line[0] == "#" and is_comment(line, line.split(), full) for line in texts)
+    if comments:
+        notes.append(f"{comments:,} lines are comments and are not read.")
+    names = dict(zip(full, ("words", "tags"), strict=True))
+    return [names.get(key, f"column{key}") for key in values if key not in empty]
 
 
 def _delimiter(file: SourceFile, usual: Delimiter) -> Delimiter:
     """The usual delimiter, unless another one alone gives every row the same number of cells."""
     tables = {delimiter: _rows(file, delimiter) for delimiter in DELIMITERS}
-    even = [d for d, rows in tables.items() if rows.shape[1] > 1 and not rows.isna().any(axis=None)]
+    even = [d for d, rows in tables.items() if rows and len({*map(len, rows)}) == 1 < len(rows[0])]
     return even[0] if len(even) == 1 else usual
 
 
-def _rows(file: SourceFile, delimiter: Delimiter) -> pandas.DataFrame:
-    """The first rows of a table; none if one has more cells than the first."""
-    try:
-        return pandas.read_csv(
-            file.path,
-            sep=DELIMITERS[delimiter],
-            quoting=csv.QUOTE_NONE if file.format == "tsv" else csv.QUOTE_MINIMAL,
-            header=None,
-            nrows=LOOKED_AT,
-            dtype=str,
-            keep_default_na=False,
-            encoding="utf-8-sig",
-            encoding_errors="replace",
-        )
-    except (pandas.errors.ParserError, pandas.errors.EmptyDataError):
-        return pandas.DataFrame()
+def _rows(file: SourceFile, delimiter: Delimiter) -> list[list[str]]:
+    """The first rows of a table; the line ``sep=;`` goes before the delimiter. Rows that repeat the
+    header are left out."""
+    sign, texts = sep_line(text_lines(file.path))
+    quoting = csv.QUOTE_NONE if file.format == "tsv" else csv.QUOTE_MINIMAL
+    rows: list[list[str]] = []
+    with suppress(csv.Error):  # which the source raises with its place
+        lines = islice(texts, LOOKED_AT)
+        rows.extend(csv.reader(lines, delimiter=sign or DELIMITERS[delimiter], quoting=quoting))
+    return rows[:1] + [row for row in rows[1:] if row and not repeats_header(row, rows[0])]
 
 
-def _why_no_header(rows: pandas.DataFrame) -> str:
+def _why_no_header(header: list[str], rows: list[list[str]]) -> str:
     """Why the first row may be no header; empty if it looks like one."""
-    if rows.empty or list(rows.iloc[0]) == [str(i) for i in rows]:  # as pandas numbers columns
+    if header == [str(i) for i in range(len(header))]:  # as pandas numbers columns
         return ""
-    for place, cell in enumerate(rows.iloc[0].fillna("")):
-        if len(cell) > LONG_LETTERS or len(cell.split()) > LONG_WORDS:
-            return f"the first line reads like data ({_short(cell)!r})"
-        if place and not cell.strip():
+    for place, name in enumerate(header):
+        cells = {row[place].strip() for row in rows if place < len(row)} - {""}
+        if len(name) > LONG_LETTERS or len(name.split()) > LONG_WORDS:
+            return f"the first line reads like data ({_short(name)!r})"
+        if place and not name.strip() and cells:
             return f"the first line does not name column {place + 1}"
-        if pandas.notna(pandas.to_numeric(cell, errors="coerce")):
-            return f"the first line has a number ({cell!r})"
-        if cell.strip() and cell.strip() in set(rows[place][1:].str.strip()):
-            return f"{cell!r} of the first line is also in a row below"
+        if name.strip() and not math.isnan(number_of(name)):
+            return f"the first line has a number ({name!r})"
+        if name.strip() in cells:
+            return f"{name!r} of the first line is also in a row below"
     return ""
 
 

@@ -5,9 +5,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from stages.kinds._kind import KINDS, Kind, Split
+from stages.kinds._labels import LabelCase
 from stages.kinds._tags import Scheme
+from stages.kinds.regression import Decimal
 from stages.sources._formats import Delimiter, Format
 
+WORDS = "words"  # the tag scheme of tags of single words
 KINDS_OF_STUDIES = (
     "classification",
     "multi_label",
@@ -37,7 +40,13 @@ class Flags:
     header: bool = False  # the first line names the columns, whatever it looks like
     format: Format = "auto"
     delimiter: Delimiter = "auto"
-    tag_scheme: Scheme | None = None
+    tag_scheme: Scheme | Literal["words"] | None = None
+    tag_names: list[str] | None = None  # of tags that are numbers
+    no_label: list[str] | None = None  # signs for none
+    label_case: LabelCase | None = None
+    min_rows: int = 1  # of a class
+    decimal: Decimal | None = None
+    split: str | None = None  # the column that names splits, or none
     first_choice: Literal["0", "1", "A"] | None = None
     splits: Mapping[Split, list[str]] = field(default_factory=dict)  # files of the folder
     max_tokens: int | None = None

@@ -11,25 +11,30 @@ import numpy as np
 from stages.core.artifacts import Json
 from stages.core.parallel import cores
 from stages.core.params import NAME, Task
-from stages.kinds._cells import EmptyCellError
-from stages.kinds._kind import KINDS, SPLITS, Split
+from stages.core.text_files import NotUtf8Error, encoding_of
+from stages.kinds._cells import EmptyCellError, short
+from stages.kinds._column import structured
+from stages.kinds._kind import KINDS, SPLITS, Split, settings_of
+from stages.kinds._labels import LABEL_CASE, NO_LABEL_SIGNS
 from stages.prepare_task import check_labels, sampled
 from stages.proposal.candidates import Candidate
 from stages.proposal.columns import Guess, guess, profile
 from stages.proposal.corpus import choose_corpus
 from stages.proposal.design import Budget, Pace, fitted, label_budgets, least
-from stages.proposal.examples import Examples, read_examples, tag_scheme, with_columns
+from stages.proposal.examples import Examples, read_examples, tag_settings, with_columns
+from stages.proposal.exports import SPACY, refuse_exports
 from stages.proposal.facts import facts
 from stages.proposal.files import files_of, source_of
 from stages.proposal.flags import Flags, flag_of, roles_of
 from stages.proposal.public import about_published, fetch_candidate, fitting
 from stages.proposal.study import MOST_TAGS_PROBED, Study, architectures_of, entries, written
-from stages.sources._columns import EMPTY_CELLS
+from stages.sources._columns import EMPTY_CELLS, NONE
 from stages.sources._formats import format_of
 from stages.sources.files import PARALLEL
 
 MOST_ROWS: dict[Split, int] = {"train": 20_000, "validation": 400, "test": 2_000}
 LEAST_QA_TOKENS = 128  # a question, and a window of its context
+SHOWN_ROWS = 3
 MOST_THREADS = 8  # more do not make models so small faster
 Measure = Callable[[Json, Sequence[Budget], int], Pace]
 
@@ -41,6 +46,7 @@ class Proposal:
     text: str
     study: Study
     notes: list[str]  # what was seen, and why it was taken so
+    rows: list[str]  # the first rows as they are read
     seconds: float
 
 
@@ -58,7 +64,8 @@ def propose(
         max_tokens = LEAST_QA_TOKENS
     num = _numbers(examples, flags)
     _check(examples, task, num)
-    notes += facts(examples, max_tokens, given=SPLITS & examples.source.keys())
+    given = {"split", *SPLITS} & examples.source.keys()
+    notes += facts(examples, max_tokens, given=given)
     text = choose_corpus(examples, guessed.kind, corpus, name, notes)
     budgets = flags.budgets or label_budgets(examples.num["train"], len(examples.labels))
     architectures = architectures_of(guessed.kind)
@@ -68,6 +75,7 @@ def propose(
         kind=guessed.kind,
         task=task,
         source=examples.source,
+        min_rows_per_class=flags.min_rows,
         num=num,
         corpus=text,
         design=replace(smallest, architectures=architectures),
@@ -101,7 +109,9 @@ def propose(
         notes.append(about_published(study.published, design, pace.seconds(with_it)))
     study, takes = replace(study, design=design), pace.seconds(design)
     written_study = written(study, _comments(data, notes, takes))
-    return Proposal(text=written_study, study=study, notes=notes, seconds=takes)
+    rows = (example.row.items() for example in examples.by_split["train"][:SHOWN_ROWS])
+    first = ["; ".join(f"{column}: {short(value)}" for column, value in row) for row in rows]
+    return Proposal(text=written_study, study=study, notes=notes, rows=first, seconds=takes)
 
 
 def _fetched(candidate: Candidate, flags: Flags, notes: list[str]) -> bool:
@@ -141,56 +151,66 @@ def _read(data: Path, flags: Flags, notes: list[str]) -> tuple[Guess, Examples]:
 
     Raises ValueError for files that cannot be read, and where it is not clear what they hold.
     """
-    source = source_of(data, flags, notes)
     try:
+        source = source_of(data, flags, notes)
         guessed = _guess(source, flags, notes)
         roles = roles_of(KINDS[guessed.kind])
         if unread := [flag_of(role) for role in flags.columns if role not in roles]:
             raise ValueError(f"{unread[0]}: {guessed.kind} has {', '.join(map(flag_of, roles))}")
-        return guessed, _examples(source, guessed, notes)
-    except ValueError as error:
-        if "is not UTF-8" not in str(error):
-            raise
-        advice = "iconv -f ENCODING -t UTF-8, such as WINDOWS-1252 for many files of Windows"
-        raise ValueError(f"{error}; {advice}") from None
+        return guessed, _examples(source, guessed, flags, notes)
+    except NotUtf8Error as error:
+        encoding = encoding_of(Path(error.name))
+        advice = f"iconv -f {encoding} -t UTF-8 FILE > NEW, if that is its encoding"
+        raise ValueError(f"{error}: {advice}") from None
 
 
 def _guess(source: Json, flags: Flags, notes: list[str]) -> Guess:
     if source.get("format") == PARALLEL:
         return Guess("seq2seq", dict(flags.columns))
     files = [file for file in files_of(source) if file.split == "train"]
-    records = [record for file in files for record in file.records()]
+    place = str(files[0].path)
+    try:
+        records = [r._replace(place=f"{f.path} {r.place}") for f in files for r in f.records()]
+    except ValueError as error:
+        if "entities" not in str(error):
+            raise
+        raise ValueError(f"{error}; {SPACY}") from None
     if not records:
-        raise ValueError(f"{files[0].path}: the file has no rows")
+        raise ValueError(f"{place}: the file has no rows")
+    refuse_exports([record.cells for record in records], place)
     if files[0].format in ("conll", "conllu"):
         usual = {"words": "FORM", "tags": "UPOS"} if files[0].format == "conllu" else {}
         guessed = Guess("tagging", {"words": "words", "tags": "tags"} | usual | dict(flags.columns))
         notes.append(f"tagging: {guessed.columns['tags']} of {guessed.columns['words']}.")
     else:
-        guessed = guess(profile(records), flags, notes, place=str(files[0].path))
+        own = replace(flags, split=NONE) if "train" in source else flags
+        guessed = guess(profile(records), own, notes, place=place)
     if guessed.kind == "tagging":
-        tags = [record.cells.get(str(guessed.columns["tags"])) for record in records]
-        scheme, why = tag_scheme([[*map(str, cell)] for cell in tags if isinstance(cell, list)])
-        guessed.settings["tag_scheme"] = flags.tag_scheme or scheme or "bio"
+        cells = {r.place: structured(r.cells.get(str(guessed.columns["tags"]))) for r in records}
+        lists = {p: [*map(str, cell)] for p, cell in cells.items() if isinstance(cell, list)}
+        whole = {p: tags for p, tags in lists.items() if all(tags)}
+        settings, guessed.task, why = tag_settings(whole, flags, place)
+        guessed.settings |= settings
         notes.append(f"{why[0].upper()}{why[1:]}.")
     return guessed
 
 
-def _examples(source: Json, guessed: Guess, notes: list[str]) -> Examples:
+def _examples(source: Json, guessed: Guess, flags: Flags, notes: list[str]) -> Examples:
     """The rows; if cells are empty, those that have none, and how many were left out."""
-    source = with_columns(source, guessed)
     kind = KINDS[guessed.kind]
+    signs = NONE if flags.no_label == [] else flags.no_label
+    said: Json = {NO_LABEL_SIGNS: signs, LABEL_CASE: flags.label_case}
+    own = {key: said[key] for key in settings_of(type(kind)) if said.get(key) is not None}
+    source = with_columns(source, guessed) | own
     try:
-        return read_examples(source, kind)
+        return read_examples(source, kind, notes, flags.min_rows)
     except EmptyCellError as error:
-        examples = read_examples(source | {EMPTY_CELLS: "skip"}, kind)
+        examples = read_examples(source | {EMPTY_CELLS: "skip"}, kind, notes, flags.min_rows)
         if not examples.by_split["train"]:
             raise
         total = sum(1 for file in files_of(source) for _ in file.records())
-        notes.append(
-            f"{total - examples.num_read:,} of {total:,} rows have an empty cell ({error}) and "
-            f"are left out ({EMPTY_CELLS})."
-        )
+        left_out = f"{total - examples.num_read:,} of {total:,} rows"
+        notes.append(f"{left_out} have an empty cell ({error}).")
         return examples
 
 
@@ -199,12 +219,8 @@ def _task(guessed: Guess, examples: Examples, notes: list[str]) -> Json:
 
     Raises ValueError for rows that do not go with them.
     """
-    task: Json = {"name": guessed.kind}
+    task: Json = {"name": guessed.kind} | guessed.task
     rows = [(e.id, e.row) for split in SPLITS for e in examples.by_split[split]]
-    if guessed.kind == "tagging":
-        tags = [row["tags"] for _, row in rows]
-        if tag_scheme(tags)[0] is None:
-            task["metric"] = "word_accuracy"
     if guessed.kind == "span_qa" and any(not row["answers"] for _, row in rows):
         task["no_answer"] = True
         num = sum(not row["answers"] for _, row in rows)
@@ -231,12 +247,14 @@ def _check(examples: Examples, task: Json, num: dict[Split, int | Literal["all"]
     kind = examples.kind
     if few := [split for split in SPLITS if not examples.by_split[split]]:
         total = sum(examples.num.values())
+        if own := [split for split in few if split in examples.source]:
+            raise ValueError(f"no row of {own[0]} has a label: leave its file out (--train FILE)")
         raise ValueError(f"{total:,} rows are too few: none is in {' and '.join(few)}")
     numbers = {f"num_{split}": num[split] for split in SPLITS}
     entry = Task.model_validate({"task": task, "source": examples.source, "seed": 1} | numbers)
     chosen = sampled(examples.by_split, entry, kind, where="data")
     if kind.has_classes:
-        check_labels(chosen, kind, where="data")
+        check_labels(chosen, kind, where=f"{examples.source['path']}: task")
     kind.check_labels(sorted(examples.labels), task)
     kind.facts([example.row for example in chosen["train"]])
 

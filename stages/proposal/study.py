@@ -62,6 +62,7 @@ class Study:
     kind: str
     task: Json
     source: Json
+    min_rows_per_class: int
     num: Mapping[Split, int | Literal["all"]]
     corpus: Corpus
     design: Design
@@ -132,6 +133,8 @@ def entries(study: Study) -> Json:
             "max_tokens": study.max_tokens,
         },
     }
+    if study.min_rows_per_class > 1:
+        sections["tasks"][study.name]["min_rows_per_class"] = study.min_rows_per_class
     if corpus.algorithm == "unigram":
         del sections["tokenizers"][corpus.algorithm]["algorithm"]
     if not design.pretrains:

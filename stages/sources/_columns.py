@@ -72,15 +72,16 @@ class Columns:
             if isinstance(name, str):
                 value, shown = cell(cells, name, place), name
             else:
-                value, shown = [cell(cells, each, place) for each in name], ", ".join(name)
+                value, shown = {n: cell(cells, n, place) for n in name}, ", ".join(name)
             if not kind.target and isinstance(value, str) and not value.strip():
                 return None
             try:
                 row[column] = kind.read(column, value, row, f"{place}: {shown}")
-            except EmptyCellError:
+            except EmptyCellError as error:
                 if getattr(self, EMPTY_CELLS) == "skip":
                     return None
-                raise
+                hint = f"`{EMPTY_CELLS}: skip` leaves out such rows"
+                raise EmptyCellError(f"{error}; {hint}") from None
         return kind.checked(row, place)
 
     def _configured(self, kind: Kind) -> Kind:

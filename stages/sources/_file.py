@@ -8,15 +8,15 @@ from typing import Any
 
 from stages.core.artifacts import Json
 from stages.core.parallel import grouped
-from stages.kinds._kind import Kind, Split
-from stages.sources._columns import TEXT, WORDS, Columns, MissingColumnError
+from stages.core.text_files import opened
+from stages.kinds._kind import SPLITS, Kind, Split, split_named
+from stages.sources._columns import TEXT, WORDS, Columns, MissingColumnError, cell
 from stages.sources._formats import (
     Delimiter,
     Record,
     Unit,
     can_be_cut,
     line_groups,
-    opened,
     read,
     records,
 )
@@ -47,6 +47,7 @@ class SourceFile:
     unit: Unit
     languages: tuple[str, ...]
     delimiter: Delimiter
+    split_column: str | None = None
 
     def documents(self) -> Iterator[Document]:
         return self._documents(self.records())
@@ -56,7 +57,7 @@ class SourceFile:
         if self.format == "txt" and columns != {"text"}:
             raise ValueError(f"{self.path}: a txt file has no labels; if it has, name its `format`")
         for record, row in self._rows(self.records(), kind):
-            split = drawn_from_train(self.split, kind.group_key(row), self.given)
+            split = drawn_from_train(self.split_of(record), kind.group_key(row), self.given)
             yield Labelled(f"{self.name}:{record.key}", split, row)
 
     def parts(self) -> Iterator[Part]:
@@ -107,12 +108,13 @@ class SourceFile:
         kind = self._kind_of_documents()
         for record, row in self._rows(parsed, kind):
             (text,) = kind.texts(row)
+            split = self.split_of(record)
             if self.unit == "file":
-                split = drawn_from_train(self.split, self.name, self.given)
+                split = drawn_from_train(split, self.name, self.given)
             elif kind is TEXT:
-                split = document_split(self.split, text, self.given)
+                split = document_split(split, text, self.given)
             else:
-                split = drawn_from_train(self.split, kind.split_key(row), self.given)
+                split = drawn_from_train(split, kind.split_key(row), self.given)
             yield Document(f"{self.name}:{record.key}", split, sentences_of(text))
 
     def _rows(self, parsed: Iterable[Record], kind: Kind) -> Iterator[tuple[Record, Json]]:
@@ -130,6 +132,17 @@ class SourceFile:
                 raise
             hint = "if its first line names none, give their names: `columns: [...]`"
             raise ValueError(f"{error}; {hint}") from None
+
+    def split_of(self, record: Record) -> Split:
+        """Returns the split of a record before any is drawn: that of the file, or of a column."""
+        if self.split_column is None:
+            return self.split
+        place = f"{self.path} {record.place}"
+        value = cell(record.cells, self.split_column, place)
+        split = split_named(str(value))
+        if split is None:
+            raise ValueError(f"{place}: {self.split_column} is {value!r}, not one of {SPLITS}")
+        return split
 
     def records(self) -> Iterator[Record]:
         return read(

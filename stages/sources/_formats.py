@@ -1,17 +1,31 @@
 """Reads files into records: one per line, table row or question, with named columns."""
 
 import csv
-import gzip
 import json
+import re
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from stages.core import parallel
 from stages.core.artifacts import Json
+from stages.core.text_files import (
+    NO_WHOLE_GZIP,
+    Fault,
+    Lines,
+    advice_on,
+    cut_off,
+    error_of,
+    is_comment,
+    numbered_lines,
+    opened,
+    repeats_header,
+    sep_line,
+    text_lines,
+)
 
 FORMATS = ("txt", "csv", "tsv", "jsonl", "json", "conll", "conllu", "parquet")
 Format = Literal[
@@ -22,10 +36,8 @@ Delimiter = Literal["auto", "comma", "semicolon", "tab", "bar"]  # of csv and ts
 DELIMITERS: dict[Delimiter, str] = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 CONLLU = ["ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC"]
 _DOCUMENT_MARK = "-DOCSTART-"  # CoNLL-2003's mark of the beginning of a document
-Lines = Iterable[tuple[int, str]]  # numbered from 1
 _ROWS = 2**10  # rows of parquet to read at once; a row may be a whole book
 _BUFFER_BYTES = 2**20
-_NO_WHOLE_GZIP = gzip.BadGzipFile, EOFError, zlib.error
 
 
 class Record(NamedTuple):
@@ -37,22 +49,10 @@ class Record(NamedTuple):
     cells: dict[str, Any]  # cells by column name
 
 
-class _Fault(Exception):
-    """A fault at a place in a file."""
-
-    def __init__(self, place: str, message: str) -> None:
-        super().__init__(f"{place}: {message}")
-
-
 def format_of(file: Path) -> str:
     """Returns the suffix of the name, ``csv`` for ``a.csv`` and ``a.csv.gz``. It may be no valid
     format."""
     return (file.with_suffix("") if file.suffix == ".gz" else file).suffix[1:].lower()
-
-
-def opened(file: Path) -> Any:
-    """Opens the file for reading bytes, decompressed if it is .gz."""
-    return gzip.open(file) if file.suffix == ".gz" else file.open("rb")
 
 
 def sides(stem: Path, languages: list[str]) -> list[Path]:
@@ -108,21 +108,17 @@ def records(
     """
     parse: dict[str, Callable[[Lines], Iterator[Record]]] = {
         "txt": {"paragraph": _paragraphs, "line": _each_line, "file": _whole}[unit],
-        "csv": lambda lines: _table(
-            lines, columns, delimiter=DELIMITERS.get(delimiter, ","), strict=True
-        ),
-        "tsv": lambda lines: _table(
-            lines, columns, delimiter=DELIMITERS.get(delimiter, "\t"), quoting=csv.QUOTE_NONE
-        ),
+        "csv": lambda lines: _table(lines, columns, delimiter, ",", strict=True),
+        "tsv": lambda lines: _table(lines, columns, delimiter, "\t", quoting=csv.QUOTE_NONE),
         "jsonl": _json_lines,
         "json": _json,
         "conll": lambda lines: _conll(lines, columns),
         "conllu": lambda lines: _conll(lines, CONLLU),
     }
     try:
-        yield from parse[format](_lines(file, first))
-    except _Fault as fault:
-        raise ValueError(f"{name} {fault}") from None
+        yield from parse[format](numbered_lines(file, first))
+    except Fault as fault:
+        raise error_of(fault, name) from None
 
 
 def can_be_cut(format: str, unit: Unit) -> bool:
@@ -148,29 +144,10 @@ def line_groups(
                 del line  # which may be a whole book
                 yield first, lines
                 lines, first, num_bytes = [], number + 1, 0
-    except _NO_WHOLE_GZIP as error:
-        raise ValueError(f"{name} {_cut_off(number + 1, error)}") from None
+    except NO_WHOLE_GZIP as error:
+        raise ValueError(f"{name} {cut_off(number + 1, error)}") from None
     if lines:
         yield first, lines
-
-
-def _lines(file: Iterable[bytes], first: int = 1) -> Iterator[tuple[int, str]]:
-    number = first - 1
-    try:
-        for line in file:
-            number += 1
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            del line  # which may be a whole book
-            yield number, text
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        raise _Fault(f"line {number}", f"byte {byte:#04x} is not UTF-8; convert the file") from None
-    except _NO_WHOLE_GZIP as error:
-        raise _cut_off(number + 1, error) from None
-
-
-def _cut_off(number: int, error: Exception) -> _Fault:
-    return _Fault(f"line {number}", f"no whole gzip file: {error}")
 
 
 def _on_line(number: int, cells: Json) -> Record:
@@ -206,7 +183,7 @@ def _whole(lines: Lines) -> Iterator[Record]:
 def _parallel(files: list[Path], languages: list[str]) -> Iterator[Record]:
     """Yields line n of all files as one record."""
     number = 0
-    for number, texts in enumerate(zip_longest(*map(_texts, files)), 1):
+    for number, texts in enumerate(zip_longest(*map(text_lines, files)), 1):
         if None in texts:
             (short,) = (file for file, text in zip(files, texts, strict=True) if text is None)
             (long,) = (file for file in files if file != short)
@@ -214,57 +191,64 @@ def _parallel(files: list[Path], languages: list[str]) -> Iterator[Record]:
                 f"{short} has {number - 1} lines, but {long} has more; line n of one must be the "
                 "translation of line n of the other"
             )
-        yield _on_line(number, dict(zip(languages, texts, strict=True)))
-
-
-def _texts(file: Path) -> Iterator[str]:
-    """Yields each line, empty lines included."""
-    with opened(file) as binary:
-        try:
-            for _, line in _lines(binary):
-                yield line.strip()
-        except _Fault as fault:
-            raise ValueError(f"{file} {fault}") from None
+        yield _on_line(number, dict(zip(languages, map(str.strip, texts), strict=True)))
 
 
 # Tables --------------------------------------------------------------------------------------
 
 
-def _table(lines: Lines, columns: list[str] | None, **form: Any) -> Iterator[Record]:
-    """Yields the rows of a csv or tsv file; without ``columns`` the first row names them."""
+def _table(
+    lines: Lines, columns: list[str] | None, delimiter: Delimiter, usual: str, **form: Any
+) -> Iterator[Record]:
+    """Yields the rows of a csv or tsv file; without ``columns`` the first row names them.
+
+    Excel's first line ``sep=;`` gives the delimiter if the setting does not. A row that repeats
+    the header, as in joined files, is left out. Cells beyond the columns may be empty.
+    """
     csv.field_size_limit(sys.maxsize)
-    reader = csv.reader((line for _, line in lines), **form)
-    begin = 1
+    raw: list[str] = []  # the lines of the row
+    first, texts = sep_line(text for _, text in lines)
+    sign = DELIMITERS.get(delimiter, first or usual)
+    reader = csv.reader((raw.append(text) or text for text in texts), delimiter=sign, **form)
+    skipped = int(first is not None)
+    begin = 1 + skipped
     try:
         for cells in reader:
             if columns is None:
-                columns = _distinct(cells)
-                if len(columns) == 1 and (odd := [c for c in ";\t|" if c in columns[0]]):
-                    raise _Fault(
-                        f"line {begin}",
-                        f"one column, {columns[0]!r}; a csv file has commas, not {odd[0]!r}, "
-                        "between its columns, and a tsv file tabs, unless `delimiter` sets another",
-                    )
-            elif cells and len(cells) != len(columns):
-                raise _Fault(f"line {begin}", _unequal(cells, columns))
-            elif cells:
-                yield _on_line(begin, dict(zip(columns, cells, strict=True)))
-            begin = reader.line_num + 1
+                columns = _names(cells, begin)
+            elif cells and not repeats_header(cells, columns):
+                if len(cells) < len(columns) or any(map(str.strip, cells[len(columns) :])):
+                    advice = advice_on("".join(raw))
+                    raise Fault(f"line {begin}", f"{_unequal(cells, columns)}{advice}")
+                yield _on_line(begin, dict(zip(columns, cells, strict=False)))
+            begin = reader.line_num + 1 + skipped
+            raw.clear()
     except csv.Error as error:
-        raise _Fault(f"line {begin}", str(error)) from None
+        raise Fault(
+            f"line {begin}", advice_on("".join(raw)).removeprefix("; ") or str(error)
+        ) from None
     if columns is None:
-        raise _Fault(f"line {begin}", "the file is empty; its first line must name the columns")
+        raise Fault(f"line {begin}", "the file is empty; its first line must name the columns")
 
 
-def _distinct(columns: list[str]) -> list[str]:
-    for column in columns:
-        if columns.count(column) > 1:
-            raise _Fault("line 1", f"two columns have the name {column!r}")
-    return columns
+def _names(cells: list[str], line: int) -> list[str]:
+    """Returns the names of the columns; those without one are called as by pandas."""
+    names = [cell if cell.strip() else f"Unnamed: {i}" for i, cell in enumerate(cells)]
+    for name in names:
+        if names.count(name) > 1:
+            raise Fault(f"line {line}", f"two columns have the name {name!r}")
+    if len(names) == 1 and (odd := [sign for sign in ";\t|" if sign in names[0]]):
+        raise Fault(
+            f"line {line}",
+            f"one column, {names[0]!r}; a csv file has commas, not {odd[0]!r}, between its "
+            "columns, and a tsv file tabs, unless `delimiter` sets another",
+        )
+    return names
 
 
 def _unequal(cells: list[str], columns: list[str]) -> str:
-    return f"{len(cells)} cells, but {len(columns)} columns: {', '.join(columns)}"
+    last = "; the last one is empty" if cells and not cells[-1] else ""
+    return f"{len(cells)} cells, but {len(columns)} columns: {', '.join(columns)}{last}"
 
 
 def _parquet(file: Path) -> Iterator[Record]:
@@ -275,9 +259,20 @@ def _parquet(file: Path) -> Iterator[Record]:
         batches = opened.iter_batches(batch_size=_ROWS)
         rows = chain.from_iterable(batch.to_pylist() for batch in batches)
         for number, cells in enumerate(rows, 1):
-            yield Record(str(number), f"row {number}", cells)
+            plain = {name: _plain(cell) for name, cell in cells.items()}
+            yield Record(str(number), f"row {number}", plain)
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{file}: no whole parquet file: {' '.join(str(error).split())}") from None
+
+
+def _plain(cell: Any) -> Any:
+    """Returns decimals as numbers and bytes as text."""
+    if isinstance(cell, bytes):
+        try:
+            return cell.decode()
+        except UnicodeDecodeError:
+            return cell
+    return float(cell) if isinstance(cell, Decimal) else cell
 
 
 # JSON ----------------------------------------------------------------------------------------
@@ -286,28 +281,59 @@ def _parquet(file: Path) -> Iterator[Record]:
 def _json_lines(lines: Lines) -> Iterator[Record]:
     for number, line in lines:
         if line.strip():
+            place = f"line {number}"
             try:
                 cells = json.loads(line)
             except json.JSONDecodeError as error:
-                raise _Fault(f"line {number}", f"not JSON: {error}") from None
-            yield _on_line(number, _object(cells, f"line {number}"))
+                whole = "; is it one JSON text? `format: json`" if line.strip() in "[{" else ""
+                raise Fault(place, f"not JSON: {error}{whole}") from None
+            yield _on_line(number, _encodable(_object(cells, place), line, place))
 
 
 def _json(lines: Lines) -> Iterator[Record]:
-    """Yields the objects of a list, or the questions of a file in SQuAD's form. Their lines are
-    unknown."""
+    """Yields the objects of a list, whose lines are unknown, those of lines, or the questions of a
+    file in SQuAD's form or of a list of its articles or contexts."""
+    numbered = [*lines]
     try:
-        whole = json.loads("".join(line for _, line in lines))
+        whole = json.loads("".join(line for _, line in numbered))
     except json.JSONDecodeError as error:
-        raise _Fault(f"line {error.lineno}", f"not JSON: {error.msg}") from None
+        if error.msg == "Extra data" and numbered[0][1].lstrip()[:1] == "{":
+            yield from _json_lines(numbered)
+            return
+        raise Fault(f"line {error.lineno}", f"not JSON: {error.msg}") from None
+    text = "".join(line for _, line in numbered if "\\ud" in line.lower())
     if isinstance(whole, dict) and isinstance(whole.get("data"), list):
-        yield from _squad(whole["data"])
+        yield from _squad(_encodable(whole, text, "data")["data"])
     elif isinstance(whole, list):
+        first: Json = whole[0] if whole and isinstance(whole[0], dict) else {}
+        articles = [{"paragraphs": whole}] if "qas" in first else whole
+        if "qas" in first or "'qas'" in str(first.get("paragraphs")):
+            yield from _squad(articles)
+            return
         for number, cells in enumerate(whole, 1):
             place = f"object {number}"
-            yield Record(str(number), place, _object(cells, place))
+            yield Record(str(number), place, _encodable(_object(cells, place), text, place))
     else:
-        raise _Fault("line 1", 'must be a list of objects, or {"data": [...]} as SQuAD has it')
+        raise Fault(
+            "line 1",
+            'must be a list of objects, or {"data": [...]} as SQuAD has it; of pandas: '
+            "to_json(FILE, orient='records')",
+        )
+
+
+def _encodable(cells: Json, text: str, place: str) -> Json:
+    """Returns the cells of an object in ``text``. Raises Fault if one is no text of UTF-8."""
+    if "\\ud" in text.lower():
+        try:
+            json.dumps(cells, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = ascii(error.object[error.start])
+            raise Fault(
+                place,
+                f"{half} is half a surrogate pair: a sign such as an emoji was cut in two; "
+                "delete this half",
+            ) from None
+    return cells
 
 
 def _squad(articles: list[Any]) -> Iterator[Record]:
@@ -337,13 +363,13 @@ def _field(item: Any, name: str, kind: type, place: str) -> Any:
     value = _object(item, place).get(name)
     if not isinstance(value, kind):
         expected = {list: "a list", str: "a text"}[kind]
-        raise _Fault(place, f"{name} must be {expected}, as in SQuAD's files")
+        raise Fault(place, f"{name} must be {expected}, as in SQuAD's files")
     return value
 
 
 def _object(item: Any, place: str) -> Json:
     if not isinstance(item, dict):
-        raise _Fault(place, f"must be an object with the columns, not {item!r}")
+        raise Fault(place, f"must be an object with the columns, not {item!r}")
     return item
 
 
@@ -354,7 +380,8 @@ def _conll(lines: Lines, columns: list[str] | None) -> Iterator[Record]:
     """Yields sentences between blank lines, with a word on each line; without ``columns`` the
     columns are 1, 2, ...
 
-    In CoNLL-U, comments, multiword tokens (``2-3``) and empty nodes (``8.1``) are skipped.
+    Comments before a sentence are skipped, and in CoNLL-U multiword tokens (``2-3``) and empty
+    nodes (``8.1``).
     """
     begin, words = 0, []
 
@@ -362,21 +389,25 @@ def _conll(lines: Lines, columns: list[str] | None) -> Iterator[Record]:
         cells = zip(*words, strict=True)
         return _on_line(begin, {n: list(c) for n, c in zip(columns or [], cells, strict=True)})
 
-    for number, line in lines:
-        cells = line.split("\t" if "\t" in line else None)
-        cells = [cell.strip() for cell in cells]
-        if not any(cells):
+    for number, text in lines:
+        # Other blanks, such as a no-break space, are part of a word.
+        line = text.strip("\r\n")
+        cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
+        cells = [cell.strip(" ") for cell in cells]
+        if not line.strip() or not any(cells):
             if words:
                 yield record()
             words = []
-        elif cells[0] == _DOCUMENT_MARK or (
-            columns is CONLLU and (line[0] == "#" or not cells[0].isdecimal())
+        elif not (
+            cells[0] == _DOCUMENT_MARK
+            or (columns is CONLLU and not cells[0].isdecimal())
+            or (not words and is_comment(line, cells, columns))
         ):
-            continue
-        else:
             columns = columns or [str(i) for i in range(1, len(cells) + 1)]
+            while len(cells) > len(columns) and not cells[-1]:  # tabs at the end of the line
+                cells.pop()
             if len(cells) != len(columns):
-                raise _Fault(f"line {number}", _unequal(cells, columns))
+                raise Fault(f"line {number}", f"{_unequal(cells, columns)}{advice_on(text)}")
             begin = begin if words else number
             words.append(cells)
     if words:

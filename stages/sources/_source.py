@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 from stages.core.artifacts import Json
 from stages.core.components import Components
 from stages.core.parallel import grouped
-from stages.kinds._kind import Kind, Split
+from stages.kinds._kind import SPLITS, Kind, Split
 from stages.sources._sentences import sentences
 
 _PIECE = 2**20  # characters
@@ -61,6 +61,9 @@ class Source(ABC):
     # Whether ``parts`` leaves parsing to the processes that receive the parts.
     is_read_in_parts: ClassVar[bool] = False
 
+    # Whether the examples are in files of the project, so that reading some of them takes no time.
+    is_local: ClassVar[bool] = False
+
     def check(self, kind: Kind | None) -> None:  # noqa: B027 (most sources read anything)
         """Raises ValueError for faults that show without reading everything, of the source of a
         task of this kind or (None) of a corpus."""
@@ -100,6 +103,12 @@ class Slow(Protocol):
         """Returns the approximate seconds to read what is neither stored nor in ``read``, and adds
         it to ``read``."""
         ...
+
+
+def check_split(item: Document | Labelled) -> None:
+    """Raises ValueError for a document or an example of a split that does not exist."""
+    if item.split not in SPLITS:
+        raise ValueError(f"{item.id} has the split {item.split!r}; valid: {', '.join(SPLITS)}")
 
 
 def split_of(key: str) -> Split:

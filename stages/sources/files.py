@@ -1,6 +1,8 @@
 """The user's own files: text for a corpus, or labelled rows for a task."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -32,10 +34,10 @@ class Files(Source):
     ``text``, ``choices`` (one column or several) and ``label``, perhaps ``question``. A setting of
     such a name gives the column's name in the files. ``columns`` names the columns of a file that
     has no header; the default is ``[words, tags]`` for a conll file, and FORM and UPOS for a conllu
-    file. ``delimiter`` separates the columns of csv and tsv files. Tags in ``tag_scheme`` become
-    BIO. With ``empty_cells: skip`` a row that lacks a text or a label is left out. A json file is a
-    list of objects or has SQuAD's form, for which ``unanswerable`` decides whether questions
-    without an answer are kept.
+    file. ``split`` is a column that names the split of each row. ``delimiter`` separates the
+    columns of csv and tsv files. Tags in ``tag_scheme`` become BIO. With ``empty_cells: skip`` a
+    row that lacks a text or a label is left out. A json file is a list of objects or has SQuAD's
+    form, for which ``unanswerable`` decides whether questions without an answer are kept.
 
     ``format: parallel``: ``train: train, text: en, target: de`` are the files ``train.en`` and
     ``train.de``, line by line.
@@ -44,7 +46,7 @@ class Files(Source):
     label, and bytes that are not UTF-8.
     """
 
-    is_read_in_parts = True
+    is_read_in_parts = is_local = True
     schema = SCHEMA
 
     def __init__(
@@ -59,12 +61,14 @@ class Files(Source):
         columns: list[str] | Literal["none"] = NONE,
         unit: Unit = "paragraph",
         delimiter: Delimiter = "auto",
+        split: str = NONE,
     ) -> None:
         self.root = Path(path)
         self.format = format
         self.columns = None if columns == NONE else tuple(columns)
         self.unit: Unit = unit
         self.delimiter: Delimiter = delimiter
+        self.split_column = None if split == NONE else split
         self.languages = (naming.name_of("text"), naming.name_of("target"))
         self._read = naming
         if not self.root.exists():
@@ -78,6 +82,8 @@ class Files(Source):
         self.splits: set[Split] = {split for split, names in named.items() if names}
         self.files: dict[Path, Split]
         if self.splits:
+            if self.split_column:
+                raise ValueError("split: train, validation and test name files already")
             if self.root.is_file():
                 raise ValueError(f"path: {path} is a file, but splits name files in a folder")
             if "train" not in self.splits:
@@ -109,19 +115,33 @@ class Files(Source):
 
     def each_file(self) -> Iterator[SourceFile]:
         """The files, with all that their readers need to know."""
+        given = frozenset(self.splits or self._splits_of_column)
+        return (replace(file, given=given) for file in self._files())
+
+    def _files(self) -> Iterator[SourceFile]:
         for path, split in self.files.items():
             yield SourceFile(
                 path,
                 self._name(path),
                 self._format(path),
                 split,
-                frozenset(self.splits),
+                frozenset(),
                 self._columns(path),
                 self.columns,
                 self.unit,
                 self.languages,
                 self.delimiter,
+                self.split_column,
             )
+
+    @cached_property
+    def _splits_of_column(self) -> set[Split]:
+        """The splits that the column ``split`` names, if there is one."""
+        files = self._files() if self.split_column else ()
+        splits = {file.split_of(record) for file in files for record in file.records()}
+        if self.split_column and "train" not in splits:
+            raise ValueError(f"split: no row of {self.split_column} is of train")
+        return splits
 
     # Which files, in which format, of which split --------------------------------------------
 

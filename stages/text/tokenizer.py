@@ -2,7 +2,7 @@
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -15,6 +15,8 @@ PAD_ID, UNK_ID, BOS_ID, EOS_ID, MASK_ID = range(5)
 NUM_SPECIAL = 5
 NUM_SENTINELS = 100  # T5's number: the last ids of the vocabulary, counted down
 FILE = "tokenizer.model"
+MOST_BYTES = 4192  # of a sentence; sentencepiece leaves out longer ones without a word
+MOST_LETTERS = MOST_BYTES // 4  # of at most four bytes
 
 
 class Vocabulary:
@@ -223,17 +225,30 @@ def _whole_characters(offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int
     return widened[::-1]
 
 
+def _within_limit(sentence: str) -> Iterator[str]:
+    """Yields a sentence in pieces that sentencepiece reads, cut at blanks where it has some. A
+    larger limit would be part of the model, and change all models."""
+    begin = 0
+    while len(sentence) - begin > MOST_LETTERS and len(sentence[begin:].encode()) > MOST_BYTES:
+        end = begin + MOST_LETTERS
+        blank = sentence.rfind(" ", begin + 1, end)
+        end = end if blank < 0 else blank
+        yield sentence[begin:end]
+        begin = end
+    yield sentence[begin:]
+
+
 def train(
     sentences: Iterable[str], path: Path, *, algorithm: str, vocab_size: int, threads: int
 ) -> None:
-    """Trains on sentences and writes the model to ``path``.
+    """Trains on sentences, of any length, and writes the model to ``path``.
 
     Raises ValueError if the text cannot fill ``vocab_size`` or is too varied for it.
     """
     model = io.BytesIO()  # a path of a file would become part of the model
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences),
+            sentence_iterator=chain.from_iterable(map(_within_limit, sentences)),
             model_writer=model,
             model_type=algorithm,
             vocab_size=vocab_size - NUM_SENTINELS,

@@ -70,7 +70,7 @@ def test_read_takes_labels_of_a_list_or_between_separators() -> None:
     for empty in (None, "", " ", float("nan"), [], ","):
         assert KIND.read("labels", empty, {}, "a.csv line 2: labels") == []
     assert TextWithLabels(label_separator="|").read("labels", "b, c|a", {}, "") == ["a", "b, c"]
-    for other in (["a", None], {"a": 1}, 3.5):
+    for other in (["a", None], {"a": 2}, 3.5):
         with pytest.raises(ValueError, match=r"^a\.csv line 2: labels"):
             KIND.read("labels", other, {}, "a.csv line 2: labels")
     with pytest.raises(ValueError, match="text"):

@@ -1,10 +1,12 @@
 """Equal spans have equal tags, whatever the scheme."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.kinds._tags import Scheme, to_bio
+from stages.kinds._tags import Form, Scheme, to_bio, written_as
 
 Span = tuple[str, int]  # its type and its number of words; the type "" marks no span
 SPANS = st.lists(st.tuples(st.sampled_from(["", "PER", "LOC"]), st.integers(1, 4)), max_size=6)
@@ -21,16 +23,64 @@ def tags(spans: list[Span], scheme: Scheme) -> list[str]:
                     letter = "B" if first else "I"
                 case "iob1":
                     letter = "B" if first and type == before else "I"
-                case "bioes":
+                case "io":
+                    letter = "I"
+                case _:
                     letter = "S" if first and last else "B" if first else "E" if last else "I"
+                    letter = {"bilou": {"S": "U", "E": "L"}, "bmes": {"I": "M"}}.get(
+                        scheme, {}
+                    ).get(letter, letter)
             written.append(f"{letter}-{type}" if type else "O")
         before = type
     return written
 
 
-@given(SPANS, st.sampled_from(["bio", "iob1", "bioes"]))
+@given(SPANS, st.sampled_from(["bio", "iob1", "bioes", "bilou", "bmes"]))
 def test_to_bio_of_any_scheme_has_the_same_spans(spans: list[Span], scheme: Scheme) -> None:
     assert to_bio(tags(spans, scheme), scheme) == tags(spans, "bio")
+
+
+@given(SPANS, st.sampled_from(["bio", "iob1", "bioes", "bilou", "bmes"]))
+def test_to_bio_of_any_form_has_the_same_spans(spans: list[Span], scheme: Scheme) -> None:
+    plain, expected = tags(spans, scheme), tags(spans, "bio")
+    for form, write in FORMS:
+        assert to_bio([write(tag) for tag in plain], scheme, form) == expected
+
+
+FORMS: list[tuple[Form, Callable[[str], str]]] = [
+    ("prefix", lambda tag: tag[:1].lower() + tag[1:]),
+    ("prefix", lambda tag: tag.replace("-", "_").replace("O", "0") if tag == "O" else tag),
+    ("suffix", lambda tag: "-".join(reversed(tag.split("-")))),
+    ("suffix", lambda tag: "_".join(reversed(tag.split("-")))),
+]
+
+
+def test_to_bio_reads_types_alone_as_spans() -> None:
+    assert to_bio(["PER", "PER", "O", "I-LOC", "PER"], "io") == [
+        *("B-PER", "I-PER", "O", "B-LOC", "B-PER"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sentences", "scheme", "form", "odd"),
+    [
+        ([["B-PER", "I-PER", "O"]], "bio", "as_is", []),
+        ([["I-PER", "O", "I-LOC"]], "iob1", "as_is", []),
+        ([["I-PER", "B-LOC"]], "bio", "as_is", []),  # B follows another type
+        ([["U-PER", "B-LOC", "L-LOC"]], "bilou", "as_is", []),
+        ([["S-PER", "B-LOC", "E-LOC"]], "bioes", "as_is", []),
+        ([["S-PER", "B-LOC", "M-LOC", "E-LOC"]], "bmes", "as_is", []),
+        ([["PER-B", "PER-I", "O"]], "bio", "suffix", []),
+        ([["b_PER", "i_PER", "o"]], "bio", "prefix", []),
+        ([["B-PER", "I-PER", "0"]], "bio", "prefix", []),
+        ([["B", "I", "O"]], "bio", "prefix", []),
+        ([["B-PER"] * 9 + ["PER"]], "bio", "as_is", ["PER"]),
+        ([["L-PER", "S-PER"]], None, "as_is", []),
+        ([["NOUN", "VERB"]], None, "as_is", ["NOUN", "VERB"]),
+    ],
+)
+def test_written_as_tells_scheme_form_and_odd_tags(sentences, scheme, form, odd) -> None:
+    assert written_as(sentences)[:3] == (scheme, form, odd)
 
 
 @given(SPANS)

@@ -108,7 +108,7 @@ def test_guess_takes_a_list_for_tags_only_if_it_is_as_long_as_the_words() -> Non
     def rows(tags) -> list[Json]:
         return [{"tokens": [f"a{i}", "b"][: 1 + i % 2], "tags": tags(i)} for i in range(60)]
 
-    Path("a.jsonl").write_text(objects(rows(lambda i: ["O", "X"][: 1 + i % 2])))
+    Path("a.jsonl").write_text(objects(rows(lambda i: ["O", "B-X"][: 1 + i % 2])))
     assert proposed("a.jsonl").study.kind == "tagging"
     Path("a.jsonl").write_text(objects(rows(lambda i: ["O"] * (1 + (i % 2 or i == 6)))))
     with pytest.raises(ValueError, match="line 7.*tags"):

@@ -26,7 +26,7 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "one label": ("a.csv", table([("text", "label"), *SAME]).encode(), "label: 1 different"),
     "no texts": ("a.csv", table([("x", "label"), *NUMBERS]).encode(), "--text NAME"),
     "no header": ("a.tsv", table(texts(), "\t").encode(), "--columns.*--header"),
-    "a nameless column": ("a.csv", b"sep=;\ntext;label\n", "not name column 2"),
+    "a nameless column": ("a.csv", b"text,\nx,1\n", "not name column 2"),
     "columns of words": ("a.conll", b"a X O\nb Y O\n\n", "--columns"),
     "another encoding": (
         "a.csv",
@@ -55,6 +55,15 @@ def test_propose_refuses_a_label_that_train_lacks() -> None:
     rows = [*texts(60)[50:], ("one more of them", "rare")]
     Path("data/test.csv").write_text(table([("text", "label"), *rows]))
     with pytest.raises(ValueError, match="rare"):
+        proposed("data")
+
+
+def test_propose_names_a_file_without_labels() -> None:
+    Path("data").mkdir()
+    Path("data/train.csv").write_text(table([("text", "label"), *texts(60)]))
+    rows = [(f"a text of number {i}", "") for i in range(20)]
+    Path("data/test.csv").write_text(table([("text", "label"), *rows]))
+    with pytest.raises(ValueError, match="no row of test has a label.*--train FILE"):
         proposed("data")
 
 

@@ -219,6 +219,69 @@ def test_tagged_words_of_conll_files(name, content, settings, expected) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "sentences"),
+    [
+        ("a.conll", "# id 7\nAda O\n\n# text = x\nBob O\n", ["Ada", "Bob"]),
+        ("a.conll", "#begin document (x)\nAda\tO\n\n# id 1\tdomain=en\nBob\tO\n", ["Ada", "Bob"]),
+        ("a.conll", "# O\nfun O\n", ["# fun"]),  # a word
+        ("a.conll", "#win O\n\nAda O\n", ["#win", "Ada"]),
+        ("a.conll", "Old\xa0Town B-LOC\n\u3000x O\n", ["Old\xa0Town \u3000x"]),
+        ("a.conll", "Ada\tO\t\nBob\tO\t\t\n", ["Ada Bob"]),
+    ],
+)
+def test_lines_of_conll_files_are_words_unless_they_are_comments(name, content, sentences) -> None:
+    write(name, content)
+    assert [" ".join(row["words"]) for row in rows(name, "tagging")] == sentences
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "sep=;\ntext;label\nx;1\n"),
+        ("a.csv", '\ufeff"SEP=\t"\r\ntext\tlabel\r\nx\t1\r\n'),
+        ("a.csv", 'text,label\ntext,label\nx,1\n\ufeff"Text", label\n'),
+        ("a.tsv", "text\tlabel\t\nx\t1\t\n"),
+        ("a.csv", "text,label\nx,1,,\n"),
+        ("a.csv", ",text,label,,\n0,x,1,,\n"),
+    ],
+)
+def test_lines_of_tables_that_are_no_rows_are_left_out(name: str, content: str) -> None:
+    write(name, content)
+    assert rows(name) == [{"text": "x", "label": "1"}]
+
+
+def test_rows_of_json_are_objects_lines_or_questions_of_contexts() -> None:
+    write("a.json", '{"text": "x", "label": 1}\n{"text": "y", "label": "1.0"}\n')
+    assert [row["label"] for row in rows("a.json")] == ["1", "1"]
+    asked = json.loads(squad(question()))["data"]
+    write("b.json", json.dumps(asked))
+    write("c.json", json.dumps(asked[0]["paragraphs"]))
+    assert rows("b.json", "span_qa") == rows("c.json", "span_qa")
+    assert len(rows("c.json", "span_qa")) == 1
+
+
+def test_labels_may_be_columns_of_0_and_1() -> None:
+    write("a.csv", "text,joy,fear\nx,1,0\ny,0,0\nz,-1,-1\n")
+    settings = {"labels": ["joy", "fear"], "empty_cells": "skip"}
+    assert [row["labels"] for row in rows("a.csv", "multi_label", **settings)] == [["joy"], []]
+
+
+def test_split_is_a_column_that_names_the_split_of_each_row() -> None:
+    names = ["train", "Testing", "dev"]
+    content = "".join(f"text {i},{i % 2},{names[i % 3]}\n" for i in range(9))
+    write("a.csv", f"text,label,part\n{content}")
+    examples = [*source("a.csv", split="part").examples(KINDS["classification"])]
+    assert [e.split for e in examples] == ["train", "test", "validation"] * 3
+    texts = [*source("a.csv", split="part").documents()]
+    assert [d.split for d in texts] == ["train", "test", "validation"] * 3
+    write("b.csv", "text,label,part\nx,1,train\ny,0,other\n")
+    with pytest.raises(ValueError, match="b.csv line 3: part is 'other', not one of"):
+        [*source("b.csv", split="part").examples(KINDS["classification"])]
+    with pytest.raises(ValueError, match="split: train, validation and test name files"):
+        source(".", train="a.csv", split="part")
+
+
 # Questions and translations
 
 CONTEXT = "Ada wrote the first program. Bob did not."
@@ -313,6 +376,12 @@ def test_splits_keep_questions_about_a_context_and_pairs_of_a_premise_together(k
         ("a.csv", 'text,label\n"x,1\n', "a.csv line 2: unexpected end of data"),
         ("a.csv", b"text,label\nx\xe9,1\n", "a.csv line 2: byte 0xe9 is not UTF-8"),
         ("a.csv", "", "a.csv line 1: the file is empty"),
+        ("a.csv", 'text,label\n"a \\"b\\" c",1\n', 'line 2: the row has \\" for'),
+        ("a.csv", "text,label\nx\ry,1\n", "line 2: the row has a carriage return (\\r)"),
+        ("a.csv", b"PK\x03\x04", "a.csv line 1: this is an xlsx"),
+        ("a.csv", b"\x1f\x8b\x08", "a.csv line 1: this is a gzip file; add .gz"),
+        ("a.jsonl", '{"text": "\\ud83d", "label": 1}', "a.jsonl line 1: '\\ud83d' is half a surr"),
+        ("a.jsonl", "[\n{}]", "a.jsonl line 1: not JSON: "),
         ("a.csv", "text;label\nx;1\n", "line 1: one column, 'text;label'; a csv file has commas"),
         ("a.csv", "text,label,text\nx,1,y\n", "a.csv line 1: two columns have the name 'text'"),
         ("a.csv.gz", b"", "a.csv.gz line 1: the file is empty"),

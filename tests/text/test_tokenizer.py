@@ -11,10 +11,12 @@ from stages.text.tokenizer import (
     BOS_ID,
     EOS_ID,
     MASK_ID,
+    MOST_BYTES,
     NUM_SENTINELS,
     NUM_SPECIAL,
     Tokenizer,
     Vocabulary,
+    _within_limit,
 )
 from tests.small import VOCAB_SIZE, documents, small_tokenizer
 
@@ -59,6 +61,26 @@ def test_train_gives_the_same_bytes_twice(tmp_path, algorithm) -> None:
         tokenizer.train(lines, path, algorithm=algorithm, vocab_size=500, threads=2)
     assert paths[0].read_bytes() == paths[1].read_bytes()
     assert Tokenizer(paths[0]).encode(["the same"]) == Tokenizer(paths[1]).encode(["the same"])
+
+
+def test_train_reads_sentences_that_sentencepiece_alone_would_leave_out(tmp_path) -> None:
+    long = " ".join(f"elephant{i % 7}" for i in range(2000))
+    tokenizer.train(
+        [*["a short one"] * 9, long],
+        tmp_path / tokenizer.FILE,
+        algorithm="unigram",
+        vocab_size=379,
+        threads=1,
+    )
+    (ids,) = tokenizer.Tokenizer(tmp_path / tokenizer.FILE).encode(["elephant"])
+    assert len(ids) < 4  # not one for each letter
+
+
+@given(st.text(st.sampled_from("a é好"), max_size=9000))
+def test_within_limit_cuts_a_sentence_into_pieces_that_are_the_whole(sentence: str) -> None:
+    pieces = [*_within_limit(sentence)]
+    assert "".join(pieces) == sentence
+    assert all(len(piece.encode()) <= MOST_BYTES for piece in pieces)
 
 
 def test_train_refuses_a_vocabulary_that_the_text_cannot_fill(tmp_path) -> None:

@@ -1,0 +1,150 @@
+"""The lines of text files in UTF-8, also as .gz, and what a file is that has none."""
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+ENCODING_BYTES = 100_000  # that show a file's encoding
+CLOSE = 0.05  # difference of charset-normalizer's coherence that says little
+NO_WHOLE_GZIP = gzip.BadGzipFile, EOFError, zlib.error
+OTHER_FILES = {
+    b"PK\x03\x04": "an xlsx or zip file; save the sheet as csv UTF-8, or unpack it",
+    b"\x80\x04": "a pickle, which can run code; save its table as csv",
+    b"x\x9c": "compressed, perhaps a spaCy file; write a word and its tag on each line instead",
+    b"ARROW1": "an Arrow file; save it as parquet",
+    b"version https://git-lfs": "a pointer of Git LFS; fetch the file: git lfs pull",
+    b"\xd0\xcf\x11\xe0": "an xls file (Excel); save the sheet as csv UTF-8",
+    b"\x1f\x8b": "a gzip file; add .gz to its name",
+    b"BZh": "a bzip2 file; unpack it: bunzip2 FILE",
+    b"\xfd7zXZ": "an xz file; unpack it: unxz FILE",
+    b"\x28\xb5\x2f\xfd": "a zstandard file; unpack it: unzstd FILE",
+    b"7z\xbc\xaf": "a 7z file; unpack it",
+    b"PAR1": "a parquet file; give it the ending .parquet, or `format: parquet`",
+    b"%PDF": "a PDF; export its text",
+    b"SQLite format 3": "an SQLite database; export its table as csv",
+    b"\xff\xfe": "UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW",
+    b"\xfe\xff": "UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW",
+}
+# A line that precedes a sentence: `# id 1`, `# text = ...`, `#begin document`.
+_COMMENT = re.compile(
+    r"#\s*[\w.:]+\s*=|#\s*((sent_?|doc_?)?id|(begin|end)\s+document|newdoc|newpar)\b", re.IGNORECASE
+)
+Lines = Iterable[tuple[int, str]]  # numbered from 1
+
+
+class Fault(Exception):
+    """A fault at a place in a file."""
+
+    def __init__(self, place: str, message: str) -> None:
+        super().__init__(f"{place}: {message}")
+
+
+class _NotUtf8(Fault):
+    pass
+
+
+def error_of(fault: Fault, name: str) -> ValueError:
+    is_encoding = isinstance(fault, _NotUtf8)
+    return NotUtf8Error(name, fault) if is_encoding else ValueError(f"{name} {fault}")
+
+
+class NotUtf8Error(ValueError):
+    """The file with this ``name`` is in another encoding."""
+
+    def __init__(self, name: str, fault: Exception) -> None:
+        super().__init__(f"{name} {fault}")
+        self.name = name
+
+
+def opened(file: Path) -> Any:
+    """Opens the file for reading bytes, decompressed if it is .gz."""
+    return gzip.open(file) if file.suffix == ".gz" else file.open("rb")
+
+
+def numbered_lines(file: Iterable[bytes], first: int = 1) -> Iterator[tuple[int, str]]:
+    number = first - 1
+    try:
+        for line in file:
+            number += 1
+            if number == 1:
+                for mark, what in OTHER_FILES.items():
+                    if line.startswith(mark):
+                        raise Fault("line 1", f"this is {what}")
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            del line  # which may be a whole book
+            yield number, text
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise _NotUtf8(
+            f"line {number}", f"byte {byte:#04x} is not UTF-8; convert the file"
+        ) from None
+    except NO_WHOLE_GZIP as error:
+        raise cut_off(number + 1, error) from None
+
+
+def cut_off(number: int, error: Exception) -> Fault:
+    return Fault(f"line {number}", f"no whole gzip file: {error}")
+
+
+def text_lines(file: Path) -> Iterator[str]:
+    """Yields each line, empty lines included; raises ValueError with its place for bytes that are
+    no text."""
+    with opened(file) as binary:
+        try:
+            yield from (line for _, line in numbered_lines(binary))
+        except Fault as fault:
+            raise error_of(fault, str(file)) from None
+
+
+def encoding_of(file: Path) -> str:
+    """The encoding that the file's bytes suggest, as ``iconv`` calls it."""
+    from charset_normalizer import from_bytes  # imports for a tenth of a second
+
+    with opened(file) as binary:
+        matches = from_bytes(binary.read(ENCODING_BYTES))
+    best = matches.best()
+    if best is None:
+        return "WINDOWS-1252"
+    # Most texts fit Central European pages as well as Western ones.
+    western = [m for m in matches if m.encoding == "cp1252" and m.chaos <= best.chaos]
+    close = western and western[0].coherence >= best.coherence - CLOSE
+    is_western = close or "cp1252" in best.could_be_from_charset
+    return "WINDOWS-1252" if is_western else best.encoding.upper().replace("CP125", "WINDOWS-125")
+
+
+# Lines that are no rows ---------------------------------------------------------------------------
+
+
+def sep_line(texts: Iterable[str]) -> tuple[str | None, Iterator[str]]:
+    """Returns the sign in the line ``sep=;`` that a file begins with, and the other lines."""
+    texts = iter(texts)
+    first = next(texts, "")
+    if sep := re.fullmatch(r"(?i)\"?sep=(.)\"?[;,\s]*", first):
+        return sep[1], texts
+    return None, chain([first] if first else [], texts)
+
+
+def repeats_header(cells: list[str], columns: list[str]) -> bool:
+    """Whether a row is the header up to case, blanks and a byte order mark."""
+    plain = [cell.strip('\ufeff "').casefold() for cell in cells[: len(columns)]]
+    return len(columns) > 1 and plain == [column.strip().casefold() for column in columns]
+
+
+def advice_on(row: str) -> str:
+    """Returns what helps against a sign in a row that csv does not have."""
+    if '\\"' in row:
+        return r"""; the row has \" for "", a quotation mark of csv: sed 's/\\"/""/g' FILE > NEW"""
+    if "\r" in row.replace("\r\n", ""):
+        inside = "sed -e 's/\\r$//' -e 's/\\r/ /g'" if "\n" in row else "tr '\\r' '\\n' <"
+        return f"; the row has a carriage return (\\r) that ends no line: {inside} FILE > NEW"
+    return ""
+
+
+def is_comment(line: str, cells: list[str], columns: list[str] | None) -> bool:
+    """Whether a line before a sentence is no word: `#` is one, too, if its line has all columns."""
+    is_word = columns is not None and len(cells) == len(columns) and " " not in cells[0]
+    return bool(_COMMENT.match(line)) or (line.startswith("# ") and not is_word)

@@ -1,0 +1,220 @@
+"""A column of cells: whether it has texts, classes, numbers, lists, ids or names of splits."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import pandas
+
+from stages.kinds._cells import structure_of
+from stages.kinds._kind import split_named
+from stages.kinds._labels import is_missing, label_of
+from stages.kinds.regression import decimal_of, number_of
+
+MOST_LABELS = 300
+NUM_FEW = 20  # rows below which shares say nothing
+RECUR = 4  # times that a label of lists occurs, in the mean
+LONG_RECUR = 10  # times that a label with a long name occurs, in the mean
+MOST_DISTINCT = 0.5  # distinct values per row, of labels
+TEXT_WORDS, TEXT_LETTERS, LABEL_WORDS = 3.0, 5.0, 5.0  # in the mean
+LEAST_FILLED = 0.9  # of a label's cells; which are empty is said with their lines
+MOST_NUMBERS = 0.9  # share of cells that are numbers, in a column of numbers
+SAME_LENGTHS = 0.9  # share of rows, of words and tags
+LOOKED_AT = 200  # values that indicate what a column holds
+SHOWN_LETTERS = 40
+HOT_SIGNS = {"0", "1", "0.0", "1.0", "-1", "true", "false", "yes", "no"}
+SPACELESS = 0x0E00  # scripts from Thai on, of which most write no blanks
+DAY = (
+    r"\d{1,4}([-/.])\d{1,2}\2\d{1,4}([T ][\d:.,+ -]*([AaPp][Mm]|Z)?)?"
+    r"|(?=.{8,35}$)(.*\d:\d\d(:\d\d)?\b.*\d|\w{3,9}\.? \d{1,2},? \d{4}|\d{1,2}\.? \w{3,9}\.? \d{4})"
+)
+# Addresses, days, paths, mail addresses and random ids are neither texts nor classes, even where
+# they recur.
+INFINITE = r"[+-]?(?i:inf(inity)?)$"
+MARK = (
+    rf"(https?://|www\.)\S+|{DAY}|\S+@\S+\.\w+|([A-Za-z]:\\|~?/|\.{{1,2}}/).*|\S*/\S+\.\w{{2,4}}"
+    r"|\{?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\}?|(?=.*\d)[0-9a-f]{16,}"
+    r"|(?=.*\d)(?=.*[A-Za-z])[0-9A-Z]{12,}"
+)
+# One word of ASCII that no language has; where such words recur, they may be names of classes.
+CODE = r"(?=[!-~]*[\d@/\\_.$%+=])[!-~]{6,}|[!-~]{15,}"
+HOT = r"[01](?:([ ,;|])[01](?:\1[01])*)"  # 0 and 1 by position
+LABELS = {"label", "labels", "class", "category", "target", "gold", "y", "sentiment", "intent"}
+TEXTS = ("text", "sentence", "review", "content", "body", "comment", "tweet", "document", "message")
+# No names of classes.
+READ = {"context", "passage", "premise", "question", "query", "post", "prompt", "title", *TEXTS}
+IDS = {"id", "ids", "idx", "index", "key", "uid", "uuid", "guid", "no", "nr", "number"}
+IDS |= {"oid", "file", "filename", "path", "url", "hash", "sha1", "md5", "email", "mail"}
+
+
+class Column:
+    """The filled cells of a column, and what they hold."""
+
+    def __init__(self, name: str, cells: pandas.Series) -> None:
+        read = [structured(cell) for cell in cells]
+        if any(isinstance(one, str) and not is_empty(one) for one in read):
+            read = [*cells]  # some of its texts have brackets
+        filled = [cell for cell in read if not is_empty(cell)]
+        self.name, self.num, self.filled = name, len(cells), len(filled)
+        self.are_lists = bool(filled) and all(isinstance(cell, list) for cell in filled)
+        self.are_answers = any(map(_is_answers, filled))
+        self.lengths = [len(cell) if isinstance(cell, list) else 0 for cell in read]
+        lists = [cell for cell in filled if isinstance(cell, list)]
+        has_objects = any(isinstance(cell, Mapping) for cell in filled)
+        is_nested = any(isinstance(p, Mapping | list | tuple) for cell in lists for p in cell)
+        self.are_structures = (has_objects or is_nested) and not self.are_answers
+        self.items = Counter(str(item) for cell in lists for item in cell)
+        lengths = {*map(len, lists)}
+        self.are_hot = len(lengths) == 1 and max(lengths) > 1 and _are_hot(self.items)
+        if self.are_lists and lengths == {1}:  # a label each, as doccano writes it
+            self.are_lists, filled = False, [cell[0] for cell in lists]
+        self.are_single = all(isinstance(cell, str | int | float) for cell in filled)
+        texts = [_shown(cell) for cell in filled]
+        pairs = zip(filled, texts, strict=True)
+        self.respelt = sorted({repr(cell) for cell, text in pairs if str(cell).strip() != text})
+        self.counts = Counter(texts)
+        self.values = pandas.Series([*self.counts], dtype=object)
+        cells_as_text = (str(cell).strip() for cell in filled)
+        self.spelt = spelt = [
+            s for s in cells_as_text if not is_missing(s) and not re.match(INFINITE, s)
+        ]
+        self.decimal, self.is_sure = decimal_of(spelt)
+        numbers = pandas.Series([number_of(text, self.decimal) for text in spelt], dtype=float)
+        finite = numbers[numbers.between(-1e300, 1e300)]
+        # The few that are none are refused with their lines.
+        self.are_numbers = self.are_single and len(finite) >= MOST_NUMBERS * max(len(spelt), 1)
+        self.numbers = finite.drop_duplicates() if self.are_numbers else finite[:0]
+        self.are_whole = bool((self.numbers % 1 == 0).all())
+        self.words = sum(len(text.split()) for text in texts) / max(self.filled, 1)
+        self.letters = sum(map(len, texts)) / max(self.filled, 1)
+        self.are_strings = self.filled > 0 and self.are_single and not self.are_numbers
+        some = self.values[:LOOKED_AT]
+        self.are_marks = self.are_strings and bool(some.str.fullmatch(MARK).mean() > 0.5)
+        self.are_codes = self.are_strings and bool(some.str.fullmatch(CODE).mean() > 0.9)
+        self.is_spaceless = sum(ord(c) >= SPACELESS for c in "".join(some)) > len("".join(some)) / 2
+
+    @property
+    def distinct(self) -> int:
+        return len(self.values)
+
+    @property
+    def recurs(self) -> bool:
+        """Whether values occur again and again, as labels do."""
+        return self.num < NUM_FEW or self.distinct <= MOST_DISTINCT * self.filled
+
+    @property
+    def is_named_label(self) -> bool:
+        return self.name.lower() in LABELS
+
+    @property
+    def is_text(self) -> bool:
+        is_long = self.is_spaceless and self.letters >= TEXT_LETTERS and not self.recurs
+        has_words = self.words >= TEXT_WORDS or is_long
+        is_other = self.are_marks or self.is_id or (self.is_named_label and self.recurs)
+        return self.are_strings and has_words and not is_other
+
+    @property
+    def is_label(self) -> bool:
+        """Whether the column has a class, or a list of labels, for each row."""
+        if self.are_lists:
+            is_recurring = len(self.items) <= min(MOST_LABELS, self.items.total() / RECUR)
+            return not self.are_structures and is_recurring
+        is_class = not words_of_name(self.name) & READ and self.distinct * LONG_RECUR <= self.filled
+        return (
+            (self.are_strings or (self.are_numbers and self.are_whole))
+            and self.filled >= LEAST_FILLED * self.num
+            and 2 <= self.distinct <= MOST_LABELS
+            and self.recurs
+            and (self.words <= LABEL_WORDS or self.is_named_label or is_class)
+            and not self.are_marks
+        )
+
+    @property
+    def is_hot(self) -> bool:
+        """Whether the column has 1 in the rows with a label and 0 in the others."""
+        return bool({*self.values} - {"-1"}) and _are_hot(self.values)
+
+    @property
+    def is_id(self) -> bool:
+        """Whether the column has a number or a name of the row."""
+        is_unnamed = not self.name.strip() or self.name.startswith("Unnamed: ")  # pandas' index
+        steps = set(self.numbers.diff()[1:])
+        counts_up = self.decimal == "point" and len(steps) == 1 and min(steps) > 0
+        return (
+            self.distinct == self.filled >= NUM_FEW
+            and self.are_single
+            and self.words <= 1
+            and self.are_whole
+            and (is_unnamed or counts_up or self.are_codes or bool(words_of_name(self.name) & IDS))
+        )
+
+    @property
+    def splits(self) -> set[str]:
+        """The splits that the cells name, if all of them do."""
+        names = {split_named(value) for value in self.values[:MOST_LABELS]}
+        is_split = self.are_strings and self.filled == self.num and self.words < 2
+        return {name for name in names if name} if is_split and None not in names else set()
+
+    def is_as_long_as(self, other: "Column") -> bool:
+        """Whether the lists of nearly all rows have the lengths of those of another column."""
+        same = sum(a == b for a, b in zip(self.lengths, other.lengths, strict=True))
+        return same >= SAME_LENGTHS * self.num
+
+    @property
+    def what(self) -> str:
+        """What the column was taken for."""
+        kinds = {
+            "empty": not self.filled,
+            "answers": self.are_answers,
+            "structures": self.are_structures,
+            "lists": self.are_lists,
+            "ids, addresses or days": self.is_id or self.are_marks or self.are_codes,
+            "text": self.is_text and not self.is_label,
+            f"{self.distinct:,} classes": self.is_label,
+            "numbers": self.are_numbers,
+            "words": self.are_strings,
+        }
+        return next((what for what, is_so in kinds.items() if is_so), "other cells")
+
+    def described(self) -> str:
+        first = "" if self.values.empty else self.values.iloc[0].replace("\n", " ")
+        example = first if len(first) <= SHOWN_LETTERS else f"{first[:SHOWN_LETTERS]}..."
+        number = f"{self.distinct:,} different in {self.filled:,} rows"
+        return f"  {self.name}: {number}, such as {example!r} ({self.what})"
+
+
+def _is_answers(value: object) -> bool:
+    """Whether a cell holds answers as SQuAD's files or the hub have them."""
+    answers = value if isinstance(value, list) else [value]
+    return any(isinstance(answer, Mapping) and "answer_start" in answer for answer in answers)
+
+
+def is_empty(cell: object) -> bool:
+    return cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
+
+
+def structured(cell: object) -> object:
+    """Returns the list or the mapping that a text spells; any other cell as it is."""
+    if not isinstance(cell, str):
+        return cell
+    structure, text = structure_of(cell), cell.strip()
+    if structure is None and text[:1] == "[" and text[-1:] == "]":
+        return [item.strip() for item in text[1:-1].split(",")]  # [joy, fear]
+    return cell if structure is None else structure
+
+
+def _shown(cell: object) -> str:
+    try:
+        return label_of(cell, "")
+    except ValueError:  # neither a text nor a number
+        return str(cell)
+
+
+def _are_hot(values: Iterable[str]) -> bool:
+    return {value.lower() for value in values} <= HOT_SIGNS
+
+
+def words_of_name(name: str) -> set[str]:
+    """``{"sentence", "a"}`` of ``sentence_A``, ``Sentence A`` and ``sentenceA``."""
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
+    return {word for word in re.split(r"[^a-z0-9]+", parted.lower()) if word}

@@ -1,0 +1,104 @@
+"""Labels as files have them: one spelling of each, and signs that a row has none."""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from stages.kinds._cells import text_of
+
+ASK, NONE = "ask", "none"
+NO_LABEL_SIGNS = "no_label"
+LABEL_CASE = "label_case"
+NoLabel = list[str | int] | Literal["ask", "none"]
+LabelCase = Literal["ask", "keep", "fold"]
+
+# What pandas, R, SQL and spreadsheets write for a missing value. NA alone is often a class.
+MISSING = {"nan", "<na>", "nat", r"\n", "null", "#n/a", "#na"}
+MAYBE_MISSING = {"-", ".", "--", "?", "n/a", "None", "<NONE>", "[null]"}
+_INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
+_WHOLE = re.compile(r"([+-]?\d+)\.0+")
+
+
+def label_of(value: Any, place: str) -> str:
+    """Returns a label as text. 1, 1.0 and "1" are one label, and so are texts that differ in
+    invisible characters, blanks or Unicode's form of accents alone.
+
+    Raises the errors of ``text_of``.
+    """
+    text = text_of(value, place).translate(_INVISIBLE)
+    while text and (text[0].isspace() or unicodedata.category(text[0]) == "Cf"):
+        text = text[1:]
+    while text and (text[-1].isspace() or unicodedata.category(text[-1]) == "Cf"):
+        text = text[:-1]
+    text = " ".join(unicodedata.normalize("NFC", text_of(text, place)).split())
+    whole = _WHOLE.fullmatch(text)
+    return str(int(whole[1])) if whole else text
+
+
+def is_missing(text: str) -> bool:
+    """Whether a cell spells that it has no value."""
+    return text.lower() in MISSING or text in MAYBE_MISSING
+
+
+def signs_of_none(counts: Mapping[str, int]) -> dict[str, bool]:
+    """Returns the labels that may say that a row has none, and whether there is no other reading.
+
+    A single negative number is one: -1 for hidden labels (SNLI's, GLUE's), -100 of PyTorch. Beside
+    0 and 1 alone it may be a class.
+    """
+    signs = {label: label.lower() in MISSING for label in counts if is_missing(label)}
+    others = [label for label in counts if label not in signs]
+    negative = [label for label in others if re.fullmatch(r"-\d+", label)]
+    rest = [label for label in others if label not in negative]
+    if len(negative) == 1 and len(rest) > 1:
+        numbers = {int(label) for label in rest if label.isdecimal()}
+        signs[negative[0]] = len(numbers) == len(rest) > 2 and numbers == {*range(max(numbers) + 1)}
+    return signs
+
+
+def folded_label(label: str) -> str:
+    """Returns what labels have in common that differ in case or in the form of characters alone.
+    Truth values are the numbers 0 and 1."""
+    shown = "".join(c for c in label if unicodedata.category(c) != "Cf")
+    text = " ".join(unicodedata.normalize("NFKC", shown).casefold().split())
+    return {"true": "1", "false": "0"}.get(text, text)
+
+
+def alike(labels: Iterable[str]) -> list[list[str]]:
+    """Returns the groups of labels with one folded form."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for label in labels:
+        groups[folded_label(label)].append(label)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def read_label(value: Any, place: str, no_label: NoLabel, case: LabelCase) -> str | None:
+    """Returns a label, or None for a sign that there is none."""
+    label = label_of(value, place)
+    if no_label not in (ASK, NONE) and label in map(str, no_label):
+        return None
+    return folded_label(label) if case == "fold" else label
+
+
+def check_unclear(counts: Mapping[str, int], settings: Mapping[str, Any]) -> None:
+    """Raises ValueError for labels that can be read in two ways, unless the ``settings`` of the
+    source say how."""
+    signs = signs_of_none(counts)
+    if signs and settings.get(NO_LABEL_SIGNS, ASK) == ASK:
+        shown = ", ".join(f"{sign!r} ({counts[sign]:,} rows)" for sign in signs)
+        raise ValueError(
+            f"{NO_LABEL_SIGNS}: is {shown} a class, or the sign that a row has no label? "
+            f"`{NO_LABEL_SIGNS}: [{', '.join(map(repr, signs))}]` leaves these rows out, "
+            f"`{NO_LABEL_SIGNS}: {NONE}` keeps them (of make new --no-label SIGN,... or '')"
+        )
+    if settings.get(LABEL_CASE, ASK) == ASK and (groups := alike(counts)):
+        shown = "; ".join(
+            " and ".join(f"{label!r} ({counts[label]:,} rows)" for label in group)
+            for group in groups
+        )
+        raise ValueError(
+            f"{LABEL_CASE}: labels that look alike: {shown}; `{LABEL_CASE}: fold` makes them one "
+            f"class, `{LABEL_CASE}: keep` keeps them apart (--label-case of make new)"
+        )

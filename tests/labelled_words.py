@@ -1,0 +1,41 @@
+"""Two small tasks that baselines are fitted to: which words are tools, and what a text is about."""
+
+from typing import Any
+
+from stages.core import paths
+from stages.core.artifacts import write_json, write_jsonl
+from stages.core.plans import BaselinePlan
+
+PLAN = BaselinePlan(
+    baselines={name: {"name": name} for name in ("majority", "tfidf", "window")},
+    label_budgets=[4, "all"],
+    pretrain_seeds=[1, 7],
+    finetune_seeds=[1, 2, 3],
+    code={},
+)
+WORDS = {"fruit": ["apple", "pear"], "tool": ["hammer", "saw"]}
+
+
+def write_tasks() -> None:
+    """Writes 24 classified sentences and as many tagged ones."""
+    for task, kind, metric in (
+        ("type", "classification", "macro_f1"),
+        ("tag", "tagging", "entity_f1"),
+    ):
+        examples = paths.examples(task)
+        examples.mkdir(parents=True)
+        for split, number in (("train", 12), ("validation", 4), ("test", 8)):
+            rows = [_row(kind, i, labelled=split != "test") for i in range(number)]
+            write_jsonl(examples / f"{split}.jsonl", rows)
+        write_json(examples / "task.json", {"kind": kind, "metric": metric})
+
+
+def _row(kind: str, i: int, *, labelled: bool) -> dict[str, Any]:
+    label = list(WORDS)[i % 2]
+    word = WORDS[label][i // 2 % 2]
+    if kind == "classification":
+        row = {"id": str(i), "text": f"a {word}", "label": label}
+    else:
+        tags = ["O", "B-TOOL" if label == "tool" else "O"]
+        row = {"id": str(i), "words": ["a", word], "tags": tags}
+    return row if labelled else {k: v for k, v in row.items() if k not in ("label", "tags")}

@@ -1,0 +1,812 @@
+"""Files as people meet them: what each is read as, or what the refusal says.
+
+Each kind of fault has several inputs. `make new` proposes a study, and ``prepare_task`` reads the
+same rows.
+"""
+
+import gzip
+import hashlib
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from stages.core import paths
+from stages.core.artifacts import Json, read_jsonl
+from stages.core.study_file import load
+from stages.kinds._kind import SPLITS
+from tests.labelled_files import objects, prepare, proposed, table, texts
+
+NUM = 60
+TEXTS = [text for text, _ in texts(NUM)]
+SIDES = [label for _, label in texts(NUM)]
+MOODS = (["joy", "fear"], ["joy"], [], ["anger"], ["fear", "anger"])
+Make = Callable[[int], object]
+
+
+@dataclass
+class Read:
+    """A proposal: its kind, some of the source's settings, and the rows of all splits."""
+
+    kind: str
+    settings: Json = field(default_factory=dict)
+    num: int = NUM
+    labels: set[str] | None = None  # of train
+    says: str = ""  # in the notes
+    flags: Json = field(default_factory=dict)
+
+
+@dataclass
+class Refused:
+    """Words of the error, in any order."""
+
+    words: list[str]
+    flags: Json = field(default_factory=dict)
+
+
+def csv_of(sign: str = ",", **columns: Make) -> str:
+    rows = [[_quoted(make(i), sign) for make in columns.values()] for i in range(NUM)]
+    return table([[*columns], *rows], sign)
+
+
+def _quoted(cell: object, sign: str) -> str:
+    text = str(cell)
+    return '"' + text.replace('"', '""') + '"' if sign in text or '"' in text else text
+
+
+def jsonl_of(**columns: Make) -> str:
+    return objects([{name: make(i) for name, make in columns.items()} for i in range(NUM)])
+
+
+def conll_of(tags: list[str], sign: str = " ", more: str = "", num: int = NUM) -> str:
+    words = ["Ada", "Old", "Town", "went", "home", "Rome"]
+    sentence = [f"{word}{sign}{tag}{more}" for word, tag in zip(words, tags, strict=True)]
+    return "".join(
+        "\n".join([f"He{i}{sign}{tags[3]}{more}", *sentence]) + "\n\n" for i in range(num)
+    )
+
+
+def text(i: int) -> str:
+    return TEXTS[i]
+
+
+def side(i: int) -> str:
+    return SIDES[i]
+
+
+def digest(i: int, length: int = 40) -> str:
+    return hashlib.sha256(str(i).encode()).hexdigest()[:length]
+
+
+def uuid(i: int) -> str:
+    d = digest(i, 32)
+    return f"{d[:8]}-{d[8:12]}-{d[12:16]}-{d[16:20]}-{d[20:]}"
+
+
+def assignment(i: int) -> str:
+    return "".join(random.Random(i).choices("ABCDEFGHJKLMNPQRSTUVWXYZ0123456789", k=30))
+
+
+def short_text(i: int) -> str:
+    return f"{('buy', 'find')[i % 2]} {('boots', 'lamps', 'cups')[i % 3]} {i}"
+
+
+def hot(i: int) -> list[int]:
+    return [i % 2, int(i % 3 == 0), int(i % 5 == 0)]
+
+
+LONG = "a class whose name describes in many words what belongs into it, number {}"
+CLASSIFIED = Read("classification", labels={"good", "bad"})
+BIO = ["B-PER", "B-LOC", "I-LOC", "O", "O", "B-LOC"]
+SPANS = Read("tagging", labels={"O", "B-PER", "B-LOC", "I-LOC"})
+QUESTION = {"text": "film", "answer_start": 0}
+
+
+def spans(**settings: object) -> Read:
+    return Read("tagging", dict(settings), labels=SPANS.labels)
+
+
+def parquet(columns: dict[str, Any]) -> bytes:
+    pyarrow.parquet.write_table(pyarrow.table(columns), "made.parquet")
+    return Path("made.parquet").read_bytes()
+
+
+def context(i: int) -> str:
+    return f"film number {i} was made in the year {1900 + i}"
+
+
+def contexts() -> list[Json]:
+    return [
+        {
+            "context": context(i),
+            "qas": [{"id": str(i), "question": f"What is number {i}?", "answers": [QUESTION]}],
+        }
+        for i in range(NUM)
+    ]
+
+
+def variants(i: int) -> str:
+    return (side(i), side(i).upper(), side(i))[i % 3]
+
+
+ODD: dict[str, tuple[str, Callable[[], str | bytes], Read | Refused]] = {
+    # Which column is what
+    "sha1": (
+        "a.csv",
+        lambda: csv_of(sha1=digest, q=short_text, intent=side),
+        Read("classification", {"text": "q", "label": "intent"}),
+    ),
+    "uuid": (
+        "a.csv",
+        lambda: csv_of(key=uuid, title=short_text, label=side),
+        Read("classification", {"text": "title"}),
+    ),
+    "two ids": (
+        "a.csv",
+        lambda: csv_of(id1=uuid, id2=lambda i: digest(i, 24), q=short_text, label=side),
+        Read("classification", {"text": "q"}),
+    ),
+    "object id": (
+        "a.jsonl",
+        lambda: jsonl_of(_id=lambda i: {"$oid": digest(i, 24)}, title=short_text, label=side),
+        Read("classification", {"text": "title"}),
+    ),
+    "assignment": (
+        "a.csv",
+        lambda: csv_of(AssignmentId=assignment, title=short_text, label=side),
+        Read("classification", {"text": "title"}),
+    ),
+    "paths": (
+        "a.csv",
+        lambda: csv_of(file=lambda i: f"/data/My Files/{i}.txt", title=short_text, label=side),
+        Read("classification", {"text": "title"}),
+    ),
+    "relative paths": (
+        "a.csv",
+        lambda: csv_of(f=lambda i: f"scans/{i % 7}/page_{i}.png", title=short_text, label=side),
+        Read("classification", {"text": "title"}),
+    ),
+    "mail": (
+        "a.csv",
+        lambda: csv_of(sender=lambda i: f"person{i % 9}@example.org", title=short_text, label=side),
+        Read("classification", {"text": "title"}),
+    ),
+    "ids alone": ("a.csv", lambda: csv_of(sha1=digest, label=side), Refused(["--text NAME"])),
+    "spans as text": (
+        "a.csv",
+        lambda: csv_of(text=text, label=side, entities=lambda i: "[(0, 4, 'PER')]"),
+        Refused(["entities", "structures"]),
+    ),
+    "an object as text": (
+        "a.csv",
+        lambda: csv_of(text=text, label=side, meta=lambda i: f"{{'source': 'web', 'n': {i}}}"),
+        Read("classification", says="meta (structures)"),
+    ),
+    "answers as text": (
+        "a.csv",
+        lambda: csv_of(
+            context=context,
+            question=lambda i: f"What is {i}?",
+            answers=lambda i: json.dumps(QUESTION | {"text": ["film"], "answer_start": [0]}),
+        ),
+        Read("span_qa"),
+    ),
+    "printed answers": (
+        "a.csv",
+        lambda: csv_of(
+            context=context,
+            question=lambda i: f"What is the number {i}?",
+            answers=lambda i: "{'text': array(['film'], dtype=object), 'answer_start': array([0])}",
+        ),
+        Read("span_qa"),
+    ),
+    "words as text": (
+        "a.csv",
+        lambda: csv_of(
+            tokens=lambda i: repr([f"He{i}", "left", "Rome"]), tags=lambda i: "['O', 'O', 'B-LOC']"
+        ),
+        Read("tagging", labels={"O", "B-LOC"}),
+    ),
+    "words as numpy": (
+        "a.csv",
+        lambda: csv_of(
+            tokens=lambda i: f"['He{i}' 'left' 'Rome']", ner_tags=lambda i: "['O' 'O' 'B-LOC']"
+        ),
+        Read("tagging", labels={"O", "B-LOC"}),
+    ),
+    "split": (
+        "a.csv",
+        lambda: csv_of(
+            text=text, label=side, split=lambda i: ("train", "train", "dev", "test")[i // 2 % 4]
+        ),
+        Read("classification", {"split": "split"}),
+    ),
+    "set": (
+        "a.jsonl",
+        lambda: jsonl_of(
+            text=text, label=side, set=lambda i: ("training", "training", "testing")[i % 3]
+        ),
+        Read("classification", {"split": "set"}),
+    ),
+    "folds": (
+        "a.csv",
+        lambda: csv_of(text=text, label=side, fold=lambda i: i % 5),
+        Refused(["--split fold", "--split none"]),
+    ),
+    "folds left": (
+        "a.csv",
+        lambda: csv_of(text=text, label=side, fold=lambda i: i % 5),
+        Read("classification", flags={"split": "none"}),
+    ),
+    "long names": (
+        "a.csv",
+        lambda: csv_of(text=text, area=lambda i: LONG.format(i % 3)),
+        Read("classification", {"label": "area"}),
+    ),
+    "long names of labels": (
+        "a.csv",
+        lambda: csv_of(text=text, category=lambda i: LONG.format(i % 12)),
+        Read("classification", {"label": "category"}),
+    ),
+    "rarer long names": (
+        "a.csv",
+        lambda: csv_of(text=text, area=lambda i: LONG.format(i % 12)),
+        Refused(["--label NAME", "--target NAME"]),
+    ),
+    # Labels
+    "list as text": (
+        "a.csv",
+        lambda: csv_of(text=text, labels=lambda i: MOODS[i % 5]),
+        Read("multi_label", labels={"joy", "fear", "anger"}),
+    ),
+    "json list as text": (
+        "a.csv",
+        lambda: csv_of(text=text, moods=lambda i: json.dumps(MOODS[i % 5])),
+        Read("multi_label", {"labels": "moods"}, labels={"joy", "fear", "anger"}),
+    ),
+    "list without marks": (
+        "a.csv",
+        lambda: csv_of(text=text, moods=lambda i: f"[{', '.join(MOODS[i % 5])}]"),
+        Read("multi_label", {"labels": "moods"}, labels={"joy", "fear", "anger"}),
+    ),
+    "numpy list": (
+        "a.csv",
+        lambda: csv_of(text=text, moods=lambda i: f"[{' '.join(map(str, range(i % 3)))}]"),
+        Read("multi_label", {"labels": "moods"}, labels={"0", "1"}),
+    ),
+    "tuples": (
+        "a.csv",
+        lambda: csv_of(text=text, moods=lambda i: tuple(MOODS[i % 5])),
+        Read("multi_label", labels={"joy", "fear", "anger"}),
+    ),
+    "sets": (
+        "a.csv",
+        lambda: csv_of(text=text, moods=lambda i: "{'joy', 'fear'}" if i % 2 else "{'anger'}"),
+        Read("multi_label", labels={"joy", "fear", "anger"}),
+    ),
+    "lists of one": ("a.jsonl", lambda: jsonl_of(text=text, label=lambda i: [side(i)]), CLASSIFIED),
+    "lists of one as text": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: f'["{side(i)}"]'),
+        CLASSIFIED,
+    ),
+    "lists of one or none": (
+        "a.jsonl",
+        lambda: jsonl_of(text=text, label=lambda i: [side(i)] if i % 9 else []),
+        Refused(["--task classification"]),
+    ),
+    "0 and 1 by position": (
+        "a.jsonl",
+        lambda: jsonl_of(text=text, labels=hot),
+        Read("multi_label", {"multi_hot": True}, labels={"0", "1", "2"}),
+    ),
+    "0.0 and 1.0 by position": (
+        "a.csv",
+        lambda: csv_of(text=text, y=lambda i: [float(one) for one in hot(i)]),
+        Read("multi_label", {"multi_hot": True}, labels={"0", "1", "2"}),
+    ),
+    "0 and 1 between blanks": (
+        "a.csv",
+        lambda: csv_of(text=text, y=lambda i: " ".join(map(str, hot(i)))),
+        Read("multi_label", {"multi_hot": True, "label_separator": " "}, labels={"0", "1", "2"}),
+    ),
+    "numpy's 0 and 1": (
+        "a.csv",
+        lambda: csv_of(text=text, y=lambda i: f"[{' '.join(map(str, hot(i)))}]"),
+        Read("multi_label", {"multi_hot": True}, labels={"0", "1", "2"}),
+    ),
+    "columns of 0 and 1": (
+        "a.csv",
+        lambda: csv_of(
+            id=digest,
+            text=text,
+            joy=lambda i: i % 2,
+            fear=lambda i: int(i % 3 == 0),
+            rare=lambda i: 0,
+            odd=lambda i: int(i % 5 == 0),
+        ),
+        Read(
+            "multi_label", {"labels": ["joy", "fear", "rare", "odd"]}, labels={"joy", "fear", "odd"}
+        ),
+    ),
+    "columns of truth": (
+        "a.jsonl",
+        lambda: jsonl_of(
+            text=text, joy=lambda i: i % 2 == 0, fear=lambda i: i % 3 == 0, odd=lambda i: i % 5 == 0
+        ),
+        Read("multi_label", {"labels": ["joy", "fear", "odd"]}, labels={"joy", "fear", "odd"}),
+    ),
+    "two columns of 0 and 1": (
+        "a.csv",
+        lambda: csv_of(text=text, joy=lambda i: i % 2, fear=lambda i: int(i % 3 == 0)),
+        Refused(["--labels NAME,...", "joy, fear"]),
+    ),
+    "two columns of 0 and 1, named": (
+        "a.csv",
+        lambda: csv_of(text=text, joy=lambda i: i % 2, fear=lambda i: int(i % 3 == 0)),
+        Read("multi_label", labels={"joy", "fear"}, flags={"columns": {"labels": ["joy", "fear"]}}),
+    ),
+    "-1 of hidden labels": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: -1 if i % 10 == 0 else i % 3),
+        Read("classification", {"no_label": ["-1"]}, 54, {"0", "1", "2"}, "'-1' (6 rows)"),
+    ),
+    "-1 beside 0 and 1": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: -1 if i % 10 == 0 else i % 2),
+        Refused(["--no-label", "'-1' (6 rows)"]),
+    ),
+    "-1 as a class": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: -1 if i % 10 == 0 else i % 2),
+        Read("classification", labels={"-1", "0", "1"}, flags={"no_label": []}),
+    ),
+    "-1 and 1": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: 2 * (i % 2) - 1),
+        Read("classification", labels={"-1", "1"}),
+    ),
+    "nan": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: side(i) if i % 10 else "nan"),
+        Read("classification", {"no_label": ["nan"]}, 54, {"good", "bad"}),
+    ),
+    r"\N": (
+        "a.tsv",
+        lambda: csv_of("\t", text=text, label=lambda i: side(i) if i % 10 else r"\N"),
+        Read("classification", {"no_label": [r"\N"]}, 54, {"good", "bad"}),
+    ),
+    "null": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: side(i) if i % 10 else "NULL"),
+        Read("classification", {"no_label": ["NULL"]}, 54, {"good", "bad"}),
+    ),
+    "a dash": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: side(i) if i % 10 else "-"),
+        Refused(["--no-label", "'-' (6 rows)"]),
+    ),
+    "a dash that is none": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: side(i) if i % 10 else "-"),
+        Read("classification", num=54, labels={"good", "bad"}, flags={"no_label": ["-"]}),
+    ),
+    "NA is a class": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: ("NA", "EU")[i % 2]),
+        Read("classification", labels={"NA", "EU"}),
+    ),
+    "1 and 1.0": (
+        "a.jsonl",
+        lambda: jsonl_of(text=text, label=lambda i: (1, "1", 1.0, 0)[i % 4]),
+        Read("classification", labels={"0", "1"}),
+    ),
+    "1.0 in a csv": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: ("1.0", "1", "0")[i % 3]),
+        Read("classification", labels={"0", "1"}),
+    ),
+    "1 and true": (
+        "a.jsonl",
+        lambda: jsonl_of(text=text, label=lambda i: (1, True, 0, False)[i % 4]),
+        Refused(["'1'", "'True'", "--label-case"]),
+    ),
+    "case": (
+        "a.csv",
+        lambda: csv_of(text=text, label=variants),
+        Refused(["'GOOD' (10 rows) and 'good' (20 rows)", "label_case: fold"]),
+    ),
+    "case, folded": (
+        "a.csv",
+        lambda: csv_of(text=text, label=variants),
+        Read(
+            "classification",
+            {"label_case": "fold"},
+            labels={"good", "bad"},
+            flags={"label_case": "fold"},
+        ),
+    ),
+    "wide letters": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: ("ｇｏｏｄ", "good", "bad")[i % 3]),
+        Refused(["look alike", "'good'"]),
+    ),
+    "invisible signs": (
+        "a.csv",
+        lambda: csv_of(
+            text=text, label=lambda i: side(i) + ("", "\u200b", "\xa0", "\u00ad")[i % 4]
+        ),
+        CLASSIFIED,
+    ),
+    "forms of accents": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: ("caf\u00e9", "cafe\u0301", "bar")[i % 3]),
+        Read("classification", labels={"caf\u00e9", "bar"}),
+    ),
+    "decimal commas": (
+        "a.csv",
+        lambda: csv_of(";", text=text, score=lambda i: f"{i % 7},{i % 10}5"),
+        Read("regression", {"decimal": "comma", "delimiter": "semicolon"}),
+    ),
+    "decimal commas and points": (
+        "a.tsv",
+        lambda: csv_of("\t", text=text, price=lambda i: f"{i + 1}.000,{i + 10}"),
+        Read("regression", {"decimal": "comma"}),
+    ),
+    "commas of thousands": (
+        "a.csv",
+        lambda: csv_of(text=text, price=lambda i: f"{i + 1},000"),
+        Refused(["--task regression"]),
+    ),
+    "decimals or lists": (
+        "a.csv",
+        lambda: csv_of(";", text=text, marks=lambda i: (f"{i % 7},5", "3")[i % 2]),
+        Refused(["--task"]),
+    ),
+    "no numbers among numbers": (
+        "a.csv",
+        lambda: csv_of(
+            text=text, score=lambda i: ("nan", "-", "inf")[i % 3] if i % 10 == 0 else i / 7
+        ),
+        Read("regression", {"empty_cells": "skip"}, 54, says="6 of 60 rows"),
+    ),
+    # Tags
+    "bilou": (
+        "a.conll",
+        lambda: conll_of(["U-PER", "B-LOC", "L-LOC", "O", "O", "U-LOC"]),
+        spans(tag_scheme="bilou"),
+    ),
+    "bmes": (
+        "a.conll",
+        lambda: conll_of(["S-PER", "B-LOC", "E-LOC", "O", "O", "S-LOC"]),
+        spans(tag_scheme="bioes"),
+    ),
+    "bmes of long words": (
+        "a.conll",
+        lambda: conll_of(["B-PER", "M-PER", "E-PER", "O", "O", "S-LOC"]),
+        Read("tagging", {"tag_scheme": "bmes"}, labels={"O", "B-PER", "I-PER", "B-LOC"}),
+    ),
+    "type first": (
+        "a.conll",
+        lambda: conll_of(["PER-B", "LOC-B", "LOC-I", "O", "O", "LOC-B"]),
+        spans(tag_form="suffix"),
+    ),
+    "type first, in bioes": (
+        "a.conll",
+        lambda: conll_of(["PER_S", "LOC_B", "LOC_E", "O", "O", "LOC_S"]),
+        spans(tag_form="suffix", tag_scheme="bioes"),
+    ),
+    "small letters": (
+        "a.conll",
+        lambda: conll_of(["b-PER", "b-LOC", "i-LOC", "o", "o", "b-LOC"]),
+        spans(tag_form="prefix"),
+    ),
+    "underscores": (
+        "a.conll",
+        lambda: conll_of(["B_PER", "B_LOC", "I_LOC", "O", "O", "B_LOC"]),
+        spans(tag_form="prefix"),
+    ),
+    "0 for O": (
+        "a.conll",
+        lambda: conll_of(["B-PER", "B-LOC", "I-LOC", "0", "0", "B-LOC"]),
+        spans(tag_form="prefix"),
+    ),
+    "no types": (
+        "a.conll",
+        lambda: conll_of(["B", "B", "I", "O", "O", "B"]),
+        Read("tagging", {"tag_form": "prefix"}, labels={"O", "B-SPAN", "I-SPAN"}),
+    ),
+    "no letters": (
+        "a.conll",
+        lambda: conll_of(["PER", "LOC", "LOC", "O", "O", "LOC"]),
+        Refused(["--tag-scheme io", "--tag-scheme words"]),
+    ),
+    "no letters, as spans": (
+        "a.conll",
+        lambda: conll_of(["PER", "LOC", "LOC", "O", "O", "LOC"]),
+        Read("tagging", {"tag_scheme": "io"}, labels=SPANS.labels, flags={"tag_scheme": "io"}),
+    ),
+    "numbers of tags": (
+        "a.jsonl",
+        lambda: jsonl_of(tokens=lambda i: [f"He{i}", "saw", "Rome"], ner_tags=lambda i: [0, 0, 1]),
+        Refused(["--tag-names", "--tag-scheme words"]),
+    ),
+    "named numbers of tags": (
+        "a.jsonl",
+        lambda: jsonl_of(tokens=lambda i: [f"He{i}", "saw", "Rome"], ner_tags=lambda i: [0, 0, 1]),
+        Read(
+            "tagging",
+            {"tag_names": ["O", "B-LOC"]},
+            labels={"O", "B-LOC"},
+            flags={"tag_names": ["O", "B-LOC"]},
+        ),
+    ),
+    "an odd tag": (
+        "a.conll",
+        lambda: conll_of(BIO) + "x PER-\ny B-PER\n\n",
+        Refused(["a.conll line 481", "'PER-' (1)", "bio"]),
+    ),
+    "an empty tag": (
+        "a.conll",
+        lambda: conll_of(BIO, "\t") + "x\t\ny\tB-PER\n\n",
+        Read("tagging", {"empty_cells": "skip"}, NUM, SPANS.labels, "1 of 61 rows"),
+    ),
+    "parts of speech": (
+        "a.conll",
+        lambda: conll_of(["PROPN", "ADJ", "NOUN", "VERB", "ADV", "PROPN"]),
+        Read("tagging", labels={"PROPN", "ADJ", "NOUN", "VERB", "ADV"}),
+    ),
+    # Rows
+    "sep": ("a.csv", lambda: "sep=;\n" + csv_of(";", text=text, label=side), CLASSIFIED),
+    "sep of tabs": (
+        "a.csv",
+        lambda: "\ufeffsep=\t\r\n" + csv_of("\t", text=text, label=side),
+        CLASSIFIED,
+    ),
+    "header again": (
+        "a.csv",
+        lambda: csv_of(text=text, label=side) + "text,label\nmore of it,good\n",
+        Read("classification", num=61, labels={"good", "bad"}, says="1 lines repeat the header"),
+    ),
+    "header again with a mark": (
+        "a.tsv",
+        lambda: csv_of("\t", text=text, label=side) + "\ufeffText\tLabel\nmore of it\tgood\n",
+        Read("classification", num=61, labels={"good", "bad"}),
+    ),
+    "comments": ("a.conll", lambda: "# sent_id = 1\n# text = He went\n" + conll_of(BIO), SPANS),
+    "comments with tabs": ("a.conll", lambda: "# id 1\tdomain=en\n" + conll_of(BIO, "\t"), SPANS),
+    "a hash is a word": (
+        "a.conll",
+        lambda: "# O\nfun O\n\n" + conll_of(BIO),
+        Read("tagging", num=61, labels=SPANS.labels),
+    ),
+    "columns of a sign": (
+        "a.conll",
+        lambda: "# id 7f\n" + conll_of(BIO, " _ _ "),
+        Read("tagging", {"columns": ["words", "column2", "column3", "tags"]}, labels=SPANS.labels),
+    ),
+    # Messages
+    "half a pair": (
+        "a.jsonl",
+        lambda: jsonl_of(text=lambda i: text(i) + "\ud83d" * (i == 4), label=side),
+        Refused(["a.jsonl line 5", "surrogate"]),
+    ),
+    "half a pair in a list": (
+        "a.json",
+        lambda: json.dumps(
+            [{"text": text(i) + "\udc00" * (i == 4), "label": side(i)} for i in range(NUM)]
+        ),
+        Refused(["a.json object 5", "surrogate"]),
+    ),
+    "lines in json": ("a.json", lambda: jsonl_of(text=text, label=side), CLASSIFIED),
+    "json in lines": (
+        "a.jsonl",
+        lambda: json.dumps([{"text": text(i), "label": side(i)} for i in range(NUM)], indent=1),
+        Refused(["a.jsonl line 1", "format: json"]),
+    ),
+    "nameless columns": (
+        "a.csv",
+        lambda: csv_of(text=text, label=side).replace("\n", ",,,\n"),
+        Read("classification", labels={"good", "bad"}, says="Unnamed: 2 (empty)"),
+    ),
+    "nameless and filled": (
+        "a.csv",
+        lambda: csv_of(text=text, label=side).replace("\n", ",,\n") + "more,good,no,\n",
+        Refused(["not name column 3", "--header"]),
+    ),
+    "commas at the end": (
+        "a.csv",
+        lambda: (
+            "text,label\n" + csv_of(text=text, label=side).partition("\n")[2].replace("\n", ",\n")
+        ),
+        CLASSIFIED,
+    ),
+    "backslashes": (
+        "a.csv",
+        lambda: 'text,label\n"a \\"fine\\" film",good\n',
+        Refused(["a.csv line 2", 'has \\" for', "sed"]),
+    ),
+    "a lone CR": (
+        "a.csv",
+        lambda: csv_of(text=text, label=side) + "two\rlines,good\n",
+        Refused(["a.csv line 62", "carriage return", "sed"]),
+    ),
+    "a lone CR in a tsv": (
+        "a.tsv",
+        lambda: csv_of("\t", text=text, label=side) + "two\rlines\tbad\n",
+        Refused(["a.tsv line 62", "carriage return"]),
+    ),
+    "CR alone": (
+        "a.csv",
+        lambda: csv_of(text=text, label=side).replace("\n", "\r"),
+        Refused(["a.csv line 1", "carriage return", "tr "]),
+    ),
+    "tabs at the end": ("a.conll", lambda: conll_of(BIO, "\t", "\t"), SPANS),
+    "a tab after three columns": (
+        "a.conll",
+        lambda: conll_of(BIO, "\tNN\t", "\t"),
+        Refused(["a.conll", "column 4 is empty", "--columns"]),
+    ),
+    "a blank in a word": (
+        "a.conll",
+        lambda: conll_of(BIO) + "Old\xa0Town B-LOC\n\n",
+        Read("tagging", num=61, labels=SPANS.labels),
+    ),
+    "xlsx": ("a.csv", lambda: b"PK\x03\x04" + bytes(99), Refused(["a.csv", "xlsx"])),
+    "gzip": ("a.csv", lambda: gzip.compress(b"text,label\n"), Refused(["gzip", ".gz"])),
+    "parquet as csv": (
+        "a.csv",
+        lambda: parquet({"text": TEXTS, "label": SIDES}),
+        Refused(["parquet"]),
+    ),
+    "utf-16": (
+        "a.csv",
+        lambda: csv_of(text=text, label=side).encode("utf-16"),
+        Refused(["UTF-16", "iconv"]),
+    ),
+    "windows": (
+        "a.csv",
+        lambda: csv_of(text=lambda i: f"{text(i)} – „schön“ für £{i}…", label=side).encode(
+            "cp1252"
+        ),
+        Refused(["a.csv line 2", "iconv -f WINDOWS-1252"]),
+    ),
+    "cyrillic windows": (
+        "a.csv",
+        lambda: csv_of(text=lambda i: f"это хороший фильм {i}", label=side).encode("cp1251"),
+        Refused(["iconv -f WINDOWS-1251"]),
+    ),
+    "rare classes": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: f"rare{i}" if i % 6 == 0 else side(i)),
+        Refused(["'rare0' (1)", "'rare54' (1)", "--min-rows-per-class"]),
+    ),
+    "rare classes left out": (
+        "a.csv",
+        lambda: csv_of(text=text, label=lambda i: f"rare{i}" if i % 6 == 0 else side(i)),
+        Read("classification", num=50, labels={"good", "bad"}, flags={"min_rows": 2}),
+    ),
+    "list of contexts": ("a.json", lambda: json.dumps(contexts()), Read("span_qa")),
+    "list of articles": (
+        "a.json",
+        lambda: json.dumps([{"title": "x", "paragraphs": [one]} for one in contexts()]),
+        Read("span_qa"),
+    ),
+    "contexts in lines": ("a.jsonl", lambda: objects(contexts()), Refused(["qas", "structures"])),
+    "doccano": (
+        "a.jsonl",
+        lambda: jsonl_of(id=int, text=text, label=lambda i: [[0, 4, "PER"]]),
+        Refused(["doccano", "to_conll2003"]),
+    ),
+    "doccano's objects": (
+        "a.jsonl",
+        lambda: jsonl_of(
+            id=int,
+            text=text,
+            relations=lambda i: [],
+            entities=lambda i: [{"id": i, "label": "PER", "start_offset": 0, "end_offset": 4}],
+        ),
+        Refused(["doccano"]),
+    ),
+    "label studio": (
+        "a.json",
+        lambda: json.dumps(
+            [
+                {"id": i, "data": {"text": text(i)}, "annotations": [{"result": []}]}
+                for i in range(NUM)
+            ]
+        ),
+        Refused(["Label Studio", "JSON-MIN"]),
+    ),
+    "prodigy": (
+        "a.jsonl",
+        lambda: jsonl_of(
+            text=text, label=side, answer=lambda i: "accept", _input_hash=int, _task_hash=int
+        ),
+        Refused(["Prodigy", "accept"]),
+    ),
+    "spacy": (
+        "a.json",
+        lambda: json.dumps([[text(i), {"entities": [[0, 4, "PER"]]}] for i in range(NUM)]),
+        Refused(["spaCy", "conll"]),
+    ),
+    "spacy's documents": (
+        "a.json",
+        lambda: json.dumps(
+            [{"id": i, "paragraphs": [{"raw": text(i), "sentences": []}]} for i in range(NUM)]
+        ),
+        Refused(["spaCy"]),
+    ),
+    "argilla": (
+        "a.json",
+        lambda: json.dumps(
+            [
+                {
+                    "id": str(i),
+                    "fields": {"text": text(i)},
+                    "responses": {"label": [{"value": side(i)}]},
+                    "suggestions": {},
+                }
+                for i in range(NUM)
+            ]
+        ),
+        Refused(["Argilla", "to_list"]),
+    ),
+    "decimals in parquet": (
+        "a.parquet",
+        lambda: parquet({"text": TEXTS, "score": [Decimal(i) / 8 for i in range(NUM)]}),
+        Read("regression"),
+    ),
+    "bytes in parquet": (
+        "a.parquet",
+        lambda: parquet({"text": [t.encode() for t in TEXTS], "label": SIDES}),
+        CLASSIFIED,
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("requirements.lock").write_text("")
+
+
+def put(name: str) -> tuple[str, Read | Refused]:
+    path, make, expected = ODD[name]
+    content = make()
+    Path(path).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path, expected
+
+
+@pytest.mark.parametrize("name", [name for name, odd in ODD.items() if isinstance(odd[2], Read)])
+def test_propose_and_prepare_task_read_odd_inputs_alike(name: str) -> None:
+    path, expected = put(name)
+    assert isinstance(expected, Read)
+    proposal = proposed(path, **expected.flags)
+    assert proposal.study.kind == expected.kind
+    assert expected.settings.items() <= proposal.study.source.items()
+    assert expected.says in " ".join(proposal.notes)
+    assert len(proposal.rows) == 3 and all(": " in row for row in proposal.rows)
+    Path("params.yaml").write_text(proposal.text)
+    prepare(load(Path("params.yaml")), "a")
+    rows = [read_jsonl(paths.examples("a") / f"{split}.jsonl") for split in SPLITS]
+    assert sum(map(len, rows)) == expected.num
+    record = json.loads((paths.examples("a") / "task.json").read_text())
+    assert expected.labels is None or {*record["labels"]} == expected.labels
+
+
+@pytest.mark.parametrize("name", [name for name, odd in ODD.items() if isinstance(odd[2], Refused)])
+def test_propose_refuses_odd_inputs_and_says_what_helps(name: str) -> None:
+    path, expected = put(name)
+    assert isinstance(expected, Refused)
+    with pytest.raises(ValueError) as refused:
+        proposed(path, **expected.flags)
+    for words in expected.words:
+        assert words in str(refused.value)
