@@ -9,51 +9,45 @@ from itertools import product
 
 from tqdm import tqdm
 
-from stages.baselines._baseline import BASELINES, Score
+from stages.baselines._baseline import BASELINES
+from stages.baselines._kept import Examples, fit, path_of, save
 from stages.core import paths
-from stages.core.artifacts import read_json, read_jsonl, replacing
+from stages.core.artifacts import read_jsonl, replacing
 from stages.core.keys import TrialKey
 from stages.core.plans import BaselinePlan
 from stages.core.process import run_stage
 from stages.evaluation.records import CLASSICAL, PredictionRecord, TrialRecord, write
-from stages.kinds._kind import KINDS, SPLITS, distinct_draws, labelled_rows
+from stages.kinds._kind import distinct_draws
 
 
 def main(plan: BaselinePlan, task: str) -> None:
-    """Writes ``trials.csv`` and ``predictions.csv.gz``. If a label budget is all rows of train,
-    seeds have no effect, and there is one trial."""
-    examples = paths.examples(task)
-    about = read_json(examples / "task.json")
-    train, validation, test = (read_jsonl(examples / f"{split}.jsonl") for split in SPLITS)
-    kind = KINDS[about["kind"]]
+    """Writes ``trials.csv``, ``predictions.csv.gz`` and the records of the trials, from which they
+    can be fitted again. If a label budget is all rows of train, seeds have no effect, and there is
+    one trial."""
+    examples = Examples.read(paths.examples(task))
+    test = read_jsonl(paths.examples(task) / "test.jsonl")
     trials: list[TrialRecord] = []
     predictions: list[PredictionRecord] = []
-    keys = [*_trials(plan, kind.name, len(train), task)]
-    for key in tqdm(keys, desc=f"baselines on {task}", disable=None):
-        component = plan.baselines[key.run]
-        baseline = BASELINES.build(component, where=f"baselines.{key.run}")
-        rows = labelled_rows(
-            train,
-            key.label_budget,
-            kind,
-            pretrain_seed=key.pretrain_seed,
-            finetune_seed=key.finetune_seed,
-            task=task,
-        )
-        baseline.fit(rows, validation, Score(kind, about["metric"]))
-        trials.append(_record(key, str(component["name"]), num_tries=baseline.num_tries))
-        predictions += [
-            PredictionRecord(
-                **key._asdict(),
-                id=row["id"],
-                prediction=predicted,
-                probability=None if probability is None else round(probability, 6),
-            )
-            for row, predicted, probability in zip(
-                test, baseline.predict(test), baseline.probabilities(test), strict=True
-            )
-        ]
+    keys = [*_trials(plan, examples.kind.name, len(examples.train), task)]
     with replacing(paths.BASELINES / task) as folder:
+        folder.mkdir()
+        for key in tqdm(keys, desc=f"baselines on {task}", disable=None):
+            component = plan.baselines[key.run]
+            baseline = fit(component, key, examples)
+            kept = path_of(key).relative_to(paths.BASELINES / task)
+            save(baseline, component, key, examples, folder / kept)
+            trials.append(_record(key, str(component["name"]), num_tries=baseline.num_tries))
+            predictions += [
+                PredictionRecord(
+                    **key._asdict(),
+                    id=row["id"],
+                    prediction=predicted,
+                    probability=None if probability is None else round(probability, 6),
+                )
+                for row, predicted, probability in zip(
+                    test, baseline.predict(test), baseline.probabilities(test), strict=True
+                )
+            ]
         write(folder / "trials.csv", TrialRecord, trials)
         write(folder / "predictions.csv.gz", PredictionRecord, predictions)
 

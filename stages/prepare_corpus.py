@@ -16,7 +16,7 @@ from stages.core.parallel import grouped, in_order
 from stages.core.plans import CorpusPlan
 from stages.core.process import run_stage
 from stages.evaluation.contamination import TaskTexts, searched_texts
-from stages.sources._source import SOURCES, Document, Part, Source
+from stages.sources._source import SOURCES, Document, Part, Source, check_split
 from stages.text.corpus import SPLITS
 from stages.text.stored import StoredDocuments
 
@@ -111,6 +111,7 @@ def _prepared(texts: TaskTexts | None, parts: list[Part]) -> _Prepared:
     documents = [document for part in parts for document in part.documents()]
     parts.clear()  # a document may be a large part of the memory
     for document, sentences in zip(documents, _left(documents, texts), strict=True):
+        check_split(document)
         split = document.split
         if split == "test":
             counts[split, "documents"] += 1

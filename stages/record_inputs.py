@@ -4,15 +4,22 @@ reads: data/inputs.
 Templates of dvc.yaml cannot name them, since a run takes over from the reference what it does not
 say itself. So this stage depends on all of them, and pretraining on the record of its run: another
 corpus, tokenizer or checkpoint of the study runs no pretraining again.
+
+It also refuses a label budget that a task cannot fill, so that nothing is trained before.
 """
 
 from stages.core import paths
-from stages.core.artifacts import replacing, sha256_of_tree, write_json
+from stages.core.artifacts import read_json, replacing, sha256_of_tree, write_json
 from stages.core.plans import InputsPlan
 from stages.core.process import run_stage
+from stages.kinds._kind import most_rows
 
 
 def main(plan: InputsPlan) -> None:
+    """Raises ValueError for a label budget that is more than a task's rows."""
+    for task in plan.tasks:
+        rows = read_json(paths.examples(task) / "task.json")["num_examples"]["train"]
+        most_rows(plan.label_budgets, rows, task=task)
     with replacing(paths.INPUTS) as folder:
         folder.mkdir()
         for key, run in plan.runs.items():

@@ -1,6 +1,7 @@
 """Check the whole of params.yaml before anything runs, and write the plan of every stage:
 data/plans."""
 
+import os
 from pathlib import Path
 
 from stages.checking.faults import find_faults
@@ -11,6 +12,8 @@ from stages.core.process import run_root
 from stages.core.study_file import load
 from stages.evaluation.records import discard_unlisted
 from stages.planning.stage_plans import write_plans
+
+DVC_STAGE = "DVC_STAGE"  # DVC sets it for what it runs
 
 
 def main() -> None:
@@ -29,7 +32,8 @@ def main() -> None:
         paths.TOKENIZERS / NONE,
     ):
         _write_nothing(path)
-    _discard_unlisted(params)
+    if DVC_STAGE in os.environ:  # by hand, what belongs to another study stays
+        _discard_unlisted(params)
     with replacing(paths.PLANS) as folder:
         folder.mkdir()
         write_plans(params, folder)

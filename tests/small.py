@@ -1,5 +1,6 @@
 """Small real things to test with: English that every Python carries, a tokenizer of it, models."""
 
+import inspect
 import tempfile
 import unicodedata
 from functools import cache
@@ -22,8 +23,7 @@ from stages.text.tokenizer import Tokenizer
 
 VOCAB_SIZE = 600
 DIMENSIONS = {"d_model": 32, "num_layers": 2, "num_heads": 2, "d_ff": 64}  # of transformers
-BILSTM = {"d_model": 32, "num_layers": 2, "d_cell": 48}
-SETTINGS = {"bilstm": BILSTM}  # of architectures that DIMENSIONS are no settings of
+D_CELL = 48
 ARCHITECTURES = tuple(name for name in MODELS.names() if name != HUB)
 TRANSFORMERS = tuple(
     name for name in ARCHITECTURES if issubclass(MODELS.find(name, where=""), TransformerBackbone)
@@ -88,8 +88,16 @@ def with_stub(backbone: Any, head: nn.Module) -> ModelWithHead:
     return model
 
 
+def small_settings(architecture: str) -> dict[str, int]:
+    """Returns those of the small sizes that an architecture has as settings."""
+    cls: Any = MODELS.find(architecture, where="model")
+    parts = (cls.__init__, getattr(cls, "schema", cls.__init__))
+    known = {key for part in parts for key in inspect.signature(part).parameters}
+    return {key: value for key, value in (DIMENSIONS | {"d_cell": D_CELL}).items() if key in known}
+
+
 def small_model(architecture: str, *, seed: int = 1, **settings: Any) -> Any:
-    entry = {"name": architecture, **SETTINGS.get(architecture, DIMENSIONS), **settings}
+    entry = {"name": architecture, **small_settings(architecture), **settings}
     model: Backbone = MODELS.build(entry, VOCAB_SIZE, where="model")
     model.initialise(generator=torch_stream(seed, "weights"))
     return model

@@ -157,5 +157,5 @@ def write_tasks(section: Mapping[str, Any] = SECTION) -> None:
         write_jsonl(folder / "test.jsonl", test)
         entry, labels, metric, other = about[task]
         record = {"task": entry, "kind": entry["name"], "labels": labels}
-        record |= {"metric": metric, "other_metric": other}
+        record |= {"metric": metric, "other_metric": other, "num_examples": {"train": 64}}
         write_json(folder / "task.json", record)

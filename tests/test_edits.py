@@ -68,6 +68,7 @@ def reworded(project: Project) -> None:
 
 CORPUS = "prepare_corpus@prose train_tokenizer@unigram encode_corpus@prose-unigram record_inputs"
 MEASURED = "measure_contamination@prose-unigram measure_likeness@prose-unigram"
+CHECKED = f"{MEASURED} record_inputs"  # what reads all tasks, for label budgets as well
 OTHER_CORPUS = (
     "prepare_corpus@other encode_corpus@other-unigram measure_contamination@other-unigram "
     "measure_likeness@other-unigram record_inputs"
@@ -101,10 +102,10 @@ EDITS = [
     Edit(
         "a new task",
         setting("tasks.again", AGAIN),
-        f"prepare_task@again fit_baseline@again finetune@again evaluate@again {MEASURED}",
+        f"prepare_task@again fit_baseline@again finetune@again evaluate@again {CHECKED}",
         4,
     ),
-    Edit("a task less", setting("tasks.again", DELETED), MEASURED),
+    Edit("a task less", setting("tasks.again", DELETED), CHECKED),
     Edit("a corpus that no run reads", setting("corpora.other", OTHER), OTHER_CORPUS),
     Edit("a corpus less", setting("corpora.other", DELETED), ""),
     Edit(
@@ -129,17 +130,22 @@ EDITS = [
     Edit("a run less", setting("pretrain.runs.decoder_causal", DELETED), ""),
     Edit("a fine-tuning seed", setting("finetune.seeds", [1, 2]), f"{BASELINE} {TUNED}", 4),
     Edit("a method", setting("finetune.methods.bitfit", BITFIT), TUNED, 4),
-    Edit("a label budget", setting("finetune.label_budgets", [16, 32]), f"{BASELINE} {TUNED}", 12),
-    Edit("fewer of both", fewer, f"{BASELINE} {TUNED}"),
+    Edit(
+        "a label budget",
+        setting("finetune.label_budgets", [16, 32]),
+        f"record_inputs {BASELINE} {TUNED}",
+        12,
+    ),
+    Edit("fewer of both", fewer, f"record_inputs {BASELINE} {TUNED}"),
     Edit(
         "a test label",
         text("rows/test.jsonl", '55", "label": "noisy', '55", "label": "calm'),
-        f"prepare_task@loudness {MEASURED} evaluate@loudness",
+        f"prepare_task@loudness {CHECKED} evaluate@loudness",
     ),
     Edit(
         "a test text",
         text("rows/test.jsonl", "A LOUD number 56", "A LOUD 56"),
-        f"prepare_task@loudness {MEASURED} {BASELINE} {TUNED}",
+        f"prepare_task@loudness {CHECKED} {BASELINE} {TUNED}",
         6,
     ),
     Edit(

@@ -145,3 +145,27 @@ def test_resolve_names_the_place_of_a_mistake_in_a_component(project: Project, s
     output = project.run("python", "-m", "stages.resolve", check=False)
     assert "tasks.rate.source.name: " in output and "`path`" in output
     assert "tasks.rate.task.name: " in output and "Traceback" not in output
+
+
+KIND, OBJECTIVE = "stages/kinds/rating.py", "stages/objectives/autoencoding.py"
+BASELINE, TWO = "stages/baselines/average.py", "must define one public class, not Other, Average"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        (KIND, "(Metric(", '("mean_distence", Metric(', "metrics: unknown 'mean_distence'"),
+        (OBJECTIVE, "def collate", "def pack", "Autoencoding must define collate; the contract is"),
+        (OBJECTIVE, "weight: float", "weight", "the setting weight of Autoencoding needs a type"),
+        (BASELINE, "class Average", "class Other:\n    pass\n\n\nclass Average", TWO),
+    ],
+)
+def test_resolve_names_the_file_that_breaks_its_contract(
+    project: Project, file: str, old: str, new: str, message: str
+) -> None:
+    assert old in FILES[file]
+    for name, text in FILES.items():
+        (project.folder / name).write_text(text.replace(old, new) if name == file else text)
+    output = project.run("python", "-m", "stages.resolve", check=False)
+    assert f"{file}: {message}" in output and "Traceback" not in output, output
+    assert "this size" not in output and output.count("\n") == 1

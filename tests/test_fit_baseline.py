@@ -10,49 +10,21 @@ import pytest
 from stages import fit_baseline
 from stages.baselines._baseline import BASELINES, Baseline, Score
 from stages.core import paths
-from stages.core.artifacts import read_jsonl, write_json, write_jsonl
+from stages.core.artifacts import read_jsonl
 from stages.core.keys import TrialKey
-from stages.core.plans import BaselinePlan
 from stages.evaluation.records import CLASSICAL, PredictionRecord, TrialRecord, read
 from stages.kinds._cells import Row
 from stages.kinds._kind import KINDS, labelled_rows
+from tests.labelled_words import PLAN, WORDS, write_tasks
+from tests.small_study import files_of
 
-PLAN = BaselinePlan(
-    baselines={name: {"name": name} for name in ("majority", "tfidf", "window")},
-    label_budgets=[4, "all"],
-    pretrain_seeds=[1, 7],
-    finetune_seeds=[1, 2, 3],
-    code={},
-)
 DRAWS = [*product(PLAN.pretrain_seeds, PLAN.finetune_seeds)]
-WORDS = {"fruit": ["apple", "pear"], "tool": ["hammer", "saw"]}
 
 
 @pytest.fixture(autouse=True)
 def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """24 classified sentences and as many tagged ones."""
     monkeypatch.chdir(tmp_path)
-    for task, kind, metric in (
-        ("type", "classification", "macro_f1"),
-        ("tag", "tagging", "entity_f1"),
-    ):
-        examples = paths.examples(task)
-        examples.mkdir(parents=True)
-        for split, number in (("train", 12), ("validation", 4), ("test", 8)):
-            rows = [_row(kind, i, labelled=split != "test") for i in range(number)]
-            write_jsonl(examples / f"{split}.jsonl", rows)
-        write_json(examples / "task.json", {"kind": kind, "metric": metric})
-
-
-def _row(kind: str, i: int, *, labelled: bool) -> dict[str, Any]:
-    label = list(WORDS)[i % 2]
-    word = WORDS[label][i // 2 % 2]
-    if kind == "classification":
-        row = {"id": str(i), "text": f"a {word}", "label": label}
-    else:
-        tags = ["O", "B-TOOL" if label == "tool" else "O"]
-        row = {"id": str(i), "words": ["a", word], "tags": tags}
-    return row if labelled else {k: v for k, v in row.items() if k not in ("label", "tags")}
+    write_tasks()
 
 
 def fitted(task: str, **changes: Any) -> list[PredictionRecord]:
@@ -126,10 +98,10 @@ def test_fit_baseline_learns_from_the_rows_of_trials_with_the_same_seeds(
 
 def test_fit_baseline_writes_the_same_bytes_twice() -> None:
     fitted("type")
-    files = sorted((paths.BASELINES / "type").iterdir())
-    before = [path.read_bytes() for path in files]
+    before = files_of(paths.BASELINES / "type")
     fitted("type")
-    assert [path.read_bytes() for path in files] == before
+    assert files_of(paths.BASELINES / "type") == before
+    assert {name.partition("/")[0] for name in before} >= {"kept", "predictions.csv.gz"}
 
 
 def test_fit_baseline_refuses_more_labels_than_there_are() -> None:

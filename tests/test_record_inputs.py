@@ -1,5 +1,6 @@
 """The record of what each run reads, on which its pretraining depends."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ RUNS = {
         ("further", "prose", "bpe", "minilm"),
     )
 }
-PLAN = InputsPlan(runs=RUNS, code={})
+PLAN = InputsPlan(runs=RUNS, tasks=["tag", "type"], label_budgets=[50, "all"], code={})
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +33,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for checkpoint in ("minilm", "other"):
         write(f"checkpoints/{checkpoint}/model.safetensors", checkpoint)
     write("tokenizers/none", "nothing")
+    for task, number in (("tag", 50), ("type", 60)):
+        about = {"num_examples": {"train": number, "test": 10}}
+        write(f"tasks/{task}/examples/task.json", json.dumps(about))
 
 
 def write(name: str, text: str) -> None:
@@ -81,3 +85,11 @@ def test_record_inputs_changes_only_for_runs_that_read_what_changed(
     write(name, "other")
     after = recorded()
     assert {run for run in before if before[run] != after[run]} == changed
+
+
+def test_record_inputs_refuses_a_label_budget_that_a_task_cannot_fill() -> None:
+    """Before anything is trained: every pretraining depends on this stage."""
+    fault = r"^finetune\.label_budgets: 55 labels, but tasks\.tag has 50$"
+    with pytest.raises(ValueError, match=fault):
+        record_inputs.main(PLAN.model_copy(update={"label_budgets": [10, 55]}))
+    assert not Path("data/inputs").exists()

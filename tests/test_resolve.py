@@ -138,9 +138,15 @@ def test_resolve_writes_plans_and_files_that_never_change(folder: Path) -> None:
     assert changed == [path_of("report")]
 
 
-def test_resolve_discards_what_params_yaml_no_longer_lists(folder: Path) -> None:
+@pytest.mark.parametrize("by_dvc", [True, False])
+def test_resolve_discards_what_params_yaml_no_longer_lists(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, by_dvc: bool
+) -> None:
     """Stages depend on these folders as a whole; otherwise a clone that never had the old entries
-    would run them again."""
+    would run them again. By hand nothing is discarded, since it may be another study's."""
+    monkeypatch.delenv("DVC_STAGE", raising=False)
+    if by_dvc:
+        monkeypatch.setenv("DVC_STAGE", "resolve")
     measured = ("contamination", "likeness")
     kept = [
         "tasks/tag/examples",
@@ -164,7 +170,8 @@ def test_resolve_discards_what_params_yaml_no_longer_lists(folder: Path) -> None
     Path("data/plans/pretrain/old.json").write_text("{}")
     resolve.main()
     assert all(Path("data", name).exists() for name in kept)
-    assert not any(Path("data", name).exists() for name in (*old, "plans/pretrain/old.json"))
+    assert all(Path("data", name).exists() != by_dvc for name in old)
+    assert not Path("data/plans/pretrain/old.json").exists()
 
 
 def test_resolve_refuses_every_fault_at_once_and_keeps_the_plans(folder: Path) -> None:

@@ -8,9 +8,10 @@ from itertools import product
 from stages.baselines._baseline import BASELINES
 from stages.checking.entries import fault_of, name_of, unlisted
 from stages.checking.public_checkpoints import checkpoint_faults
-from stages.core.components import Settings, unknown
+from stages.core.components import Settings, file_of, unknown
 from stages.core.params import NONE, Corpus, Params, PublishedTokenizer, Task, Tokenizer
-from stages.kinds._kind import KINDS, Kind
+from stages.evaluation.metrics import METRICS, metric_of
+from stages.kinds._kind import KINDS, Kind, most_rows
 from stages.sources._source import SOURCES, Source
 from stages.tasks._task import TASKS
 from stages.text.tokenizer import NUM_SENTINELS, NUM_SPECIAL
@@ -43,7 +44,7 @@ def tokenizer_faults(
 
 
 def task_faults(params: Params, task: Task, where: str) -> Iterator[str]:
-    yield from fault_of(lambda: _source(task.source, f"{where}.source", _kind(task)))
+    yield from fault_of(lambda: _check_source(params, task, where))
     yield from fault_of(lambda: _check_task(params, task.task, f"{where}.task"))
     for budget in params.finetune.label_budgets:
         if budget != "all" and task.num_train != "all" and int(budget) > int(task.num_train):
@@ -67,6 +68,25 @@ def _kind(task: Task) -> Kind | None:
     with suppress(ValueError):
         return getattr(TASKS.find(name_of(task.task), where=""), "kind", None)
     return None
+
+
+def _check_source(params: Params, task: Task, where: str) -> None:
+    """Raises ValueError for a source with invalid settings or broken files, and for files with
+    fewer rows to train on than the largest label budget. Rows are read until there are enough."""
+    kind = _kind(task)
+    source = _source(task.source, f"{where}.source", kind)
+    budgets = [int(budget) for budget in params.finetune.label_budgets if budget != "all"]
+    if kind is None or not source.is_local or task.num_train != "all" or not budgets:
+        return
+    num_rows = 0
+    try:
+        for example in source.examples(kind):
+            num_rows += example.split == "train"
+            if num_rows >= max(budgets):
+                return
+    except ValueError as error:
+        raise ValueError(f"{where}.source: {error}") from None
+    most_rows(budgets, num_rows, task=where.removeprefix("tasks."))
 
 
 def _source(entry: Settings, where: str, kind: Kind | None) -> Source:
@@ -98,6 +118,14 @@ def _check_task(params: Params, entry: Settings, where: str) -> None:
             f"{where}.name: stages/tasks/{name_of(entry)}.py must set `kind` to a kind of rows "
             "(stages/kinds), to the one of its own name if there is one"
         )
+    for metric in named.metric_names:
+        try:
+            metric_of(metric)
+        except KeyError:
+            raise ValueError(
+                f"{where}.name: {file_of(type(named))}: metrics: {unknown(metric, METRICS)}; a "
+                "metric of its own is a Metric"
+            ) from None
     try:
         for combination in product(*values.values()):
             one = dict(zip(values, combination, strict=True))

@@ -2,6 +2,8 @@
 
 The model that is written computes the same as this study's model: it is loaded again and compared
 before it takes its place. What `transformers` cannot compute is refused.
+
+A classical baseline (with --task) is written as a model of MLflow, with its rows and its code.
 """
 
 import argparse
@@ -10,6 +12,8 @@ from pathlib import Path
 from stages.commands._kept_trials import add_options, chosen_trial
 from stages.core.keys import RunKey
 from stages.core.process import exit_on_mistake
+from stages.evaluation.records import CLASSICAL
+from stages.exporting.baseline import export_baseline
 from stages.exporting.export import export, first_checkpoint
 
 
@@ -19,7 +23,7 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", help="the run, by its name in params.yaml")
+    parser.add_argument("run", help="the run or baseline, by its name in params.yaml")
     parser.add_argument("--out", type=Path, required=True, help="the folder to write")
     parser.add_argument("--task", help="export a trial on this task, not the checkpoint")
     add_options(parser)
@@ -29,6 +33,9 @@ def main() -> None:
     def checked() -> None:
         if options.task is not None:
             trial = chosen_trial(options)
+            if trial.method == CLASSICAL:
+                print(export_baseline(trial, options.out, force=options.force))
+                return
             print(export(trial.checkpoint, trial, options.out, force=options.force))
             return
         if any((options.method, options.label_budget, options.finetune_seed is not None)):

@@ -1,6 +1,7 @@
-"""Predict new text with a trial of a run and a task: a JSON object for each row.
+"""Predict new text with a trial of a run or baseline and a task: a JSON object for each row.
 
-If the method trains, the weights of the trial must have been kept (finetune.keep_weights).
+If the method trains, the weights of the trial must have been kept (finetune.keep_weights). A
+baseline is fitted again to its rows, in seconds.
 
 Rows are read from FILE or from the standard input:
 
@@ -24,17 +25,21 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from stages.baselines import _kept
 from stages.commands._kept_trials import add_options, chosen_trial
+from stages.core import paths
 from stages.core.artifacts import Json, replacing
 from stages.core.components import Settings
+from stages.core.keys import TrialKey
 from stages.core.process import exit_on_mistake
+from stages.evaluation.records import CLASSICAL
 from stages.kinds._inputs import WORDS, Columns, input_of
 from stages.kinds._kind import KINDS, Kind
 from stages.sources._formats import FORMATS, Record, format_of, read, records
 from stages.training.device import Device
 from stages.trials.kept import KeptTrial, path_of, rebuilt
 from stages.trials.lookup import opened
-from stages.trials.new_rows import NewRow, device_for, predictions
+from stages.trials.new_rows import NewRow, baseline_predictions, device_for, predictions
 
 BAR_AFTER_S = 3.0  # short inputs need no progress bar
 # The column of words in formats whose columns have no names.
@@ -67,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", help="the run, by its name in params.yaml")
+    parser.add_argument("run", help="the run or baseline, by its name in params.yaml")
     parser.add_argument("task", help="the task, by its name in params.yaml")
     parser.add_argument("file", nargs="?", type=Path, help="also .gz; without it: stdin")
     add_options(parser)
@@ -90,14 +95,8 @@ def run(options: argparse.Namespace) -> None:
     """Writes the predictions; raises ValueError for a trial that was not kept and for input that
     cannot be read."""
     trial = chosen_trial(options)
-    kept, setup = opened(trial)
-    columns = Columns.of(setup.examples)
-    rows = _read(options.file, options.format, columns, _renamed(columns, options.column))
-    rows = _refuse_none(rows, options.file)  # before the model is loaded
-    device = _device(options.device, kept)
-    model = rebuilt(kept, setup, path_of(trial)).to(device.torch)
-    predicted = predictions(kept, setup, model, rows, device)
-    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in predicted)
+    predicted = _by_baseline if trial.method == CLASSICAL else _by_model
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in predicted(trial, options))
     if options.output is None:
         _write(lines, sys.stdout.write, bar=not sys.stdout.isatty())
     elif options.output.is_dir():
@@ -106,7 +105,29 @@ def run(options: argparse.Namespace) -> None:
         _write_file(lines, options.output)
 
 
+def _by_model(trial: TrialKey, options: argparse.Namespace) -> Iterator[Json]:
+    kept, setup = opened(trial)
+    rows = _rows(options, setup.examples)  # before the model is loaded
+    device = _device(options.device, kept)
+    model = rebuilt(kept, setup, path_of(trial)).to(device.torch)
+    return predictions(kept, setup, model, rows, device)
+
+
+def _by_baseline(trial: TrialKey, options: argparse.Namespace) -> Iterator[Json]:
+    examples = paths.examples(trial.task)
+    rows = _rows(options, examples)
+    return baseline_predictions(*_kept.refit(_kept.path_of(trial), examples), rows)
+
+
 # What is read ------------------------------------------------------------------------------------
+
+
+def _rows(options: argparse.Namespace, examples: Path) -> Iterator[NewRow]:
+    """Returns the rows to predict, as the task in ``examples`` reads them; raises ValueError if
+    there are none."""
+    columns = Columns.of(examples)
+    renamed = _renamed(columns, options.column)
+    return _refuse_none(_read(options.file, options.format, columns, renamed), options.file)
 
 
 def _renamed(columns: Columns, pairs: Iterable[str]) -> dict[str, str]:

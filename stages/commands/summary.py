@@ -2,12 +2,11 @@
 
 import argparse
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.table import Table
 from rich.text import Text
 
 from stages.commands._console import console
@@ -16,6 +15,7 @@ from stages.core.artifacts import read_json
 from stages.core.components import Settings
 from stages.core.process import exit_on_mistake
 from stages.core.study_file import PATH, read_yaml
+from stages.core.terminal_table import TableRow, print_table
 from stages.evaluation.metrics import merit
 from stages.evaluation.records import CLASSICAL
 from stages.planning.last_report import reported_study
@@ -41,7 +41,7 @@ def show(console: Console) -> None:
     console.print(_title())
     metrics = {row["task"]: row["metric"] for row in _rows("answer.csv")}
     for task, runs in read_json(paths.REPORTS / "metrics.json").items():
-        console.print(scores(task, runs, metrics[task]))
+        show_scores(console, task, runs, metrics[task])
     console.print(mattered())
     for row in _answers():
         console.print(answer(row))
@@ -95,18 +95,23 @@ def answer(row: Mapping[str, str]) -> Text:
                 hardware=costs[0]["hardware"],
             )
         )
-        chosen = (
-            f"{row['run']} {row['task']} FILE --method {row['method']} "
-            f"--label-budget {row['label_budget']} --finetune-seed {costs[0]['finetune_seed']}"
-        )
-        lines.append(f"Use it: python -m stages.commands.predict {chosen}")
+    lines.append(f"Use it: python -m stages.commands.predict {_chosen(row, costs)}")
     for line in lines:
         text.append(f"\n  {line}", style="not bold")
     return text
 
 
-def scores(task: str, runs: Settings, metric: str) -> Table:
-    """A task's means with their intervals; a baseline in every column of its budget."""
+def _chosen(row: Mapping[str, str], costs: Sequence[Mapping[str, str]]) -> str:
+    """Returns the arguments of `predict` for the best cell of a task, which is a baseline's if it
+    has no ``costs``."""
+    chosen = f"{row['run']} {row['task']} FILE --label-budget {row['label_budget']}"
+    if not costs:
+        return chosen
+    return f"{chosen} --method {row['method']} --finetune-seed {costs[0]['finetune_seed']}"
+
+
+def show_scores(console: Console, task: str, runs: Settings, metric: str) -> None:
+    """Prints a task's means with their intervals; a baseline in every column of its budget."""
     methods = [m for m in dict.fromkeys(m for run in runs.values() for m in run) if m != CLASSICAL]
     budgets = list(dict.fromkeys(n for run in runs.values() for cell in run.values() for n in cell))
     columns = [(method, n) for n in budgets for method in methods]
@@ -118,14 +123,12 @@ def scores(task: str, runs: Settings, metric: str) -> Table:
         max((merit(metric, cell["mean"]) for cell in column if cell), default=None)
         for column in zip(*cells_of.values(), strict=True)
     ]
-    table = Table(title=task, title_justify="left", title_style="bold")
-    table.add_column("run")
-    for method, budget in columns:
-        table.add_column(f"{method}, {budget} labels", justify="right", no_wrap=True)
+    numbers = [f"{method}\n{budget} labels" for method, budget in columns]
+    rows = list[TableRow]()
     for name, cells in cells_of.items():
         texts = [_score(cell, best, metric) for cell, best in zip(cells, top, strict=True)]
-        table.add_row(name, *texts, style="dim" if CLASSICAL in runs[name] else "")
-    return table
+        rows.append(TableRow([name], texts, "dim" if CLASSICAL in runs[name] else ""))
+    print_table(console, task, ["run"], numbers, rows)
 
 
 def _score(cell: Mapping[str, float] | None, best: float | None, metric: str) -> Text:

@@ -10,11 +10,10 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from rich.table import Table
-
 from stages.commands._console import console
 from stages.core.artifacts import Json
 from stages.core.process import exit_on_mistake
+from stages.core.terminal_table import TableRow, print_table
 from stages.trials import store
 from stages.trials.store import Listed
 
@@ -57,15 +56,13 @@ def _main(days: float | None, *, as_json: bool) -> None:
 
 
 def _show(entries: Sequence[Listed]) -> None:
-    table = Table(
-        title=f"{store.root()}: {len(entries)} trials, {_size(entries)}", title_justify="left"
-    )
-    for name in ("run", "task", "trials", "size", "unused for"):
-        table.add_column(name, justify="left" if name in ("run", "task") else "right")
-    for (run, task), group in _by_run_and_task(entries).items():
-        days = f"{_unused_days(group):.1f} days"
-        table.add_row(run, task, str(len(group)), _size(group), days)
-    console(piped_width=PIPED_WIDTH).print(table)
+    rows = [
+        TableRow(key, (str(len(group)), _size(group), f"{_unused_days(group):.1f} days"))
+        for key, group in _by_run_and_task(entries).items()
+    ]
+    title = f"{store.root()}: {len(entries)} trials, {_size(entries)}"
+    numbers = ("trials", "size", "unused for")
+    print_table(console(piped_width=PIPED_WIDTH), title, ("run", "task"), numbers, rows)
 
 
 def _by_run_and_task(entries: Iterable[Listed]) -> dict[tuple[str, str], list[Listed]]:

@@ -42,7 +42,8 @@ class Components(Generic[C]):
     def find(self, name: str, *, where: str) -> type[C]:
         """Returns the component ``stages/{folder}/{name}.py``.
 
-        Raises ValueError with the path in params.yaml (``where``) if there is no such file.
+        Raises ValueError with the path in params.yaml (``where``) if there is no such file, and
+        with the path of the file if that is no component.
         """
         if name not in self.names():
             raise ValueError(f"{where}.name: {unknown(name, self.names())}")
@@ -110,16 +111,44 @@ class Components(Generic[C]):
             raise ValueError(f"{where}: {error}") from None
 
 
+def file_of(cls: type) -> str:
+    """Returns the path of the file that defines a class, for messages."""
+    return f"{cls.__module__.replace('.', '/')}.py"
+
+
 @cache
 def _public_class(folder: str, name: str) -> type[Any]:
+    """Returns the one public class of a file.
+
+    Raises ValueError, which names the file, unless the class has all methods of its contract, and a
+    type for each setting.
+    """
     module = importlib.import_module(f"stages.{folder}.{name}")
     classes = [
         value
         for key, value in vars(module).items()
         if inspect.isclass(value) and value.__module__ == module.__name__ and key[0] != "_"
     ]
-    assert len(classes) == 1, f"{module.__name__} must define one public class, not {classes}"
-    return classes[0]
+    file = f"stages/{folder}/{name}.py"
+    if len(classes) != 1:
+        names = ", ".join(each.__name__ for each in classes) or "none"
+        raise ValueError(
+            f"{file}: must define one public class, not {names}; a name of another class begins "
+            "with _"
+        )
+    (cls,) = classes
+    if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+        contracts = {file_of(base) for base in cls.__mro__ if missing[0] in vars(base)}
+        raise ValueError(
+            f"{file}: {cls.__name__} must define {', '.join(missing)}; the contract is in "
+            f"{', '.join(contracts)}"
+        )
+    for key, parameter in _keywords(cls.__init__).items():
+        if parameter.annotation is inspect.Parameter.empty:
+            raise ValueError(
+                f"{file}: the setting {key} of {cls.__name__} needs a type, such as `{key}: float`"
+            )
+    return cls
 
 
 def _tried(cls: type) -> tuple[str, ...]:

@@ -108,6 +108,8 @@ class InputsPlan(Plan):
     """The plan of ``record_inputs``."""
 
     runs: dict[Name, RunInputs]
+    tasks: list[Name]
+    label_budgets: list[NumberOrAll]
 
 
 class PretrainPlan(Plan):

@@ -63,7 +63,7 @@ def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool
     Raises ValueError for a run or trial that does not exist or has no counterpart in
     ``transformers``.
     """
-    _check_place(out, force=force)
+    check_place(out, force=force)
     record = _record(checkpoint)
     _check_model(checkpoint, record, trial)
     transformers.logging.set_verbosity_error()
@@ -135,7 +135,7 @@ def _save_tokenizer(
     )
 
 
-def _check_place(out: Path, *, force: bool) -> None:
+def check_place(out: Path, *, force: bool) -> None:
     """Raises ValueError unless the folder is new, or an earlier export that may be replaced."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
@@ -155,7 +155,7 @@ def first_checkpoint(run: str) -> RunKey:
         runs = sorted({record.parents[1].name for record in paths.PRETRAINED.glob(RECORDS)})
         if not runs:
             raise ValueError(f"{paths.PRETRAINED}: no run is there; `dvc repro` trains them")
-        raise ValueError(f"{paths.PRETRAINED}: {unknown(run, runs)}")
+        raise ValueError(f"{paths.PRETRAINED}: {unknown(run, runs)}; a baseline needs --task")
     return RunKey(run, seeds[0])
 
 

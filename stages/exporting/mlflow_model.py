@@ -1,19 +1,21 @@
 """A kept trial as a model of MLflow, for ``mlflow.pyfunc.load_model``.
 
 The folder of the model holds the study's files that the trial needs, at their paths in the study,
-and no code. torch is imported only when a model is loaded, because the report imports this module.
+and the project's code. torch is imported only when a model is loaded, because the report imports
+this module.
 """
 
 import math
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stages.baselines import _kept
 from stages.core import paths
 from stages.core.artifacts import Json, read_json, write_json
 from stages.core.keys import RunKey
@@ -22,6 +24,10 @@ from stages.kinds._kind import KINDS
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from stages.trials.new_rows import NewRow
+
+Predictions = Callable[[Iterable["NewRow"]], Iterator[Json]]
 
 _lock = threading.Lock()
 
@@ -32,24 +38,30 @@ def _load_pyfunc(path: str) -> "KeptModel":
 
 
 class KeptModel:
-    """A kept trial that predicts rows of a table.
+    """A kept trial of a run or of a baseline that predicts rows of a table.
 
     Raises ValueError for files that do not belong to each other.
     """
 
     def __init__(self, folder: Path) -> None:
+        records = [*(folder / paths.BASELINES).glob(f"*/{_kept.KEPT}/*.json")]
+        examples, self._predictions = _baseline(folder, *records) if records else self._run(folder)
+        self._columns = Columns.of(examples)
+
+    def _run(self, folder: Path) -> tuple[Path, Predictions]:
+        """Returns the folder of the task, and what predicts rows, for the trial of a run."""
         from stages.trials import kept
-        from stages.trials.new_rows import device_for
+        from stages.trials.new_rows import device_for, predictions
 
         (weights,) = (folder / paths.FINETUNED).glob("*/*/weights/*.safetensors")
-        self._kept = kept.read(weights)
+        trial = kept.read(weights)
         self._renamed = tempfile.TemporaryDirectory()
-        runs = _runs(folder / paths.PRETRAINED, self._kept.checkpoint, Path(self._renamed.name))
+        runs = _runs(folder / paths.PRETRAINED, trial.checkpoint, Path(self._renamed.name))
         with _files_in(runs, folder / paths.TASKS):
-            self._setup = kept.setup_of(self._kept, weights)
-        self._device = device_for(self._kept, "auto")
-        self._model = kept.rebuilt(self._kept, self._setup, weights).to(self._device.torch)
-        self._columns = Columns.of(self._setup.examples)
+            setup = kept.setup_of(trial, weights)
+        device = device_for(trial, "auto")
+        model = kept.rebuilt(trial, setup, weights).to(device.torch)
+        return setup.examples, lambda rows: predictions(trial, setup, model, rows, device)
 
     def predict(self, model_input: "pd.DataFrame") -> "pd.DataFrame":
         """Returns the prediction of each row, in the columns that `stages.commands.predict` writes.
@@ -58,14 +70,13 @@ class KeptModel:
         """
         import pandas as pd
 
-        from stages.trials.new_rows import NewRow, predictions
+        from stages.trials.new_rows import NewRow
 
         rows = [
             NewRow({}, {"id": str(number), **self._inputs(cells, f"row {number}")})
             for number, cells in enumerate(model_input.to_dict("records"))
         ]
-        predicted = predictions(self._kept, self._setup, self._model, rows, self._device)
-        return pd.DataFrame(list(predicted), index=model_input.index)
+        return pd.DataFrame(list(self._predictions(rows)), index=model_input.index)
 
     def _inputs(self, cells: dict[str, object], place: str) -> Json:
         import pandas as pd
@@ -82,6 +93,15 @@ class KeptModel:
                 continue
             inputs[key] = input_of(value, f"{place}: {key}", kind, key)
         return inputs
+
+
+def _baseline(folder: Path, record: Path) -> tuple[Path, Predictions]:
+    """Returns the folder of the task, and what predicts rows, for the trial of a baseline."""
+    from stages.trials.new_rows import baseline_predictions
+
+    examples = folder / paths.examples(_kept.read(record).task)
+    baseline, kind = _kept.refit(record, examples)
+    return examples, lambda rows: baseline_predictions(baseline, kind, rows)
 
 
 def _runs(runs: Path, checkpoint: RunKey, renamed: Path) -> Path:

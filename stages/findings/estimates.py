@@ -82,13 +82,19 @@ def agreements(
         if group.pretrained
     }
     losses = [*negative_losses(scores.groups, results.progress)]
+    places = [*product(scores.tasks, scores.methods, label_budgets)]
+    trials = {place: _trials(scores, *place) for place in places}
+    merits = {
+        place: {key: _merit(of_key) for key, of_key in by_key.items()}
+        for place, by_key in trials.items()
+    }
     rows = []
-    for task, method, budget in product(scores.tasks, scores.methods, label_budgets):
-        every = _trials(scores, task, method, budget)
+    for place in places:
+        task, every = place[0], trials[place]
         others = [
-            {key: _merit(of_key) for key, of_key in of_task.items()}
+            of_task
             for other in scores.tasks
-            if other != task and (of_task := _trials(scores, other, method, budget))
+            if other != task and (of_task := merits[other, place[1], place[2]])
         ]
         records = results.estimates.records[task]
         candidates = []

@@ -104,7 +104,12 @@ def inputs_plan(params: Params) -> InputsPlan:
         key: RunInputs(corpus=run.corpus, tokenizer=run.tokenizer, checkpoint=_fetched(params, run))
         for key, run in params.runs.items()
     }
-    return InputsPlan(runs=read, code=hashes("record_inputs"))
+    return InputsPlan(
+        runs=read,
+        tasks=[*params.tasks],
+        label_budgets=params.finetune.label_budgets,
+        code=hashes("record_inputs"),
+    )
 
 
 def _fetched(params: Params, run: Run) -> str:

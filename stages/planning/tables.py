@@ -1,14 +1,13 @@
 """An estimate as tables and notes in the terminal."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import TypeVar
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
+from stages.core.terminal_table import TableRow, print_table
 from stages.planning.estimate import (
     Estimate,
     has_unknown_size,
@@ -33,53 +32,54 @@ PARTS = {
 
 
 def show(estimate: Estimate, console: Console) -> None:
-    console.print(_pretraining_table(estimate))
+    _show_pretraining(estimate, console)
     if any(cost.pending for cost in estimate.finetune):
-        console.print(_finetuning_table(estimate))
+        _show_finetuning(estimate, console)
     if estimate.stages:
-        console.print(_totals_table(estimate))
+        _show_totals(estimate, console)
     for line in (*notes(estimate), *cut_texts(estimate)):
         console.print(line, highlight=False, soft_wrap=False)
 
 
-def _pretraining_table(estimate: Estimate) -> Table:
+def _show_pretraining(estimate: Estimate, console: Console) -> None:
     budget, title = estimate.params.budget, "What runs cost, all seeds together"
     if budget.matched != "none":
         title += f", matched in {budget.matched} with {budget.reference}"
     numbers = ("seeds", "weights", "steps", "tokens", "FLOPs", "time", "memory")
-    table = _table(title, ("run", "objective"), numbers)
-    for cost in estimate.pretrain:
-        table.add_row(
-            cost.run,
-            cost.objective,
-            str(cost.num_seeds - cost.num_stored),
-            _shown(cost.num_params, _millions),
-            _shown(cost.num_steps, str),
-            _shown(cost.tokens, _millions),
-            _shown(cost.flops, _flops),
-            _shown(cost.seconds, duration) if cost.pending else "done",
-            _shown(cost.memory_bytes, size),
+    rows = [
+        TableRow(
+            (cost.run, cost.objective),
+            (
+                str(cost.num_seeds - cost.num_stored),
+                _shown(cost.num_params, _millions),
+                _shown(cost.num_steps, str),
+                _shown(cost.tokens, _millions),
+                _shown(cost.flops, _flops),
+                _shown(cost.seconds, duration) if cost.pending else "done",
+                _shown(cost.memory_bytes, size),
+            ),
         )
-    return table
+        for cost in estimate.pretrain
+    ]
+    print_table(console, title, ("run", "objective"), numbers, rows)
 
 
-def _finetuning_table(estimate: Estimate) -> Table:
-    """Returns a table with a row for each task and method, over all pending runs."""
+def _show_finetuning(estimate: Estimate, console: Console) -> None:
+    """Prints a table with a row for each task and method, over all pending runs."""
     numbers = ("runs", "trials", "steps", "tokens", "FLOPs", "time", "memory", "disk")
-    table = _table("What fine-tuning costs, of all runs", ("task", "method"), numbers)
     order = [(t, m) for t in estimate.params.tasks for m in estimate.params.finetune.methods]
 
     def place(cost: Finetuning) -> int:
         return order.index((cost.task, cost.method))
 
+    rows = list[TableRow]()
     waiting = sorted((cost for cost in estimate.finetune if cost.pending), key=place)
     for number, group in groupby(waiting, key=place):
         members = list(group)
         sizes = any(has_unknown_size(cost) for cost in members)
         times = any(has_unknown_time(cost) for cost in members)
         peak = max((c.memory_bytes for c in members if c.memory_bytes), default=None)
-        table.add_row(
-            *order[number],
+        cells = (
             str(len(members)),
             str(sum(cost.num_trials for cost in members)),
             _shown(known_sum(members, "num_steps"), str, at_least=sizes),
@@ -89,15 +89,15 @@ def _finetuning_table(estimate: Estimate) -> Table:
             _shown(peak, size, at_least=sizes),
             _shown(known_sum(members, "disk_bytes"), size, at_least=sizes),
         )
-    return table
+        rows.append(TableRow(order[number], cells))
+    print_table(console, "What fine-tuning costs, of all runs", ("task", "method"), numbers, rows)
 
 
-def _totals_table(estimate: Estimate) -> Table:
-    table = _table("What is to run", ("",), ("stages", "tokens", "FLOPs", "time", "memory", "disk"))
+def _show_totals(estimate: Estimate, console: Console) -> None:
+    numbers, rows = ("stages", "tokens", "FLOPs", "time", "memory", "disk"), list[TableRow]()
     for part, total in totals(estimate).items():
         sizes, times = total["unknown_sizes"] > 0, total["unknown"] > 0
-        table.add_row(
-            PARTS[part],
+        cells = (
             str(total["stages"]),
             _shown(total["tokens"], _millions, at_least=sizes),
             _shown(total["flops"], _flops, at_least=sizes),
@@ -105,23 +105,8 @@ def _totals_table(estimate: Estimate) -> Table:
             _shown(total["memory_bytes"], size, at_least=sizes),
             _shown(total["disk_bytes"], size, at_least=sizes),
         )
-    return table
-
-
-def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        collapse_padding=True,
-        pad_edge=False,
-    )
-    for column in texts:
-        table.add_column(column, overflow="fold")
-    for column in numbers:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
+        rows.append(TableRow((PARTS[part],), cells))
+    print_table(console, "What is to run", ("",), numbers, rows)
 
 
 def notes(estimate: Estimate) -> Iterator[str]:

@@ -147,10 +147,6 @@ class Task(ABC):
         """Returns the predictions with scores, if the task has any."""
         return [Predicted(prediction) for prediction in self.predict(model, batch, examples)]
 
-    def columns(self, row: Row, prediction: str) -> Json:
-        """Returns a row's prediction for display, as columns of a JSON object."""
-        return {"prediction": prediction}
-
     def combine(self, row: Row, predictions: list[Any]) -> str:
         """Returns the prediction of a row from those of its examples, in their order."""
         (prediction,) = predictions

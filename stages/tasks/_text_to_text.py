@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from stages.core.artifacts import Json
 from stages.core.components import Settings
 from stages.kinds._cells import Row
 from stages.kinds._plain_text import plain_text
@@ -22,7 +21,7 @@ class TextToText(Writing):
     """
 
     def __init__(self, key: str, record: Settings, task: Task) -> None:
-        self.kind, self._task = task.kind, task
+        self.kind = task.kind
         self._form = task.kind.as_text(key, record)
         encoded = task.tokenizer.encode([*self._form.words.values()])
         for words, ids in zip(self._form.words.values(), encoded, strict=True):
@@ -62,6 +61,3 @@ class TextToText(Writing):
     def combine(self, row: Row, predictions: list[Any]) -> str:
         (text,) = predictions
         return self._form.prediction(row, text)
-
-    def columns(self, row: Row, prediction: str) -> Json:
-        return self._task.columns(row, prediction)

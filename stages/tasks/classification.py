@@ -93,6 +93,3 @@ class Classification(PooledTask):
             Predicted(self.labels[i], dict(zip(self.labels, row, strict=True)))
             for i, row in zip(best.tolist(), probabilities.tolist(), strict=True)
         ]
-
-    def columns(self, row: Row, prediction: str) -> Json:
-        return {"label": prediction}

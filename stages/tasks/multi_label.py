@@ -1,6 +1,5 @@
 """Multi-label classification of a text or of a pair of texts."""
 
-import json
 from collections.abc import Sequence
 from typing import Literal
 
@@ -98,6 +97,3 @@ class MultiLabel(PooledTask):
     def longest_as_text(self, longest_class: int) -> int:
         """Returns room for every label and a comma after each."""
         return 2 * longest_class * len(self.labels)
-
-    def columns(self, row: Row, prediction: str) -> Json:
-        return {"labels": json.loads(prediction)}

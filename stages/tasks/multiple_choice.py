@@ -117,9 +117,6 @@ class MultipleChoice(PooledTask):
         logits = self.outputs(model, batch)[batch.choices.clamp(min=0)]
         return logits.masked_fill(batch.choices == ABSENT, -torch.inf)
 
-    def columns(self, row: Row, prediction: str) -> Json:
-        return {"label": prediction, "choice": self.kind.shown(row, prediction)}
-
 
 class _ChoiceHead(PooledHead):
     """A logit for each choice, without a bias: softmax over choices has no use for one."""

@@ -74,6 +74,3 @@ class Regression(PooledTask):
 
     def longest_as_text(self, longest_class: int) -> int:
         return LONGEST_NUMBER
-
-    def columns(self, row: Row, prediction: str) -> Json:
-        return {"target": float(prediction)}

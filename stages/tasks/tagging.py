@@ -123,6 +123,3 @@ class Tagging(Task):
 
     def longest_as_text(self, longest_class: int) -> int:
         return self.max_tokens * longest_class
-
-    def columns(self, row: Row, prediction: str) -> Json:
-        return {"words": row["words"], "tags": prediction.split(" ")}

@@ -92,6 +92,11 @@ def pretraining_record(
     )
 
 
+def best_score(task: str) -> str:
+    """Returns the name of a run's score on a task with its best method and the most labels."""
+    return f"score/{task}/best"
+
+
 def train_metrics(values: Mapping[str, float]) -> dict[str, float]:
     """Adds the prefix of training, by which MLflow sorts charts into sections."""
     return {f"train/{key}": value for key, value in values.items()}

@@ -4,13 +4,13 @@ They are tags of the experiment in the form of MLflow's own menu "Views", which 
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stages.core.artifacts import Json
 from stages.core.params import Params
 from stages.evaluation.metrics import scale_of
-from stages.tracking.records import RunRecord
+from stages.tracking.records import RunRecord, best_score
 
 LEADERBOARD = "leaderboard_"  # and a task
 CURRENT = 'tags.current="true"'
@@ -23,7 +23,7 @@ LEADERBOARD_TAGS += ("size", "corpus", "seeds", "metric")
 RUN_TAGS = ("pretrained", "objective", "architecture", "size", "corpus")
 MAX_SCORES = 12  # columns
 RUN_NAME = "attributes.`Run Name`"
-NAME_WIDTH = 330  # pixels
+NAME_WIDTH, COLUMN_WIDTH = 330, 170  # pixels
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,13 @@ class SavedView:
     charts: Sequence[str]
     order: str = "attributes.start_time"
     ascending: bool = True
+    opens_charts: bool = False  # instead of the list
+
+    @property
+    def query(self) -> str:
+        """The part of its link that names it."""
+        charts = "&compareRunsMode=CHART" if self.opens_charts else ""
+        return f"viewStateShareKey={self.key}{charts}"
 
     def saved(self, place: int) -> str:
         """The tag's value; the menu lists views with a higher ``place`` first."""
@@ -55,7 +62,7 @@ class SavedView:
             "orderByAsc": self.ascending,
             "selectedColumns": columns,
             "columnOrder": [RUN_NAME, *columns],
-            "columnWidths": {RUN_NAME: NAME_WIDTH},
+            "columnWidths": {RUN_NAME: NAME_WIDTH} | dict.fromkeys(columns, COLUMN_WIDTH),
             "runsHiddenMode": "FIRST_20_RUNS",
             "compareRunSections": [{"uuid": self.key, "name": self.title, **shown}],
             "compareRunCharts": [self._chart(metric) for metric in self.charts],
@@ -70,12 +77,19 @@ class SavedView:
 
 
 def saved_views(params: Params, records: Sequence[RunRecord]) -> list[SavedView]:
-    """The scores on all tasks, a leaderboard of each task, and the curves of pretrainings."""
+    """The scores on all tasks, a leaderboard of each task, and the curves of pretrainings.
+
+    MLflow hides the runs of a list that is in the order of time below their parents, so each list
+    is in the order of a metric.
+    """
     parents = [record for record in records if record.kind in ("group", "baseline")]
-    scores = [key for key in _metrics(parents) if key.startswith("score/")]
+    known = _metrics(parents)
+    best = {task: key for task in params.tasks if (key := best_score(task)) in known}
+    scores = [*best.values(), *(k for k in known if k.startswith("score/") and k.count("/") == 3)]
     scores = [key for key in scores if not key.endswith(("_low", "_high"))][:MAX_SCORES]
     roots = f"{CURRENT} and tags.`mlflow.parentRunId` IS NULL"
-    views = [SavedView("scores", "Scores", roots, scores, RUN_TAGS, scores)]
+    order = _by_first(best, records)
+    views = [SavedView("scores", "Scores", roots, scores, RUN_TAGS, scores, *order)]
     for task in params.tasks:
         cells = [r for r in records if r.kind == "trials" and r.tags["task"] == task]
         if cells:
@@ -85,8 +99,21 @@ def saved_views(params: Params, records: Sequence[RunRecord]) -> list[SavedView]
     if curves := [key for key in ("train/loss", "train/validation_loss") if key in known]:
         trained = f'{CURRENT} and tags.kind="pretraining" and tags.pretrained="true"'
         tags = ("run", "pretrain_seed", *RUN_TAGS[1:])
-        views.append(SavedView("pretraining", "Pretraining", trained, curves, tags, curves))
+        by_loss = f"metrics.`{curves[-1]}`", True
+        shown = curves, tags, curves
+        views.append(
+            SavedView("pretraining", "Pretraining", trained, *shown, *by_loss, opens_charts=True)
+        )
     return views
+
+
+def _by_first(best: Mapping[str, str], records: Sequence[RunRecord]) -> tuple[str, bool]:
+    """Returns the order by the score on the first task, the best run first, and whether it
+    ascends; that of time if no task has scores."""
+    for task, key in best.items():
+        metric = next(r.tags["metric"] for r in records if r.tags.get("task") == task)
+        return f"metrics.`{key}`", scale_of(metric).lower_is_better
+    return "attributes.start_time", True
 
 
 def _leaderboard(task: str, cells: Sequence[RunRecord]) -> SavedView:

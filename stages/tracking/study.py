@@ -3,16 +3,21 @@
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from stages.core import paths
 from stages.core.artifacts import read_json, sha256
 from stages.core.keys import RunKey
 from stages.core.params import NONE, Params
+from stages.evaluation.metrics import merit
+from stages.evaluation.records import budget_order
 from stages.tracking.records import (
     FORM,
+    Point,
     Row,
     RunRecord,
     at_rate,
+    best_score,
     corpus_data,
     cost_metrics,
     digest,
@@ -95,7 +100,7 @@ def _parent(
     cells: Sequence[RunRecord],
 ) -> RunRecord:
     """Returns the record of a run with all of its seeds or of a baseline, with the answers of its
-    cells as ``score/TASK/METHOD/BUDGET_low``.
+    cells as ``score/TASK/METHOD/BUDGET_low``, and its best score on each task.
 
     Its fingerprint covers them: MLflow cannot replace a metric, so other answers are another run.
     """
@@ -108,8 +113,29 @@ def _parent(
         for answer in ANSWERS
         if key in (answer, f"{answer}_low", f"{answer}_high")
     ]
+    points += _best_scores(cells)
     fingerprint = digest([FORM, kind, name, fingerprints, points])
     return RunRecord(name, kind, fingerprint, tags=tags, params=settings, points=points)
+
+
+def _best_scores(cells: Sequence[RunRecord]) -> list[Point]:
+    """Returns the score on each task with the best method and the most labels, as
+    ``score/TASK/best``: the one column of a task in which runs and baselines all have a value."""
+    points: list[Point] = []
+    trials = [cell for cell in cells if cell.kind == "trials"]
+    for task in dict.fromkeys(cell.tags["task"] for cell in trials):
+        here = [cell for cell in trials if cell.tags["task"] == task]
+        most = max((cell.tags["label_budget"] for cell in here), key=budget_order)
+        scores = [
+            value
+            for cell in here
+            if cell.tags["label_budget"] == most
+            for key, value, _ in cell.points
+            if key == "score"
+        ]
+        metric = here[0].tags["metric"]
+        points.append((best_score(task), max(scores, key=partial(merit, metric)), 0))
+    return points
 
 
 def _pretraining(checkpoint: RunKey, params: Params) -> RunRecord:

@@ -173,7 +173,7 @@ class View:
         paths by their titles."""
         identity = self.experiment.experiment_id
         page = f"#/experiments/{identity}/runs?workflowType=machine_learning"
-        pages = {view.title: f"{page}&viewStateShareKey={view.key}" for view in views}
+        pages = {view.title: f"{page}&{view.query}" for view in views}
         links = [f"- [{title}]({path})" for title, path in pages.items()]
         tags = {"mlflow.note.content": "\n".join([*links, "", NOTE])}
         for place, view in enumerate(reversed(views)):

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from stages.core.components import file_of
 from stages.core.params import Optimisation
 from stages.core.seeding import derive
 from stages.models._heads import ModelWithHead
@@ -208,7 +209,8 @@ def accumulate(
         with device.autocast():
             terms = model(criterion.loss, batch.to(device.torch))
         loss = sum(
-            weight * loss_sum / max(totals[term], 1) for term, (weight, loss_sum) in terms.items()
+            weight * loss_sum / _number(totals, term, criterion)
+            for term, (weight, loss_sum) in terms.items()
         )
         assert isinstance(loss, torch.Tensor)
         ranks.scaled(loss).backward()
@@ -229,7 +231,7 @@ def mean_loss(
         with device.autocast():
             terms = model(criterion.loss, batch.to(device.torch))
         for term, (weight, loss_sum) in terms.items():
-            weights.append(weight / max(totals[term], 1))
+            weights.append(weight / _number(totals, term, criterion))
             sums.append(loss_sum)
     # Read once, when all is under way: each reading waits for the device.
     return math.fsum(map(operator.mul, weights, _values(sums)))
@@ -237,6 +239,19 @@ def mean_loss(
 
 def _values(losses: Sequence[Tensor]) -> list[float]:
     return torch.stack([loss.double() for loss in losses]).tolist() if losses else []
+
+
+def _number(totals: Mapping[str, int], term: str, criterion: Criterion) -> int:
+    """Returns what the sum of a term is divided by.
+
+    Raises ValueError for a term that ``collate`` does not count.
+    """
+    if term not in totals:
+        raise ValueError(
+            f"{file_of(type(criterion))}: loss has the term {term!r}, but num_targets of its "
+            f"batches counts {', '.join(totals) or 'nothing'}; it needs the same terms"
+        )
+    return max(totals[term], 1)
 
 
 def count_targets(batches: list[Batch]) -> dict[str, int]:

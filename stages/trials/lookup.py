@@ -1,5 +1,6 @@
 """Finding a kept trial of a run and a task by its method, label budget and seeds."""
 
+from stages.core import paths
 from stages.core.components import unknown
 from stages.core.keys import TrialKey
 from stages.core.params import Params
@@ -17,23 +18,16 @@ def find_trial(
     finetune_seed: int | None,
     pretrain_seed: int | None = None,
 ) -> TrialKey:
-    """Returns the kept trial of a run and a task with the given method, label budget and seeds.
-    Without a pretraining seed it is the first of those that match.
+    """Returns the kept trial of a run or baseline and a task with the given method, label budget
+    and seeds. Without a pretraining seed it is the first of those that match; without a fine-tuning
+    seed it is the first of a baseline.
 
     Raises ValueError if no trial matches, or several.
     """
-    folder = weights_folder(run, task)
-    if not folder.is_dir():
-        raise ValueError(_why_missing(run, task))
-    kept = _in_order(kept_trials(run, task))
-    if not kept:
-        trials = folder.with_name("trials.csv")
-        if trials.is_file() and not records.read(trials, records.TrialRecord):
-            raise ValueError(
-                f"{trials}: {run} was not fine-tuned on {task}: no method of the study fits, or "
-                "finetune.screen leaves it out"
-            )
-        raise ValueError(f"{folder}: no trial is kept; set finetune.keep_weights and rerun")
+    baselines = _baselines(run, task)
+    kept = baselines or _kept_of_run(run, task)
+    if baselines and finetune_seed is None:
+        finetune_seed = kept[0].finetune_seed
     matching = [
         key
         for key in kept
@@ -52,29 +46,48 @@ def find_trial(
     )
     if of_first:
         raise ValueError(f"several kept trials match: {listed}")
-    raise ValueError(
-        f"no kept trial matches; kept are: {listed}; finetune.keep_weights sets which seeds are "
-        "kept: none, first_seed or all"
-    )
+    why = "; finetune.keep_weights sets which seeds are kept: none, first_seed or all"
+    raise ValueError(f"no kept trial matches; kept are: {listed}{'' if baselines else why}")
 
 
-def _in_order(kept: list[TrialKey]) -> list[TrialKey]:
-    """Returns the trials in the order of the run's seeds in params.yaml, as ``trials.csv`` has
-    them."""
-    if not kept:
-        return []
-    trials = weights_folder(kept[0].run, kept[0].task).with_name("trials.csv")
-    rows = records.read(trials, records.TrialRecord)
-    seeds = [*dict.fromkeys(row.pretrain_seed for row in rows), *(k.pretrain_seed for k in kept)]
-    return sorted(kept, key=lambda key: seeds.index(key.pretrain_seed))
+def _kept_of_run(run: str, task: str) -> list[TrialKey]:
+    """Returns the kept trials of a run on a task; raises ValueError if there are none."""
+    folder = weights_folder(run, task)
+    if not folder.is_dir():
+        raise ValueError(_why_missing(run, task))
+    trials = folder.with_name("trials.csv")
+    if kept := kept_trials(run, task):
+        # In the order of the run's seeds in params.yaml, as trials.csv has them.
+        rows = [row.key for row in records.read(trials, records.TrialRecord)]
+        seeds = [*dict.fromkeys(key.pretrain_seed for key in [*rows, *kept])]
+        return sorted(kept, key=lambda key: seeds.index(key.pretrain_seed))
+    if trials.is_file() and not records.read(trials, records.TrialRecord):
+        raise ValueError(
+            f"{trials}: {run} was not fine-tuned on {task}: no method of the study fits, or "
+            "finetune.screen leaves it out"
+        )
+    raise ValueError(f"{folder}: no trial is kept; set finetune.keep_weights and rerun")
+
+
+def _baselines(run: str, task: str) -> list[TrialKey]:
+    """Returns the trials of a baseline on a task, all of which are kept; empty if ``run`` is no
+    baseline."""
+    trials = paths.BASELINES / task / "trials.csv"
+    rows = records.read(trials, records.TrialRecord) if trials.is_file() else []
+    return [row.key for row in rows if row.run == run]
 
 
 def _why_missing(run: str, task: str) -> str:
     params = _params()
     if params is not None and task not in params.tasks:
         return f"tasks: {unknown(task, params.tasks)}"
+    if params is not None and run in params.baselines:
+        trials = paths.BASELINES / task / "trials.csv"
+        if trials.is_file():
+            return f"{trials}: {run} does not fit the rows of {task}"
+        return f"{trials}: no such file; `dvc repro fit_baseline@{task}` writes it"
     if params is not None and run not in params.runs:
-        return f"pretrain.runs: {unknown(run, params.runs)}"
+        return f"pretrain.runs, baselines: {unknown(run, [*params.runs, *params.baselines])}"
     folder = weights_folder(run, task).parent
     return f"{folder}: no such folder; `dvc repro finetune@{task}` writes it"
 

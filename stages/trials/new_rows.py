@@ -1,4 +1,4 @@
-"""Predictions of a kept trial for new rows."""
+"""Predictions of a kept trial of a run or of a baseline for new rows."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 import torch
 
+from stages.baselines._baseline import Baseline
 from stages.core.artifacts import Json
 from stages.core.params import Compute
+from stages.kinds._kind import Kind
 from stages.models._heads import ModelWithHead
 from stages.training.device import Device, resolve
 from stages.trials.kept import KeptTrial, predictor
@@ -42,11 +44,25 @@ def predictions(
     by, waiting = predictor(kept, setup), iter(rows)
     while some := list(islice(waiting, ROWS_AT_ONCE)):
         given = [row.row for row in some]
-        predicted = predict(by, model, given, by.encode(given), device)
-        for (shown, row), answer in zip(some, predicted, strict=True):
-            columns = shown | setup.task.columns(row, answer.at(kept.threshold))
+        answers = predict(by, model, given, by.encode(given), device)
+        for (shown, row), answer in zip(some, answers, strict=True):
+            columns = shown | setup.task.kind.predicted_columns(row, answer.at(kept.threshold))
             if answer.scores is not None:
                 columns["scores"] = {
                     label: round(score, 6) for label, score in answer.scores.items()
                 }
+            yield columns
+
+
+def baseline_predictions(baseline: Baseline, kind: Kind, rows: Iterable[NewRow]) -> Iterator[Json]:
+    """Yields each row's ``shown`` columns with its prediction, and the probability of the
+    prediction if the baseline gives one."""
+    waiting = iter(rows)
+    while some := list(islice(waiting, ROWS_AT_ONCE)):
+        given = [row.row for row in some]
+        answers = zip(baseline.predict(given), baseline.probabilities(given), strict=True)
+        for (shown, row), (answer, probability) in zip(some, answers, strict=True):
+            columns = shown | kind.predicted_columns(row, answer)
+            if probability is not None:
+                columns["probability"] = round(probability, 6)
             yield columns

@@ -1,5 +1,6 @@
 """Faults of corpora, tokenizers, tasks and settings of fine-tuning."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,42 @@ from tests.smoke import DELETED, Fault, faults_of, paths_of, smoke_with
 def test_faults_of_inputs_have_their_path(changes: dict[str, Any], path: str, word: str) -> None:
     faults = faults_of(smoke_with(changes))
     assert any(fault.path == path and word in fault.message for fault in faults), faults
+
+
+@pytest.mark.parametrize(
+    ("budgets", "num_train", "message"),
+    [
+        ([10, 5000], "all", "5000 labels, but tasks.section has 30"),
+        ([10, 30], "all", ""),
+        ([10, 31], "all", "31 labels, but tasks.section has 30"),
+        (["all"], "all", ""),
+        ([10, 5000], 20, "5000 is more than tasks.section.num_train"),
+    ],
+)
+def test_task_faults_count_the_rows_of_local_files(
+    tmp_path: Path, budgets: list[Any], num_train: Any, message: str
+) -> None:
+    for split, number in (("train", 30), ("validation", 90), ("test", 90)):
+        rows = (f"text {i},{i % 2}\n" for i in range(number))
+        (tmp_path / f"{split}.csv").write_text("text,label\n" + "".join(rows))
+    splits = {split: f"{split}.csv" for split in ("train", "validation", "test")}
+    source = {"name": "files", "path": str(tmp_path)} | splits
+    changes = {"tasks.section.source": source, "finetune.label_budgets": budgets}
+    changes |= {"tasks.section.num_train": num_train, "tasks.tag.num_train": "all"}
+    faults = [f for f in faults_of(smoke_with(changes)) if "section" in f.message]
+    assert [(fault.path, fault.message) for fault in faults] == (
+        [("finetune.label_budgets", message)] if message else []
+    )
+
+
+def test_task_faults_name_a_broken_row_among_those_that_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("text,label\n" + "a,b\n" * 9 + ",b\n")
+    changes = {
+        "tasks.section.source": {"name": "files", "path": str(tmp_path / "rows.csv")},
+        "tasks.section.num_train": "all",
+    }
+    [fault] = faults_of(smoke_with(changes))
+    assert fault.path == "tasks.section.source" and "rows.csv line 11" in fault.message
 
 
 def test_corpus_faults_of_tasks_that_are_a_corpus() -> None:

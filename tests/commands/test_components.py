@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from stages.commands import components
+from tests.terminals import WIDTHS, on_terminal
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tasks_and_methods.md"
@@ -40,3 +41,11 @@ def test_table_has_the_types_and_defaults_of_settings() -> None:
 def test_filled_refuses_a_mark_that_names_no_table() -> None:
     with pytest.raises(ValueError, match="objectivs"):
         components.filled("<!-- generated: objectivs -->\n<!-- end -->")
+
+
+@pytest.mark.slow
+def test_components_prints_the_same_to_every_terminal(tmp_path: Path) -> None:
+    """Its tables are Markdown, which the terminal wraps."""
+    for width in WIDTHS:
+        text = on_terminal("components", "optimizers", width=width, folder=tmp_path)
+        assert text == components.table("optimizers")

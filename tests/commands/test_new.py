@@ -32,7 +32,13 @@ def test_new_says_what_it_saw_and_what_comes_next(
 ) -> None:
     assert run(monkeypatch, "reviews.csv") == 0
     said = capsys.readouterr().out
-    for part in ("classification", "review is read", "stars is predicted", "make repro"):
+    for part in (
+        "classification",
+        "review is read",
+        "stars is predicted",
+        "text: 'a",
+        "make repro",
+    ):
         assert part in said
     assert "study: reviews\n" in Path("params.yaml").read_text()
 

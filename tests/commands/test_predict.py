@@ -309,7 +309,7 @@ def test_predict_refuses_a_mistake_in_one_line(study, command) -> None:
         (*SECTION, "other.csv"): "other.csv line 2: no column 'text'; there are: id, txt; --column",
         (*SECTION, "blank.jsonl"): "blank.jsonl line 2: text is empty",
         (*SECTION, "list.jsonl"): "list.jsonl line 1: text must be text, not ['one']",
-        (*SECTION, "half.jsonl"): "half.jsonl line 1: text is not valid Unicode",
+        (*SECTION, "half.jsonl"): "half.jsonl line 1: '\\ud800' is half a surrogate pair",
         (*SECTION, "latin.txt"): "latin.txt line 1: byte 0xef is not UTF-8",
         (*SECTION, "new.xml"): "--format: name it",
         (*SECTION, "none.txt"): "none.txt: No such file or directory",
@@ -317,7 +317,7 @@ def test_predict_refuses_a_mistake_in_one_line(study, command) -> None:
         (*SECTION, "--column", "txt=a", "other.csv"): "--column: must be INPUT=COLUMN, INPUT one",
         (*TAG, "words.jsonl"): "words.jsonl line 1: words must be words, not [1, 2]",
         (SCRATCH, "tga", "empty.txt"): "unknown 'tga'; did you mean 'tag'",
-        ("encodr", "tag", "empty.txt"): "pretrain.runs: unknown 'encodr'",
+        ("encodr", "tag", "empty.txt"): "pretrain.runs, baselines: unknown 'encodr'",
         ("decoder_causal", "tag", "empty.txt"): "`dvc repro finetune@tag`",
         (SCRATCH, "tag", "--finetune-seed", "1", "empty.txt"): (
             "several kept trials match: --method full "

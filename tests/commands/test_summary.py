@@ -7,24 +7,57 @@ from rich.console import Console
 
 from stages import report
 from stages.commands import summary
+from stages.core.artifacts import read_json
+from stages.reporting.formats import shown as format_score
 from tests.small_study import run_stage
 from tests.synthetic_study import METRICS, RUNS, raw_params, write_study
+from tests.terminals import WIDTHS, check_fits, on_terminal
+from tests.tracking.tracked_study import read_table
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The text that a terminal shows of a study's report."""
-    root, screen = tmp_path_factory.mktemp("study"), io.StringIO()
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a study with its report."""
+    root = tmp_path_factory.mktemp("study")
     svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>'
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         patch.setattr("stages.reporting.figures.gallery.draw", lambda *_, **__: svg)
         patch.setattr("stages.report.reconcile", lambda params, **_: True)  # MLflow
         run_stage(write_study(root, raw_params()), report)
+    return root
+
+
+@pytest.fixture(scope="module")
+def shown(reported: Path) -> str:
+    """The text that a terminal shows of a study's report."""
+    screen = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(reported)
         for study in ("synthetic", "my_own"):
             Path("params.yaml").write_text(f"study: {study}\n")
             summary.show(Console(file=screen, width=120))
     return screen.getvalue()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", WIDTHS)
+def test_summary_cuts_nothing_on_any_terminal(reported: Path, width: int) -> None:
+    """Each run is named beside its scores, once in each table."""
+    (reported / "params.yaml").write_text("study: synthetic\n")
+    text = on_terminal("summary", width=width, folder=reported)
+    scores = read_json(reported / "reports/metrics.json")
+    answers = read_table(reported / "reports/answer.csv")
+    metric = {row["task"]: row["metric"] for row in answers}
+    tables = text[: text.index("What mattered")]
+    for task, runs in scores.items():
+        for run, methods in runs.items():
+            for budgets in methods.values():
+                numbers = [format_score(cell["mean"], metric[task]) for cell in budgets.values()]
+                check_fits(tables, width, run, *numbers)
+                rows = [line for line in tables.splitlines() if line.split()[:1] == [run]]
+                assert all(any(f" {number}" in row for row in rows) for number in numbers)
+    check_fits(text, width)
 
 
 @pytest.mark.slow
@@ -49,13 +82,14 @@ def test_show_ends_with_where_the_page_and_mlflow_are(shown: str) -> None:
 
 @pytest.mark.slow
 def test_show_has_the_answer_for_each_task(shown: str) -> None:
-    """It names what to use, and the command that uses it unless a baseline is the best."""
+    """It names what to use, a run or a baseline, and the command that uses it."""
     end = shown[shown.rindex("Believe it?") :]
     for task in METRICS:
         (line,) = re.findall(rf"^{task}, \d+ labels: use .*", end, re.MULTILINE)
         baselines = ("majority", "tfidf", "window")
-        assert any(f" {name}" in line for name in (*RUNS, *baselines))
-        assert any(name in line for name in baselines) or f" {task} FILE --method" in end
+        (best,) = [name for name in (*RUNS, *baselines) if f" {name}" in line.split(":")[1]]
+        used = f"Use it: python -m stages.commands.predict {best} {task} FILE --label-budget"
+        assert used in " ".join(end.split())
 
 
 def test_summary_says_what_writes_a_report(

@@ -10,6 +10,7 @@ import pytest
 
 from stages.commands import trials
 from stages.trials import store
+from tests.terminals import WIDTHS, check_fits, on_terminal
 
 DAY = 24 * 60 * 60
 A, B, C = (letter * 64 for letter in "abc")
@@ -83,3 +84,11 @@ def test_trials_of_an_empty_store_and_with_a_wrong_number(
         with pytest.raises(SystemExit) as end:
             command(monkeypatch, f"--remove-unused={wrong}")
         assert end.value.code == 2 and "--remove-unused" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", WIDTHS)
+def test_trials_cuts_nothing_on_any_terminal(held: Path, width: int) -> None:
+    text = on_terminal("trials", width=width, folder=held, TRIALS_STORE=str(held))
+    check_fits(text, width, "(unreadable)", "one", "other", "40.0 days", "50.0 days")
+    assert str(held) in text.replace("\n", "")

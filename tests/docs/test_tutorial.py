@@ -17,7 +17,7 @@ def test_resolve_accepts_the_study_of_the_tutorial(
     Path("params.yaml").write_text(study)
     Path("requirements.lock").write_bytes((ROOT / "requirements.lock").read_bytes())
     labels = ("negative", "positive")
-    rows = [f"text {i},{labels[i % 2]}" for i in range(9)]
+    rows = [f"text {i},{labels[i % 2]}" for i in range(600)]
     Path("reviews.csv").write_text("\n".join(["text,label", *rows]))
     Path("mytext").mkdir()
     Path("mytext/reviews.txt").write_text("A text.\n\nAnother one.\n")

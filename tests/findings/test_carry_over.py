@@ -90,12 +90,12 @@ def test_carry_over_compares_all_runs_at_two_label_budgets(several: Results) -> 
             row = rows[task, method]
             assert (row.smaller, row.larger, row.label_budget) == ("100", "200", "")
             assert row.runs == (*RUNS, *SMALL) and row.num_pairs == 36
-            assert (row.over, row.num_units) == ("seeds", 3)
+            assert (row.over, len(row.shares)) == ("seeds", 3)
             assert row.share is not None and 0.5 < row.share <= 1  # runs truly differ
             shares.append(row.share)
         mean = rows[ALL_TASKS, method]
         assert mean.share == pytest.approx(np.mean(shares))
-        assert (mean.over, mean.num_units, mean.num_pairs) == ("tasks", 3, 108)
+        assert (mean.over, len(mean.shares), mean.num_pairs) == ("tasks", 3, 108)
 
 
 def test_carry_over_compares_runs_at_two_sizes(several: Results) -> None:
@@ -109,7 +109,7 @@ def test_carry_over_compares_runs_at_two_sizes(several: Results) -> None:
 def test_carry_over_of_one_run_at_two_sizes_has_no_share(results: Results) -> None:
     rows = rows_of(results, "size")
     assert len(rows) == len(METRICS) * len(results.scores.methods)
-    assert all(row.num_pairs == row.num_units == 0 and row.share is None for row in rows)
+    assert all(row.num_pairs == len(row.shares) == 0 and row.share is None for row in rows)
     assert all(carry_over_row(row)["share"] == "" for row in rows)
 
 

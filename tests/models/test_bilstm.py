@@ -6,12 +6,12 @@ from torch import nn
 
 from stages.matching.budget import outline
 from stages.text.batch import PADDING, Batch
-from tests.small import BILSTM, VOCAB_SIZE, small_model
+from tests.small import D_CELL, DIMENSIONS, VOCAB_SIZE, small_model
 
 # Two rows of packed documents, the second padded; each document's row, first and last token.
 DOCUMENTS = torch.tensor([[1] * 5 + [2] * 1 + [3] * 6, [1] * 3 + [2] * 6 + [PADDING] * 3])
 PLACES = [(0, 0, 4), (0, 5, 5), (0, 6, 11), (1, 0, 2), (1, 3, 8)]
-WIDTH = BILSTM["d_model"] // 2
+WIDTH = DIMENSIONS["d_model"] // 2
 
 
 def packed_batch(*, changed: tuple[int, int] | None = None) -> Batch:
@@ -98,7 +98,7 @@ def test_bfloat16_gives_about_the_same_states() -> None:
 def test_forget_gates_begin_open() -> None:
     """Of torch's gates input, forget, cell and output, with its two biases added up."""
     lstm = small_model("bilstm").backward_lm[1]
-    gates = (lstm.bias_ih_l0 + lstm.bias_hh_l0).unflatten(0, (4, BILSTM["d_cell"]))
+    gates = (lstm.bias_ih_l0 + lstm.bias_hh_l0).unflatten(0, (4, D_CELL))
     assert gates.mean(dim=1).tolist() == [0, 1, 0, 0]
 
 

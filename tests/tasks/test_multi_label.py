@@ -62,7 +62,7 @@ def test_predict_gives_the_labels_above_the_threshold() -> None:
     for threshold, expected in ((1e-9, written(LABELS)), (1 - 1e-9, written([]))):
         of.threshold = threshold
         assert {*of.predict(model, batch, examples)} == {expected}
-    assert of.columns({"id": "1"}, written(["b", "a"])) == {"labels": ["a", "b"]}
+    assert of.kind.predicted_columns({"id": "1"}, written(["b", "a"])) == {"labels": ["a", "b"]}
 
 
 def test_solve_fits_one_logistic_regression_for_each_label() -> None:

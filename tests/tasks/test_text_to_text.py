@@ -61,7 +61,7 @@ def test_combine_of_a_text_that_is_no_label_is_wrong() -> None:
     of = task("classification", LABELS)
     meant = [of.combine({}, [text]) for text in ("none", "some class", "class", "")]
     assert meant == ["none", "some_class", NO_LABEL, NO_LABEL]
-    assert of.columns({}, "none") == {"label": "none"}
+    assert of.kind.predicted_columns({}, "none") == {"label": "none"}
 
 
 @pytest.mark.parametrize("tokenizer", ["ours", "t5", "bart", "gpt2"])

@@ -18,7 +18,6 @@ from tests.tracking.tracked_study import (
     id_of,
     write_evaluation,
     write_report,
-    write_table,
 )
 
 pytestmark = pytest.mark.slow
@@ -57,8 +56,6 @@ def let_lead(run: str, by: float = 0.1) -> None:
 
 def test_register_gives_the_best_of_each_task_the_alias(params: Params) -> None:
     let_lead("encoder_mlm")
-    answer = {"task": "tag", "label_budget": "50", "use": "Use it.", "against": "It leads."}
-    write_table(Path("reports/answer.csv"), [answer | {"runs": "One run."}])
     register(params)
     version = best()
     assert weights(version) == "encoder_mlm tag 1"
@@ -67,9 +64,32 @@ def test_register_gives_the_best_of_each_task_the_alias(params: Params) -> None:
     tags |= {"pretrain_seed": "1", "finetune_seed": "1"}
     assert version.tags.items() >= tags.items()
     assert version.run_id == id_of(current()["encoder_mlm full tag 50"])
-    assert version.description == "The report: Use it. It leads. One run."
+    assert version.description == "The report: Use encoder_mlm. It leads. One run."
     assert weights(best("smoke-section")).startswith("encoder_mlm section")  # the first of equals
     assert client().get_registered_model(NAME).tags == {"study": "smoke", "task": "tag"}
+
+
+def test_register_gives_a_baseline_the_alias_if_the_report_puts_it_first(params: Params) -> None:
+    """Its interval is unknown here."""
+    write_report("The baseline leads.", best=("tfidf", "classical"))
+    register(params)
+    version = best()
+    assert version.run_id == id_of(current()["tfidf classical tag 50"])
+    assert version.description == "The report: Use tfidf. It leads. One run."
+    tags = {"run": "tfidf", "method": "classical", "score": "0.415", "pretrain_seed": "1"}
+    assert version.tags.items() >= (tags | {"finetune_seed": "1"}).items()
+    folder = files(version)
+    assert {
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    } == {
+        "baselines/tag/kept/tfidf-50-1-1.json",
+        "tasks/tag/examples/task.json",
+        "tasks/tag/examples/train.jsonl",
+        "tasks/tag/examples/validation.jsonl",
+    }
+    let_lead("encoder_mlm")
+    register(params)
+    assert best().tags["run"] == "encoder_mlm" and versions() == [1, 2]
 
 
 def test_register_links_the_files_of_the_study_without_a_second_copy(params: Params) -> None:
@@ -84,6 +104,11 @@ def test_register_links_the_files_of_the_study_without_a_second_copy(params: Par
         "data/tasks/tag/examples/train.jsonl",
     }
     assert all(path.samefile(folder.parent / path) for path in kept)
+    signature = mlflow.models.get_model_info(str(folder.parent)).signature
+    assert signature and signature.inputs and signature.outputs
+    assert signature.inputs.input_names() == ["text"]
+    assert signature.outputs.input_names() == ["label", "scores"]
+    assert signature.outputs.required_input_names() == ["label"]
     assert f"loader_module: {LOADER}" in (folder.parent / "MLmodel").read_text()
     example = json.loads((folder.parent / "input_example.json").read_text())
     assert example == {"columns": ["text"], "data": [["tag test"]]}

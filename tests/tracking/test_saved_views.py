@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from mlflow.entities import Run
@@ -18,7 +19,7 @@ def test_saved_views_list_runs_that_have_their_columns(params: Params) -> None:
     experiment = client().get_experiment_by_name("smoke")
     assert experiment
     for title, page in pages.items():
-        key = page.rpartition("viewStateShareKey=")[2]
+        key = re.findall(r"viewStateShareKey=(\w+)", page)[0]
         kept = json.loads(experiment.tags[f"mlflow.sharedViewState.{key}"])
         state = json.loads(kept["state"])
         assert kept["name"] == title and page in experiment.tags["mlflow.note.content"]
@@ -39,6 +40,36 @@ def test_leaderboard_begins_with_the_best_run_of_a_task(params: Params) -> None:
     runs = listed(state)
     assert [round(run.data.metrics["score"], 6) for run in runs] == [0.465, 0.415, 0.415]
     assert name_of(runs[0]) == "encoder_mlm full tag 50"
+
+
+def state_of(title: str) -> dict:
+    experiment = client().get_experiment_by_name("smoke")
+    assert experiment
+    return json.loads(json.loads(experiment.tags[f"mlflow.sharedViewState.{title}"])["state"])
+
+
+def test_scores_begin_with_a_column_in_which_baselines_have_a_value(params: Params) -> None:
+    """The best run on the first task is first."""
+    write_evaluation("tag", shift=0.1)
+    write_report("The encoder leads.")
+    reconcile(params)
+    state = state_of("scores")
+    first, second, *_ = state["selectedColumns"]
+    assert (first, second) == ("metrics.`score/tag/best`", "metrics.`score/section/best`")
+    scores = {name_of(run): run.data.metrics.get("score/tag/best") for run in listed(state)}
+    assert [*scores][0] == "encoder_mlm" and scores["encoder_mlm"] == pytest.approx(0.465)
+    assert scores["tfidf"] == pytest.approx(0.415)
+
+
+def test_curves_are_of_runs_that_are_listed(params: Params) -> None:
+    """MLflow hides a run below its parent in a list that is in the order of time, and draws no
+    curve of it. The link opens the charts."""
+    assert "compareRunsMode=CHART" in reconcile(params)["Pretraining"]
+    state = state_of("pretraining")
+    assert state["orderByKey"].startswith("metrics.")
+    assert {run.data.tags["kind"] for run in listed(state)} == {"pretraining"}
+    charts = [chart["metricKey"] for chart in state["compareRunCharts"]]
+    assert charts == ["train/loss", "train/validation_loss"]
 
 
 def listed(state: dict) -> list[Run]:

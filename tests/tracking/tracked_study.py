@@ -29,8 +29,8 @@ def write_task(task: str) -> None:
     folder.mkdir(parents=True)
     about = {"kind": "classification", "num_examples": {"train": 1, "test": 1}}
     (folder / "task.json").write_text(json.dumps(about))
-    for split in ("train", "test"):
-        row = {"id": "row", "text": f"{task} {split}"}
+    for split in ("train", "validation", "test"):
+        row = {"id": "row", "text": f"{task} {split}", "label": task}
         (folder / f"{split}.jsonl").write_text(json.dumps(row))
     (folder.parent / "test_labels.jsonl").write_text(json.dumps({"id": "row", "label": task}))
 
@@ -91,9 +91,16 @@ def write_evaluation(task: str, shift: float = 0.0) -> None:
             kept = folder / f"full-50-1-{seed}.safetensors"
             kept.unlink(missing_ok=True)  # as DVC and the stages do
             kept.write_text(f"{run} {task} {seed}")
+    for seed in SEEDS:
+        kept = Path("data/baselines", task, f"kept/tfidf-50-1-{seed}.json")
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.unlink(missing_ok=True)
+        kept.write_text(f"tfidf {task} {seed}")
 
 
-def write_report(comparison: str) -> None:
+def write_report(comparison: str, *, best: tuple[str, str] | None = None) -> None:
+    """Writes what MLflow shows of a report. The answer is the run and method with the best mean, or
+    ``best``."""
     Path("reports/figures").mkdir(parents=True, exist_ok=True)
     Path("reports/comparison.md").write_text(comparison)
     Path("reports/index.html").write_text("<html>")
@@ -105,6 +112,7 @@ def write_report(comparison: str) -> None:
     ]
     write_table(Path("reports/trials.csv"), trials)
     write_metrics(trials)
+    write_answer(trials, best)
     here = {"task": "tag", "method": "full", "label_budget": "50"}
     runs = {"run_a": "encoder_mlm", "run_b": "encoder_scratch"}
     effects = [
@@ -114,6 +122,22 @@ def write_report(comparison: str) -> None:
     columns = ("axis", "effect", "low", "high", "verdict")
     rows = [dict(zip(columns, effect, strict=True)) | here | runs for effect in effects]
     write_table(Path("reports/contrasts.csv"), rows)
+
+
+def write_answer(trials: list[dict], best: tuple[str, str] | None) -> None:
+    places: dict[tuple[str, ...], list[float]] = {}
+    for row in trials:
+        place = row["task"], row["run"], row["method"], row["label_budget"]
+        if row["method"] != "classical":
+            places.setdefault(place, []).append(float(row["value"]))
+    answers = []
+    for task in dict.fromkeys(row["task"] for row in trials):
+        here = {place: sum(values) for place, values in places.items() if place[0] == task}
+        _, run, method, budget = max(here, key=lambda place: here[place])
+        run, method = best or (run, method)
+        answer = {"task": task, "label_budget": budget, "run": run, "method": method}
+        answers.append(answer | {"use": f"Use {run}.", "against": "It leads.", "runs": "One run."})
+    write_table(Path("reports/answer.csv"), answers)
 
 
 def write_metrics(trials: list[dict]) -> None:

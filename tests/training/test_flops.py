@@ -35,15 +35,15 @@ from stages.training.pretraining import PretrainingData
 from tests.methods.test_methods import FITTING, applied, method_of
 from tests.models.test_further import LEARNT, corpus_of, tokenizer_of
 from tests.small import (
-    BILSTM,
+    D_CELL,
     DIMENSIONS,
-    SETTINGS,
     VOCAB_SIZE,
     documents,
     headless,
     small_corpus,
     small_model,
     small_schedule,
+    small_settings,
     small_tokenizer,
 )
 from tests.small_hub import checkpoint, revision_of
@@ -72,9 +72,9 @@ def by_hand(architecture: str) -> int:
     each token that it reads, and 4 n m d for attention of n tokens to m."""
     d, d_ff, layers = (DIMENSIONS[name] for name in ("d_model", "d_ff", "num_layers"))
     if architecture == "bilstm":
-        width, cells = d // 2, BILSTM["d_cell"]
+        width, cells = d // 2, D_CELL
         of_direction = 4 * cells * width + 4 * cells * width + width * cells
-        states = 2 * LENGTH * BILSTM["num_layers"] * 2 * of_direction
+        states = 2 * LENGTH * DIMENSIONS["num_layers"] * 2 * of_direction
         return ROWS * (states + 2 * LENGTH * width * VOCAB_SIZE)
     block = 2 * LENGTH * (4 * d * d + 2 * d * d_ff) + 4 * LENGTH**2 * d
     if architecture != "encoder_decoder":
@@ -108,7 +108,7 @@ def test_counted_operations_are_those_by_hand(architecture: str) -> None:
         logits.sum().backward()
     assert forward.total == by_hand(architecture)
     if architecture == "bilstm":  # the first tokens read zeros, which have no gradient
-        cells, width = BILSTM["d_cell"], DIMENSIONS["d_model"] // 2
+        cells, width = D_CELL, DIMENSIONS["d_model"] // 2
         assert 2 * forward.total - backward.total <= 2 * 4 * ROWS * 4 * cells * width
     else:
         assert backward.total == 2 * forward.total
@@ -154,7 +154,7 @@ def entry_of(name: str) -> dict[str, Any]:
     if name in LEARNT:
         folder = checkpoint(name)
         return {"name": "hub", "path": str(folder), "revision": revision_of(folder)}
-    return {"name": name, **SETTINGS.get(name, DIMENSIONS)}
+    return {"name": name, **small_settings(name)}
 
 
 def pretraining_of(name: str, objective_name: str) -> tuple[ModelWithHead, Any, PretrainingData]:

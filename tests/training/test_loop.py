@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Generator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -232,3 +233,19 @@ def test_train_leaves_no_thread_when_it_is_closed() -> None:
     assert len(prefetching()) == 1
     steps.close()
     assert not prefetching()
+
+
+@pytest.mark.parametrize("compute", ["accumulate", "mean_loss"])
+def test_loss_refuses_a_term_that_the_batches_do_not_count(compute: str) -> None:
+    model, criterion = headless(small_model("decoder")), objective_of("causal")
+    batch = criterion.collate([Packing(small_corpus(), 32, seed=1).row(0)], rngs=[])
+    batches = [replace(batch, num_targets={"words": 9})]
+    with pytest.raises(ValueError) as error:
+        if compute == "accumulate":
+            accumulate(model, criterion, batches, CPU)
+        else:
+            mean_loss(model, criterion, batches, CPU)
+    assert str(error.value) == (
+        "stages/objectives/causal.py: loss has the term 'causal', but num_targets of its batches "
+        "counts words; it needs the same terms"
+    )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from stages.findings.carry_over import CarryOver
-from stages.reporting.formats import DASH, percent
+from stages.reporting.formats import DASH, in_parentheses, percent
 from stages.reporting.words.appendix import Appendix
 
 HEADING = "How small results carry over"
@@ -22,15 +22,17 @@ NOTE = (
 
 def carry_over(carried: Sequence[CarryOver], confidence: float) -> Appendix:
     """The table of shares; empty if there is none."""
-    rows = [_row(row) for row in carried if row.share is not None]
+    rows = [_row(row, share) for row in carried if (share := row.share) is not None]
     notes = [NOTE.format(confidence=percent(confidence))] if rows else []
     return Appendix(HEADING, {CAPTION: rows}, notes)
 
 
-def _row(carried: CarryOver) -> dict[str, str]:
-    task = carried.task or "validation loss"
+def _row(carried: CarryOver, share: float) -> dict[str, str]:
+    number = len(carried.shares)
+    low, high = carried.ends or (None, None)
+    interval = "" if low is None or high is None else f"{max(low, 0):.0%} to {min(high, 1):.0%}"
     return {
-        "task": task,
+        "task": carried.task or "validation loss",
         "method": carried.method or DASH,
         "labels": carried.label_budget or DASH,
         "what grows": carried.growth,
@@ -38,15 +40,6 @@ def _row(carried: CarryOver) -> dict[str, str]:
         "to": carried.larger,
         "runs": str(len(carried.runs)),
         "pairs": str(carried.num_pairs),
-        "same order": _share(carried),
-        "mean of": f"{carried.num_units} {carried.over}" if carried.num_units > 1 else DASH,
+        "same order": f"{share:.0%}{in_parentheses(interval)}",
+        "mean of": f"{number} {carried.over}" if number > 1 else DASH,
     }
-
-
-def _share(carried: CarryOver) -> str:
-    if carried.share is None:
-        return DASH
-    share = f"{carried.share:.0%}"
-    if carried.low is None or carried.high is None:
-        return share
-    return f"{share} ({max(carried.low, 0):.0%} to {min(carried.high, 1):.0%})"

@@ -237,9 +237,17 @@ def agreement_rows(results: Results) -> Iterator[Json]:
 
 
 def carry_over_row(carried: CarryOver) -> Json:
-    numbers = {"share": carried.share, "low": carried.low, "high": carried.high}
-    row = asdict(carried) | {"runs": "; ".join(carried.runs)}
-    return row | {key: six_decimals(number) for key, number in numbers.items()}
+    low, high = carried.ends or (None, None)
+    return {
+        **{key: getattr(carried, key) for key in COLUMNS["carry_over"][:6]},
+        "runs": "; ".join(carried.runs),
+        "num_pairs": carried.num_pairs,
+        "share": six_decimals(carried.share),
+        "low": six_decimals(low),
+        "high": six_decimals(high),
+        "over": carried.over,
+        "num_units": len(carried.shares),
+    }
 
 
 def labels_needed_row(needed: LabelsNeeded) -> Json:

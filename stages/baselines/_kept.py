@@ -1,0 +1,124 @@
+"""A kept trial of a baseline: the record from which it is fitted again.
+
+Fitting takes seconds and nothing in it is random but the draw of the labelled rows. So no model is
+stored: whoever uses the trial fits it to the same rows, and compares its answers to the validation
+rows with those of the trial.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from stages.baselines._baseline import BASELINES, Baseline, Score
+from stages.core import paths
+from stages.core.artifacts import read_json, read_jsonl, sha256, write_json
+from stages.core.components import Settings
+from stages.core.keys import TrialKey
+from stages.evaluation.records import TrialRow
+from stages.kinds._cells import Row
+from stages.kinds._kind import KINDS, Kind, labelled_rows
+
+KEPT = "kept"  # the folder of the records
+FILES = ("task.json", "train.jsonl", "validation.jsonl")  # what a baseline is fitted to
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What a baseline is fitted to: the rows of a task with labels, and the metric."""
+
+    kind: Kind
+    metric: str
+    train: Sequence[Row]
+    validation: Sequence[Row]
+    fingerprint: str  # of FILES
+
+    @classmethod
+    def read(cls, folder: Path) -> "Examples":
+        about = read_json(folder / FILES[0])
+        train, validation = (read_jsonl(folder / name) for name in FILES[1:])
+        fingerprint = sha256(*(folder / name for name in FILES))
+        return cls(KINDS[about["kind"]], about["metric"], train, validation, fingerprint)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptBaseline(TrialRow):
+    """The record of a kept trial of a baseline."""
+
+    component: Settings  # as params.yaml had it
+    examples: str  # fingerprint of FILES
+    answers: str  # fingerprint of the answers to the validation rows
+
+
+def fit(component: Settings, key: TrialKey, examples: Examples) -> Baseline:
+    """Returns the baseline of a trial, fitted to its labelled rows."""
+    baseline = BASELINES.build(component, where=f"baselines.{key.run}")
+    rows = labelled_rows(
+        examples.train,
+        key.label_budget,
+        examples.kind,
+        pretrain_seed=key.pretrain_seed,
+        finetune_seed=key.finetune_seed,
+        task=key.task,
+    )
+    baseline.fit(rows, examples.validation, Score(examples.kind, examples.metric))
+    return baseline
+
+
+def path_of(key: TrialKey) -> Path:
+    """Returns the path of the record of a trial, if it is kept."""
+    name = f"{key.run}-{key.label_budget}-{key.pretrain_seed}-{key.finetune_seed}.json"
+    return paths.BASELINES / key.task / KEPT / name
+
+
+def save(
+    baseline: Baseline, component: Settings, key: TrialKey, examples: Examples, path: Path
+) -> None:
+    """Writes the record of a fitted baseline."""
+    kept = KeptBaseline(
+        **key._asdict(),
+        component=component,
+        examples=examples.fingerprint,
+        answers=_answers(baseline, examples.validation),
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, asdict(kept))
+
+
+def read(path: Path) -> KeptBaseline:
+    """Returns the record of a kept trial.
+
+    Raises ValueError if there is none, or another version of this code wrote it.
+    """
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; run `dvc repro`")
+    about = read_json(path)
+    if about.keys() != {field.name for field in fields(KeptBaseline)}:
+        raise ValueError(f"{path}: was written by another version of this code; run `dvc repro`")
+    return KeptBaseline(**about)
+
+
+def refit(path: Path, folder: Path) -> tuple[Baseline, Kind]:
+    """Returns the baseline of the record in ``path``, fitted to the task in ``folder``, and the
+    kind of the task's rows.
+
+    Raises ValueError if the task has changed since, or if the baseline answers differently.
+    """
+    kept, examples = read(path), Examples.read(folder)
+    if examples.fingerprint != kept.examples:
+        raise ValueError(
+            f"{path}: belongs to {folder} as of {kept.examples[:12]}, which is "
+            f"{examples.fingerprint[:12]} now; run `dvc repro`"
+        )
+    baseline = fit(kept.component, kept.key, examples)
+    if _answers(baseline, examples.validation) != kept.answers:
+        raise ValueError(
+            f"{path}: fitted again, the baseline answers the validation rows differently, because "
+            "its code or the version of a package has changed; run `dvc repro`"
+        )
+    return baseline, examples.kind
+
+
+def _answers(baseline: Baseline, rows: Sequence[Row]) -> str:
+    return hashlib.sha256(json.dumps(baseline.predict(rows)).encode()).hexdigest()

@@ -1,0 +1,64 @@
+"""Tables in a terminal, none of whose numbers and names is cut."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+ANY_WIDTH = 10_000  # columns of a terminal on which every table fits
+
+
+class TableRow(NamedTuple):
+    """The cells of a row: its texts, then its numbers."""
+
+    texts: Sequence[str]
+    numbers: Sequence[str | Text]
+    style: str = ""
+
+
+def print_table(
+    console: Console,
+    title: str,
+    texts: Sequence[str],
+    numbers: Sequence[str],
+    rows: Iterable[TableRow],
+) -> None:
+    """Prints a table whose columns are named ``texts`` and ``numbers``. On a narrow console it
+    becomes several tables, one below the other: all have the texts, and each has as many of the
+    numbers as fit."""
+    if title:
+        console.print(Text(title, "bold"))
+    rows, waiting = [*rows], [*range(len(numbers))]
+    while waiting:
+        for count in range(len(waiting), 0, -1):
+            table = _table(texts, numbers, rows, waiting[:count])
+            if _width(table, console) <= console.width:
+                break
+        console.print(table)
+        waiting = waiting[count:]
+
+
+def _table(
+    texts: Sequence[str],
+    numbers: Sequence[str],
+    rows: Iterable[TableRow],
+    chosen: Sequence[int],
+) -> Table:
+    """Returns the table with the ``chosen`` ones of the numbers."""
+    table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    for name in texts:
+        table.add_column(name, overflow="fold")
+    for i in chosen:
+        table.add_column(numbers[i], justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row.texts, *(row.numbers[i] for i in chosen), style=row.style)
+    return table
+
+
+def _width(table: Table, console: Console) -> int:
+    """Returns the width at which nothing in the table is folded or cut."""
+    return Measurement.get(console, console.options.update_width(ANY_WIDTH), table).maximum

@@ -1,0 +1,76 @@
+"""The record of a trial of a baseline, from which the baseline is fitted again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stages import fit_baseline
+from stages.baselines import _kept
+from stages.core import paths
+from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
+from stages.core.keys import TrialKey
+from stages.evaluation.records import CLASSICAL, PredictionRecord, read
+from tests.labelled_words import PLAN, write_tasks
+
+
+@pytest.fixture(autouse=True)
+def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_tasks()
+    for task in ("type", "tag"):
+        fit_baseline.main(PLAN, task)
+
+
+def key_of(run: str, task: str, *, budget: str = "4", seeds: tuple[int, int] = (7, 2)) -> TrialKey:
+    return TrialKey(run, seeds[0], task, CLASSICAL, budget, seeds[1])
+
+
+@pytest.mark.parametrize(
+    ("run", "task"), [("majority", "type"), ("tfidf", "type"), ("window", "tag")]
+)
+def test_refit_predicts_the_test_rows_as_the_stage_did(run: str, task: str) -> None:
+    rows = read_jsonl(paths.examples(task) / "test.jsonl")
+    written = read(paths.BASELINES / task / "predictions.csv.gz", PredictionRecord)
+    trials = {row.key for row in written if row.run == run}
+    assert len(trials) == 7
+    for key in trials:
+        baseline, _ = _kept.refit(_kept.path_of(key), paths.examples(task))
+        of_trial = [row.prediction for row in written if row.key == key]
+        assert baseline.predict(rows) == of_trial
+
+
+def test_refit_refuses_rows_that_have_changed() -> None:
+    path = paths.examples("type") / "validation.jsonl"
+    write_jsonl(path, read_jsonl(path)[1:])
+    with pytest.raises(
+        ValueError, match=r"belongs to data/tasks/type/examples as of .*`dvc repro`"
+    ):
+        _kept.refit(_kept.path_of(key_of("tfidf", "type")), paths.examples("type"))
+
+
+def test_refit_refuses_a_baseline_that_answers_differently(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with another version of scikit-learn, or another code of the baseline."""
+    monkeypatch.setattr(
+        "stages.baselines.majority.Majority.predict", lambda self, rows: ["x"] * len(rows)
+    )
+    with pytest.raises(ValueError, match=r"majority-4-7-2\.json: fitted again, .*`dvc repro`"):
+        _kept.refit(_kept.path_of(key_of("majority", "type")), paths.examples("type"))
+
+
+def test_read_refuses_what_another_version_wrote() -> None:
+    path = _kept.path_of(key_of("tfidf", "type"))
+    about = read_json(path)
+    del about["answers"]
+    write_json(path, about)
+    with pytest.raises(ValueError, match="another version of this code"):
+        _kept.read(path)
+    path.unlink()
+    with pytest.raises(ValueError, match="no such file; run `dvc repro`"):
+        _kept.read(path)
+
+
+def test_save_keeps_settings_and_no_rows() -> None:
+    about = json.loads(_kept.path_of(key_of("tfidf", "type")).read_text())
+    assert about["component"] == {"name": "tfidf"}
+    assert all(isinstance(value, str | int | dict) for value in about.values())

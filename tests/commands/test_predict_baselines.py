@@ -1,0 +1,142 @@
+"""A baseline says of new text what it said of the test rows."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from stages import fit_baseline
+from stages.commands import export, predict
+from stages.core import paths
+from stages.core.artifacts import read_jsonl, write_jsonl
+from stages.core.keys import TrialKey
+from stages.evaluation.records import CLASSICAL, PredictionRecord, read
+from tests.labelled_words import PLAN, write_tasks
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_tasks()
+    for task in ("type", "tag"):
+        fit_baseline.main(PLAN, task)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Runs the command; gives its exit status, the rows that it wrote, and its errors."""
+
+    def run(*arguments: str) -> tuple[int, list[dict], str]:
+        monkeypatch.setattr(sys, "argv", ["predict", *arguments])
+        status = 0
+        try:
+            predict.main()
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        printed = capsys.readouterr()
+        return status, [json.loads(line) for line in printed.out.splitlines()], printed.err
+
+    return run
+
+
+@pytest.mark.parametrize("seeds", [(), ("--pretrain-seed", "7", "--finetune-seed", "2")])
+@pytest.mark.parametrize(
+    ("run", "task"), [("window", "tag"), ("tfidf", "type"), ("majority", "tag")]
+)
+def test_predict_predicts_the_test_rows_as_the_stage_did(command, run, task, seeds) -> None:
+    """In another order. Without seeds, by the trial of the first ones."""
+    rows = read_jsonl(paths.examples(task) / "test.jsonl")
+    write_jsonl(Path("new.jsonl"), reversed(rows))
+    status, predicted, errors = command(run, task, "new.jsonl", "--label-budget", "4", *seeds)
+    assert (status, errors) == (0, "") and [row["id"] for row in predicted] == list("76543210")
+    pretrain_seed, finetune_seed = map(int, seeds[1::2] or (1, 1))
+    key = TrialKey(run, pretrain_seed, task, CLASSICAL, "4", finetune_seed)
+    written = {
+        row.id: (row.prediction, row.probability)
+        for row in read(paths.BASELINES / task / "predictions.csv.gz", PredictionRecord)
+        if row.key == key
+    }
+    assert written == {
+        row["id"]: (
+            row["label"] if "label" in row else " ".join(row["tags"]),
+            row.get("probability"),
+        )
+        for row in predicted
+    }
+    if task == "tag":
+        assert all(row["words"] == ["a", row["words"][1]] for row in predicted)
+
+
+def test_predict_names_the_trials_and_the_mistake(command, tmp_path: Path) -> None:
+    Path("new.txt").write_text("a pear\n")
+    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text())
+    mistakes = {
+        ("tfidf", "type"): "several kept trials match: --method classical --label-budget 4 "
+        "--finetune-seed 1 --pretrain-seed 1; --method classical --label-budget all",
+        ("tfidf", "type", "--finetune-seed", "9"): "no kept trial matches",
+        ("tfidf", "tag"): "tfidf does not fit the rows of tag",
+        ("window", "section"): "`dvc repro fit_baseline@section` writes it",
+        ("tfidff", "type"): "pretrain.runs, baselines: unknown 'tfidff'; did you mean 'tfidf'",
+    }
+    for (run, task, *options), message in mistakes.items():
+        status, rows, errors = command(run, task, "new.txt", *options)
+        assert (status, rows) == (2, []) and message in errors and errors.count("\n") == 1, errors
+        assert "keep_weights" not in errors
+
+
+def test_export_writes_what_predicts_without_the_project(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = ["window", "--task", "tag", "--label-budget", "all", "--out", "taken"]
+    monkeypatch.setattr(sys, "argv", ["export", *arguments])
+    export.main()
+    assert "mlflow.pyfunc.load_model('taken')" in capsys.readouterr().out
+    taken = Path("taken").rename(tmp_path / "elsewhere")
+    for name in ("data", "README.md", "requirements.lock", "code/stages", "export.json"):
+        assert (taken / name).exists()
+    code = f"""
+import json, mlflow, pandas
+model = mlflow.pyfunc.load_model({str(taken)!r})
+frame = pandas.DataFrame({{"words": [["a", "hammer"], ["a", "pear"]]}})
+print(json.dumps(model.predict(frame).to_dict("records")))
+import stages; print(stages.__path__[0])
+"""
+    rows, place = _run_outside(code)
+    assert [row["tags"] for row in json.loads(rows)] == [["O", "B-TOOL"], ["O", "O"]]
+    assert place == str(taken / "code" / "stages")
+
+
+def _run_outside(code: str) -> list[str]:
+    """Returns the lines that code prints in a folder without the project."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    with tempfile.TemporaryDirectory() as folder:
+        ended = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    return ended.stdout.splitlines()
+
+
+def test_export_replaces_no_other_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("taken").mkdir()
+    Path("taken/own.txt").write_text("mine")
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["export", "tfidf", "--task", "type", "--label-budget", "all", "--out", "taken"],
+    )
+    with pytest.raises(SystemExit):
+        export.main()
+    assert "taken: holds something else than an export" in capsys.readouterr().err
