@@ -1,18 +1,21 @@
 """Fit the classical baselines to a task: data/baselines/TASK.
 
 A baseline learns from the same labelled rows as the trials of a fine-tuned run, which are another
-sample for each pair of pretraining and fine-tuning seed. It predicts the same test rows.
+sample for each pair of pretraining and fine-tuning seed. It predicts the same test rows. The
+predictions of an external system are read from its file.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 from tqdm import tqdm
 
-from stages.baselines._baseline import BASELINES
+from stages.baselines._baseline import BASELINES, Baseline, kind_of_source
 from stages.baselines._kept import Examples, fit, path_of, save
 from stages.core import paths
 from stages.core.artifacts import read_jsonl, replacing
+from stages.core.components import below
 from stages.core.keys import TrialKey
 from stages.core.plans import BaselinePlan
 from stages.core.process import run_stage
@@ -23,19 +26,33 @@ from stages.kinds._kind import distinct_draws
 def main(plan: BaselinePlan, task: str) -> None:
     """Writes ``trials.csv``, ``predictions.csv.gz`` and the records of the trials, from which they
     can be fitted again. If a label budget is all rows of train, seeds have no effect, and there is
-    one trial."""
+    one trial. The one trial of an external system is repeated for each label budget, and not kept.
+
+    Raises ValueError if there are fewer rows than a label budget, or if a file with predictions
+    does not fit the test rows.
+    """
     examples = Examples.read(paths.examples(task))
+    examples = replace(examples, kind=kind_of_source(examples.kind, plan.reading))
     test = read_jsonl(paths.examples(task) / "test.jsonl")
     trials: list[TrialRecord] = []
     predictions: list[PredictionRecord] = []
     keys = [*_trials(plan, examples.kind.name, len(examples.train), task)]
+    external: dict[str, tuple[Baseline, list[str]]] = {}
     with replacing(paths.BASELINES / task) as folder:
         folder.mkdir()
         for key in tqdm(keys, desc=f"baselines on {task}", disable=None):
             component = plan.baselines[key.run]
-            baseline = fit(component, key, examples)
-            kept = path_of(key).relative_to(paths.BASELINES / task)
-            save(baseline, component, key, examples, folder / kept)
+            if key.run in external:
+                baseline, answers = external[key.run]
+            else:
+                baseline = fit(component, key, examples)
+                with below(f"baselines.{key.run}"):
+                    answers = baseline.predict(test)
+            if baseline.num_tries:
+                kept = path_of(key).relative_to(paths.BASELINES / task)
+                save(baseline, component, key, examples, folder / kept)
+            else:
+                external[key.run] = baseline, answers
             trials.append(_record(key, str(component["name"]), num_tries=baseline.num_tries))
             predictions += [
                 PredictionRecord(
@@ -45,7 +62,7 @@ def main(plan: BaselinePlan, task: str) -> None:
                     probability=None if probability is None else round(probability, 6),
                 )
                 for row, predicted, probability in zip(
-                    test, baseline.predict(test), baseline.probabilities(test), strict=True
+                    test, answers, baseline.probabilities(test), strict=True
                 )
             ]
         write(folder / "trials.csv", TrialRecord, trials)
@@ -59,13 +76,14 @@ def _trials(plan: BaselinePlan, kind: str, num_train: int, task: str) -> Iterato
         baseline = BASELINES.build(plan.baselines[name], where=f"baselines.{name}")
         if kind not in baseline.fits:
             continue
-        for pretrain_seed, finetune_seed in distinct_draws(
+        draws = distinct_draws(
             budget,
             num_train,
             pretrain_seeds=plan.pretrain_seeds,
             finetune_seeds=plan.finetune_seeds,
             task=task,
-        ):
+        )
+        for pretrain_seed, finetune_seed in draws if baseline.num_tries else draws[:1]:
             yield TrialKey(name, pretrain_seed, task, CLASSICAL, str(budget), finetune_seed)
 
 

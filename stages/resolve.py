@@ -2,6 +2,8 @@
 data/plans."""
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from stages.checking.faults import find_faults
@@ -11,7 +13,7 @@ from stages.core.params import NONE, Params
 from stages.core.process import run_root
 from stages.core.study_file import load
 from stages.evaluation.records import discard_unlisted
-from stages.planning.stage_plans import write_plans
+from stages.planning.stage_plans import files_of, write_plans
 
 DVC_STAGE = "DVC_STAGE"  # DVC sets it for what it runs
 
@@ -21,6 +23,8 @@ def main() -> None:
     faults = list(find_faults(params))
     if faults:
         raise ValueError("\n".join(faults))
+    for note in _notes(params):
+        print(f"note: {note}", file=sys.stderr)
     # What templates of dvc.yaml name where a study has none: files that never change.
     for path in (
         paths.CHECKPOINTS / NONE,
@@ -37,6 +41,15 @@ def main() -> None:
     with replacing(paths.PLANS) as folder:
         folder.mkdir()
         write_plans(params, folder)
+
+
+def _notes(params: Params) -> Iterator[str]:
+    """Yields the tasks that a baseline is not compared on, because its folder has no file for
+    them."""
+    for name in params.baselines:
+        files = files_of(params, name)
+        if files is not None and (without := [task for task in params.tasks if task not in files]):
+            yield f"baselines.{name}: not compared on {', '.join(without)}: no file of predictions"
 
 
 def _discard_unlisted(params: Params) -> None:

@@ -13,6 +13,7 @@ PLAN = BaselinePlan(
     finetune_seeds=[1, 2, 3],
     code={},
 )
+LABELS = {"classification": ["fruit", "tool"], "tagging": ["B-TOOL", "O"]}
 WORDS = {"fruit": ["apple", "pear"], "tool": ["hammer", "saw"]}
 
 
@@ -27,7 +28,7 @@ def write_tasks() -> None:
         for split, number in (("train", 12), ("validation", 4), ("test", 8)):
             rows = [_row(kind, i, labelled=split != "test") for i in range(number)]
             write_jsonl(examples / f"{split}.jsonl", rows)
-        write_json(examples / "task.json", {"kind": kind, "metric": metric})
+        write_json(examples / "task.json", {"kind": kind, "metric": metric, "labels": LABELS[kind]})
 
 
 def _row(kind: str, i: int, *, labelled: bool) -> dict[str, Any]:

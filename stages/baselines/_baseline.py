@@ -4,12 +4,13 @@ except the draw of the labelled rows."""
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
-from stages.core.components import Components
+from stages.core.components import Components, Settings
 from stages.evaluation.metrics import score
 from stages.kinds._cells import Row
-from stages.kinds._kind import Kind
+from stages.kinds._kind import Kind, settings_of
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class Score:
 
     kind: Kind
     metric: str
+    labels: Sequence[str] = ()  # of all rows of train
 
     def __call__(self, rows: Sequence[Row], predicted: Sequence[str]) -> float:
         """Returns the score of predictions for labelled ``rows``."""
@@ -25,10 +27,29 @@ class Score:
 
 
 class Baseline(ABC):
-    """A classical model. ``fits`` names the kinds of rows that it can be fitted to."""
+    """A classical model. ``fits`` names the kinds of rows that it can be fitted to.
+
+    ``num_tries`` is the number of settings from which validation chooses. It is 0 for an external
+    system, which learns from no row: it has one trial for each label budget, with equal
+    predictions, and cannot predict new text.
+    """
 
     fits: ClassVar[tuple[str, ...]]
-    num_tries: int = 1  # number of settings from which validation chooses
+    num_tries: int = 1
+
+    def files(self, tasks: Sequence[str]) -> dict[str, Path] | None:
+        """Returns the user's file that the baseline reads for a task, by task; it is not fitted to
+        other tasks. None for a baseline that reads no file.
+
+        The root stage hashes the files, and writes each as ``path`` into the plan of its task.
+        Raises ValueError, which begins with the setting's name, for files that fit no task.
+        """
+        return None
+
+    def check_file(self, file: Path, kind: Kind) -> None:
+        """Raises ValueError, as ``files`` does, for one of them that rows of a kind cannot be read
+        from."""
+        raise NotImplementedError
 
     @abstractmethod
     def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
@@ -44,3 +65,9 @@ class Baseline(ABC):
 
 
 BASELINES = Components[Baseline]("baselines")
+
+
+def kind_of_source(kind: Kind, source: Settings) -> Kind:
+    """Returns the kind with the settings by which a task's source reads cells."""
+    settings = {key: source[key] for key in settings_of(type(kind)) if key in source}
+    return type(kind)(**settings) if settings else kind

@@ -32,6 +32,7 @@ class Examples:
     metric: str
     train: Sequence[Row]
     validation: Sequence[Row]
+    labels: Sequence[str]
     fingerprint: str  # of FILES
 
     @classmethod
@@ -39,7 +40,8 @@ class Examples:
         about = read_json(folder / FILES[0])
         train, validation = (read_jsonl(folder / name) for name in FILES[1:])
         fingerprint = sha256(*(folder / name for name in FILES))
-        return cls(KINDS[about["kind"]], about["metric"], train, validation, fingerprint)
+        kind, labels = KINDS[about["kind"]], about["labels"]
+        return cls(kind, about["metric"], train, validation, labels, fingerprint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +64,7 @@ def fit(component: Settings, key: TrialKey, examples: Examples) -> Baseline:
         finetune_seed=key.finetune_seed,
         task=key.task,
     )
-    baseline.fit(rows, examples.validation, Score(examples.kind, examples.metric))
+    baseline.fit(rows, examples.validation, Score(examples.kind, examples.metric, examples.labels))
     return baseline
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import product
 
-from stages.baselines._baseline import BASELINES
+from stages.baselines._baseline import BASELINES, Baseline, kind_of_source
 from stages.checking.entries import fault_of, name_of, unlisted
 from stages.checking.public_checkpoints import checkpoint_faults
-from stages.core.components import Settings, file_of, unknown
+from stages.core.components import Settings, below, file_of, unknown
 from stages.core.params import NONE, Corpus, Params, PublishedTokenizer, Task, Tokenizer
 from stages.evaluation.metrics import METRICS, metric_of
 from stages.kinds._kind import KINDS, Kind, most_rows
@@ -61,6 +61,23 @@ def baseline_faults(params: Params, baseline: Settings, where: str) -> Iterator[
                 yield f"{where}.name: fits the kind {unknown(kind, KINDS)}"
         if not any(kind.name in fits for task in params.tasks.values() if (kind := _kind(task))):
             yield f"{where}: fits {', '.join(fits)}, but no task of the study has such rows"
+        else:
+            baseline_of_files = BASELINES.build(baseline, where=where)
+            yield from fault_of(lambda: _check_files(params, baseline_of_files, where))
+
+
+def _check_files(params: Params, baseline: Baseline, where: str) -> None:
+    """Raises ValueError for the user's files of a baseline, unless each is of a task and can be
+    read as this reads its data."""
+    with below(where):
+        files = baseline.files([*params.tasks]) or {}
+        for task, file in files.items():
+            kind = _kind(params.tasks[task])
+            if kind is None:  # another fault
+                continue
+            if kind.name not in baseline.fits:
+                raise ValueError(f"path: {file}: {kind.name} has no predictions to compare")
+            baseline.check_file(file, kind_of_source(kind, params.tasks[task].source))
 
 
 def _kind(task: Task) -> Kind | None:

@@ -95,10 +95,19 @@ def answer(row: Mapping[str, str]) -> Text:
                 hardware=costs[0]["hardware"],
             )
         )
-    lines.append(f"Use it: python -m stages.commands.predict {_chosen(row, costs)}")
+    if not _is_external(row["run"]):
+        lines.append(f"Use it: python -m stages.commands.predict {_chosen(row, costs)}")
     for line in lines:
         text.append(f"\n  {line}", style="not bold")
     return text
+
+
+def _is_external(name: str) -> bool:
+    """Whether a baseline is an external system, which the study cannot run."""
+    return any(
+        (trial["run"], trial["method"], trial["num_tries"]) == (name, CLASSICAL, "0")
+        for trial in _rows("trials.csv")
+    )
 
 
 def _chosen(row: Mapping[str, str], costs: Sequence[Mapping[str, str]]) -> str:

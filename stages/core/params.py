@@ -27,6 +27,7 @@ NONE = "none"  # the corpus, tokenizer or parent of a run that has none
 MAX_VOCAB_SIZE = 10_000_000  # a larger one is a mistake, and takes gigabytes to check
 HUB = "hub"  # the model of a public checkpoint, and the algorithm of its tokenizer
 
+Section = Literal["tasks", "corpora", "methods", "baselines"]  # what may have an ``about``
 NAME = r"[a-z][a-z0-9_]*"
 # The initial weights of a run from scratch: ``as_pretrained`` draws the weights that its
 # pretraining would start from, with the model's ``locality``; ``usual`` draws them without it, as
@@ -464,7 +465,9 @@ class Params(Strict):
         """The seeds of the runs, each once."""
         return sorted({seed for run in self.runs.values() for seed in run.seeds})
 
-    def about(self, section: Literal["tasks", "corpora", "methods"], name: str) -> str | None:
+    def about(self, section: Section, name: str) -> str | None:
         """Returns what params.yaml says of an entry, for the report."""
+        if section == "baselines":
+            return self.baselines[name].get("about")
         entries: Any = self.finetune.methods if section == "methods" else getattr(self, section)
         return entries[name].about if name in entries else None

@@ -127,6 +127,11 @@ class BaselinePlan(Plan):
     """The plan of ``fit_baseline``."""
 
     baselines: dict[Name, Component]
+    """The baselines that are fitted to the task; ``path`` is the user's file for the task."""
+    files: dict[str, str] = {}
+    """Hashes of these files, by their paths."""
+    reading: dict[str, Any] = {}
+    """How the task's source reads cells, if there are such files."""
     label_budgets: list[NumberOrAll]
     pretrain_seeds: list[int]
     """Seeds of all runs. Together with the fine-tuning seeds they draw the labelled rows."""

@@ -103,7 +103,9 @@ def audit(results: Results) -> dict[Subject, Check]:
         Subject.VALIDATION_LABELS: validation_labels(results.num_labels, tasks),
         Subject.CUT: cut_texts(results.inputs),
         Subject.READ_AT: read_at(results.inputs),
-        Subject.OVERLAP: overlap(results.overlap.shares, params.runs),
+        Subject.OVERLAP: overlap(
+            results.overlap.shares, params.runs, results.scores.external_systems
+        ),
         Subject.PRETRAINING_SEEDS: pretraining_seeds(cells, contrasts),
         Subject.POWER: power(contrasts, tasks),
         Subject.IDENTICAL: identical(contrasts, results.scores.group_of),
@@ -317,14 +319,18 @@ def read_at(inputs: Mapping[str, Sequence[InputRecord]]) -> Check:
     return Check(bool(unread), {"unread": len(unread), "pairs": len(places)}, unread)
 
 
-def overlap(shares: Mapping[tuple[str, str], float], runs: Mapping[str, Run]) -> Check:
-    """Whether the training text of pretraining is free of test rows."""
+def overlap(
+    shares: Mapping[tuple[str, str], float], runs: Mapping[str, Run], external: Sequence[str]
+) -> Check:
+    """Whether the training text of pretraining is free of test rows. That of public checkpoints and
+    of external systems is unknown."""
     public = sum(run.is_public for run in runs.values())
-    if not (shares or public):
+    if not (shares or public or external):
         return NOT_ASKED
     most = max(shares.values(), default=None)
     high = most is not None and most > NOTEWORTHY
-    return Check(high or bool(public), {"most": most, "public": public}, [*shares.items()])
+    numbers = {"most": most, "public": public, "external": external}
+    return Check(high or bool(public or external), numbers, [*shares.items()])
 
 
 def pretraining_seeds(cells: Sequence[Cell], contrasts: Sequence[Contrast]) -> Check:

@@ -12,7 +12,7 @@ from stages.core.keys import CellKey
 from stages.core.params import NONE
 from stages.evaluation.metrics import merit
 from stages.evaluation.moderation import Moderation
-from stages.evaluation.records import ScoredTrial
+from stages.evaluation.records import CLASSICAL, ScoredTrial
 from stages.evaluation.statistics import (
     Interval,
     Values,
@@ -35,6 +35,11 @@ AMOUNTS = {
 }
 
 
+def is_external(trial: ScoredTrial) -> bool:
+    """Whether an external system predicted, which learnt from no row of the study."""
+    return trial.method == CLASSICAL and trial.num_tries == 0
+
+
 @dataclass(frozen=True, eq=False)  # a study has one of each; to compare all trials takes long
 class Cell:
     """A group's (or baseline's) trials on one task with one method and label budget."""
@@ -55,6 +60,10 @@ class Cell:
     @property
     def confidence(self) -> float:
         return self.mean.confidence
+
+    @property
+    def is_external(self) -> bool:
+        return is_external(self.trials[0])
 
     @cached_property
     def sample(self) -> Sample:
@@ -113,12 +122,12 @@ def cells(
     members: dict[CellKey, list[ScoredTrial]] = defaultdict(list)
     for trial in trials:
         members[trial.key.cell].append(trial)
+    rows = {
+        key: np.stack([rows_of(trial) for trial in trials_of_cell])
+        for key, trials_of_cell in members.items()
+    }
     samples = {
-        key: _sample(
-            trials_of_cell,
-            np.stack([rows_of(trial) for trial in trials_of_cell]),
-            checkpoints.get(key.run, "none"),
-        )
+        key: _sample(trials_of_cell, rows[key], checkpoints.get(key.run, "none"))
         for key, trials_of_cell in members.items()
     }
     moderation = Moderation(samples, baselines=baselines, confidence=confidence)
@@ -127,7 +136,7 @@ def cells(
             *key,
             trials=tuple(members[key]),
             checkpoints=sample.checkpoints,
-            rows=sample.rows,
+            rows=rows[key],
             mean=moderation.mean(key),
         )
         for key, sample in samples.items()
@@ -139,7 +148,8 @@ def _sample(
     trials: Sequence[ScoredTrial], rows: Float[np.ndarray, "trials n"], checkpoints: Checkpoints
 ) -> Sample:
     keys = tuple((trial.pretrain_seed, trial.finetune_seed) for trial in trials)
-    return Sample(keys, np.array([trial.value for trial in trials]), rows, checkpoints)
+    sample = Sample(keys, np.array([trial.value for trial in trials]), rows, checkpoints)
+    return sample.repeated() if is_external(trials[0]) else sample
 
 
 def _checkpoints(group: Group) -> Checkpoints:

@@ -47,6 +47,7 @@ class Passing:
     low: Crossing | None
     high: Crossing | None
     basis: str  # what the interval covers
+    has_external: bool = False  # whether one of the baselines is an external system
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +126,7 @@ def passing(places: Sequence[tuple[int, BestRun]]) -> Passing | None:
         low=at([high for _, high in ends]) if has_interval else None,
         high=at([low for low, _ in ends]) if has_interval else None,
         basis=effects[-1].basis,
+        has_external=any(b.strongest.is_external for _, b in known if b.strongest),
     )
 
 

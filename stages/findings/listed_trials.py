@@ -1,7 +1,7 @@
 """The trials that params.yaml lists, and whether the study has exactly those."""
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 
 from stages.core import paths
@@ -10,6 +10,7 @@ from stages.core.params import Params
 from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.records import CLASSICAL, ScoredTrial, SkippedMethod, read
 from stages.evaluation.screening import screened_out
+from stages.findings.cells import is_external
 from stages.kinds._kind import distinct_draws
 
 
@@ -21,10 +22,10 @@ def complete(params: Params, task: str, num_train: int) -> list[ScoredTrial]:
     """
     where = paths.EVALUATED / task / "trials.csv"
     trials = {trial.key: trial for trial in read(where, ScoredTrial)}
-    fitted = {key.run for key in trials}
+    external = {key.run: is_external(trial) for key, trial in trials.items()}
     listed = [
         *_of_runs(params, task),
-        *_of_baselines(params, task, fitted, num_train),
+        *_of_baselines(params, task, external, num_train),
     ]
     if missing := [key for key in listed if key not in trials]:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -53,18 +54,20 @@ def _of_runs(params: Params, task: str) -> Iterator[TrialKey]:
 
 
 def _of_baselines(
-    params: Params, task: str, fitted: Collection[str], num_train: int
+    params: Params, task: str, external: Mapping[str, bool], num_train: int
 ) -> Iterator[TrialKey]:
-    """Yields the trials of the baselines that were ``fitted``; others do not support the task."""
-    names = [name for name in params.baselines if name in fitted]
+    """Yields the trials of the baselines that have some; others do not support the task.
+    ``external`` says which of them are external systems."""
+    names = [name for name in params.baselines if name in external]
     for name, budget in product(names, params.finetune.label_budgets):
-        for pretrain_seed, finetune_seed in distinct_draws(
+        draws = distinct_draws(
             budget,
             num_train,
             pretrain_seeds=params.pretrain_seeds,
             finetune_seeds=params.finetune.seeds,
             task=task,
-        ):
+        )
+        for pretrain_seed, finetune_seed in draws[:1] if external[name] else draws:
             yield TrialKey(name, pretrain_seed, task, CLASSICAL, str(budget), finetune_seed)
 
 

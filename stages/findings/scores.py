@@ -64,6 +64,12 @@ class Scores:
         return [cell for cell in cells if cell]
 
     @cached_property
+    def external_systems(self) -> list[str]:
+        """The baselines that are external systems, whose training data and cost are unknown."""
+        external = {cell.group for cell in self.cells if cell.is_external}
+        return [name for name in self.baselines if name in external]
+
+    @cached_property
     def of_groups(self) -> list[Cell]:
         """All cells of groups."""
         return [cell for cell in self.cells if cell.group not in self.baselines]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
+from stages.baselines._baseline import BASELINES
 from stages.core import paths
 from stages.core.artifacts import sha256, write_json
 from stages.core.code import hashes
@@ -27,6 +28,7 @@ from stages.core.plans import (
     path_of,
     without_texts,
 )
+from stages.kinds._kind import KINDS, settings_of
 from stages.matching.budget import matched
 
 PACKAGES = Path("requirements.lock")
@@ -82,20 +84,45 @@ def plans(params: Params) -> Iterator[tuple[tuple[str, ...], Plan]]:
     yield ("record_inputs",), inputs_plan(params)
     for key, run in everything.runs.items():
         yield ("pretrain", key), pretrain_plan(everything, run)
-    baselines = {f"baselines/{entry['name']}" for entry in params.baselines.values()}
     finetune = finetune_plan(everything)
     for task in params.tasks:
-        plan = BaselinePlan(
-            baselines=params.baselines,
-            label_budgets=params.finetune.label_budgets,
-            pretrain_seeds=params.pretrain_seeds,
-            finetune_seeds=params.finetune.seeds,
-            code=hashes("fit_baseline", *sorted(baselines)),
-        )
-        yield ("fit_baseline", task), plan
+        yield ("fit_baseline", task), baseline_plan(params, task)
         yield ("finetune", task), finetune
         yield ("evaluate", task), EvaluationPlan(runs=[*params.runs], code=hashes("evaluate"))
     yield ("report",), ReportPlan(params=everything, code=hashes("report"))
+
+
+def baseline_plan(params: Params, task: str) -> BaselinePlan:
+    """Returns the plan of ``fit_baseline``. The entry of a baseline that reads files names the file
+    for the task, and is left out if there is none."""
+    baselines: dict[str, Settings] = {}
+    files: dict[str, str] = {}
+    for name, entry in params.baselines.items():
+        file_of = files_of(params, name)
+        if file_of is None:
+            baselines[name] = entry
+        elif file := file_of.get(task):
+            baselines[name] = {"name": entry["name"], "path": str(file)}
+            files[str(file)] = sha256(file)
+    reading = {key for kind in KINDS.values() for key in settings_of(type(kind))}
+    source = params.tasks[task].source if files else {}
+    components = {f"baselines/{entry['name']}" for entry in baselines.values()}
+    return BaselinePlan(
+        baselines={name: dict(entry) for name, entry in baselines.items()},
+        files=files,
+        reading={key: value for key, value in source.items() if key in reading},
+        label_budgets=params.finetune.label_budgets,
+        pretrain_seeds=params.pretrain_seeds,
+        finetune_seeds=params.finetune.seeds,
+        code=hashes("fit_baseline", *sorted(components)),
+    )
+
+
+def files_of(params: Params, baseline: str) -> dict[str, Path] | None:
+    """Returns the user's file that a baseline reads for each task that it is compared on, None if
+    it reads none."""
+    where = f"baselines.{baseline}"
+    return BASELINES.build(params.baselines[baseline], where=where).files([*params.tasks])
 
 
 def inputs_plan(params: Params) -> InputsPlan:

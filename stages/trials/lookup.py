@@ -71,10 +71,13 @@ def _kept_of_run(run: str, task: str) -> list[TrialKey]:
 
 def _baselines(run: str, task: str) -> list[TrialKey]:
     """Returns the trials of a baseline on a task, all of which are kept; empty if ``run`` is no
-    baseline."""
+    baseline. Raises ValueError for an external system."""
     trials = paths.BASELINES / task / "trials.csv"
     rows = records.read(trials, records.TrialRecord) if trials.is_file() else []
-    return [row.key for row in rows if row.run == run]
+    own = [row for row in rows if row.run == run]
+    if any(row.num_tries == 0 for row in own):
+        raise ValueError(f"{run} is an external system: the study has its predictions, not it")
+    return [row.key for row in own]
 
 
 def _why_missing(run: str, task: str) -> str:

@@ -240,9 +240,9 @@ def test_read_at(results) -> None:
 
 def test_overlap(results, study) -> None:
     shares = results.overlap.shares
-    check = audit.overlap(shares, results.params.runs)
+    check = audit.overlap(shares, results.params.runs, [])
     assert check.objection is False and check.numbers["most"] == pytest.approx(0.015)
-    high = audit.overlap(shares | {("tag", "all"): 0.08}, results.params.runs)
+    high = audit.overlap(shares | {("tag", "all"): 0.08}, results.params.runs, [])
     assert high.objection is True and high.numbers["most"] == 0.08
     unknown = study(some("encoder_mlm") | {"bert": public("google-bert/bert-base-uncased")})
     check = checked(unknown, Subject.OVERLAP)

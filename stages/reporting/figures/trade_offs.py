@@ -115,8 +115,9 @@ def front_key(scores: Scores, task: str, label_budget: str) -> list[str]:
 
 
 def _baselines(scores: Scores, task: str, label_budget: str) -> list[Cell]:
-    """The best one first."""
-    return sorted(scores.baseline_cells(task, label_budget), key=lambda cell: -cell.merit)
+    """The best one first, without external systems, whose cost is unknown."""
+    cells = [c for c in scores.baseline_cells(task, label_budget) if not c.is_external]
+    return sorted(cells, key=lambda cell: -cell.merit)
 
 
 def _with_interval(scores: Scores, cell: Cell) -> Row:

@@ -42,6 +42,7 @@ from stages.reporting.formats import (
 )
 from stages.reporting.words.labels_needed import more_labels
 from stages.reporting.words.names import (
+    best_baseline,
     contrast_seen_from,
     counted,
     faults_in_words,
@@ -154,7 +155,8 @@ def _verdict(best: Sequence[BestRun]) -> str:
     if not tasks:
         return ""
     number = counted(len(tasks), "task")
-    than = "ahead of the best classical baseline, after Holm correction"
+    external = any(each.strongest.is_external for each in best if each.strongest)
+    than = f"ahead of {best_baseline(may_be_external=external)}, after Holm correction"
     first = f"On none of {number} is a model {than}"
     if ahead:
         first = f"On {len(ahead)} of {number}{_named(ahead)} a model is {than}"
@@ -277,6 +279,8 @@ def _against_baseline(best: BestRun) -> str:
     size = size_of(best.effect, run.metric)
     if best.run_is_ahead:
         named = f"`{strongest.group}`, the best classical baseline"
+        if strongest.is_external:
+            named = f"`{strongest.group}`, an external system and the best baseline"
         return f"Against {named}: {size}, {verdict(best)}."
     return (
         f"The best model, `{run.group}` with `{run.method}`, reaches {shown_mean(run)} against "
@@ -360,7 +364,8 @@ def _cheapest(results: Results, best: BestRun, methods: Sequence[str]) -> str:
     parts, baseline, baselines = [], best.strongest, results.scores.baselines
     if baseline and best.baseline_may_be_as_good:
         named = f"{run_or_baseline(baseline, baselines)}, {shown_mean(baseline)}"
-        parts.append(f"{named}: it trains no network.")
+        cost = "its cost is unknown" if baseline.is_external else "it trains no network"
+        parts.append(f"{named}: {cost}.")
     if not best.run_is_ahead and best.effect.excludes_zero:
         return f"{parts[0]} No model may be as good."
     run = cheapest_run(best.run, results.contrasts_of.get(best.run, []), methods)

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean
-from typing import Literal
 
 from stages.core.artifacts import Json
 from stages.core.keys import RunKey
-from stages.core.params import Params, Run
+from stages.core.params import Params, Run, Section
 from stages.evaluation.calibration import NUM_BINS
 from stages.evaluation.contamination import LONG, SHORT
 from stages.evaluation.records import InputRecord, ScoredTrial
@@ -77,11 +76,12 @@ class Appendix:
 
 
 def names(params: Params) -> Appendix:
-    """What params.yaml says about tasks, corpora and methods."""
-    sections: dict[str, tuple[Literal["tasks", "corpora", "methods"], Iterable[str]]] = {
+    """What params.yaml says about tasks, corpora, methods and external systems."""
+    sections: dict[str, tuple[Section, Iterable[str]]] = {
         "task": ("tasks", params.tasks),
         "corpus": ("corpora", params.corpora),
         "method": ("methods", params.finetune.methods),
+        "external system": ("baselines", params.baselines),
     }
     rows = [
         {"name": name, "is a": kind, "meaning": meaning}

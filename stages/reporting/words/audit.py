@@ -192,9 +192,14 @@ def _labelled_rows(check: Check) -> str:
 
 def _overlap(check: Check) -> str:
     most, public = check.numbers["most"], check.numbers["public"]
+    external = check.numbers["external"]
     answer = "" if most is None else f"At most {most:.1%} of a task's test rows overlap it"
     unknown = f"that of {public} public checkpoints is unknown" if public else ""
-    return _joined([answer, unknown])
+    seen = (
+        f"an external system may have seen them, since its training data is unknown: "
+        f"{', '.join(external)}"
+    )
+    return _joined([answer, unknown, seen if external else ""])
 
 
 def _power(check: Check) -> str:

@@ -14,6 +14,7 @@ from stages.findings.scores import Scores
 from stages.findings.verdicts import Verdict
 from stages.reporting.formats import compact, percent
 from stages.reporting.words.files import undecided_rows
+from stages.reporting.words.names import quoted
 
 
 def caveats(results: Results) -> list[str]:
@@ -22,6 +23,7 @@ def caveats(results: Results) -> list[str]:
         *_screening(results.params.finetune.screen, results.screened_out),
         *_tests(results),
         *_unequal_overlap(results.overlap, results.contrasts, results.scores),
+        *_external_systems(results.scores),
         "Each seed draws its labelled rows from the train split of the task, unless the label "
         "budget is all of it. All results hold for these tasks and corpora; the intervals do not "
         "cover the drawing of others. The highest mean of several runs is favoured by chance.",
@@ -67,6 +69,17 @@ def _coverage(scores: Scores, contrasts: Sequence[Contrast]) -> Iterator[str]:
         yield (
             "Where all seeds agree in every test row, there is no interval, and their number "
             "supports no claim."
+        )
+
+
+def _external_systems(scores: Scores) -> Iterator[str]:
+    if scores.external_systems:
+        yield (
+            "External systems, whose predictions the study was given: "
+            f"{quoted(scores.external_systems)}. They learnt from none of its rows, so their "
+            "predictions are the same for each number of labels, and their intervals cover test "
+            "rows alone. Their training data is unknown and may have these test rows. Their cost "
+            "is unknown, too."
         )
 
 

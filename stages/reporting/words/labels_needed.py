@@ -6,6 +6,7 @@ from stages.evaluation.metrics import scale_of
 from stages.findings.labels_needed import Crossing, LabelsNeeded, Reach
 from stages.reporting.formats import DASH, cut, in_parentheses, percent, with_unit
 from stages.reporting.words.appendix import Appendix
+from stages.reporting.words.names import best_baseline
 
 HEADING = "Labels needed"
 CAPTION = "From how many labels on a run is ahead of the best classical baseline"
@@ -37,9 +38,10 @@ def more_labels(needed: LabelsNeeded) -> str:
             Reach.NOT_REACHED: f"with none of up to {most:,} labels",
             Reach.LOST: f"with fewer labels, but not with {most:,}",
         }[reach]
+        baseline = best_baseline(may_be_external=passing.has_external)
         says_more = reach is not Reach.LOST and " to " in interval
         sentences.append(
-            f"`{needed.run}` with `{needed.method}` is ahead of the best classical baseline {where}"
+            f"`{needed.run}` with `{needed.method}` is ahead of {baseline} {where}"
             f"{in_parentheses(f'interval: {interval}' if says_more else '')}."
         )
     doubling = needed.doubling

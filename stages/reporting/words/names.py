@@ -89,9 +89,16 @@ def place(cell: Cell) -> str:
 
 def run_or_baseline(cell: Cell, baselines: Sequence[str]) -> str:
     """A run with its method, or a baseline."""
+    if cell.is_external:
+        return f"`{cell.group}`, an external system"
     if cell.group in baselines:
         return f"`{cell.group}`, a classical baseline"
     return f"`{cell.group}` with `{cell.method}`"
+
+
+def best_baseline(*, may_be_external: bool) -> str:
+    """What the strongest of the baselines is called, where an external system may be it."""
+    return "the best baseline" if may_be_external else "the best classical baseline"
 
 
 def shown_mean(cell: Cell) -> str:

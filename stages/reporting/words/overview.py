@@ -23,9 +23,10 @@ def compared(scores: Scores, num_trials: int) -> str:
     sizes = [n for cell in scores.of_groups if (n := cell.amounts["num_params"]) is not None]
     shown = " to ".join(dict.fromkeys(map(compact, (min(sizes), max(sizes)))))
     scale = " (BERT-base has 110M)" if max(sizes) < SMALL else ""
-    beside = ""
-    if scores.baselines:
-        beside = f", and {counted(len(scores.baselines), 'classical baseline')}"
+    external = len(scores.external_systems)
+    numbers = {"classical baseline": len(scores.baselines) - external, "external system": external}
+    others = " and ".join(counted(number, what) for what, number in numbers.items() if number)
+    beside = f", and {others}" if others else ""
     budgets = " or ".join(scores.label_budgets)
     return (
         f"Compared: {counted(len(scores.groups), 'model')} of {shown} weights{scale}{beside}, on "

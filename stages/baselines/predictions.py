@@ -1,0 +1,171 @@
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stages.baselines._baseline import Baseline, Row, Score
+from stages.core.components import unknown
+from stages.kinds._cells import EmptyCellError, short, structure_of
+from stages.kinds._inputs import input_of
+from stages.kinds._kind import KINDS, Kind
+from stages.kinds._text_form import NO_LABEL
+from stages.sources._formats import format_of, read
+
+FOLDER = Path("predictions")  # dvc.yaml makes the root stage depend on it
+FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
+COLUMN = "prediction"
+
+
+class Predictions(Baseline):
+    """The predictions of an external system (a prompted language model, a rule, the system in
+    production), read from files below `predictions/`.
+
+    `path` is a file if the study has one task, else a folder with a file for each task, named
+    `TASK.csv` (or tsv, jsonl, json, parquet). A file has the columns of the task's inputs, which
+    `python -m stages.commands.inputs TASK` writes, and `prediction`, in the form in which the
+    task's data has its answers. Rows are matched by their inputs, up to white space. `about` is
+    what the system is, for the report.
+    """
+
+    fits = tuple(kind.name for kind in KINDS.values() if not kind.is_own_answer)
+    num_tries = 0
+
+    def __init__(self, *, path: str = str(FOLDER), about: str = "") -> None:
+        self.path, self.about = Path(os.path.normpath(path)), about
+
+    def files(self, tasks: Sequence[str]) -> dict[str, Path]:
+        path = self.path
+        if not path.is_relative_to(FOLDER):
+            raise ValueError(
+                f"path: {path} is not below {FOLDER}/, the folder that DVC watches; move it there"
+            )
+        if path.is_file():
+            if len(tasks) > 1:
+                raise ValueError(
+                    f"path: {path} is one file, but the study has {len(tasks)} tasks; name a "
+                    f"folder with a file for each: {', '.join(f'{task}.csv' for task in tasks)}"
+                )
+            return {tasks[0]: path}
+        if not path.is_dir():
+            raise ValueError(f"path: no such file or folder: {path}")
+        files: dict[str, Path] = {}
+        for file in sorted(file for file in path.iterdir() if format_of(file) in FORMATS):
+            task = file.name.partition(".")[0]
+            if task not in tasks:
+                raise ValueError(f"path: {file} is named after no task: {unknown(task, tasks)}")
+            if task in files:
+                raise ValueError(f"path: {files[task]} and {file} are of one task; remove one")
+            files[task] = file
+        if not files:
+            raise ValueError(
+                f"path: {path} has no file of predictions; name each after its task: "
+                f"{', '.join(f'{task}.csv' for task in tasks)}"
+            )
+        return files
+
+    def check_file(self, file: Path, kind: Kind) -> None:
+        _read(file, kind)
+
+    def fit(self, train: Sequence[Row], validation: Sequence[Row], score: Score) -> None:
+        """Takes the names of the labels, with which predictions are compared, and no row."""
+        self.kind, self.labels = score.kind, score.labels
+
+    def predict(self, rows: Sequence[Row]) -> list[str]:
+        """Raises ValueError for rows without a prediction, and for labels that train has not."""
+        columns = tuple(self.kind.inputs_of(rows[0]))
+        predicted = _read(self.path, self.kind, columns)
+        keys = [_key(row, columns) for row in rows]
+        if missing := [row for row, key in zip(rows, keys, strict=True) if key not in predicted]:
+            raise ValueError(
+                f"path: {self.path}: no prediction for {len(missing):,} of {len(rows):,} test "
+                f"inputs, the first of which is {short(self.kind.texts(missing[0])[0])}; `python "
+                "-m stages.commands.inputs TASK` writes all inputs"
+            )
+        for key in keys:
+            place, _, labels = predicted[key]
+            for label in labels:
+                if label not in self.labels:
+                    way = f"; {NO_LABEL} is always wrong" if _may_be_no_label(self.kind) else ""
+                    raise ValueError(f"path: {place}: {COLUMN}: {unknown(label, self.labels)}{way}")
+        if ignored := len(predicted) - len({*keys}):
+            print(
+                f"note: {self.path}: ignored, since test does not have these inputs: {ignored:,}",
+                file=sys.stderr,
+            )
+        return [predicted[key].answer for key in keys]
+
+
+class _Predicted(NamedTuple):
+    """A row of a file."""
+
+    place: str  # for messages
+    answer: str  # in the form of ``Kind.answer``
+    labels: list[str]
+
+
+def _read(file: Path, kind: Kind, columns: tuple[str, ...] | None = None) -> dict[str, _Predicted]:
+    """Returns the rows of a file by their inputs, which are in ``columns``; by default in all
+    columns that the kind has.
+
+    Raises ValueError for a file that cannot be read, lacks a column or has no rows, for a
+    prediction that does not fit its input, and for an input with two predictions.
+    """
+    predicted: dict[str, _Predicted] = {}
+    try:
+        for record in read(file, format_of(file), columns=None, unit="line", languages=[]):
+            cells, place = record.cells, f"{file} {record.place}"
+            if columns is None:
+                columns = (*kind.inputs, *(name for name in kind.optional if name in cells))
+            for column in (*columns, COLUMN):
+                if column not in cells:
+                    raise ValueError(
+                        f"{place}: no column {column!r}; there are: {', '.join(cells)}"
+                    )
+            row = {name: input_of(cells[name], f"{place}: {name}", kind, name) for name in columns}
+            new = _predicted(cells[COLUMN], row, kind, place)
+            first = predicted.setdefault(_key(row, columns), new)
+            if first.answer != new.answer:
+                raise ValueError(
+                    f"{place}: {COLUMN} is {short(new.answer)}, but the same input has "
+                    f"{short(first.answer)} in {first.place.removeprefix(f'{file} ')}; remove one"
+                )
+    except ValueError as error:
+        raise ValueError(f"path: {error}") from None
+    if not predicted:
+        raise ValueError(f"path: {file} has no rows")
+    return predicted
+
+
+def _predicted(cell: Any, row: dict[str, Any], kind: Kind, place: str) -> _Predicted:
+    """Returns the prediction in a cell, which the kind reads as the answers of the task's data."""
+    if kind.name == "span_qa":  # a text, where the data has lists of places; empty for no answer
+        return _Predicted(place, "" if cell is None else str(cell).strip(), [])
+    if cell == NO_LABEL and _may_be_no_label(kind):
+        return _Predicted(place, NO_LABEL, [])
+    if kind.target in kind.lists and isinstance(cell, str):
+        cell = structure_of(cell) or cell.split()
+    at = f"{place}: {COLUMN}"
+    try:
+        answered = kind.checked(row | {kind.target: kind.read(kind.target, cell, row, at)}, at)
+    except EmptyCellError:
+        answered = None
+    except ValueError as error:
+        # What is in brackets advises on settings of the source.
+        raise ValueError(re.sub(r" \([^()]*\)$", "", str(error))) from None
+    if answered is None:
+        raise ValueError(f"{at} is empty, or the sign of no label; every input needs one")
+    return _Predicted(place, kind.answer(answered), kind.labels_of(answered))
+
+
+def _may_be_no_label(kind: Kind) -> bool:
+    """Whether ``NO_LABEL`` is a prediction: that of a system whose answer was no label."""
+    return kind.target == "label"
+
+
+def _key(row: Row, columns: Sequence[str]) -> str:
+    """Returns what is equal for rows with the same inputs up to white space."""
+    cells = ([row[name]] if isinstance(row[name], str) else row[name] for name in columns)
+    return json.dumps([[" ".join(text.split()) for text in cell] for cell in cells])

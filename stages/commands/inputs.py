@@ -1,0 +1,96 @@
+"""Write the test inputs of a task, without labels, for an external system to predict.
+
+Each input is written once. The system adds the column `prediction`, and the file becomes a baseline
+of the study:
+
+  baselines:
+    llm: {name: predictions, path: predictions/llm}
+
+A task's inputs exist when `prepare_task` has run: `dvc repro prepare_task@TASK`.
+"""
+
+import argparse
+import csv
+import io
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from stages.baselines.predictions import COLUMN, FOLDER
+from stages.core import paths
+from stages.core.artifacts import Json, read_json, read_jsonl, replacing
+from stages.core.process import exit_on_mistake
+from stages.kinds._kind import KINDS
+from stages.sources._formats import format_of
+
+FORMATS = ("csv", "jsonl")
+MOST_LABELS = 20  # in the note
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m stages.commands.inputs",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("task", help="the task, by its name in params.yaml")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="instead of the standard output")
+    parser.add_argument(
+        "--format", choices=FORMATS, help="by default that of the name of FILE, else csv"
+    )
+    options = parser.parse_args()
+    exit_on_mistake(lambda: run(options.task, options.out, options.format))
+
+
+def run(task: str, out: Path | None, format: str | None) -> None:
+    """Writes the inputs; raises ValueError for a task that is not prepared or has no predictions to
+    compare, for another format, and for a file that exists."""
+    folder = paths.examples(task)
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: no such folder; `dvc repro prepare_task@{task}` writes it")
+    format = format or ("csv" if out is None else format_of(out))
+    if format not in FORMATS:
+        raise ValueError(f"--out: {out} must end in {' or '.join(f'.{name}' for name in FORMATS)}")
+    if out is not None and out.exists():
+        raise ValueError(f"--out: {out} exists, and may have predictions; remove it first")
+    about = read_json(folder / "task.json")
+    kind = KINDS[about["kind"]]
+    if kind.is_own_answer:
+        raise ValueError(f"{task}: {kind.name} has no predictions to compare")
+    rows = [kind.inputs_of(row) for row in read_jsonl(folder / "test.jsonl")]
+    rows = [*{json.dumps(row): row for row in rows}.values()]
+    text = _csv(rows) if format == "csv" else _jsonl(rows)
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        with replacing(out) as temporary:
+            temporary.write_text(text, encoding="utf-8", newline="")
+    print(f"{len(rows):,} inputs of {task}; {_advice(about['labels'], task)}", file=sys.stderr)
+
+
+def _csv(rows: Sequence[Json]) -> str:
+    """Returns a table; a list is written as JSON."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(rows[0])
+    for row in rows:
+        cells = row.values()
+        writer.writerow(
+            c if isinstance(c, str) else json.dumps(c, ensure_ascii=False) for c in cells
+        )
+    return file.getvalue()
+
+
+def _jsonl(rows: Sequence[Json]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _advice(labels: Sequence[str], task: str) -> str:
+    listed = ", ".join(labels[:MOST_LABELS]) + (", ..." if len(labels) > MOST_LABELS else "")
+    of = f" (of {listed})" if labels else ""
+    return f"add the column {COLUMN}{of} and save them as {FOLDER / 'NAME' / task}.csv or .jsonl"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""The command that writes the inputs for an external system."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from stages.commands import inputs
+from stages.core import paths
+from stages.core.artifacts import read_jsonl, write_json
+from tests.labelled_words import write_tasks
+
+
+@pytest.fixture(autouse=True)
+def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_tasks()
+
+
+@pytest.mark.parametrize("task", ["type", "tag"])
+def test_inputs_writes_each_input_once_and_no_label(
+    task: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    column = {"type": "text", "tag": "words"}[task]
+    given = [row[column] for row in read_jsonl(paths.examples(task) / "test.jsonl")]
+    inputs.run(task, None, None)
+    out, err = capsys.readouterr()
+    cells = [row[column] for row in csv.DictReader(out.splitlines())]
+    written = cells if task == "type" else [json.loads(cell) for cell in cells]
+    assert len(given) == 8 and written == given[:4]  # test has each twice
+    labels = {"type": "fruit, tool", "tag": "B-TOOL, O"}[task]
+    assert err.startswith(f"4 inputs of {task}; add the column prediction (of {labels})")
+    inputs.run(task, Path("some.jsonl"), None)
+    assert read_jsonl(Path("some.jsonl")) == [{column: value} for value in given[:4]]
+
+
+def test_inputs_refuses_what_it_cannot_write() -> None:
+    Path("old.csv").write_text("")
+    for task, out, fault in (
+        ("typo", None, r"data/tasks/typo/examples: no such folder; `dvc repro prepare_task@typo`"),
+        ("type", Path("a.xlsx"), r"--out: a\.xlsx must end in \.csv or \.jsonl"),
+        ("type", Path("old.csv"), r"--out: old\.csv exists"),
+    ):
+        with pytest.raises(ValueError, match=fault):
+            inputs.run(task, out, None)
+    write_json(paths.examples("type") / "task.json", {"kind": "language_modelling"})
+    with pytest.raises(ValueError, match="type: language_modelling has no predictions to compare"):
+        inputs.run("type", None, None)
