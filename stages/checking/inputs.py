@@ -6,7 +6,7 @@ from contextlib import suppress
 from itertools import product
 
 from stages.baselines._baseline import BASELINES, Baseline, kind_of_source
-from stages.checking.entries import fault_of, name_of, unlisted
+from stages.checking.entries import fault_of, file_errors, name_of, unlisted
 from stages.checking.public_checkpoints import checkpoint_faults
 from stages.core.components import Settings, below, file_of, unknown
 from stages.core.params import NONE, Corpus, Params, PublishedTokenizer, Task, Tokenizer
@@ -97,10 +97,11 @@ def _check_source(params: Params, task: Task, where: str) -> None:
         return
     num_rows = 0
     try:
-        for example in source.examples(kind):
-            num_rows += example.split == "train"
-            if num_rows >= max(budgets):
-                return
+        with file_errors("path"):
+            for example in source.examples(kind):
+                num_rows += example.split == "train"
+                if num_rows >= max(budgets):
+                    return
     except ValueError as error:
         raise ValueError(f"{where}.source: {error}") from None
     most_rows(budgets, num_rows, task=where.removeprefix("tasks."))
@@ -116,9 +117,11 @@ def _source(entry: Settings, where: str, kind: Kind | None) -> Source:
             f"{where}.name: stages/sources/{name_of(entry)}.py takes no `path`, the file or folder "
             "that dvc.yaml makes the stages depend on; see stages/sources/_source.py"
         )
-    source = SOURCES.build(entry, where=where)
+    with file_errors(f"{where}.path"):
+        source = SOURCES.build(entry, where=where)
     try:
-        source.check(kind)
+        with file_errors("path"):
+            source.check(kind)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
     return source

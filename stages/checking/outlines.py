@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stages.checking.entries import fault_of
+from stages.checking.entries import fault_of, file_errors
 from stages.core.params import PublishedTokenizer, Run, Tokenizer
 from stages.matching.budget import public_outline, vocabulary_for
 from stages.models._backbone import MODELS, Backbone, outline
 from stages.objectives._objective import OBJECTIVES, Objective
 from stages.text.tokenizer import Vocabulary
 from stages.training.pretraining import objective_for
+
+MOST_WEIGHTS = 10**12  # more than any machine holds
 
 Tokenizers = Mapping[str, Tokenizer | PublishedTokenizer]
 
@@ -40,13 +42,20 @@ def _outlined(key: str, run: Run, tokenizers: Tokenizers) -> RunOutline:
     where, entry = f"{outlined.where}.objective", tokenizers.get(run.tokenizer)
     try:
         if run.is_public:
-            outlined.backbone = public_outline(run, where=f"{outlined.where}.model")
+            with file_errors(f"{outlined.where}.model.path"):
+                outlined.backbone = public_outline(run, where=f"{outlined.where}.model")
             if entry is not None and outlined.backbone is not None and belongs_to(entry, run):
                 outlined.vocabulary = vocabulary_for(run, entry)
         elif isinstance(entry, Tokenizer):
             outlined.vocabulary = vocabulary_for(run, entry)
             size = entry.vocab_size
-            outlined.backbone = outline(run.model, size, where=f"{outlined.where}.model")
+            backbone = outline(run.model, size, where=f"{outlined.where}.model")
+            num_weights = sum(weights.numel() for weights in backbone.parameters())
+            if num_weights > MOST_WEIGHTS:
+                raise ValueError(
+                    f"{outlined.where}.model: has {num_weights:,} weights; make it smaller"
+                )
+            outlined.backbone = backbone
         else:  # the tokenizer of the model is unknown
             MODELS.settings(run.model, where=f"{outlined.where}.model")
     except ValueError as error:

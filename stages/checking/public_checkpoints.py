@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from stages.checking.entries import fault_of, name_of, unlisted
+from stages.checking.entries import fault_of, file_errors, name_of, unlisted
 from stages.checking.outlines import RunOutline, belongs_to
 from stages.core import paths
 from stages.core.components import below
@@ -84,6 +84,7 @@ def _prepare(run: Run, vocabulary: Vocabulary, where: str) -> None:
 def checkpoint_faults(path: str, revision: str, where: str) -> Iterator[str]:
     hub: Any = MODELS.find(HUB, where=where)  # only this model has `check`
     try:
-        hub.check(path=path, revision=revision)
+        with file_errors("path"):
+            hub.check(path=path, revision=revision)
     except ValueError as error:
         yield f"{where}.{error}"

@@ -16,6 +16,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import get_args
 
+from stages.checking.entries import file_errors
 from stages.commands._written_study import refuse_faults, refuse_loss, write
 from stages.core.process import exit_on_mistake
 from stages.core.study_file import PATH
@@ -90,13 +91,14 @@ def _main(flags: argparse.Namespace) -> None:
     from stages.proposal.pace import measured
 
     os.environ.update(training_environment())
-    proposal = propose(
-        flags.data,
-        flags_of(flags),
-        corpus=flags.corpus,
-        seconds=60 * flags.minutes,
-        measure=measured,
-    )
+    with file_errors("DATA or --corpus"):
+        proposal = propose(
+            flags.data,
+            flags_of(flags),
+            corpus=flags.corpus,
+            seconds=60 * flags.minutes,
+            measure=measured,
+        )
     refuse_faults(proposal.text, str(flags.out))
     write(flags.out, proposal.text)
     print(shown(proposal, flags.data, flags.minutes, flags.out))

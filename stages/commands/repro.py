@@ -89,6 +89,7 @@ def _main(options: argparse.Namespace) -> NoReturn:
         raise ValueError("--jobs: auto counts this machine's cores; give a number for a cluster")
     if options.study:
         _take(options.study)
+    load()  # before DVC reads the file, which has no limits
     heal()
     if options.jobs is None and not options.scheduler:
         options.jobs = _most_jobs(load())

@@ -44,7 +44,7 @@ def main() -> None:
     def show() -> int:
         pages = reconcile(params, loader=mlflow_model.__name__)
         if remote:
-            print(_listed(store.address(), pages))
+            print(_listed(store.without_user(store.address()), pages))
             return 0
         print(_listed(f"http://127.0.0.1:{port}", pages), "until Ctrl-C", sep="\n", flush=True)
         return serve(_server(port))
@@ -87,14 +87,28 @@ def _listed(address: str, pages: Mapping[str, str]) -> str:
 
 
 def _server(port: int) -> list[str]:
-    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store.address()]
-    return [*command, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    return [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "ui",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    ]
 
 
 def serve(command: list[str]) -> int:
     """Runs a server until it ends; if anything else ends first, stops it and its children."""
     # Its background jobs let language models judge: processes that nobody needs here.
-    settings = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    settings = os.environ | {
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        # Not on the command line, which every user of the machine can read: it may have a password.
+        "MLFLOW_BACKEND_STORE_URI": store.address(),
+    }
     # A group of its own: a signal reaches its children as well.
     server = subprocess.Popen(
         command, env=settings, start_new_session=True, preexec_fn=die_with_parent

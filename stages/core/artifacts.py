@@ -11,6 +11,8 @@ from typing import Any
 
 Json = dict[str, Any]  # an object of a JSON file
 CONTENTS = "contents.json"  # the hash of each file of a folder
+MOST_LISTED_BYTES = 2**20  # of that file
+MOST_FILE_BYTES = 2**37  # of a file that is listed
 
 
 @contextmanager
@@ -69,14 +71,27 @@ def write_contents(folder: Path) -> None:
 
 def whole_contents(folder: Path) -> list[str] | None:
     """Returns the files that ``write_contents`` found, by their paths in the folder, or None if one
-    of them is missing or damaged."""
+    of them is missing or damaged. Others may have written the folder: nothing outside it is read,
+    and no file of more than ``MOST_FILE_BYTES``."""
     try:
+        if not is_own_file(folder / CONTENTS, folder, MOST_LISTED_BYTES):
+            return None
         hashes = read_json(folder / CONTENTS)
-        if all(sha256(folder / name) == value for name, value in hashes.items()):
+        files = {folder / name: value for name, value in hashes.items()}
+        if all(is_own_file(file, folder) for file in files) and all(
+            sha256(file) == value for file, value in files.items()
+        ):
             return [*hashes]
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         pass
     return None
+
+
+def is_own_file(file: Path, folder: Path, most_bytes: int = MOST_FILE_BYTES) -> bool:
+    """Whether ``file`` is a regular file of the folder with at most so many bytes."""
+    target = Path(os.path.realpath(file))
+    is_own = target.is_relative_to(os.path.realpath(folder)) and target.is_file()
+    return is_own and target.stat().st_size <= most_bytes
 
 
 def sha256_of_tree(path: Path) -> str:
@@ -94,5 +109,6 @@ def sha256(*paths: Path) -> str:
     """Returns one hash of the contents of files, in the order given."""
     digest = hashlib.sha256()
     for path in paths:
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+        with path.open("rb") as content:
+            digest.update(hashlib.file_digest(content, "sha256").digest())
     return digest.hexdigest()

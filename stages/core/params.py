@@ -39,6 +39,8 @@ Component = Annotated[
     dict[str, Any], BeforeValidator(lambda v: {"name": v} if isinstance(v, str) else v)
 ]
 Positive = Annotated[int, Field(gt=0)]
+Threads = Annotated[int, Field(gt=0, le=10_000)]
+Rows = Annotated[int, Field(gt=0, le=1_000_000)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 # A whole number is a valid value of a real setting: `lr: 1` means 1.0.
 Real = Annotated[float, BeforeValidator(lambda v: float(v) if type(v) is int else v)]
@@ -100,9 +102,9 @@ class Compute(Strict):
     """Precision of training; ``auto`` is bfloat16 if the hardware computes in it."""
     compile: bool = False
     """Whether models are compiled by ``torch.compile``."""
-    threads: Positive = 1
+    threads: Threads = 1
     """Threads of one pretraining."""
-    trial_threads: Positive = 1
+    trial_threads: Threads = 1
     """Threads of one fine-tuning trial; ``threads // trial_threads`` trials run in parallel."""
 
 
@@ -237,9 +239,9 @@ class Training(Tuned):
 
     num_steps: Positive
     """Optimizer steps of the run."""
-    batch_rows: Positive
+    batch_rows: Rows
     """Rows of ``max_tokens`` tokens in one step."""
-    micro_batch_rows: Positive
+    micro_batch_rows: Rows
     """Rows in memory at once, all of a step by default; without dropout no weight depends on it."""
     max_tokens: Positive
     """Tokens of one row."""
@@ -359,7 +361,7 @@ class Adaptation(Tuned):
     """Fewest optimizer steps."""
     patience: Positive | Literal["none"] = "none"
     """Epochs without improvement on validation before a trial stops, or ``none``."""
-    batch_examples: Positive
+    batch_examples: Rows
     """Labelled examples in one step."""
 
 

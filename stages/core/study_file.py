@@ -6,7 +6,8 @@ have a default. ``StudyFile`` types the file, and ``StudyFile.resolved`` returns
 (``stages/core/params.py``), which the root stage turns into the plans of the other stages.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, get_args
@@ -42,6 +43,11 @@ from stages.core.params import (
 )
 
 PATH = Path("params.yaml")
+# Limits of the file, far above the largest study, and far below what a machine can hold.
+MOST_BYTES = 2**25
+MOST_DEPTH = 40
+MOST_VALUES = 300_000
+MOST_NUMBER = 10**12
 
 # The training of runs that do not train, in a study where no run does.
 UNTRAINED = Training(
@@ -311,14 +317,17 @@ def read_yaml(path: Path) -> Json:
     from ruamel.yaml.error import YAMLError
 
     try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ValueError(f"{path}: has more than {MOST_BYTES:,} bytes; split the study")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file; copy one of studies/ to it") from None
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: must be UTF-8: {error}") from None
-    if "<<:" in text:
-        raise ValueError(f"{path}: merge keys (<<:) break `dvc exp run -S`; write the keys out")
     try:
+        _refuse_unsafe(YAML(typ="safe").parse(text), path)
         raw = YAML(typ="safe").load(text)
     except YAMLError as error:
         fault = str(error).replace('in "<unicode string>", ', "")
@@ -328,8 +337,60 @@ def read_yaml(path: Path) -> Json:
     return raw
 
 
+def _refuse_unsafe(events: Iterable[Any], path: Path) -> None:
+    """Raises ValueError for tags and merge keys, and for YAML that is nested too deeply or whose
+    aliases expand to too much. The parser's events show this before any value is made: making
+    them recurs as deep as they are nested, and DVC and the checks walk all of them."""
+    known: dict[str, _Part] = {}
+    parts = [_Part()]
+    for event in events:
+        place = f"{path}: line {event.start_mark.line + 1}"
+        kind = type(event).__name__
+        if getattr(event, "tag", None):
+            raise ValueError(f"{place}: tags such as {event.tag!r} are not allowed; leave it out")
+        if kind == "ScalarEvent" and event.value == "<<" and event.implicit[0]:
+            raise ValueError(
+                f"{place}: merge keys (<<:) break `dvc exp run -S`; write the keys out"
+            )
+        if kind in ("MappingStartEvent", "SequenceStartEvent"):
+            parts.append(_Part(event.anchor))
+            done = _Part()
+        elif kind in ("MappingEndEvent", "SequenceEndEvent"):
+            done = parts.pop()
+            if done.anchor:
+                known[done.anchor] = done
+        elif kind == "AliasEvent":
+            done = known.get(event.anchor, _Part())
+        else:
+            done = _Part()
+            if kind == "ScalarEvent" and event.anchor:
+                known[event.anchor] = done
+        if len(parts) + done.depth > MOST_DEPTH:
+            raise ValueError(f"{place}: is nested more than {MOST_DEPTH} deep; make it flatter")
+        if kind.endswith("StartEvent"):
+            continue
+        outer = parts[-1]
+        outer.size += done.size
+        outer.depth = max(outer.depth, done.depth + 1)
+        if sum(part.size for part in parts) > MOST_VALUES:
+            raise ValueError(
+                f"{place}: the file has more than {MOST_VALUES:,} values, those of aliases "
+                "counted each time; make it smaller"
+            )
+
+
+@dataclass
+class _Part:
+    """A part of a YAML file: its anchor, the number of its values and how deep they are nested."""
+
+    anchor: str | None = None
+    size: int = 1
+    depth: int = 0
+
+
 def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> Iterator[str]:
-    """Yields the faults of keys and values anywhere below a node that DVC cannot handle."""
+    """Yields the faults of keys and values anywhere below a node that DVC cannot handle, and of
+    numbers that no setting can have."""
     is_mapping = isinstance(node, Mapping)
     for key, value in node.items() if is_mapping else enumerate(node):
         path = f"{where}.{key}".lstrip(".")
@@ -343,6 +404,8 @@ def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> 
             yield f"{path}: must not be empty; leave the key out or write {NONE!r}"
         elif any(value is outer for outer in (*inside, node)):
             yield f"{path}: must not contain itself (an alias inside its own anchor)"
+        elif isinstance(value, int | float) and abs(value) >= MOST_NUMBER:
+            yield f"{path}: must be below {MOST_NUMBER:.0e}, not {value:.3g}"
         elif isinstance(value, Mapping | list):
             yield from _key_faults(value, path, inside=(*inside, node))
 

@@ -1,11 +1,13 @@
 """Reads a public checkpoint: its architecture, its class in transformers, its weights."""
 
-from contextlib import suppress
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
@@ -19,8 +21,13 @@ from transformers.models.auto.modeling_auto import (
     MODEL_MAPPING_NAMES,
 )
 
-from stages.core.artifacts import read_json
-from stages.text.published import LOCAL, WEIGHTS, files_in, line_of
+from stages.text.published import (
+    WEIGHTS,
+    files_in,
+    line_of,
+    read_files,
+    read_settings,
+)
 
 # A model and a configuration of transformers. Their classes declare few of the attributes that
 # every family has, so no type says more.
@@ -34,8 +41,19 @@ AutoClass = (
 )
 
 INDEX = "model.safetensors.index.json"
+SHARD = re.compile(r"model[\w.-]*\.safetensors")  # what the pinned hash covers
+MOST_MISSING = 2  # times as many weights as the files have: more is no missing head
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.pkl")
 CODE = ("configuration_*.py", "modeling_*.py", "tokenization_*.py")  # as transformers names it
+# Settings of transformers that name code, or files that the pinned hash does not cover.
+NAMING_CODE = {
+    *("auto_map", "custom_pipelines", "custom_generate", "trust_remote_code"),
+    *("use_kernels", "kernel_config", "fusion_config", "quantization_config"),
+    *("distributed_config", "transformers_weights"),
+}
+# Settings that choose an implementation of a layer: the name of a kernel on the hub is native code.
+IMPLEMENTATIONS = ("attn_implementation", "experts_implementation")
+OF_TORCH = (None, "eager", "sdpa")
 
 
 def architecture_of(config: Config) -> str:
@@ -74,24 +92,56 @@ def uninitialised(cls: AutoClass, config: Config) -> PublishedModel:
 
 
 def published(cls: AutoClass, config: Config, folder: Path) -> PublishedModel:
-    """Returns the model with the weights in ``folder``.
+    """Returns the model with the weights in ``folder``. They are read here, so that transformers
+    opens no other file and no other format.
 
-    Raises ValueError if they cannot be read or are incomplete.
+    Raises ValueError if they cannot be read, are incomplete, or are not numbers.
     """
     refuse_code(folder)
-    refuse_pickles(folder)
+    files = weight_files(folder)
     try:
-        loaded: Any = cls.from_pretrained(  # a pair, which the types of transformers do not say
-            folder,
-            config=config,
-            dtype=torch.float32,
-            use_safetensors=True,
-            output_loading_info=True,
-            **LOCAL,
+        weights = {name: weight for file in files for name, weight in load_file(file).items()}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ValueError(f"path: the weights of {folder}: {line_of(error)}") from None
+    for name, weight in weights.items():
+        if weight.is_floating_point() and not _is_finite(weight):
+            raise ValueError(f"path: the weights of {folder}: {name} has NaN or infinite values")
+    num_stored = sum(weight.numel() for weight in weights.values())
+    if (layers := config.num_hidden_layers) > len(weights):
+        raise ValueError(
+            f"path: {folder / 'config.json'} has {layers} layers, but the weights are only "
+            f"{len(weights)} tensors"
         )
-    except Exception as error:  # a damaged file raises whatever its reader raises
+    try:
+        with torch.device("meta"):
+            outline = cls.from_config(config, dtype=torch.float32, trust_remote_code=False)
+        num_expected = sum(parameter.numel() for parameter in outline.parameters())
+    except Exception as error:  # a size that does not exist raises many kinds
+        raise ValueError(
+            f"path: {folder / 'config.json'} describes no model: {line_of(error)}"
+        ) from None
+    if num_expected > MOST_MISSING * num_stored:
+        raise ValueError(
+            f"path: {folder / 'config.json'} describes {num_expected:,} weights, but the files "
+            f"have only {num_stored:,}"
+        )
+    try:
+        loaded: Any = type(outline).from_pretrained(
+            None,
+            config=config,
+            state_dict=weights,
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,  # they are refused by name below
+            output_loading_info=True,
+        )
+    except Exception as error:  # weights that do not fit raise many kinds
         raise ValueError(f"path: the weights of {folder}: {line_of(error)}") from None
     model, report = loaded
+    for name, stored, expected in sorted(report["mismatched_keys"]):
+        raise ValueError(
+            f"path: the weights of {folder}: {name} has the shape {[*stored]}, but config.json "
+            f"describes {[*expected]}"
+        )
     missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -102,47 +152,82 @@ def published(cls: AutoClass, config: Config, folder: Path) -> PublishedModel:
 
 
 def refuse_code(folder: Path) -> None:
-    """Raises ValueError for a model or a tokenizer with code of its own: transformers would replace
-    it by a class of another model, or by none."""
-    files = files_in(folder, CODE)
-    for name in ("config.json", "tokenizer_config.json"):
-        with suppress(OSError, ValueError):  # which the readers of these files report
-            if "auto_map" in read_json(folder / name):
-                files.append(folder / name)
-    if files:
-        where = " (auto_map)" if files[0].suffix == ".json" else ""
-        raise ValueError(
-            f"path: {folder} has code of its own, {files[0].name}{where}; no code of a checkpoint "
-            "is run, only models that transformers has itself"
-        )
+    """Raises ValueError for a checkpoint with code of its own, which is never run, or with a
+    setting that names code elsewhere."""
+    if files := files_in(folder, CODE):
+        _refuse(folder, files[0].name)
+    for file in read_files(folder, ("config.json", "tokenizer_config.json")):
+        for key, value in _settings_in(read_settings(file)):
+            is_other = key.strip("_").removesuffix("_internal") in IMPLEMENTATIONS
+            if key in NAMING_CODE or (is_other and value not in OF_TORCH):
+                _refuse(folder, f"{file.name} ({key})")
 
 
-def refuse_pickles(folder: Path) -> None:
-    """Raises ValueError if a folder has no safetensors, or not all that its index lists."""
-    if not files_in(folder, WEIGHTS):
+def _refuse(folder: Path, what: str) -> None:
+    raise ValueError(
+        f"path: {folder} has code of its own, {what}; no code of a checkpoint is run, only models "
+        "that transformers has itself"
+    )
+
+
+def _settings_in(node: object) -> Iterator[tuple[str, object]]:
+    """Yields the keys and values at any depth."""
+    for key, value in node.items() if isinstance(node, dict) else ():
+        yield key, value
+        yield from _settings_in(value)
+    for item in node if isinstance(node, list) else ():
+        yield from _settings_in(item)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Returns the files with the weights, all of which the pinned hash covers.
+
+    Raises ValueError if there are no safetensors, or not all that the index lists, or if the index
+    names another kind of file or a file elsewhere.
+    """
+    present = read_files(folder, WEIGHTS)
+    if not present:
         pickles = files_in(folder, PICKLES)
         what = f"only {pickles[0].name}, a pickle" if pickles else "no weights"
         raise ValueError(
             f"path: {folder} has {what}; it needs model.safetensors, since weights in other "
             "formats may hold code and are not loaded"
         )
-    for index in files_in(folder, [INDEX]):
-        try:
-            listed = {folder / name for name in read_json(index)["weight_map"].values()}
-        except (ValueError, KeyError, AttributeError):
-            raise ValueError(f"path: {index} cannot be read") from None
-        if absent := sorted(file.name for file in listed if not file.is_file()):
+    index, whole = folder / INDEX, folder / "model.safetensors"
+    listed: set[str] = set()
+    if index in present:
+        weight_map = read_settings(index).get("weight_map")
+        if not isinstance(weight_map, dict) or not weight_map:
+            raise ValueError(f"path: {index} cannot be read: it has no weight_map")
+        for name in weight_map.values():
+            if not isinstance(name, str) or not SHARD.fullmatch(name):
+                raise ValueError(
+                    f"path: {index} lists {name!r}; weights must be files of the folder that are "
+                    "named like model-00001-of-00002.safetensors"
+                )
+            listed.add(name)
+        if absent := sorted(listed - {file.name for file in present}):
             raise ValueError(f"path: {folder} lacks {absent[0]}, which {index.name} lists")
+    if whole in present:  # as transformers chooses
+        return [whole]
+    if not listed:
+        raise ValueError(f"path: {folder} lacks model.safetensors, or the index of its parts")
+    return [folder / name for name in sorted(listed)]
 
 
 def refuse_damaged(folder: Path) -> None:
     """Raises ValueError for weights whose file ends too early or has no header."""
-    for file in files_in(folder, [name for name in WEIGHTS if name != INDEX]):
+    for file in read_files(folder, [name for name in WEIGHTS if name != INDEX]):
         try:
             with safe_open(file, framework="pt"):
                 pass
         except (SafetensorError, OSError) as error:
             raise ValueError(f"path: {file} is damaged: {line_of(error)}") from None
+
+
+def _is_finite(weight: torch.Tensor) -> bool:
+    """Whether all values are numbers; their extremes need no memory of the tensor's size."""
+    return not weight.numel() or all(bool(v.isfinite()) for v in weight.float().aminmax())
 
 
 def _without_pooler(model: PublishedModel) -> PublishedModel:

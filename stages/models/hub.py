@@ -7,7 +7,7 @@ of a checkpoint are read and how it is pinned.
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import torch
@@ -17,6 +17,7 @@ from transformers import AutoModelForMaskedLM
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
 from stages.core import paths
+from stages.core.limited import limited
 from stages.models._backbone import Backbone, Settings
 from stages.models._documents import Documents, documents_of, pairs_of
 from stages.models._generation import Decoding, continued, prompts
@@ -28,8 +29,8 @@ from stages.models._published_checkpoint import (
     published,
     refuse_code,
     refuse_damaged,
-    refuse_pickles,
     uninitialised,
+    weight_files,
 )
 from stages.models._published_text import generated
 from stages.text.batch import PADDING, Batch
@@ -38,12 +39,16 @@ from stages.text.published import (
     config_of,
     content_of,
     folder_of,
+    read_files,
     refuse_other_content,
     refuse_unpinned,
 )
 from stages.text.tokenizer import TaskTokenizer
 
 PROBED = (8, 16)  # tokens of the rows whose operations are counted
+# The limits of a check: for a small checkpoint, and for what its files add.
+CHECKED_WITHIN_S, BYTES_PER_S = 30.0, 2**25
+CHECKED_WITHIN_BYTES, MEMORY_PER_BYTE = 2**32, 4
 
 
 class Hub(Backbone):
@@ -65,6 +70,8 @@ class Hub(Backbone):
         """Raises ValueError for what cannot be found, or is not a language model."""
         super().__init__()
         self._origin, self._folder = {"path": path, "revision": revision}, folder_of(path, revision)
+        if self._folder != Path(path):  # ``check`` has seen a local folder
+            _num_tokens_of(self._folder)
         self.config = config_of(self._folder)
         self.config.use_cache = False  # of attention, for text that is written token by token
         self.architecture = self.trained_like = architecture_of(self.config)
@@ -95,19 +102,9 @@ class Hub(Backbone):
         elif not folder.is_dir():
             refuse_unpinned(path, revision)
             return None
-        refuse_code(folder)
-        refuse_pickles(folder)
-        config = config_of(folder)
-        architecture_of(config)
-        tokenizer = PublishedTokenizer(folder)
-        refuse_damaged(folder)
-        if tokenizer.vocab_size > (known := getattr(config, "vocab_size", tokenizer.vocab_size)):
-            raise ValueError(
-                f"path: the tokenizer of {path} has {tokenizer.vocab_size} tokens, but the model "
-                f"embeds only {known}: it belongs to another model"
-            )
+        num_tokens = num_tokens_of(folder)
         refuse_other_content(folder, revision)
-        return tokenizer.vocab_size
+        return num_tokens
 
     @property
     def d_model(self) -> int:
@@ -285,6 +282,46 @@ class Hub(Backbone):
         """
         self.check(**self._origin)
         self.model = published(self._class, self.config, self._folder)
+
+
+@cache
+def _num_tokens_of(folder: Path) -> int:
+    """``num_tokens_of`` the folder of a commit, whose content does not change."""
+    return num_tokens_of(folder)
+
+
+def num_tokens_of(folder: Path) -> int:
+    """Returns the number of the tokenizer's tokens of a checkpoint that can be used: all of it is
+    loaded once, in a process of its own with limits of time and memory.
+
+    Raises ValueError for a folder that cannot be used.
+    """
+    num_bytes = sum(file.stat().st_size for file in read_files(folder))
+    return limited(
+        lambda: _examined(folder),
+        seconds=CHECKED_WITHIN_S + num_bytes / BYTES_PER_S,
+        num_bytes=CHECKED_WITHIN_BYTES + MEMORY_PER_BYTE * num_bytes,
+        what=f"path: reading {folder}",
+    )
+
+
+def _examined(folder: Path) -> int:
+    """Returns the number of the tokenizer's tokens; raises ValueError for a folder that cannot be
+    used."""
+    torch.set_num_threads(1)  # a fork has none of the threads of its parent
+    refuse_code(folder)
+    weight_files(folder)
+    config = config_of(folder)
+    architecture_of(config)
+    tokenizer = PublishedTokenizer(folder)
+    refuse_damaged(folder)
+    if tokenizer.vocab_size > (known := getattr(config, "vocab_size", tokenizer.vocab_size)):
+        raise ValueError(
+            f"path: the tokenizer of {folder} has {tokenizer.vocab_size} tokens, but the model "
+            f"embeds only {known}: it belongs to another model"
+        )
+    published(class_of(config), config, folder)
+    return tokenizer.vocab_size
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from stages.core.artifacts import Json
@@ -72,6 +72,7 @@ class Hub(Source):
         self.splits: dict[Split, str] = {
             split: name for split, name in named.items() if name != NONE
         }
+        _refuse_outside(config, "config: the files")
         if train == NONE:
             raise ValueError("train: name the dataset's split; the others can be drawn from it")
         if not self.path.exists():
@@ -229,6 +230,10 @@ def _refuse_no_folder(path: Path, revision: str) -> None:
         raise ValueError(
             f"revision: must be {NONE}, not {revision!r}: DVC watches the content of a folder"
         )
+    for parent, folders, _ in os.walk(path):  # links to files are not read
+        for link in (Path(parent, name) for name in folders):
+            if link.is_symlink() and not link.resolve().is_relative_to(path.resolve()):
+                raise ValueError(f"path: {link} is a link out of {path}; copy what it links to")
 
 
 def _refuse_unpinned(dataset: str, revision: str, path: Path) -> None:
@@ -258,9 +263,27 @@ def _configs(folder: Path) -> dict[str, Json]:
         return {}
     try:
         listed = DatasetCard.load(card).data.to_dict().get("configs") or []
-        return {str(config["config_name"]): config for config in listed}
+        configs = {str(config["config_name"]): config for config in listed}
+        named = [
+            str(name)
+            for config in configs.values()
+            for key in ("data_files", "data_dir")
+            for name in _paths(config.get(key) or [])
+        ]
     except Exception as error:  # whatever YAML and its readers raise
         raise ValueError(f"{card}: no card of a dataset: {_line(error)}") from None
+    for name in named:
+        _refuse_outside(name, f"{card}: its files")
+    return configs
+
+
+def _refuse_outside(name: str, what: str) -> None:
+    """Raises ValueError for files that are not in the dataset's folder: DVC watches the folder
+    alone, so that a change of other files would rerun nothing."""
+    if "://" in name or PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+        raise ValueError(
+            f"{what} must be in the folder of the dataset, not {name!r}; copy them into it"
+        )
 
 
 def _paths(files: Any) -> list[str]:

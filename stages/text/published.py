@@ -5,6 +5,7 @@ The hub's cache, HF_HOME and HF_HUB_OFFLINE are respected. No code of a checkpoi
 """
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,7 @@ from huggingface_hub import snapshot_download
 from transformers import AutoConfig, AutoTokenizer
 from transformers.utils import logging
 
-from stages.core.artifacts import sha256
+from stages.core.artifacts import Json, sha256
 from stages.core.hub_names import COMMIT, ON_THE_HUB
 from stages.text.tokenizer import TaskTokenizer, without_blanks
 
@@ -27,6 +28,7 @@ VOCABULARY = (  # files of the configuration and the tokenizer
     *("vocab.*", "merges.txt", "*.model"),
 )
 CONTENT_DIGITS = 12
+MOST_BYTES = 2**28  # of a configuration or a vocabulary; the largest published ones have 2**25
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
 SENTINEL = re.compile(r"<extra_id_(\d+)>")  # as T5 and its successors name sentinels
 
@@ -42,7 +44,7 @@ class PublishedTokenizer(TaskTokenizer):
 
     def __init__(self, folder: Path) -> None:
         """Raises ValueError if the tokenizer cannot be read or does not mark where words begin."""
-        self.files = files_in(folder, VOCABULARY)
+        self.files = read_files(folder, VOCABULARY)
         self._texts = _load_tokenizer(folder)
         # In GPT-2 and RoBERTa the token of a word includes the blank before it.
         self._words = _load_tokenizer(folder, add_prefix_space=True)
@@ -181,10 +183,51 @@ def files_in(folder: Path, patterns: Iterable[str]) -> list[Path]:
     return sorted({path for pattern in patterns for path in folder.glob(pattern)})
 
 
+def read_files(folder: Path, patterns: Iterable[str] = (*WEIGHTS, *VOCABULARY)) -> list[Path]:
+    """Returns the files that are read, by default all of them.
+
+    Raises ValueError for a file that is no regular file of the folder, or is too large. The cache
+    of the hub links its files from the folder of a commit to a folder beside it.
+    """
+    root = (folder.parents[1] if folder.parent.name == "snapshots" else folder).resolve()
+    files = files_in(folder, patterns)
+    for file in files:
+        target = Path(os.path.realpath(file))  # also if links form a circle
+        if not target.is_relative_to(root):
+            raise ValueError(
+                f"path: {file} is a link to {target}, outside of the checkpoint's folder; copy the "
+                "file into the folder"
+            )
+        if not target.is_file():
+            raise ValueError(f"path: {file} is no regular file; remove it or replace it by a file")
+        if file.suffix != ".safetensors" and target.stat().st_size > MOST_BYTES:
+            raise ValueError(
+                f"path: {file} has {target.stat().st_size:,} bytes; such a file may have "
+                f"{MOST_BYTES:,} at most"
+            )
+    return files
+
+
+def read_settings(file: Path) -> Json:
+    """Returns the content of a checkpoint's JSON file; raises ValueError if it is no object."""
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"path: {file} is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"path: {file} cannot be read: {line_of(error)}") from None
+    if not isinstance(settings, dict):
+        raise ValueError(f"path: {file} must be a JSON object")
+    return settings
+
+
 def content_of(folder: Path) -> str:
-    """Returns the hash that pins a folder, computed from all files that are read."""
+    """Returns the hash that pins a folder, computed from all files that are read.
+
+    Raises the errors of ``read_files``.
+    """
     digest = hashlib.sha256()
-    for file in files_in(folder, (*WEIGHTS, *VOCABULARY)):
+    for file in read_files(folder):
         digest.update(file.name.encode())
         digest.update(sha256(file).encode())
     return digest.hexdigest()[:CONTENT_DIGITS]

@@ -2,12 +2,14 @@
 
 import logging
 import os
+import re
 import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from filelock import FileLock
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 DATABASE, ARTIFACTS = Path("mlflow.db"), Path("mlruns")  # unless MLFLOW_TRACKING_URI is set
 LOCK = paths.SCRATCH / "mlflow.lock"
 SQLITE = "sqlite:///"
+WITH_USER = re.compile(r"//[^\s/@]*@")
+MOST_SHOWN = 400  # characters of a warning
 SETTINGS = {
     # Nothing may wait long for a server that does not answer.
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
@@ -32,6 +36,15 @@ SETTINGS = {
 def address() -> str:
     """MLFLOW_TRACKING_URI, or an SQLite database in the project."""
     return os.environ.get("MLFLOW_TRACKING_URI") or _default_address()
+
+
+def without_user(text: str) -> str:
+    """Returns a text in which addresses have no user name and password, for everything that is
+    printed."""
+    user, at, _ = urlsplit(address()).netloc.rpartition("@")
+    if at:
+        text = text.replace(f"//{user}@", "//")
+    return WITH_USER.sub("//", text)
 
 
 def _default_address() -> str:
@@ -85,4 +98,4 @@ def errors_as_warnings() -> Iterator[None]:
 
 
 def warn(message: str) -> None:
-    print(f"warning: MLflow ({address()}): {message[:300]}", file=sys.stderr)
+    print(without_user(f"warning: MLflow ({address()}): {message}")[:MOST_SHOWN], file=sys.stderr)

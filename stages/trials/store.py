@@ -28,7 +28,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from stages.core import paths
-from stages.core.artifacts import Json, sha256, whole_contents, write_contents
+from stages.core.artifacts import Json, is_own_file, sha256, whole_contents, write_contents
 from stages.core.code import code_hash
 from stages.core.keys import TrialKey
 from stages.core.params import Finetune
@@ -41,6 +41,9 @@ from stages.trials.setup import TrialSetup
 VARIABLE = "TRIALS_STORE"
 OUTCOME = "outcome.json.gz"
 UNFINISHED = ".unfinished-"  # folders of writers, left behind only by those that were killed
+MOST_RECORD_BYTES = (
+    2**30
+)  # of the unpacked records of a trial; those of 100,000 test rows have 2**25
 ADDRESS = re.compile(r"[0-9a-f]{64}")
 LIBRARIES = ("torch", "transformers", "numpy")
 STALE_S = 24 * 60 * 60  # after which an unfinished folder has no writer any more
@@ -142,7 +145,8 @@ def load(address: str, *, with_weights: bool = False, with_speed: bool = False) 
 def _entry(folder: Path) -> Stored | None:
     """Returns an entry, or None if it is not whole."""
     try:
-        if (contents := whole_contents(folder)) is None:
+        contents = whole_contents(folder)
+        if contents is None or OUTCOME not in contents:
             return None
         outcome = _outcome(_record(folder))
     except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, zlib.error):
@@ -152,8 +156,21 @@ def _entry(folder: Path) -> Stored | None:
 
 
 def _record(folder: Path) -> Json:
-    with gzip.open(folder / OUTCOME, "rt", encoding="utf-8") as file:
-        return json.load(file)
+    """Returns the records of an entry, which others may have written.
+
+    Raises ValueError for another file, for more than ``MOST_RECORD_BYTES``, or for what is nested
+    too deeply.
+    """
+    if not is_own_file(folder / OUTCOME, folder):
+        raise ValueError(f"{folder / OUTCOME} is no file of its folder")
+    with gzip.open(folder / OUTCOME, "rb") as file:
+        text = file.read(MOST_RECORD_BYTES + 1)
+    if len(text) > MOST_RECORD_BYTES:
+        raise ValueError(f"{folder / OUTCOME} is too large")
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError(f"{folder / OUTCOME} is nested too deeply") from None
 
 
 def _outcome(stored: Json) -> Outcome:

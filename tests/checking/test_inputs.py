@@ -12,7 +12,7 @@ from tests.smoke import DELETED, Fault, faults_of, paths_of, smoke_with
     ("changes", "path", "word"),
     [
         ({"tokenizers.unigram.vocab_size": 300}, "tokenizers.unigram.vocab_size", "361"),
-        ({"tokenizers.unigram.vocab_size": 10**12}, "tokenizers.unigram.vocab_size", "less"),
+        ({"tokenizers.unigram.vocab_size": 10**11}, "tokenizers.unigram.vocab_size", "less"),
         ({"tokenizers.unigram.corpus": "pros"}, "tokenizers.unigram.corpus", "unknown"),
         ({"corpora.prose.source.path": "nowhere.txt"}, "corpora.prose.source", "nowhere.txt"),
         ({"corpora.prose.source.name": "installed"}, "corpora.prose.source.name", "unknown"),

@@ -31,7 +31,7 @@ TRAINING = "pretrain.training"
         ({"model.aspect_ratio": 32}, "model", "aspect_ratio"),
         ({"model.aspect_ratio": "low"}, "model.aspect_ratio", "integer"),
         ({"model.num_layers": 10**6}, "model", "num_layers"),
-        ({"model.d_ff": 10**30}, "model", "size"),
+        ({"model.d_ff": 10**11}, "model", "weights"),
         (
             {"objective.next_sentence": "nsp", "model.num_segments": 1},
             "objective",

@@ -1,14 +1,20 @@
 """Files are complete or absent."""
 
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from stages.core import artifacts
 from stages.core.artifacts import (
+    CONTENTS,
     read_json,
     read_jsonl,
     replacing,
     sha256,
+    whole_contents,
+    write_contents,
     write_json,
     write_jsonl,
 )
@@ -78,3 +84,56 @@ def test_sha256_is_of_contents_in_their_order(tmp_path) -> None:
     before = sha256(a)
     a.write_text("3")
     assert sha256(a) != before
+
+
+@pytest.fixture
+def entry(tmp_path: Path) -> Path:
+    """A folder with the hashes of its files, and a file beside it."""
+    (tmp_path / "beside").write_text("1")
+    folder = tmp_path / "entry"
+    (folder / "below").mkdir(parents=True)
+    (folder / "below/a").write_text("1")
+    write_contents(folder)
+    return folder
+
+
+def list_file(name: str) -> Callable[[Path], object]:
+    """Lists a file under its true hash."""
+
+    def change(entry: Path) -> None:
+        known = sha256(entry / name) if (entry / name).is_file() else "x"
+        write_json(entry / CONTENTS, {name: known})
+
+    return change
+
+
+def link_beside(entry: Path) -> None:
+    (entry / "below/a").unlink()
+    (entry / "below/a").symlink_to("../../beside")
+
+
+def pipe(entry: Path) -> None:
+    (entry / "below/a").unlink()
+    os.mkfifo(entry / "below/a")
+
+
+def nest(entry: Path) -> None:
+    (entry / CONTENTS).write_text("[" * 100_000)
+
+
+def grow(entry: Path) -> None:
+    with (entry / "below/a").open("r+b") as file:
+        file.truncate(artifacts.MOST_FILE_BYTES + 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [list_file("../beside"), list_file("/etc/passwd"), list_file("/dev/zero")]
+    + [list_file("below"), link_beside, pipe, nest, grow],
+)
+def test_whole_contents_reads_no_file_outside_the_folder(
+    entry: Path, change: Callable[[Path], object]
+) -> None:
+    assert whole_contents(entry) == ["below/a"]
+    change(entry)
+    assert whole_contents(entry) is None

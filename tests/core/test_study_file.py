@@ -1,6 +1,7 @@
 """params.yaml: its short form, what it means, and every fault with its path."""
 
 import datetime
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import pytest
 
 from stages.core.keys import RunKey
 from stages.core.params import Params
-from stages.core.study_file import load, typed
+from stages.core.study_file import load, read_yaml, typed
+from stages.sources.files import Files
 from tests.smoke import (
     DELETED,
     ROOT,
@@ -378,3 +380,110 @@ def test_load_reads_numbers_as_dvc_does(tmp_path: Path, written: str, rate: floa
 def test_load_says_what_to_do_without_a_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no such file; copy one of studies/"):
         load(tmp_path / "params.yaml")
+
+
+# Files that would take for ever
+
+
+def expanding(kind: str) -> str:
+    """Ten anchors, each of which repeats the one before ten times."""
+    opening, item, closing = ("[", "*a{0}", "]") if kind == "list" else ("{", "k{1}: *a{0}", "}")
+    lines = ["a0: &a0 [1]\n"]
+    for i in range(1, 11):
+        items = ", ".join(item.format(i - 1, j) for j in range(10))
+        lines.append(f"a{i}: &a{i} {opening}{items}{closing}\n")
+    return "".join(lines)
+
+
+UNSAFE = {
+    "aliases of lists": (expanding("list"), "values, those of aliases counted each time"),
+    "aliases of mappings": (expanding("mapping"), "values, those of aliases counted each time"),
+    "a chain of aliases": (
+        "a0: &a0 [1]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 3000)),
+        "nested more than 40 deep",
+    ),
+    "lists in lists": ("x: " + "[" * 200_000 + "]" * 200_000, "nested more than 40 deep"),
+    "mappings in mappings": ("x: " + "{a: " * 2000 + "1" + "}" * 2000, "nested more than"),
+    "lines": ("x:\n" + "".join(" " * (i + 1) + "a:\n" for i in range(100)), "nested more"),
+    "too many values": ("x: [" + "1," * 300_001 + "]", "values, those of aliases counted"),
+    "a bool": ("study: !!bool maybe", r"line 1: tags such as '.*bool' are not allowed"),
+    "a number": ("a: 1\nstudy: !!int x", r"line 2: tags such as '.*int' are not allowed"),
+    "Python": ("x: !!python/object/apply:os.system [id]", "tags such as"),
+    "merge key with a blank": ("x: {<< : {a: 1}}", "line 1: merge keys"),
+    "merge key on a line": ("x:\n  ? <<\n  : {a: 1}", "line 2: merge keys"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), UNSAFE.values(), ids=UNSAFE)
+def test_read_yaml_refuses_what_would_take_for_ever(
+    text: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text(text)
+    begin = time.monotonic()
+    with pytest.raises(ValueError, match=rf"^{path}: .*{message}"):
+        read_yaml(path)
+    assert time.monotonic() - begin < 5
+
+
+def test_read_yaml_names_a_file_that_is_too_large_or_a_folder(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.mkdir()
+    with pytest.raises(ValueError, match=rf"^{path}: cannot be read: Is a directory"):
+        read_yaml(path)
+    path = tmp_path / "large.yaml"
+    with path.open("w") as file:
+        file.truncate(2**40)
+    with pytest.raises(ValueError, match=rf"^{path}: has more than "):
+        read_yaml(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("samples.seed", 10**23),
+        (f"{TRAINING}.lr", float("inf")),
+        ("compute.threads", 10**12),
+        ("compute.threads", 10**6),
+        (f"{TRAINING}.batch_rows", 10**9),
+        ("pretrain.runs.encoder_mlm.model.d_ff", -(10**12)),
+        ("finetune.methods.full.training.batch_examples", 10**9),
+    ],
+)
+def test_typed_refuses_numbers_that_no_machine_can_use(path: str, value: float) -> None:
+    assert path in paths_of(short_smoke_with({path: value}))
+
+
+def test_find_faults_refuses_more_weights_than_any_machine_holds() -> None:
+    path = "pretrain.runs.encoder_mlm.model"
+    (fault, *_) = faults_of(short_smoke_with({f"{path}.d_ff": 10**11}))
+    assert fault.path == path and "weights; make it smaller" in fault.message
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"tasks.tag.source": {"name": "files", "path": "a" * 300}},
+        {"tasks.tag.source": {"name": "hub", "path": "a" * 300}},
+        {"corpora.prose.source": {"name": "files", "path": "a" * 300}},
+        {"pretrain.runs.encoder_scratch.model": {"name": "hub", "path": "a" * 300, "revision": ""}},
+        {"tokenizers.x": {"corpus": "none", "algorithm": "hub", "path": "a" * 300, "revision": ""}},
+    ],
+)
+def test_find_faults_names_the_setting_of_a_name_that_is_too_long(entry: dict[str, Any]) -> None:
+    (where,) = entry
+    fault = next(f for f in faults_of(short_smoke_with(entry)) if f.path.startswith(where))
+    assert fault.path == f"{where}.path" and "File name too long" in fault.message
+
+
+def test_find_faults_names_a_file_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read every file, so the error is made here."""
+
+    def refuse(*args: object) -> object:
+        raise PermissionError(13, "Permission denied", "reviews.csv")
+
+    monkeypatch.setattr(Files, "check", refuse)
+    source = {"name": "files", "path": "requirements.lock", "format": "txt"}
+    entry = {"tasks.tag.source": source}
+    (fault, *_) = [f for f in faults_of(short_smoke_with(entry)) if "source" in f.path]
+    assert fault == ("tasks.tag.source", "path: reviews.csv: Permission denied")

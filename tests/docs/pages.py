@@ -11,7 +11,7 @@ FENCE = re.compile(r"^(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=fence)
 
 
 def pages() -> list[Path]:
-    top = (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))
+    top = (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"))
     return sorted(chain(top, ROOT.glob("docs/*.md"), ROOT.glob("benchmarks/*.md")))
 
 

@@ -357,7 +357,7 @@ def test_weights_that_are_not_all_there_are_refused(tmp_path) -> None:
     lacking = {key: w for key, w in weights.items() if "layer.1.output.dense.weight" not in key}
     save_file(lacking, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match="lack encoder.layer.1.output.dense.weight"):
-        published(folder)
+        Hub.check(path=str(folder), revision=COMMIT)
     (folder / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(ValueError, match="^path: .*model.safetensors is damaged"):
         Hub.check(path=str(folder), revision=COMMIT)

