@@ -29,7 +29,7 @@ new: setup ## write a study of your labelled files: DATA=reviews.csv [TEXT=folde
 	    --minutes $(or $(MINUTES),10) $(if $(FORCE),--force) $(FLAGS) $${DATA:+-- "$$DATA"}
 
 repro: setup ## run the study of params.yaml (STUDY=FILE: put there first), what changed of it (JOBS=N: N jobs side by side, else as many as fit), and show the comparison
-	@python -m stages.commands.repro --jobs $(or $(JOBS),auto) $${STUDY:+"--study=$$STUDY"} \
+	@exec python -m stages.commands.repro --jobs $(or $(JOBS),auto) $${STUDY:+"--study=$$STUDY"} \
 	    $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 	@python -m stages.commands.summary
 

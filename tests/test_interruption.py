@@ -1,10 +1,15 @@
-"""A pretraining that is killed goes on: real DVC on a real git repository."""
+"""A pretraining ends with its DVC and goes on later: real DVC on a real git repository."""
 
+import os
+import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.project import Project, tiny_study
@@ -57,3 +62,90 @@ def test_killed_pretraining_ends_as_if_it_had_not_been_killed(tmp_path: Path) ->
         entry.rename(entry.with_name(f"not-{entry.name}"))
     assert project.repro("--force", "--single-item", STAGE) == [STAGE]
     assert outputs() == resumed
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A study whose pretraining takes hours, with all that it needs."""
+    project = tiny_study(tmp_path_factory.mktemp("endless") / "project")
+    project.edit("pretrain", "training", "num_steps", value=6_000_000)
+    project.repro("record_inputs")
+    return Project(project.folder, cold=True)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    ends = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+
+
+@contextmanager
+def pretraining(
+    project: Project, shell: str | None = None, **variables: str
+) -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process]]:
+    """Yields a DVC and its stage, which has just begun, where SHELL is ``shell``."""
+    variables |= {"SHELL": shell} if shell else {}
+    dvc = subprocess.Popen(
+        ["dvc", "repro", "--single-item", STAGE],
+        cwd=project.folder,
+        env=project.environment | variables,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    stages = list[psutil.Process]()
+
+    def has_begun() -> bool:
+        stages[:] = psutil.Process(dvc.pid).children()
+        return any("stages.pretrain" in " ".join(stage.cmdline()) for stage in stages)
+
+    try:
+        until(has_begun)
+        yield dvc, stages[0]
+    finally:
+        if dvc.poll() is None:
+            os.killpg(dvc.pid, signal.SIGKILL)
+        dvc.wait()
+        for stage in stages:
+            if stage.is_running():
+                stage.kill()
+
+
+def ends(stage: psutil.Process) -> bool:
+    """Whether a process ends within five seconds."""
+    return not psutil.wait_procs([stage], timeout=5)[1]
+
+
+@pytest.mark.parametrize(
+    ("shell", "seconds"),
+    [
+        *[(None, 0), (None, 5), ("/bin/dash", 0.5), ("/bin/dash", 2)],
+        *[("/bin/bash", 0), ("/bin/bash", 1)],
+    ],
+)
+def test_stage_ends_with_a_killed_dvc(endless: Project, shell: str | None, seconds: float) -> None:
+    if shell and not Path(shell).exists():
+        pytest.skip(f"there is no {shell}")
+    with pretraining(endless, shell) as (dvc, stage):
+        time.sleep(seconds)
+        dvc.kill()
+        assert ends(stage)
+
+
+@pytest.mark.parametrize(
+    ("send", "number"), [(os.kill, signal.SIGTERM), (os.killpg, signal.SIGINT)]
+)
+def test_signal_saves_the_training(
+    endless: Project, send: Callable[[int, int], None], number: int
+) -> None:
+    """SIGTERM of DVC alone, and Ctrl-C, which reaches the stage too."""
+    states = endless.folder / ".scratch/pretrain/encoder_mlm"
+    shutil.rmtree(states, ignore_errors=True)
+    with pretraining(endless, CHECKPOINT_SECONDS="2") as (dvc, stage):
+        until(lambda: any(states.glob("1/[!.]*.safetensors")))
+        shutil.rmtree(states)  # the next one would be saved after two seconds
+        sent = time.monotonic()
+        send(dvc.pid, number)
+        assert ends(stage) and time.monotonic() - sent < 2
+    assert any(states.glob("1/[!.]*.safetensors"))

@@ -32,21 +32,21 @@ def main() -> None:
 
 
 def heal() -> None:
-    if (RWLOCK.exists() or LOCK.exists()) and not dvc_runs_here():
+    if (RWLOCK.exists() or LOCK.exists()) and running_dvc() is None:
         heal_rwlock()
         heal_lock()
 
 
-def dvc_runs_here() -> bool:
-    """Returns whether another process of DVC works in this folder."""
+def running_dvc() -> int | None:
+    """Returns the pid of another process of DVC that works in this folder; None without one."""
     for process in psutil.process_iter():
         try:
             is_dvc = any(Path(part).name == "dvc" for part in process.cmdline()[:3])
             if is_dvc and process.pid != os.getpid() and Path(process.cwd()) == Path.cwd():
-                return True
+                return process.pid
         except psutil.Error:  # it has ended, or is another user's
             continue
-    return False
+    return None
 
 
 def heal_rwlock() -> None:

@@ -14,13 +14,14 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json
 from stages.core.components import STAGES
-from stages.core.process import die_with_parent
+from stages.core.ending import die_with_parent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,7 +101,7 @@ def _run(*arguments: str) -> tuple[int, str]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,  # an interrupt of the notebook is passed on below, and once
-        preexec_fn=die_with_parent,
+        preexec_fn=partial(die_with_parent, os.getpid()),
     )
     assert process.stdout
     output: list[str] = []

@@ -9,25 +9,30 @@ Another study than that of params.yaml is checked first, and then takes its plac
 """
 
 import argparse
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from stages.commands._written_study import refuse_faults, refuse_loss, write
-from stages.commands.heal import heal
+from stages.commands.heal import heal, running_dvc
+from stages.core.ending import SIGNALS, die_with_parent
+from stages.core.locks import refusal, write_holder
 from stages.core.parallel import cores, visible_gpus
 from stages.core.params import Params
-from stages.core.process import exit_on_mistake
+from stages.core.process import LOCKS, exit_on_mistake
 from stages.core.study_file import PATH, load
 from stages.planning.pending import ROOT, pending
 
 if TYPE_CHECKING:
     from stages.scheduling.clusters import Client
 
+LOCK = LOCKS / "repro.lock"
 REPRO = [sys.executable, "-m", "dvc", "repro"]
 
 
@@ -59,7 +64,11 @@ def main() -> None:
         "--scheduler", metavar="ADDRESS", help="use the workers of a Dask scheduler that runs"
     )
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, _interrupt)
+    if "MAKELEVEL" in os.environ:
+        die_with_parent()  # a shell may end before this process (`nohup`), make may not
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, _interrupt)
     try:
         exit_on_mistake(lambda: _main(options))
     except KeyboardInterrupt:
@@ -81,12 +90,15 @@ def _jobs(text: str) -> int | None:
 
 
 def _interrupt(*_: object) -> NoReturn:
+    for number in SIGNALS:  # one is enough: another would break off the clean-up
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def _main(options: argparse.Namespace) -> NoReturn:
     if options.cluster and options.jobs is None:
         raise ValueError("--jobs: auto counts this machine's cores; give a number for a cluster")
+    _lock()
     if options.study:
         _take(options.study)
     load()  # before DVC reads the file, which has no limits
@@ -99,6 +111,23 @@ def _main(options: argparse.Namespace) -> NoReturn:
     # signal reaches it alone.
     sys.stdout.flush()
     os.execv(REPRO[0], REPRO)
+
+
+def _lock() -> None:
+    """Lets no other call run in this folder, until the process ends that this one becomes.
+
+    Raises ValueError if another one runs.
+    """
+    LOCK.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(LOCK, os.O_RDWR | os.O_CREAT)  # stays open
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(f"another `make repro` runs in this folder: {refusal(LOCK)}") from None
+    except OSError:  # a file system without locks
+        return
+    os.set_inheritable(file, True)  # by DVC, which replaces this process; not by children
+    write_holder(LOCK)
 
 
 def _take(study: Path) -> None:
@@ -122,8 +151,7 @@ def _side_by_side(options: argparse.Namespace) -> None:
 
     Raises ValueError if units failed and SystemExit if params.yaml has faults.
     """
-    if code := subprocess.run([*REPRO, "--quiet", "--single-item", ROOT]).returncode:
-        raise SystemExit(code)
+    _resolve()
     params = load()
     stages = pending(params)
     if not stages:
@@ -138,6 +166,33 @@ def _side_by_side(options: argparse.Namespace) -> None:
         complete(client, todo, lambda: units(params, pending(params)), mend=heal)
 
 
+def _resolve() -> None:
+    """Runs the root stage.
+
+    Raises SystemExit if it fails, and ValueError if another DVC is in its way.
+    """
+
+    def run(*flags: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*REPRO, *flags, "--single-item", ROOT],
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=partial(die_with_parent, os.getpid()),
+        )
+
+    done = run("--quiet")  # which is silent about mistakes of which DVC itself would tell
+    if done.returncode and not done.stderr:
+        if pid := running_dvc():
+            raise ValueError(
+                f"process {pid} runs DVC in this folder; wait until it ends, or end it "
+                f"(`kill {pid}`), and run this again"
+            )
+        done = run()
+    sys.stderr.write(done.stderr)
+    if done.returncode:
+        raise SystemExit(done.returncode)
+
+
 def _most_jobs(params: Params) -> int:
     """Returns the largest number of jobs that share neither a GPU nor a core."""
     if params.compute.device != "cpu" and (gpus := visible_gpus()):
@@ -146,12 +201,14 @@ def _most_jobs(params: Params) -> int:
 
 
 def _workers(options: argparse.Namespace, params: Params) -> "AbstractContextManager[Client]":
+    on_ctrl_c = signal.getsignal(signal.SIGINT)
     try:
         from stages.scheduling import clusters
     except ModuleNotFoundError as error:
         raise ValueError(
             f"several jobs need the package {error.name}; `make setup` installs it"
         ) from None
+    signal.signal(signal.SIGINT, on_ctrl_c)  # dask_jobqueue has set its own, which exits with 0
     if options.scheduler:
         return clusters.running(options.scheduler)
     if options.cluster:

@@ -12,9 +12,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 
-from stages.core.process import die_with_parent, exit_on_mistake
+from stages.core.ending import die_with_parent
+from stages.core.process import exit_on_mistake
 from stages.core.study_file import load
 from stages.exporting import mlflow_model
 from stages.tracking import store
@@ -111,7 +113,10 @@ def serve(command: list[str]) -> int:
     }
     # A group of its own: a signal reaches its children as well.
     server = subprocess.Popen(
-        command, env=settings, start_new_session=True, preexec_fn=die_with_parent
+        command,
+        env=settings,
+        start_new_session=True,
+        preexec_fn=partial(die_with_parent, os.getpid()),
     )
     try:
         return server.wait()

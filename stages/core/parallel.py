@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
-from stages.core.process import die_with_parent
+from stages.core.ending import die_with_parent
 
 PART_BYTES = 2**20  # size of a part: some tenths of a second of work
 HERE_BYTES = 2**23  # some seconds of work; processes pay off for more
@@ -76,7 +76,7 @@ def in_order(
     # A forked child starts at once and shares loaded modules. It runs none of the threads of this
     # process.
     context = get_context("fork" if sys.platform == "linux" else "spawn")
-    pool = ProcessPoolExecutor(processes, context, initializer=_start, initargs=(work,))
+    pool = ProcessPoolExecutor(processes, context, initializer=_start, initargs=(work, os.getpid()))
     try:
         yield from _ordered(pool, work, parts, size, WAITING_BYTES * processes)
     except BrokenProcessPool:
@@ -148,10 +148,10 @@ def _without_collection() -> Iterator[None]:
 _work: Callable[[Any], Any]  # set in each process of the pool
 
 
-def _start(work: Callable[[Any], Any]) -> None:
+def _start(work: Callable[[Any], Any], parent: int) -> None:
     global _work
     _work = work
-    die_with_parent()
+    die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends at once, without a traceback
     gc.disable()
 

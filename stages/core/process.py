@@ -1,7 +1,6 @@
 """The process of a stage: its command line, its exit status, its lock and its end."""
 
 import argparse
-import ctypes
 import errno
 import os
 import signal
@@ -10,20 +9,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from stages.core import paths
 from stages.core.artifacts import replacing, write_json
+from stages.core.ending import die_with_parent
+from stages.core.locks import hold
 from stages.core.plans import Plan, read_plan
 
 LOCKS = paths.SCRATCH / "locks"
 TIMES = paths.SCRATCH / "times"  # duration of each stage's last run here, by its name in DVC
-WAIT_S = 30.0  # wait for a process that runs the same stage; it dies soon if its parent was killed
 # A full disk, an exhausted quota, a file that is too large.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-PR_SET_PDEATHSIG = 1  # an option of Linux' prctl
-# Looked up on import, since nothing may be loaded after a fork of a process with threads.
-_prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 def run_stage(
@@ -85,22 +80,21 @@ def _parser(
 def _locked(main: Callable[[], None], stage: str, keys: list[str]) -> None:
     """Runs a stage while no other process does.
 
-    Raises ValueError if another one goes on for longer than ``WAIT_S``.
+    Raises ValueError if another one goes on for too long.
     """
-    LOCKS.mkdir(parents=True, exist_ok=True)
-    lock = LOCKS / f"{'-'.join([stage, *keys])}.lock"
-    try:
-        with FileLock(lock, timeout=WAIT_S):
-            begin = time.monotonic()
-            main()
-            _write_time(stage, keys, time.monotonic() - begin)
-    except Timeout:
-        raise ValueError(f"another process runs this stage; it holds {lock}") from None
+    with hold(LOCKS / f"{'-'.join([stage, *keys])}.lock"):
+        begin = time.monotonic()
+        main()
+        _write_time(stage, keys, time.monotonic() - begin)
 
 
 def _run(main: Callable[[], None]) -> None:
     die_with_parent()
-    exit_on_mistake(main)
+    try:
+        exit_on_mistake(main)
+    except KeyboardInterrupt:  # Ctrl-C: no traceback, and the status that a shell expects
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
     # Skips Python's teardown, which takes half a second once torch is loaded.
     sys.stdout.flush()
     sys.stderr.flush()
@@ -128,12 +122,3 @@ def exit_on_mistake(main: Callable[[], None]) -> None:
             raise
         print(f"error: {error}; nothing half-written is left", file=sys.stderr)
         raise SystemExit(2) from None
-
-
-def die_with_parent() -> None:
-    """Makes the kernel kill this process when its parent dies (on Linux).
-
-    Otherwise a stage would outlive a killed DVC and write at the same time as the next one.
-    """
-    if _prctl:
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

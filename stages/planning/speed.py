@@ -22,8 +22,9 @@ from tqdm import tqdm
 
 from stages.core import paths
 from stages.core.artifacts import Json, read_json
+from stages.core.ending import die_with_parent
 from stages.core.params import Corpus, Optimisation, Params, Run, Task
-from stages.core.process import TIMES, die_with_parent
+from stages.core.process import TIMES
 from stages.core.seeding import stream, torch_stream
 from stages.evaluation import records
 from stages.matching.budget import trains, vocabulary_of

@@ -1,9 +1,12 @@
 """The workers of a study: on this machine, on a batch system, or at a running scheduler."""
 
 import logging
+import multiprocessing
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from multiprocessing import resource_tracker
 from typing import Any
 
 import dask_jobqueue
@@ -39,11 +42,23 @@ def local(num_workers: int) -> Iterator[Client]:
     options = {"dashboard": False, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
     scheduler = {"cls": Scheduler, "options": options}
     with _settings(), ExitStack() as stack:
+        # Ctrl-C reaches this process alone, which ends the others: they inherit what is blocked.
+        # The tracker would unblock it when it starts.
+        resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             cluster = stack.enter_context(SpecCluster(workers, scheduler, **QUIET))
         except RuntimeError as error:
             raise ValueError(f"a worker did not start ({error}); try again") from None
-        yield stack.enter_context(Client(cluster))
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        try:
+            yield stack.enter_context(Client(cluster))
+        except KeyboardInterrupt:
+            # Dask would wait for their units. The processes of a worker end with it.
+            for worker in multiprocessing.active_children():
+                worker.kill()
+            raise
 
 
 @contextmanager

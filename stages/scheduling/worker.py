@@ -5,13 +5,15 @@ import re
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from multiprocessing import get_context
+from functools import partial
+from multiprocessing import get_context, parent_process
 
 from dask import config
 
+from stages.core.ending import die_with_parent
 from stages.core.keys import RunKey
 from stages.core.plans import FinetunePlan, read_plan
-from stages.core.process import die_with_parent, exit_on_mistake
+from stages.core.process import exit_on_mistake
 from stages.core.training_environment import training_environment
 from stages.scheduling.unit import Result, Status, Unit
 from stages.trials.workers import IMPORTED_BY_TRIALS
@@ -63,7 +65,7 @@ def _run(unit: Unit, command: Sequence[str], environment: Mapping[str, str]) -> 
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            preexec_fn=die_with_parent,
+            preexec_fn=partial(die_with_parent, os.getpid()),
         )
         return process.wait()
 
@@ -87,7 +89,10 @@ def _trials(unit: Unit) -> Status:
 
 
 def _fill_store(unit: Unit) -> None:
-    die_with_parent()
+    die_with_parent()  # the fork server, which ends with the worker
+    worker = parent_process()
+    if worker is None or not worker.is_alive():
+        return
     with unit.log.open("wb") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)

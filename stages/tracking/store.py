@@ -6,14 +6,13 @@ import re
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from filelock import FileLock
-
 from stages.core import paths
+from stages.core.locks import hold
 
 if TYPE_CHECKING:
     import mlflow
@@ -81,18 +80,19 @@ def artifacts() -> str | None:
     return ARTIFACTS.resolve().as_uri() if address() == _default_address() else None
 
 
-def exclusive() -> FileLock:
+def exclusive() -> AbstractContextManager[None]:
     """A lock for one process at a time: two that create the database both fail, and both would add
-    the same run."""
-    LOCK.parent.mkdir(exist_ok=True)
-    return FileLock(LOCK)
+    the same run. Raises LockHeld after some time."""
+    return hold(LOCK)
 
 
 @contextmanager
-def errors_as_warnings() -> Iterator[None]:
-    """Print an error as one line of warning."""
+def errors_as_warnings(*, other_than: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """Prints an error as one line of warning, unless it is of the type ``other_than``."""
     try:
         yield
+    except other_than:
+        raise
     except Exception as error:
         warn(" ".join(str(error).split()) or type(error).__name__)
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from stages.core.locks import LockHeld
 from stages.core.params import Params
 from stages.tracking import store
 from stages.tracking.records import Data, Point, RunRecord
@@ -36,10 +37,11 @@ def reconcile(params: Params, *, loader: str | None = None) -> dict[str, str]:
     titles, that of the scores first. With ``loader``, the module that loads a model for MLflow, the
     best models are registered.
 
-    A failure prints one line of warning and returns no page.
+    A failure prints one line of warning and returns no page. Raises LockHeld if another process
+    keeps MLflow for itself.
     """
     pages: dict[str, str] = {}
-    with errors_as_warnings():
+    with errors_as_warnings(other_than=LockHeld):
         records = recorded(params)
         with exclusive():
             view = View(params.study)

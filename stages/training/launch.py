@@ -11,13 +11,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch.distributed import TCPStore
 
+from stages.core.ending import die_with_parent, held_signals
 from stages.core.params import Compute, Distributed
-from stages.core.process import die_with_parent
 from stages.core.rank import rank_of_process
 from stages.training.ranks import too_few_threads
 
@@ -66,10 +67,11 @@ def too_many(compute: Compute, distributed: Distributed) -> str | None:
 
 def _run_ranks(number: int) -> int:
     """Start this command as ``number`` ranks and wait for them; returns the exit status. None of
-    them outlives this process, or the first that fails."""
+    them outlives this process, or the first that fails. A signal reaches the ranks first, which
+    save their training."""
     # A port that is free, taken before anyone is told.
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    with tempfile.TemporaryDirectory() as folder:
+    with held_signals() as came, tempfile.TemporaryDirectory() as folder:
         # What the other ranks say, the first says too, unless they fail.
         logs = [Path(folder, f"{rank}.log") for rank in range(number)]
         ranks: list[subprocess.Popen[bytes]] = []
@@ -81,10 +83,10 @@ def _run_ranks(number: int) -> int:
                             [sys.executable, *sys.orig_argv[1:]],
                             env=_environment(rank, number, store.port),
                             stderr=None if rank == 0 else file,
-                            preexec_fn=die_with_parent,
+                            preexec_fn=partial(die_with_parent, os.getpid()),
                         )
                     )
-            failed = _first_failure(ranks)
+            failed = _first_failure(ranks, came)
         finally:
             for process in ranks:
                 process.kill()
@@ -118,9 +120,15 @@ def _environment(rank: int, number: int, port: int) -> dict[str, str]:
     return loopback | os.environ | {name: str(value) for name, value in variables.items()}
 
 
-def _first_failure(ranks: Sequence[subprocess.Popen[bytes]]) -> int | None:
-    """Wait; the first rank that ends with another status than 0, None if all end well."""
+def _first_failure(ranks: Sequence[subprocess.Popen[bytes]], came: Sequence[int]) -> int | None:
+    """Wait; the first rank that ends with another status than 0, None if all end well. Signals that
+    ``came`` to this process end the ranks."""
+    is_told = False
     while True:
+        if came and not is_told:
+            is_told = True
+            for process in ranks:
+                process.terminate()
         statuses = [process.poll() for process in ranks]
         for rank, status in enumerate(statuses):
             if status:

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, runtime_checkable
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from stages.core.components import file_of
+from stages.core.ending import held_signals
 from stages.core.params import Optimisation
 from stages.core.seeding import derive
 from stages.models._heads import ModelWithHead
@@ -96,7 +97,7 @@ def train(
     ``history`` gets every step before it is yielded, those of interrupted processes too. The caller
     may set a step's ``validation_loss``, and between steps change what is ``frozen``: weights that
     get no gradient. With ``resumable`` training continues from the saved state, which is saved from
-    time to time, after the caller is done with a step.
+    time to time, after the caller is done with a step, and when a signal ends this process.
 
     Raises Diverged for a NaN or infinite loss (in ``history``, not yielded) or validation loss.
     """
@@ -112,7 +113,10 @@ def train(
         model.backbone.compile()
     saved = time.monotonic()
     model.train()  # all of it, whatever state its parts were read or built in
+    # With several ranks the process that started them handles the death of its parent.
+    held = held_signals(of_parent=ranks.number == 1) if resumable else nullcontext([])
     with (
+        held as signals,
         _progress(description, num_steps=num_steps, start=start) as progress,
         closing(_prefetched(data, start, num_steps)) as prefetched,
     ):
@@ -139,7 +143,7 @@ def train(
             optimizer.step(lr=lr)
 
             due = ranks.is_first and time.monotonic() - saved > CHECKPOINT_SECONDS
-            known = ranks.total({"flops": flops, "due": int(due)})
+            known = ranks.total({"flops": flops, "due": int(due), "ends": int(bool(signals))})
             step = Step(index + 1, loss, lr, known["flops"])
             history.append(step)
             _refuse_divergence(step, schedule.lr, num_steps)
@@ -148,9 +152,11 @@ def train(
 
             progress.update()
             progress.set_postfix(loss=f"{loss:.3f}", refresh=False)
-            if resumable and known["due"] and step.step < num_steps:
+            if resumable and (known["due"] or known["ends"]) and step.step < num_steps:
                 resumable.save(step.step, model, optimizer, [*map(vars, history)])
                 saved = time.monotonic()
+                if known["ends"]:  # on all ranks, whichever of them got the signal
+                    raise KeyboardInterrupt
 
 
 def _refuse_divergence(step: Step, lr: float, num_steps: int) -> None:

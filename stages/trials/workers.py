@@ -1,5 +1,6 @@
 """Processes that work side by side, each on one job."""
 
+import os
 import sys
 from collections.abc import Callable, Generator, Sequence
 from importlib import import_module
@@ -8,7 +9,7 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
-from stages.core.process import die_with_parent
+from stages.core.ending import die_with_parent
 
 J = TypeVar("J")
 R = TypeVar("R")
@@ -45,7 +46,7 @@ def each(
             while waiting and len(running) < at_once:
                 receiver, sender = context.Pipe(duplex=False)
                 job = waiting.pop()
-                process = context.Process(target=_child, args=(work, job, sender))
+                process = context.Process(target=_child, args=(work, job, sender, os.getpid()))
                 process.start()
                 sender.close()  # else the end of the process would go unnoticed
                 running[receiver] = job, process
@@ -58,8 +59,8 @@ def each(
             process.join()
 
 
-def _child(work: Callable[[J], R], job: J, sender: Any) -> None:
-    die_with_parent()
+def _child(work: Callable[[J], R], job: J, sender: Any, parent: int) -> None:
+    die_with_parent(parent)
     sender.send(_result(work, job))
 
 

@@ -90,7 +90,7 @@ def test_heal_changes_nothing_while_another_dvc_runs(lock: Path) -> None:
     running = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "dvc"])
     try:
         # A name alone does not make it one: the words of its command do.
-        assert not heal.dvc_runs_here()
+        assert heal.running_dvc() is None
         other = subprocess.Popen(["bash", "-c", "exec -a dvc sleep 60"])
         # While it becomes another program, it has no command at all.
         while not Path(f"/proc/{other.pid}/cmdline").read_text().startswith("dvc"):

@@ -1,7 +1,9 @@
 """The command that runs a study: its jobs, its refusals and the study that it puts in place; what
 it runs is in tests/scheduling."""
 
+import os
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,8 @@ from stages.core.study_file import load
 from stages.scheduling import clusters
 from tests.smoke import ROOT, with_values
 
+LOCK = repro._lock
+
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,6 +28,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_values(tmp_path, {"compute.threads": 1})
     monkeypatch.setattr(repro, "pending", lambda params: {"resolve": []})
     monkeypatch.setattr(repro, "REPRO", [sys.executable, "-c", "pass"])
+    monkeypatch.setattr(repro, "_lock", lambda: None)  # it ends with the process
+    monkeypatch.delenv("MAKELEVEL", raising=False)
 
 
 @pytest.fixture
@@ -139,6 +145,55 @@ def test_repro_notes_threads_that_share_cores(
         repro.main()
     said = capsys.readouterr().err
     assert "2 jobs of 2 threads" in said and "compute.threads: 1" in said
+
+
+# Another call.
+
+
+@pytest.mark.slow
+def test_lock_is_held_by_the_dvc_that_replaces_the_command() -> None:
+    dvc = [sys.executable, "-c", "print(flush=True); input()"]
+    call = f"from stages.commands import repro; repro._lock(); repro.os.execv({dvc[0]!r}, {dvc})"
+    with subprocess.Popen(
+        [sys.executable, "-c", call],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as first:
+        assert first.stdout and first.stdout.readline()
+        with pytest.raises(ValueError, match=rf"^another `make repro` .*`kill {first.pid}`"):
+            LOCK()
+        first.communicate(b"\n")
+    LOCK()
+
+
+def test_resolve_says_what_dvc_is_silent_about(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dvc = "import sys; sys.exit(255 if '--quiet' in sys.argv else 'ERROR: why')"
+    monkeypatch.setattr(repro, "REPRO", [sys.executable, "-c", dvc])
+    monkeypatch.setattr(repro, "running_dvc", lambda: None)
+    with pytest.raises(SystemExit):
+        repro._resolve()
+    assert capsys.readouterr().err == "ERROR: why\n"
+    monkeypatch.setattr(repro, "running_dvc", lambda: 123)
+    with pytest.raises(ValueError, match="process 123 runs DVC.*`kill 123`"):
+        repro._resolve()
+
+
+@pytest.mark.slow
+def test_repro_keeps_its_handler_of_ctrl_c() -> None:
+    """dask_jobqueue has one that exits with 0, as if all had been done."""
+    code = (
+        "import argparse, signal; from stages.commands import repro; "
+        "from stages.core.study_file import load; "
+        "before = signal.getsignal(signal.SIGINT); "
+        "options = argparse.Namespace(scheduler=None, cluster=None, jobs=1); "
+        "repro._workers(options, load()); "
+        "assert signal.getsignal(signal.SIGINT) is before"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 # Another study.

@@ -74,7 +74,7 @@ def test_plans_are_those_of_the_stages_of_dvc(path: Path, monkeypatch: pytest.Mo
     expected = set[str]()
     for name, stage in YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"].items():
         if name == "resolve":
-            assert {"params.yaml", "stages", "requirements.lock"} == {*stage["deps"]}
+            assert {"params.yaml", "predictions", "requirements.lock", "stages"} == {*stage["deps"]}
             continue
         body = stage.get("do", stage)
         [plan] = [dep for dep in body["deps"] if dep.startswith("data/plans/")]

@@ -163,3 +163,17 @@ def test_local_cluster_leaves_nothing_behind(
     with clusters.local(2):
         assert len(workers()) == others + 2
     assert eventually(lambda: len(workers()) == others)
+
+
+def test_local_cluster_does_not_wait_for_its_units_when_it_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    others = len(workers())
+    with pytest.raises(KeyboardInterrupt), clusters.local(1) as client:
+        waiting = client.submit(time.sleep, 60)
+        assert eventually(lambda: any(client.processing().values())), waiting
+        began = time.monotonic()
+        raise KeyboardInterrupt
+    assert time.monotonic() - began < 4
+    assert eventually(lambda: len(workers()) == others)

@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from stages.core import locks
+from stages.core.locks import LockHeld
 from stages.core.params import Params
 from stages.tracking import store
+from stages.tracking.store import exclusive
+from stages.tracking.view import reconcile
 from tests import warm_python
 from tests.tracking.tracked_study import client
 
@@ -62,7 +66,7 @@ def test_without_user_keeps_the_rest_of_an_address(
 def test_report_prints_no_password_of_a_server(params: Params) -> None:
     """Neither this project nor MLflow and what it imports."""
     code = (
-        "from stages.tracking.tracker import View\n"
+        "from stages.tracking.view import View\n"
         "from stages.tracking.store import errors_as_warnings, exclusive\n"
         "with errors_as_warnings(), exclusive(): View('smoke')"
     )
@@ -77,3 +81,13 @@ def test_report_prints_no_password_of_a_server(params: Params) -> None:
     )
     assert "warning: MLflow (http://127.0.0.1:9): " in done.stderr
     assert "s3cret" not in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_reconcile_refuses_to_wait_for_ever(
+    params: Params, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(locks, "WAIT_S", 0.1)
+    with exclusive(), pytest.raises(LockHeld, match=r"mlflow\.lock; wait until it ends, or"):
+        reconcile(params)
+    assert "mlflow.lock" in capsys.readouterr().err

@@ -1,0 +1,81 @@
+"""How a process ends: with the process that started it, and by a signal.
+
+Imports the standard library alone, because a stage asks to end with DVC before it imports anything
+that takes time (``stages/__init__.py``).
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+SAVE_S = 3.0  # time to save a training after a signal
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PR_SET_PDEATHSIG, PR_GET_PDEATHSIG = 1, 2  # options of Linux' prctl
+# Looked up on import, since nothing may be loaded after a fork of a process with threads.
+_prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+
+def die_with_parent(parent: int | None = None) -> None:
+    """Makes the kernel kill this process when its parent dies (on Linux).
+
+    Otherwise a stage would outlive a killed DVC and write at the same time as the next one. Pass
+    the pid of the ``parent`` where it is known: if the parent is dead already, this process ends.
+    """
+    if _prctl:
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if parent not in (None, os.getppid()):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_with_dvc() -> None:
+    """Does the same in a stage that DVC runs.
+
+    A stage does not know the pid of its DVC, but both are in one process group. The process that
+    takes over the children of a dead DVC (init) is in another group.
+    """
+    if _prctl and "DVC_STAGE" in os.environ:  # DVC sets it; a stage that is run by hand lacks it
+        die_with_parent()
+        with suppress(ProcessLookupError):  # it died just now, and so does this process
+            if os.getpgid(os.getppid()) != os.getpgrp():
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def held_signals(*, of_parent: bool = True) -> Iterator[list[int]]:
+    """Holds back the signals that end this process and, with ``of_parent``, the death of its
+    parent; yields the list of the signals that came.
+
+    They take effect when the context ends, or after ``SAVE_S``. So there is time to save what was
+    computed. Signals that are ignored (by ``nohup``) stay ignored. Does nothing outside the main
+    thread, which alone can handle signals.
+    """
+    came = list[int]()
+
+    def note(number: int, frame: object) -> None:
+        if not came:
+            signal.setitimer(signal.ITIMER_REAL, SAVE_S)  # SIGALRM ends the process
+        came.append(number)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    handlers = {number: signal.getsignal(number) for number in SIGNALS if is_main}
+    held = {n: handler for n, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+    at_death = ctypes.c_int(0)
+    for number in held:
+        signal.signal(number, note)
+    if _prctl and of_parent and signal.SIGTERM in held:
+        _prctl(PR_GET_PDEATHSIG, ctypes.byref(at_death))
+        if at_death.value:
+            _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    try:
+        yield came
+    finally:
+        if _prctl and at_death.value:
+            _prctl(PR_SET_PDEATHSIG, at_death.value)
+        for number, handler in held.items():
+            signal.signal(number, handler)
+        if came:
+            os.kill(os.getpid(), came[0])
