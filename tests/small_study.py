@@ -70,11 +70,11 @@ def write_corpus() -> None:
 
 
 def write_inputs(params: Params) -> None:
-    """Writes the plans of a study and the inputs of its runs."""
+    """Writes the plans of a study and the inputs of its runs. Tasks may have no rows yet."""
     write_plans(params)
     plan = plans(params)["record_inputs",]
     assert isinstance(plan, InputsPlan)
-    record_inputs.main(plan)
+    record_inputs.main(plan.model_copy(update={"tasks": []}))
 
 
 def write_pair(folder: Path) -> Params:

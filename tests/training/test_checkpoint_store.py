@@ -54,7 +54,7 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     params = load(path)
     run = params.runs[RUN]
     runs = {RUN: run, CHILD: run.model_copy(update={"parent": RUN}), SCRATCH: params.runs[SCRATCH]}
-    params = params.model_copy(update={"runs": runs, "tasks": {}})
+    params = params.model_copy(update={"runs": runs})
     write_inputs(params)
     return params
 
