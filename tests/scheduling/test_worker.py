@@ -15,7 +15,7 @@ def test_training_environment_is_that_of_a_stage_that_trains(monkeypatch) -> Non
     """Memory is kept and threads wait as dvc.yaml says, in a stage and in a worker's trials."""
     monkeypatch.chdir(ROOT)
     [command] = [var["torch"] for var in read_yaml(ROOT / "dvc.yaml")["vars"] if "torch" in var]
-    words = command.replace("python -m", "").split()
+    words = command.removeprefix("exec ").removesuffix("python -m").split()
     shown = subprocess.run([*words, sys.executable, "-c", SHOW], capture_output=True, check=True)
     variables = training_environment()
     assert len(variables) >= 4 and "MALLOC_TRIM_THRESHOLD_" in variables
