@@ -16,7 +16,7 @@ from stages.core.artifacts import Json, read_json, read_jsonl, replacing, write_
 from stages.core.keys import CellKey, TrialKey
 from stages.core.plans import EvaluationPlan
 from stages.core.process import run_stage
-from stages.evaluation.calibration import calibration
+from stages.evaluation.calibration import ReliabilityRecord, calibration, reliability
 from stages.evaluation.confusion import ConfusionRecord, Pairs, has_confusion, pairs, records
 from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.examples import examples, shown_trials
@@ -60,6 +60,7 @@ def main(plan: EvaluationPlan, task: str) -> None:
     trials: list[ScoredTrial] = []
     by_row: list[np.ndarray] = []  # one for each trial
     predictions: dict[str, Mapping[str, str]] = {}  # for the trials that examples show
+    answered: list[tuple[CellKey, list[str], list[str], list[float | None]]] = []
     confused: list[tuple[CellKey, Pairs]] = []  # one for each trial, if the kind has classes
     for folder in tqdm([*runs, paths.BASELINES / task], desc=f"evaluate {task}", disable=None):
         answers, probabilities = _answers(folder)
@@ -69,14 +70,16 @@ def main(plan: EvaluationPlan, task: str) -> None:
             key = trial.key
             assert answers[key].keys() == gold.keys(), f"{folder}: one prediction per test row"
             pair = list(gold.values()), [answers[key][id] for id in gold]
+            given = [probabilities[key][id] for id in gold]
             scored = ScoredTrial(
                 **asdict(trial),
                 metric=about["metric"],
                 value=score(about["metric"], *pair),
                 other_metric=about["other_metric"],
                 other_value=score(about["other_metric"], *pair),
-                **_calibration(*pair, [probabilities[key][id] for id in gold]),
+                **_calibration(*pair, given),
             )
+            answered.append((key.cell, *pair, given))
             trials.append(scored)
             by_row.append(row_scores(about["metric"], *pair))
             if has_confusion(kind):
@@ -96,6 +99,7 @@ def main(plan: EvaluationPlan, task: str) -> None:
         shown = [] if kind.is_own_answer else examples(kind, rows, gold, predictions)
         write_jsonl(folder / "examples.jsonl", shown)
         write(folder / "confusion.csv", ConfusionRecord, records(confused))
+        write(folder / "reliability.csv", ReliabilityRecord, reliability(answered))
 
 
 def _answers(

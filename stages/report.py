@@ -20,8 +20,9 @@ def main(plan: ReportPlan) -> None:
     results = load(params)
     for name, rows in files.files(results).items():
         write_table(paths.REPORTS / f"{name}.csv", files.COLUMNS[name], rows)
-    with replacing(paths.REPORTS / "metrics.json") as path:
-        write_json(path, files.metrics(results))
+    for name, numbers in (("metrics", files.metrics), ("summary", files.summary)):
+        with replacing(paths.REPORTS / f"{name}.json") as path:
+            write_json(path, numbers(results))
 
     more = paths.REPORTS / "figures" / "more"
     remove(more)  # figures of runs and tasks that no longer exist

@@ -21,6 +21,7 @@ from stages.core.artifacts import write_json, write_jsonl
 from stages.core.keys import RunKey, TrialKey
 from stages.core.params import Params, Run
 from stages.core.seeding import stream
+from stages.evaluation.calibration import ReliabilityRecord
 from stages.evaluation.confusion import ConfusionRecord, records
 from stages.evaluation.estimates import ESTIMATES, LAYERS, EstimateCostRecord, EstimateRecord
 from stages.evaluation.records import (
@@ -249,6 +250,8 @@ def write_study(
         write_json(root / "data/evaluated" / task / "task.json", about(task))
         write_jsonl(root / "data/evaluated" / task / "examples.jsonl", looked_at(task, params))
         write(root / "data/evaluated" / task / "confusion.csv", ConfusionRecord, confused(trials))
+        reliable = [_reliable(trial) for trial in trials[:: len(params.finetune.seeds)]]
+        write(root / "data/evaluated" / task / "reliability.csv", ReliabilityRecord, reliable)
     for checkpoint in params.checkpoints:
         name, seed = checkpoint
         path = root / "data/timings/pretrain" / name / f"{seed}.json"
@@ -371,6 +374,18 @@ def confused(trials: list[ScoredTrial]) -> list[ConfusionRecord]:
     ``c``."""
     counts = {("a", "a"): 100, ("b", "b"): 60, ("b", "c"): 30, ("c", "c"): 98, ("c", "a"): 2}
     return list(records((trial.key.cell, Counter(counts)) for trial in trials))
+
+
+def _reliable(trial: ScoredTrial) -> ReliabilityRecord:
+    """Returns the one bin of a cell whose predictions are too sure by 0.1."""
+    return ReliabilityRecord(
+        run=trial.run,
+        method=trial.method,
+        label_budget=trial.label_budget,
+        number=300,
+        mean_probability=0.7,
+        accuracy=0.6,
+    )
 
 
 def read_of(task: str, params: Params) -> list[InputRecord]:

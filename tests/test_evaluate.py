@@ -16,6 +16,7 @@ from stages.core.artifacts import Json, read_jsonl, write_json, write_jsonl
 from stages.core.keys import TrialKey
 from stages.core.plans import EvaluationPlan
 from stages.evaluation import metrics
+from stages.evaluation.calibration import ReliabilityRecord
 from stages.evaluation.confusion import ConfusionRecord
 from stages.evaluation.estimates import EstimateRecord
 from stages.evaluation.records import (
@@ -280,6 +281,8 @@ def test_evaluate_turns_probabilities_into_a_calibration_error() -> None:
     right, wrong, _ = evaluated()
     assert (wrong.accuracy, wrong.mean_probability, wrong.calibration_error) == (0, 0.75, 0.75)
     assert right.calibration_error is None
+    (bin,) = read(EVALUATED / "reliability.csv", ReliabilityRecord)
+    assert (bin.run, bin.number, bin.mean_probability, bin.accuracy) == (WRONG, len(GOLD), 0.75, 0)
 
 
 @pytest.mark.parametrize("text", ["a\rb", "a\r", "a\nb", "a\r\nb", 'a "b", c', "", " "])

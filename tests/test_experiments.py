@@ -1,11 +1,16 @@
 """Experiments of DVC apart from the working tree, and clones: real DVC on a real git repository."""
 
 import csv
+import json
+import re
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import vl_convert
+from ruamel.yaml import YAML
 
 from stages.core.artifacts import read_json
 from tests.project import Project, tiny_study
@@ -52,6 +57,15 @@ def test_exp_run_temp_leaves_the_working_tree_alone_until_it_is_applied(study: P
     apply(study, "more")
     after = read_json(study.folder / RUN_RECORD)["settings"]["training"]["num_steps"]
     assert (before, after) == (4, 6)
+    (edited,) = json.loads(study.run("dvc", "params", "diff", "--json")).values()
+    assert {
+        "pretrain.training.num_steps": {"old": 4, "new": 6, "diff": 2}
+    }.items() <= edited.items()
+    changed = json.loads(study.run("dvc", "metrics", "diff", "--all", "--json"))
+    assert [*changed] == ["reports/summary.json"]
+    study.run("dvc", "plots", "diff", "HEAD")
+    page = (study.folder / "dvc_plots/index.html").read_text()
+    assert '"rev": "HEAD"' in page and '"rev": "workspace"' in page
 
 
 @pytest.mark.usefixtures("untouched")
@@ -71,6 +85,36 @@ def test_exp_run_queue_runs_what_queue_start_starts(study: Project) -> None:
     apply(study, "with_32")
     with (study.folder / "reports/trials.csv").open() as file:
         assert {row["label_budget"] for row in csv.DictReader(file)} == {"32"}
+
+
+def test_metrics_show_is_the_flat_summary_and_any_other_file_by_name(study: Project) -> None:
+    summary = read_json(study.folder / "reports/summary.json")
+    assert [*summary] == ["loudness.score", "loudness.gain", "minutes"]
+
+    def shown(*arguments: str) -> Any:
+        files = json.loads(study.run("dvc", "metrics", "show", "--json", *arguments))
+        return {path: file["data"] for path, file in files[""]["data"].items()}
+
+    assert shown() == {"reports/summary.json": summary}
+    scores = "reports/metrics.json"
+    assert shown(scores) == {scores: read_json(study.folder / scores)}
+    assert max(map(len, study.run("dvc", "metrics", "show").splitlines())) <= 80
+    (experiment, *_) = json.loads(study.run("dvc", "exp", "show", "--json"))
+    assert experiment["data"]["metrics"] == {"reports/summary.json": {"data": summary}}
+
+
+def test_plots_show_draws_every_plot_of_dvc_yaml(study: Project) -> None:
+    output = study.run("dvc", "plots", "show")
+    assert "failed" not in output.casefold()
+    page = (study.folder / "dvc_plots/index.html").read_text()
+    specs = map(json.loads, re.findall(r"var spec = (.*);", page))  # without data it is empty
+    drawn = {spec["title"]["text"]: vl_convert.vegalite_to_svg(spec) for spec in specs if spec}
+    plots = YAML(typ="safe").load((study.folder / "dvc.yaml").read_text())["plots"]
+    loss, *others = [name for plot in plots for name in plot]
+    assert [*drawn] == [f"{loss}/encoder_mlm/1.csv", *others]
+    words = ("tokens", "encoder_scratch, full", "majority", "noisy", "mean probability")
+    for word, picture in zip(words, drawn.values(), strict=True):
+        assert word in picture and 'aria-roledescription="' in picture
 
 
 def test_clone_that_pulls_runs_nothing_and_has_the_same_report(

@@ -108,6 +108,23 @@ def test_figures_are_one_comparison_and_a_folder_of_others(reported: Path) -> No
     assert {"pretraining_tokens.png", "pretraining_flops.svg"} <= more
 
 
+def test_summary_json_is_flat_and_agrees_with_the_tables(reported: Path) -> None:
+    summary = read_json(reported / "summary.json")
+    (answer,) = (row for row in rows(reported / "answer.csv") if row["label_budget"] == "200")
+    contrasts = rows(reported / "contrasts.csv")
+    here = [r for r in contrasts if (r["axis"], r["label_budget"]) == ("pretrained", "200")]
+    pretrained = max(here, key=lambda row: float(row["mean_a"]))
+    costs = rows(reported / "costs.csv")
+    checkpoints = {(row["run"], row["pretrain_seed"]): row for row in costs}.values()
+    seconds = sum(float(row["processor_time_s"]) for row in costs)
+    seconds += sum(float(row["pretrain_processor_time_s"]) for row in checkpoints)
+    assert summary == {
+        "type.score": pytest.approx(float(answer["mean"]), abs=1e-4),
+        "type.gain": pytest.approx(float(pretrained["effect"]), abs=1e-4),
+        "minutes": pytest.approx(seconds / 60, abs=0.1),
+    }
+
+
 def test_metrics_json_has_only_numbers(reported: Path) -> None:
     def leaves(node: Any) -> Iterator[Any]:
         for value in node.values():
@@ -133,7 +150,7 @@ def test_report_has_the_same_bytes_in_another_process(reported: Path, tmp_path: 
     written = {path.relative_to(reported) for path in reported.rglob("*") if path.is_file()}
     again = tmp_path / "reports"
     assert {path.relative_to(again) for path in again.rglob("*") if path.is_file()} == written
-    assert len(written) == 14 + 2 * 8  # a picture is an SVG and a PNG
+    assert len(written) == 18 + 2 * 8  # a picture is an SVG and a PNG
     for path in written:
         assert (again / path).read_bytes() == (reported / path).read_bytes(), path
 
@@ -153,7 +170,8 @@ def test_report_shows_times_only_in_costs_and_the_page(
     timing.write_text(timing.read_text().replace("61.5", "75.5"))
     run_stage(params, report)
     after = contents()
-    assert {name for name in after if after[name] != before[name]} == {"costs.csv", "index.html"}
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed <= {"costs.csv", "index.html", "summary.json"} >= {"costs.csv", "index.html"}
 
 
 def leave_out(run: str, seed: int) -> None:

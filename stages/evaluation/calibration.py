@@ -1,9 +1,13 @@
 """Calibration: how close the probabilities of a model's predictions are to its accuracy."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float, Int
+
+from stages.core.keys import CellKey
 
 NUM_BINS = 15
 
@@ -15,6 +19,19 @@ class Calibration:
     accuracy: float
     mean_probability: float  # above the accuracy if the model is overconfident
     calibration_error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReliabilityRecord:
+    """One bin of a reliability diagram: the predictions of all trials of a cell whose probability
+    is in it."""
+
+    run: str
+    method: str
+    label_budget: str
+    number: int  # of predictions
+    mean_probability: float
+    accuracy: float
 
 
 def calibration(
@@ -31,12 +48,43 @@ def calibration(
     if len(given) < len(probabilities):
         return None
     p = np.array(given)
-    right = np.array([g == f for g, f in zip(gold, predicted, strict=True)], dtype=float)
-    # Bin m of M contains the probabilities above (m - 1) / M, up to m / M.
-    bins = np.clip(np.ceil(p * NUM_BINS) - 1, 0, NUM_BINS - 1).astype(int)
-    distances = np.bincount(bins, right - p, NUM_BINS)  # times the bin's number of rows
+    right = _right(gold, predicted)
+    distances = np.bincount(_bins(p), right - p, NUM_BINS)  # times the bin's number of rows
     return Calibration(
         accuracy=float(right.mean()),
         mean_probability=float(p.mean()),
         calibration_error=float(np.abs(distances).sum() / len(p)),
     )
+
+
+def reliability(
+    trials: Iterable[tuple[CellKey, Sequence[str], Sequence[str], Sequence[float | None]]],
+) -> Iterator[ReliabilityRecord]:
+    """Yields the bins that are not empty of each cell, in ascending order of probability. A trial
+    is its cell, the right answers, the predictions and their probabilities; trials with a
+    prediction without probability are left out."""
+    sums: dict[CellKey, np.ndarray] = defaultdict(lambda: np.zeros((3, NUM_BINS)))
+    for cell, gold, predicted, probabilities in trials:
+        if None not in probabilities:
+            p = np.array(probabilities, dtype=float)
+            for row, weights in enumerate((np.ones_like(p), p, _right(gold, predicted))):
+                sums[cell][row] += np.bincount(_bins(p), weights, NUM_BINS)
+    for cell, bins in sums.items():
+        for number, probability, right in bins.T[bins[0] > 0]:
+            yield ReliabilityRecord(
+                run=cell.run,
+                method=cell.method,
+                label_budget=cell.label_budget,
+                number=int(number),
+                mean_probability=probability / number,
+                accuracy=right / number,
+            )
+
+
+def _right(gold: Sequence[str], predicted: Sequence[str]) -> Float[np.ndarray, " n"]:
+    return np.array([g == f for g, f in zip(gold, predicted, strict=True)], dtype=float)
+
+
+def _bins(p: Float[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """Bin m of M contains the probabilities above (m - 1) / M, up to m / M."""
+    return np.clip(np.ceil(p * NUM_BINS) - 1, 0, NUM_BINS - 1).astype(int)

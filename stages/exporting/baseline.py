@@ -9,20 +9,18 @@ from stages.core.artifacts import replacing, write_json
 from stages.core.components import STAGES
 from stages.core.keys import TrialKey
 from stages.exporting import mlflow_model
+from stages.exporting.card import baseline_card
 from stages.exporting.export import RECORD, check_place
 from stages.tracking.model_folder import write_model
 
-README = """\
-# {run} on {task}
+LOAD = """\
+import mlflow, pandas
 
-A classical baseline of the task `{task}`; number of labelled rows: {label_budget}. `{record}` has
-its settings. Loading fits it again, in seconds, to the rows in `{examples}`; `code/` has the code.
-It needs the packages of `requirements.lock`.
-
-    import mlflow, pandas
-    model = mlflow.pyfunc.load_model("FOLDER")
-    model.predict(pandas.DataFrame(...))
-"""
+model = mlflow.pyfunc.load_model("FOLDER")
+model.predict(pandas.DataFrame(...))"""
+NOTE = """\
+`{record}` has its settings. Loading fits it again, in seconds, to the rows in `{examples}`;
+`code/` has the code. It needs the packages of `requirements.lock`."""
 
 
 def export_baseline(trial: TrialKey, out: Path, *, force: bool = False) -> str:
@@ -39,7 +37,8 @@ def export_baseline(trial: TrialKey, out: Path, *, force: bool = False) -> str:
         write_model(folder, trial.task, files, mlflow_model.__name__, put=shutil.copyfile)
         shutil.copyfile(STAGES.parent / "requirements.lock", folder / "requirements.lock")
         about = trial._asdict() | {"record": str(record), "examples": str(examples)}
-        (folder / "README.md").write_text(README.format(**about), encoding="utf-8")
+        card = baseline_card(trial, load=LOAD, note=NOTE.format(record=record, examples=examples))
+        (folder / "README.md").write_text(card, encoding="utf-8")
         write_json(folder / RECORD, about)
     return (
         f"{trial.run}, fitted to {trial.task}, is in {out} as a model of MLflow with its code:\n"

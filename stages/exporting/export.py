@@ -14,6 +14,7 @@ from stages.core.components import Settings, unknown
 from stages.core.keys import RunKey, TrialKey
 from stages.core.params import HUB
 from stages.exporting import fast_tokenizer, published
+from stages.exporting.card import model_card
 from stages.exporting.counterpart import (
     CAUSAL_LM,
     MASKED_LM,
@@ -37,6 +38,11 @@ from stages.trials.lookup import opened
 RECORD = "export.json"  # marks a folder as an export, and describes it
 RECORDS = "*/*/run.json"  # of checkpoints
 
+LOAD = """\
+import transformers
+
+model = transformers.{auto_class}.from_pretrained("FOLDER")
+tokenizer = transformers.AutoTokenizer.from_pretrained("FOLDER")"""
 STATES_ONLY = (
     "It gives states, no logits of a vocabulary: transformers has those of an encoder with "
     "output_transform: true alone. Its pooler_output is 0."
@@ -46,6 +52,13 @@ CAUSAL_ONLY = (
     "causal: the exported model reads a prompt from left to right, computes other states and "
     "logits of it than the run does here, and was not trained for that."
 )
+PIPELINES = {
+    CAUSAL_LM: "text-generation",
+    MASKED_LM: "fill-mask",
+    STATES: "feature-extraction",
+    TOKEN_LABELS: "token-classification",
+    "AutoModelForSequenceClassification": "text-classification",
+}
 TEXTS_BY_TOKENS = {  # a mean of logits is the logits of the mean
     "mean": (
         "The logits of a text are the mean of its tokens': with mask = "
@@ -102,6 +115,15 @@ def export(checkpoint: RunKey, trial: TrialKey | None, out: Path, *, force: bool
             "note": note,
         }
         write_json(folder / RECORD, about)
+        is_of_tokens = isinstance(model.head, PooledHead) and auto_class == TOKEN_LABELS
+        card = model_card(
+            trial or checkpoint,
+            record,
+            load=LOAD.format(auto_class=auto_class),
+            note=note,
+            pipeline=None if is_of_tokens else PIPELINES.get(auto_class),
+        )
+        (folder / "README.md").write_text(card, encoding="utf-8")
         for file in folder.iterdir():  # safetensors makes its file readable by its owner only
             file.chmod((folder / RECORD).stat().st_mode)
         check(folder, auto_class, model)

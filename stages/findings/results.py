@@ -12,6 +12,7 @@ from stages.core import paths
 from stages.core.artifacts import Json, read_json, read_jsonl
 from stages.core.keys import RunKey, TrialKey
 from stages.core.params import NONE, Params
+from stages.evaluation.calibration import ReliabilityRecord
 from stages.evaluation.confusion import ConfusionRecord
 from stages.evaluation.estimates import Estimates
 from stages.evaluation.moderation import Moderation
@@ -59,6 +60,7 @@ class Results:
     tasks: dict[str, Json]  # task.json of each: num_examples, labels, ...
     examples: dict[str, list[Json]]  # of each task; see ``evaluation.examples``
     confusion: dict[str, list[ConfusionRecord]]  # of each task
+    reliability: dict[str, list[ReliabilityRecord]]  # of each task
     progress: dict[RunKey, Progress]
     contamination: dict[tuple[str, str], Json]  # of each corpus and tokenizer trained on
     likeness: dict[tuple[str, str], Json]  # of the same
@@ -243,6 +245,10 @@ def load(params: Params) -> Results:
         examples=examples,
         confusion={
             task: read(paths.EVALUATED / task / "confusion.csv", ConfusionRecord)
+            for task in params.tasks
+        },
+        reliability={
+            task: read(paths.EVALUATED / task / "reliability.csv", ReliabilityRecord)
             for task in params.tasks
         },
         progress=read_progress(params),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from huggingface_hub import ModelCard
 from torch import nn
 
 from stages.commands.export import main
@@ -597,6 +598,28 @@ def test_export_refuses_weights_of_another_checkpoint_or_task(write_run) -> None
     with pytest.raises(ValueError, match=r"belongs to .*examples as of [0-9a-f]{12}, "):
         export(CHECKPOINT, trial, Path("out"))
     assert not Path("out").exists()
+
+
+def test_export_has_a_card_with_the_scores_of_the_tables(write_run) -> None:
+    finetuned(write_run("encoder", BERT), "tagging")
+    export(CHECKPOINT, trial_of("full"), Path("unknown"))
+    assert "no score is known" in Path("unknown/README.md").read_text()
+    cell = {"run": "run", "task": "task", "method": "full", "label_budget": "200"}
+    scores = {"metric": "entity_f1", "mean": 0.5, "low": 0.25, "high": 0.75}
+    other = cell | scores | {"method": "lora", "mean": 0.125}
+    records.write_table(paths.REPORTS / "scores.csv", [*cell, *scores], [other, cell | scores])
+    export(CHECKPOINT, trial_of("full"), Path("out"))
+    card: Any = ModelCard.load("out/README.md")
+    assert card.data.pipeline_tag == "token-classification"
+    (result,) = card.data.eval_results
+    assert (result.dataset_type, result.metric_value) == ("task", 0.5)
+    for part in ("| 50.0 | 25.0 to 75.0 |", "AutoModelForTokenClassification", "## Limits"):
+        assert part in card.text
+    assert "12.5" not in card.text and len(card.content.splitlines()) <= 60
+
+    export(CHECKPOINT, None, Path("pretrained"))
+    pretrained: Any = ModelCard.load("pretrained/README.md")
+    assert pretrained.data.eval_results is None and "12.5" in pretrained.text
 
 
 def command(monkeypatch, *arguments: str) -> int:

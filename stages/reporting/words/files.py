@@ -10,7 +10,8 @@ from stages.evaluation.estimates import LAYERS
 from stages.evaluation.precision import SOURCES
 from stages.evaluation.statistics import Interval
 from stages.findings.carry_over import CarryOver
-from stages.findings.cells import AMOUNTS
+from stages.findings.cells import AMOUNTS, Cell
+from stages.findings.confusions import confusion
 from stages.findings.contrasts import Contrast
 from stages.findings.costs import Gain, estimated_energy, gains
 from stages.findings.estimates import COMPARABLE, agreements
@@ -20,7 +21,7 @@ from stages.findings.ranking import Ranking
 from stages.findings.results import Results
 from stages.findings.training_sets import gain_of
 from stages.findings.verdicts import Verdict
-from stages.reporting.formats import six_decimals, three_digits
+from stages.reporting.formats import ends, six_decimals, three_digits
 from stages.reporting.words.answer import answer_rows
 from stages.reporting.words.names import confound, seeds_of_contrast, verdict
 
@@ -28,6 +29,7 @@ KEYS = [
     *("study", "run", "architecture", "objective", "method", "task", "corpus", "pretrain_seed"),
     *("finetune_seed", "label_budget"),
 ]
+MOST = 20  # numbers of the summary
 ENERGY = ("energy_j_estimate", "co2e_g_estimate")
 COLUMNS = {
     "trials": [
@@ -97,6 +99,15 @@ COLUMNS = {
         *("scope", "method", "label_budget", "run", "mean", "rank", "lowest_rank"),
         "highest_rank",
     ],
+    "scores": [
+        *("task", "run", "method", "label_budget", "num_labels", "metric", "mean", "low", "high"),
+    ],
+    "confusion": [
+        *("task", "run", "method", "label_budget", "answer", "prediction", "share"),
+    ],
+    "reliability": [
+        *("task", "run", "method", "label_budget", "number", "mean_probability", "accuracy"),
+    ],
     "contrasts": [
         *("axis", "task", "method", "label_budget", "run_a", "run_b", "level_a", "level_b"),
         *("mean_a", "mean_b", "effect", "low", "high", "p_value", "p_holm", "test"),
@@ -122,6 +133,9 @@ def files(results: Results) -> dict[str, Iterable[Json]]:
         "labels_needed": map(labels_needed_row, results.labels_needed.values()),
         "questions": map(question_row, results.questions),
         "ranks": rank_rows(results.rankings),
+        "scores": score_rows(results),
+        "confusion": confusion_rows(results),
+        "reliability": reliability_rows(results),
         "contrasts": map(contrast_row, results.contrasts),
     }
 
@@ -146,6 +160,32 @@ def metrics(results: Results) -> Json:
             "num_finetune_seeds": cell.num_finetune_seeds,
         }
     return nested
+
+
+def summary(results: Results) -> Json:
+    """reports/summary.json, the metrics of dvc.yaml, at most ``MOST`` numbers: the best score and
+    the gain of pretraining on each of the first tasks with the most labels, and the minutes of a
+    processor that all training took.
+
+    The gain is that of the best run that has the same model from scratch beside it, with a sign
+    such that above 0 is better.
+    """
+    flat: Json = {}
+    budget = results.scores.label_budgets[-1]
+    for task in results.scores.tasks[: (MOST - 1) // 2]:
+        if best := results.best_runs[None].get((task, budget)):
+            flat[f"{task}.score"] = round(best.best.mean.value, 4)
+        compared = [
+            (contrast.a, contrast.b)
+            for contrast in results.contrasts
+            if (contrast.axis, contrast.task, contrast.label_budget) == ("pretrained", task, budget)
+        ]
+        if compared:
+            pretrained, scratch = max(compared, key=lambda pair: pair[0].merit)
+            flat[f"{task}.gain"] = round(pretrained.merit - scratch.merit, 4)
+    costs = [*results.pretraining_costs.values(), *map(vars, results.finetuning_costs.values())]
+    flat["minutes"] = round(sum(cost["processor_time_s"] for cost in costs) / 60, 1)
+    return flat
 
 
 def cost_rows(results: Results) -> list[Json]:
@@ -278,6 +318,50 @@ def _crossing(reach: str, labels: str, crossing: Crossing | None) -> Json:
         return {}
     number = crossing.num_labels
     return {reach: crossing.reach.value, labels: "" if number is None else round(number)}
+
+
+def score_rows(results: Results) -> Iterator[Json]:
+    """A row for each cell, for ``dvc plots`` and the cards of exports. Intervals are cut off at the
+    ends of the metric's scale."""
+    for cell in results.scores.cells:
+        low, high = ends(cell.mean, cell.metric) or (None, None)
+        yield {
+            **cell.key._asdict(),
+            "num_labels": results.num_labels[cell.task][cell.label_budget],
+            "metric": cell.metric,
+            "mean": six_decimals(cell.mean.value),
+            "low": six_decimals(low),
+            "high": six_decimals(high),
+        }
+
+
+def confusion_rows(results: Results) -> Iterator[Json]:
+    """The confusion of the best run of each task that has classes, with the most labels."""
+    for run in _best_runs(results):
+        if confused := confusion(run, results.confusion[run.task]):
+            for line in confused.lines:
+                for prediction, share in zip(confused.columns, line.shares, strict=True):
+                    about = {"answer": line.name, "prediction": prediction}
+                    yield run.key._asdict() | about | {"share": six_decimals(share)}
+
+
+def reliability_rows(results: Results) -> Iterator[Json]:
+    """The reliability of the best run of each task that gives probabilities, with the most
+    labels."""
+    for run in _best_runs(results):
+        for row in results.reliability[run.task]:
+            if (row.run, row.method, row.label_budget) == (run.group, run.method, run.label_budget):
+                numbers = {"mean_probability": row.mean_probability, "accuracy": row.accuracy}
+                rounded = {key: six_decimals(value) for key, value in numbers.items()}
+                yield asdict(row) | {"task": run.task} | rounded
+
+
+def _best_runs(results: Results) -> list[Cell]:
+    """The best run of each task with the most labels."""
+    budget = results.scores.label_budgets[-1]
+    places = ((task, budget) for task in results.scores.tasks)
+    best_runs = results.best_runs[None]
+    return [best_runs[place].run for place in places if place in best_runs]
 
 
 def rank_rows(rankings: Iterable[Ranking]) -> Iterator[Json]:
