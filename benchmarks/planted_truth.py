@@ -4,7 +4,7 @@ Each study goes through the stages finetune, fit_baseline and evaluate, and the 
 report; tests/planted.py says what is planted. Prints Markdown; the result of a run by hand, on two
 cores of a virtual machine, is in planted_truth.md.
 
-    python benchmarks/planted_truth.py > benchmarks/planted_truth.md    # about 15 minutes
+    python benchmarks/planted_truth.py --times 2 > benchmarks/planted_truth.md    # about 40 minutes
 """
 
 import argparse
