@@ -4,7 +4,7 @@ and prediction. Run by hand in the folder of a finished study, on a machine with
     pip install accelerate
     python benchmarks/speed.py --json speed.json > speed.md
 
-With a GPU it runs there; ``speed_gpu.py`` has the settings of models for one.
+With a GPU it runs there; ``gpu.py`` measures one in one command, without a study.
 
 Each side trains in a process of its own, one after the other, in several rounds; a figure is the
 median of all its steps, a ratio that of two medians. Both train on the same text, tokenizer and

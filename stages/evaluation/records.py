@@ -231,7 +231,7 @@ class CostRecord(TrialRow):
     wall_time_s: float
     peak_memory_bytes: int
     processor_time_s: float
-    gpu_energy_j: float | None  # 0 without a GPU
+    gpu_energy_j: float | None  # 0 without a GPU; None if unknown, as of a GPU that is shared
     latency_s: float | None
     texts_per_s: float | None
     tokens_per_s: float | None

@@ -41,7 +41,7 @@ def attend(
     v: Float[Tensor, "B H S d"],
     mask: Bool[Tensor, "B 1 T S"] | Float[Tensor, "B _ T S"],
 ) -> Float[Tensor, "B H T d"]:
-    """Scaled dot-product attention. A mask of numbers leaves each query a key to attend to.
+    """Scaled dot-product attention. The mask leaves each query a key to attend to.
 
     In bfloat16 on a CPU the matrix products are written out: torch's kernel takes 1.7 to 6 times
     as long there, forward and backward (benchmarks/attention.md), but less memory for long rows.
@@ -51,11 +51,7 @@ def attend(
     if not (is_short and q.dtype == torch.bfloat16 and q.device.type == "cpu"):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
-    if mask.dtype != torch.bool:
-        return (scores + mask).softmax(dim=-1) @ v
-    # A query that may attend to nothing gets nothing, as from the kernel.
-    attends = mask.any(dim=-1, keepdim=True)
-    return (scores + additive(mask | ~attends, q.dtype)).softmax(dim=-1) @ v * attends.to(q)
+    return (scores + additive(mask, q.dtype)).softmax(dim=-1) @ v
 
 
 def additive(
@@ -107,6 +103,23 @@ def relative_buckets(num_queries: int, num_keys: int, *, bidirectional: bool) ->
     return behind + torch.where(distance < exact, distance, far.clamp(max=buckets - 1))
 
 
+@lru_cache
+def _square_buckets(
+    num_tokens: int, bidirectional: bool, device: torch.device
+) -> Int[Tensor, "S S"]:
+    """Returns the buckets of ``num_tokens`` queries and keys, computed and copied to a GPU once."""
+    return relative_buckets(num_tokens, num_tokens, bidirectional=bidirectional).to(device)
+
+
+def known_buckets(
+    num_queries: int, num_keys: int, *, bidirectional: bool, device: torch.device
+) -> Int[Tensor, "T S"]:
+    """Returns ``relative_buckets`` on a device, as a part of those of the next power of two, so
+    that all lengths of rows share a few tables."""
+    square = _square_buckets(1 << (num_keys - 1).bit_length(), bidirectional, device)
+    return square[num_keys - num_queries : num_keys, :num_keys]
+
+
 class RelativeBias(nn.Module):
     """A learnt bias of each head's logits for each distance; shared by all blocks (T5)."""
 
@@ -117,8 +130,12 @@ class RelativeBias(nn.Module):
 
     def forward(self, mask: Bool[Tensor, "B 1 T S"]) -> Float[Tensor, "B H T S"]:
         """The mask as numbers to add: the bias, and minus infinity where nothing is seen."""
-        buckets = relative_buckets(*mask.shape[2:], bidirectional=self.bidirectional)
-        bias = self.table(buckets.to(mask.device)).permute(2, 0, 1)
+        sizes, device = mask.shape[2:], mask.device
+        if torch.compiler.is_compiling():  # as for rotation
+            buckets = relative_buckets(*sizes, bidirectional=self.bidirectional).to(device)
+        else:
+            buckets = known_buckets(*sizes, bidirectional=self.bidirectional, device=device)
+        bias = self.table(buckets).permute(2, 0, 1)
         return bias.masked_fill(~mask, -torch.inf)
 
 

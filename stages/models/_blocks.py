@@ -20,6 +20,7 @@ from stages.models._attention import (
 )
 from stages.models._dimensions import Dimensions
 from stages.models._norm import make_norm
+from stages.text.batch import PADDING
 
 
 class FeedForward(nn.Module):
@@ -122,7 +123,10 @@ class Stack(nn.Module):
         memory_mask = None
         if memory_document_ids is not None:
             asking = document_ids.reshape(len(memory_document_ids), -1)
-            memory_mask = attention_mask(asking, memory_document_ids)
+            # Padding reads all of a memory that may have none: a softmax over nothing gives NaN in
+            # the backward pass of some kernels of a GPU.
+            is_padding = (asking == PADDING)[:, None, :, None]
+            memory_mask = attention_mask(asking, memory_document_ids) | is_padding
         for i, block in enumerate(self.blocks):
             own = None if cache is None else cache.own[i]
             of_memory = cache.memory[i] if cache is not None and cache.memory else None

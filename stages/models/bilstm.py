@@ -224,8 +224,10 @@ def _run(
     """The states that a layer's two LSTMs give for their packed inputs, forward and backward."""
     if states.is_cuda:
         sizes = torch.tensor(batch_sizes)
-        packed = [PackedSequence(x, sizes) for x in states]
-        return torch.stack([pair[0](packed[0])[0].data, pair[1](packed[1])[0].data])
+        packed = [PackedSequence(x, sizes) for x in states.float()]
+        # In float32: autocast to bfloat16 has cuDNN compute in float16, which needs a scaled loss.
+        with torch.autocast("cuda", enabled=False):
+            return torch.stack([pair[0](packed[0])[0].data, pair[1](packed[1])[0].data])
     # The same by hand: on a CPU the time of torch's backward pass over a PackedSequence grows with
     # the square of the number of steps; here one step computes both directions.
     weights = []

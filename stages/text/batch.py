@@ -49,10 +49,13 @@ class Batch:
     example_ids: list[str] = field(default_factory=list)
 
     def to(self, device: torch.device) -> "Batch":
-        """Returns the batch on ``device``, or itself if it is already there."""
-        if self.input_ids.device == device:
+        """Returns the batch on ``device``, or itself if it is already there. A process has one
+        device of a kind."""
+        if self.input_ids.device.type == device.type:
             return self
         tensors = {k: v for k, v in vars(self).items() if isinstance(v, Tensor)}
+        if device.type == "cuda":  # the host waits for copies of memory that is not pinned
+            tensors = {k: v.pin_memory() for k, v in tensors.items()}
         return replace(self, **{k: v.to(device, non_blocking=True) for k, v in tensors.items()})
 
 

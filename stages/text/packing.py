@@ -29,7 +29,7 @@ class Packing:
 
     def __init__(self, corpus: EncodedCorpus, max_tokens: int, *, seed: int) -> None:
         """Raises ValueError if the corpus does not fill one row."""
-        self._corpus, self._max_tokens, self._seed = corpus, max_tokens, seed
+        self._corpus, self.max_tokens, self._seed = corpus, max_tokens, seed
         self.rows_per_epoch = len(corpus.tokens) // max_tokens
         if self.rows_per_epoch == 0:
             raise ValueError(
@@ -40,8 +40,8 @@ class Packing:
     def row(self, index: int) -> Row:
         epoch, place = divmod(index, self.rows_per_epoch)
         order, line_starts, row_order = self._epoch(epoch)
-        begin = int(row_order[place]) * self._max_tokens
-        end = begin + self._max_tokens
+        begin = int(row_order[place]) * self.max_tokens
+        end = begin + self.max_tokens
         first = int(np.searchsorted(line_starts, begin, side="right")) - 1
         last = int(np.searchsorted(line_starts, end, side="left"))
         tokens, ids, starts = [], [], []

@@ -40,14 +40,17 @@ class Device:
 def resolve(compute: Compute, *, threads: int) -> Device:
     """``auto`` is CUDA if available, and bfloat16 if the hardware computes in it.
 
-    Sets the number of threads of this process. Raises ValueError if CUDA is asked for and not
-    available.
+    Sets the number of threads of this process and, on CUDA, which kernels of attention it uses.
+    Raises ValueError if CUDA is asked for and not available.
     """
     torch.set_num_threads(threads)
     has_cuda = torch.cuda.is_available()
     if compute.device == "cuda" and not has_cuda:
         raise ValueError("compute.device: cuda is not available here; valid: auto, cpu")
     device = "cuda" if has_cuda and compute.device != "cpu" else "cpu"
+    if device == "cuda":
+        # With a mask, cuDNN's attention gives NaN gradients for some shapes (pytorch#196678).
+        torch.backends.cuda.enable_cudnn_sdp(False)
     precision = compute.precision
     if precision == "auto":
         precision = "bfloat16" if _computes_in_bfloat16(device) else "float32"

@@ -1,9 +1,9 @@
 """Energy and its CO2-equivalent: an estimate for processors and GPU, without the rest.
 
-A GPU has an energy counter. For processors the estimate is processor time times the power of a
-core (Lannelongue et al. 2021, "Green Algorithms", eq. 1, without memory and cooling). Intel's
-counters (RAPL) are not used: they count all processes of a socket, so that parallel trials would
-each count the others, and only root may read them.
+A GPU has an energy counter, which is used where one process has it. For processors the estimate
+is processor time times the power of a core (Lannelongue et al. 2021, "Green Algorithms", eq. 1,
+without memory and cooling). Intel's counters (RAPL) are not used: they count all processes of a
+socket, so that parallel trials would each count the others, and only root may read them.
 
 codecarbon (3.3.2) is not used. Where it cannot read a counter it multiplies the load by a power
 per thread too: 4 W for a processor that is not in its table, as on virtual machines. It takes over

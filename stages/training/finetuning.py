@@ -41,17 +41,32 @@ class FinetuningData:
         self, examples: Sequence[Example], task: Task, *, batch_examples: int, seed: int
     ) -> None:
         self._examples, self._task, self._seed = examples, task, seed
-        self._batch_examples = batch_examples
+        self._batch_examples = self._micro_batch_examples = batch_examples
         self._lengths = np.array([len(example.tokens) for example in examples])
         self._ordered: tuple[int, list[np.ndarray]] = (-1, [])  # the last epoch that was asked for
         self.steps_per_epoch = -(-len(examples) // batch_examples)
 
     def micro_batches(self, step: int) -> list[Batch]:
         epoch, place = divmod(step, self.steps_per_epoch)
-        if self._ordered[0] != epoch:
-            self._ordered = epoch, self._epoch_batches(epoch)
-        chosen = self._ordered[1][place]
-        return [self._task.collate([self._examples[i] for i in chosen], rngs=[])]
+        known, batches = self._ordered  # read and written at once: threads share this object
+        if known != epoch:
+            batches = self._epoch_batches(epoch)
+            self._ordered = epoch, batches
+        chosen = [self._examples[i] for i in batches[place]]
+        number = self._micro_batch_examples
+        parts = (chosen[at : at + number] for at in range(0, len(chosen), number))
+        return [self._task.collate(part, rngs=[]) for part in parts]
+
+    @property
+    def at_once(self) -> str:
+        return f"batch_examples: {self._micro_batch_examples}"
+
+    def halve(self) -> bool:
+        """Halves the examples in memory at once, not those of a step."""
+        if self._micro_batch_examples == 1:
+            return False
+        self._micro_batch_examples = -(-self._micro_batch_examples // 2)
+        return True
 
     def _epoch_batches(self, epoch: int) -> list[np.ndarray]:
         rng = stream(self._seed, "examples", epoch)

@@ -8,22 +8,23 @@ does the number of processes (ranks) that share them.
 import math
 import operator
 import os
+import sys
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from stages.core.components import file_of
 from stages.core.ending import held_signals
 from stages.core.params import Optimisation
 from stages.core.seeding import derive
+from stages.core.sharded import whole
 from stages.models._heads import ModelWithHead
 from stages.optimizers._optimizer import OPTIMIZERS
 from stages.text.batch import Batch
@@ -31,10 +32,13 @@ from stages.training.checkpoint import Resumable
 from stages.training.device import Device
 from stages.training.flops import StepFlops
 from stages.training.learning_rate import lr_factor
+from stages.training.progress import Progress
 from stages.training.ranks import ALONE, Ranks
 
-# At most this much work is lost. When a state is saved changes no result: no setting of a study.
+# How often the state is saved, which changes no result: no setting of a study. 0: after each step.
 CHECKPOINT_SECONDS = float(os.environ.get("CHECKPOINT_SECONDS", "20"))
+SAVING_SHARE = 0.02  # of the time, at most: large models take seconds, and are saved less often
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -53,6 +57,16 @@ class Data(Protocol):
     """The batches of each step, counted from 0: a pure function of the step and the rank."""
 
     def micro_batches(self, step: int) -> list[Batch]: ...
+
+
+@runtime_checkable
+class Divisible(Data, Protocol):
+    """Data whose micro-batches can become smaller, which changes no gradient but for dropout."""
+
+    @property
+    def at_once(self) -> str: ...  # the setting that bounds a micro-batch, a colon, its rows
+
+    def halve(self) -> bool: ...  # whether micro-batches have half of the rows from now on
 
 
 @dataclass
@@ -74,6 +88,11 @@ class Diverged(ValueError):
             f"lr: training diverged at {lr:g}, the {what} of step {step} of {num_steps} is "
             f"{value}; lower it, or max_grad_norm"
         )
+
+
+class OutOfMemory(ValueError):
+    """Even the smallest micro-batches do not fit; the message begins with the setting of their
+    rows."""
 
 
 def train(
@@ -99,7 +118,10 @@ def train(
     get no gradient. With ``resumable`` training continues from the saved state, which is saved from
     time to time, after the caller is done with a step, and when a signal ends this process.
 
-    Raises Diverged for a NaN or infinite loss (in ``history``, not yielded) or validation loss.
+    A single process that is out of memory goes on with smaller micro-batches.
+
+    Raises Diverged for a NaN or infinite loss (in ``history``, not yielded) or validation loss, and
+    OutOfMemory.
     """
     optimizer = OPTIMIZERS.build(
         schedule.optimizer, model, schedule.weight_decay, device.dtype, where="optimizer"
@@ -111,13 +133,15 @@ def train(
     step_flops = StepFlops(compiles=device.compile, ranks=ranks)
     if device.compile:
         model.backbone.compile()
-    saved = time.monotonic()
+    saved, saving_s = time.monotonic(), 0.0
     model.train()  # all of it, whatever state its parts were read or built in
     # With several ranks the process that started them handles the death of its parent.
     held = held_signals(of_parent=ranks.number == 1) if resumable else nullcontext([])
     with (
         held as signals,
-        _progress(description, num_steps=num_steps, start=start) as progress,
+        Progress(
+            description, num_steps=num_steps, start=start, device=device, num_ranks=ranks.number
+        ) as progress,
         closing(_prefetched(data, start, num_steps)) as prefetched,
     ):
         for index, micro_batches in enumerate(prefetched, start=start):
@@ -126,23 +150,34 @@ def train(
             lr = schedule.lr * lr_factor(
                 index, num_steps, warmup_fraction=schedule.warmup_fraction, decay=schedule.decay
             )
-            places = range(len(micro_batches) * ranks.rank, len(micro_batches) * (ranks.rank + 1))
-            gradients = partial(
-                accumulate,
-                model,
-                criterion,
-                micro_batches,
-                device,
-                dropout_seeds=[_dropout_seed(seed, index, place) for place in places],
-                ranks=ranks,
-            )
-            with _without_gradients(frozen):
-                loss, flops = step_flops.of(gradients, weights, micro_batches)
-            ranks.sum_gradients(weights)
-            nn.utils.clip_grad_norm_(weights, schedule.max_grad_norm)
-            optimizer.step(lr=lr)
 
-            due = ranks.is_first and time.monotonic() - saved > CHECKPOINT_SECONDS
+            def compute(
+                micro_batches: list[Batch], *, index: int = index
+            ) -> tuple[list[Tensor], int]:
+                first, number = len(micro_batches) * ranks.rank, len(micro_batches)
+                gradients = partial(
+                    add_gradients,
+                    model,
+                    criterion,
+                    micro_batches,
+                    device,
+                    dropout_seeds=[
+                        _dropout_seed(seed, index, place) for place in range(first, first + number)
+                    ],
+                    ranks=ranks,
+                )
+                return step_flops.of(gradients, weights, micro_batches)
+
+            with _without_gradients(frozen):
+                losses, flops = _in_memory(compute, micro_batches, data, index, weights, ranks)
+            ranks.sum_gradients(weights)
+            norm = whole(nn.utils.clip_grad_norm_(weights, schedule.max_grad_norm))
+            optimizer.step(lr=lr)
+            # Read when the whole step is launched: the host waits for the device here, once a step.
+            *parts, gradient_norm = _values([*losses, norm])
+            loss = ranks.total({"loss": math.fsum(parts)})["loss"]
+
+            due = ranks.is_first and time.monotonic() - saved > _seconds_between_saves(saving_s)
             known = ranks.total({"flops": flops, "due": int(due), "ends": int(bool(signals))})
             step = Step(index + 1, loss, lr, known["flops"])
             history.append(step)
@@ -150,19 +185,65 @@ def train(
             yield step
             _refuse_divergence(step, schedule.lr, num_steps)
 
-            progress.update()
-            progress.set_postfix(loss=f"{loss:.3f}", refresh=False)
+            progress.update(
+                loss=loss,
+                gradient_norm=gradient_norm,
+                tokens=ranks.number * sum(batch.input_ids.numel() for batch in micro_batches),
+                flops=step.flops,
+            )
             if resumable and (known["due"] or known["ends"]) and step.step < num_steps:
+                began = time.monotonic()
                 resumable.save(step.step, model, optimizer, [*map(vars, history)])
                 saved = time.monotonic()
+                saving_s = saved - began
                 if known["ends"]:  # on all ranks, whichever of them got the signal
                     raise KeyboardInterrupt
+
+
+def _seconds_between_saves(saving_s: float) -> float:
+    """The interval after a state that took ``saving_s`` to save."""
+    if CHECKPOINT_SECONDS <= 0:
+        return CHECKPOINT_SECONDS
+    return max(CHECKPOINT_SECONDS, saving_s / SAVING_SHARE)
 
 
 def _refuse_divergence(step: Step, lr: float, num_steps: int) -> None:
     for what, value in {"loss": step.loss, "validation loss": step.validation_loss}.items():
         if value is not None and not math.isfinite(value):
             raise Diverged(what, value, lr=lr, step=step.step, num_steps=num_steps)
+
+
+def _in_memory(
+    compute: Callable[[list[Batch]], T],
+    micro_batches: list[Batch],
+    data: Data,
+    step: int,
+    weights: Sequence[nn.Parameter],
+    ranks: Ranks,
+) -> T:
+    """Returns what ``compute`` returns for the micro-batches of a step, or for smaller ones as long
+    as memory is too small.
+
+    Raises OutOfMemory if they cannot be smaller. Several ranks would have to agree: they fail.
+    """
+    while True:
+        try:
+            return compute(micro_batches)
+        except torch.OutOfMemoryError as error:
+            # Not the error itself: its frames hold the tensors of the step. torch's advice goes.
+            reason = str(error).partition(" If reserved")[0]
+        for weight in weights:
+            weight.grad = None
+        if ranks.number > 1 or not isinstance(data, Divisible):
+            setting = data.at_once if isinstance(data, Divisible) else "memory"
+            raise OutOfMemory(f"{setting} do not fit: {reason}")
+        smaller = data.micro_batches(step)
+        if len(smaller) == len(micro_batches):  # else these were made before the last halving
+            if not data.halve():
+                raise OutOfMemory(f"{data.at_once} do not fit; lower max_tokens: {reason}")
+            print(f"note: out of memory; from now on {data.at_once} at once", file=sys.stderr)
+            smaller = data.micro_batches(step)
+        micro_batches = smaller
 
 
 def _dropout_seed(seed: int, step: int, place: int) -> int:
@@ -193,6 +274,13 @@ def _without_gradients(frozen: Sequence[nn.Parameter]) -> Iterator[None]:
 
 
 def accumulate(
+    model: ModelWithHead, criterion: Criterion, micro_batches: list[Batch], device: Device
+) -> float:
+    """Add the gradients of a step's loss to those of the model; returns the loss."""
+    return math.fsum(_values(add_gradients(model, criterion, micro_batches, device)))
+
+
+def add_gradients(
     model: ModelWithHead,
     criterion: Criterion,
     micro_batches: list[Batch],
@@ -200,9 +288,9 @@ def accumulate(
     *,
     dropout_seeds: Sequence[int] = (),
     ranks: Ranks = ALONE,
-) -> float:
+) -> list[Tensor]:
     """Add the gradients of this rank's part of a step's loss to those of the model; returns the
-    loss of all ranks.
+    losses of its micro-batches, which sum up to the step's over micro-batches and ranks.
 
     Each term is divided by its number of targets in the whole step, counted over all micro-batches
     of all ranks before the first backward pass. There is a seed for each micro-batch, or none.
@@ -221,8 +309,7 @@ def accumulate(
         assert isinstance(loss, torch.Tensor)
         ranks.scaled(loss).backward()
         losses.append(loss.detach())
-    # Read once, when all is under way: each reading waits for the device.
-    return ranks.total({"loss": math.fsum(_values(losses))})["loss"]
+    return losses
 
 
 @torch.no_grad()
@@ -244,6 +331,7 @@ def mean_loss(
 
 
 def _values(losses: Sequence[Tensor]) -> list[float]:
+    """Returns numbers of the device, all in one copy to the host, which waits for the device."""
     return torch.stack([loss.double() for loss in losses]).tolist() if losses else []
 
 
@@ -280,9 +368,3 @@ def _prefetched(data: Data, start: int, num_steps: int) -> Generator[list[Batch]
             if step + 1 < num_steps:
                 coming = pool.submit(data.micro_batches, step + 1)
             yield ready
-
-
-def _progress(description: str | None, *, num_steps: int, start: int) -> tqdm:
-    """No bar without a description; with one, only on a terminal (tqdm's None)."""
-    hidden = True if description is None else None
-    return tqdm(total=num_steps, initial=start, desc=description, unit="step", disable=hidden)

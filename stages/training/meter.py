@@ -77,20 +77,25 @@ def peak_memory_bytes() -> int:
 
 
 def gpu_energy_j() -> float | None:
-    """The energy that the GPU has used, by any process, since its driver was loaded (NVML's
-    nvmlDeviceGetTotalEnergyConsumption, from Volta on); None if it cannot be read."""
+    """The energy that the GPU has used since its driver was loaded (NVML's
+    nvmlDeviceGetTotalEnergyConsumption, from Volta on); None if it cannot be read, or if several
+    processes compute on the GPU, each of which would count the others' energy as its own."""
     try:
         nvml = ctypes.CDLL(NVML)
     except OSError:
         return None
     uuid = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}".encode()
-    gpu, millijoules = ctypes.c_void_p(), ctypes.c_ulonglong()
+    gpu, millijoules, processes = ctypes.c_void_p(), ctypes.c_ulonglong(), ctypes.c_uint(0)
     failed = (
         nvml.nvmlInit_v2()
         or nvml.nvmlDeviceGetHandleByUUID(uuid, ctypes.byref(gpu))
         or nvml.nvmlDeviceGetTotalEnergyConsumption(gpu, ctypes.byref(millijoules))
     )
-    return None if failed else millijoules.value / 1000
+    if failed:
+        return None
+    # Without room for a list it sets their number, and fails if there are any.
+    nvml.nvmlDeviceGetComputeRunningProcesses_v3(gpu, ctypes.byref(processes), None)
+    return None if processes.value > 1 else millijoules.value / 1000
 
 
 def hardware(device: Device) -> str:

@@ -78,6 +78,19 @@ class PretrainingData:
         part._ranks = ranks
         return part
 
+    @property
+    def at_once(self) -> str:
+        rows = self._micro_batch_rows
+        return f"micro_batch_rows: {rows} of {self._packing.max_tokens} tokens"
+
+    def halve(self) -> bool:
+        """Halves the rows of a micro-batch, if their number is even. Batches of validation, which
+        keep no states for a backward pass, stay as they are."""
+        if self._micro_batch_rows % 2:
+            return False
+        self._micro_batch_rows //= 2
+        return True
+
     def micro_batches(self, step: int) -> list[Batch]:
         number = self._batch_rows // self._ranks.number
         first = step * self._batch_rows + self._ranks.rank * number

@@ -1,15 +1,20 @@
 """The family of blocks."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
+from stages.models import _attention
 from stages.models._attention import (
     WRITTEN_OUT,
     Attention,
+    _square_buckets,
     attend,
     attention_mask,
+    known_buckets,
+    relative_buckets,
     rotate,
     rotation,
 )
@@ -17,6 +22,7 @@ from stages.models._blocks import Block
 from stages.models._dimensions import Dimensions
 from stages.models._embedding import positions_in_document
 from tests.small import small_model
+from tests.training.trained_by_ranks import built, cases
 
 DIMS = Dimensions(d_model=4, num_layers=1, num_heads=1, d_ff=8, positions="none")
 
@@ -48,7 +54,7 @@ ROWS = {"short": 5, "too long to write out": WRITTEN_OUT + 1}
 def test_attention_in_bfloat16_is_that_of_double_precision_but_for_rounding(
     kind: str, length: int
 ) -> None:
-    """The values and the gradients, also for a query that may attend to nothing."""
+    """The values and the gradients."""
     generator = torch.Generator().manual_seed(0)
     shape = (2, 3, length, 4)
     inputs = [torch.randn(shape, generator=generator).bfloat16().double() for _ in range(3)]
@@ -56,25 +62,38 @@ def test_attention_in_bfloat16_is_that_of_double_precision_but_for_rounding(
     mask = torch.ones(2, 1, length, length, dtype=torch.bool).tril()
     if kind == "bias":
         mask = torch.randn(2, 3, length, length, generator=generator).masked_fill(~mask, -math.inf)
-    else:
-        mask[1, :, 3] = False
     found, expected = [], []
     for dtype, results in ((torch.float64, expected), (torch.bfloat16, found)):
         q, k, v = (each.to(dtype).requires_grad_() for each in inputs)
         if dtype == torch.float64:
             scores = (q @ k.mT) / math.sqrt(4)
             scores = scores.masked_fill(~mask, -math.inf) if kind == "mask" else scores + mask
-            mixed = scores.softmax(dim=-1).nan_to_num(0) @ v
+            mixed = scores.softmax(dim=-1) @ v
         else:
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 mixed = attend(q, k, v, mask)
             assert mixed.dtype == torch.bfloat16
         results += [mixed, *torch.autograd.grad((mixed * weights).sum(), (q, k, v))]
-    assert kind == "bias" or not found[0][1, :, 3].any()
     for some, right in zip(found, expected, strict=True):
-        right = right.nan_to_num(0)  # the gradient of a softmax over nothing
         error = (some.double() - right).norm() / right.norm()
         assert error < 2**-7  # of values with 8 digits, which are rounded three times
+
+
+@pytest.mark.parametrize(("name", "architecture"), cases())
+def test_attend_leaves_every_query_a_key(
+    name: str, architecture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Padding too, also of a decoder whose encoder has none."""
+    objective, model, data = built(name, architecture)
+
+    def checked(q, k, v, mask):
+        assert (mask if mask.dtype == torch.bool else mask > -math.inf).any(dim=-1).all()
+        return attend(q, k, v, mask)
+
+    monkeypatch.setattr(_attention, "attend", checked)
+    for batch in data.micro_batches(0):
+        full = replace(batch, document_ids=batch.document_ids.clamp(min=1))
+        objective.loss(model, full if architecture == "encoder_decoder" else batch)
 
 
 def weights_of_the_middle(locality: float) -> torch.Tensor:
@@ -130,6 +149,27 @@ def test_mask_of_two_documents_and_padding() -> None:
 def test_positions_begin_anew_in_each_document() -> None:
     ids = torch.tensor([[1, 1, 1, 2, 2, 0], [1, 2, 3, 3, 3, 3]])
     assert positions_in_document(ids).tolist() == [[0, 1, 2, 0, 1, 0], [0, 0, 0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_known_buckets_are_those_of_any_lengths_and_computed_once(
+    bidirectional: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _square_buckets.cache_clear()
+    calls = list[int]()
+
+    def counted(num_queries: int, num_keys: int, *, bidirectional: bool) -> torch.Tensor:
+        calls.append(num_keys)
+        return relative_buckets(num_queries, num_keys, bidirectional=bidirectional)
+
+    monkeypatch.setattr(_attention, "relative_buckets", counted)
+    for num_queries, num_keys in [(300, 300), (1, 290), (7, 512), (260, 260), (1, 1), (3, 3)] * 2:
+        known = known_buckets(
+            num_queries, num_keys, bidirectional=bidirectional, device=torch.device("cpu")
+        )
+        right = relative_buckets(num_queries, num_keys, bidirectional=bidirectional)
+        assert torch.equal(known, right)
+    assert calls == [512, 1, 4]
 
 
 def test_rotation_keeps_lengths_and_depends_on_distance_alone() -> None:

@@ -1,9 +1,11 @@
 """The training loop: accumulation changes nothing, and learning happens."""
 
 import threading
+import time
 from collections.abc import Generator
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from stages.core.seeding import stream
 from stages.objectives._objective import OBJECTIVES, Objective
+from stages.optimizers.adamw import AdamW
+from stages.text.batch import Batch
 from stages.text.packing import Packing
 from stages.text.tokenizer import Vocabulary
+from stages.training import loop
+from stages.training.checkpoint import Resumable
 from stages.training.device import Device
 from stages.training.loop import (
     Diverged,
+    OutOfMemory,
     Step,
     accumulate,
     count_targets,
@@ -73,6 +80,28 @@ def test_accumulate_waits_for_no_micro_batch(name) -> None:
             mean_loss(model, objective_of(name), batches, CPU)
         read[rows] = readings.number
     assert read[8] == read[1]
+
+
+def test_train_reads_the_loss_after_the_whole_step_is_launched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A GPU that is waited for before has nothing to do until clipping and update are launched."""
+    order = list[str]()
+
+    def noting(place: Any, name: str) -> None:
+        function = getattr(place, name)
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            order.append(name)
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(place, name, noted)
+
+    noting(torch.nn.utils, "clip_grad_norm_")
+    noting(AdamW, "step")
+    noting(loop, "_values")
+    assert len([*training_of("mlm")]) == 3
+    assert order == ["clip_grad_norm_", "step", "_values"] * 3
 
 
 @pytest.mark.parametrize(("architecture", "objective"), [*PAIRS, ("bilstm", "bidirectional_lm")])
@@ -218,6 +247,61 @@ def test_train_ends_at_a_validation_loss_that_is_not_finite(value: float) -> Non
         for step in training_of("mlm"):
             assert step.step <= 2
             step.validation_loss = value if step.step == 2 else 1.0
+
+
+def test_train_saves_less_often_what_takes_long_to_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a state that took 0.2 s the next one is due in 10 s."""
+    saved = list[int]()
+
+    def save(self: Resumable, step: int, *state: Any) -> None:
+        saved.append(step)
+        time.sleep(0.2)
+
+    monkeypatch.setattr(Resumable, "save", save)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 1e-3)
+    resumable = Resumable("run", "fingerprint", scratch=tmp_path)
+    for _ in training_of("mlm", num_steps=9, resumable=resumable):
+        time.sleep(2e-3)
+    assert saved == [1]
+
+
+class Small:
+    """An objective on a device whose memory has room for some rows only."""
+
+    def __init__(self, objective: Objective, rows: int) -> None:
+        self.objective, self.rows = objective, rows
+
+    def loss(self, model: Any, batch: Batch) -> Any:
+        terms = self.objective.loss(model, batch)
+        if len(batch.input_ids) > self.rows:
+            raise torch.OutOfMemoryError("Tried to allocate 2.00 GiB. If reserved but advice")
+        return terms
+
+
+def test_train_halves_micro_batches_that_do_not_fit(capfd: pytest.CaptureFixture[str]) -> None:
+    """The weights are those of such micro-batches from the start."""
+
+    def trained(rows: int, room: int) -> list[torch.Tensor]:
+        model = headless(small_model("encoder", dropout=0.1))
+        criterion, data = Small(objective_of("mlm"), room), data_of("mlm", micro_batch_rows=rows)
+        for _ in train(model, criterion, data, SCHEDULE, num_steps=4, seed=1, device=CPU):
+            pass
+        return [weight.detach() for weight in model.parameters()]
+
+    right = trained(2, 2)
+    assert not capfd.readouterr().err
+    for weight, expected in zip(trained(8, 3), right, strict=True):
+        assert torch.equal(weight, expected)
+    said = capfd.readouterr().err.splitlines()
+    assert [line.partition("micro_batch_rows")[2] for line in said] == [
+        ": 4 of 32 tokens at once",
+        ": 2 of 32 tokens at once",
+    ]
+    refused = r"^micro_batch_rows: 1 of 32 tokens do not fit; lower max_tokens: .*2\.00 GiB\.$"
+    with pytest.raises(OutOfMemory, match=refused):
+        trained(4, 0)
 
 
 def prefetching() -> list[str]:

@@ -43,8 +43,8 @@ def test_meter_reads_the_energy_of_a_gpu_or_none(monkeypatch: pytest.MonkeyPatch
 class Driver:
     """NVML of one GPU."""
 
-    def __init__(self, fault: int) -> None:
-        self.fault = fault
+    def __init__(self, fault: int, processes: int = 1) -> None:
+        self.fault, self.processes = fault, processes
 
     def nvmlInit_v2(self) -> int:
         return 0
@@ -56,6 +56,10 @@ class Driver:
         millijoules._obj.value = 12_345
         return self.fault
 
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, gpu: Any, number: Any, list_: None) -> int:
+        number._obj.value = self.processes
+        return 7  # NVML_ERROR_INSUFFICIENT_SIZE
+
 
 def test_gpu_energy_j_converts_millijoules(monkeypatch: pytest.MonkeyPatch) -> None:
     properties = SimpleNamespace(uuid="7-7")
@@ -65,6 +69,8 @@ def test_gpu_energy_j_converts_millijoules(monkeypatch: pytest.MonkeyPatch) -> N
     assert gpu_energy_j() == 12.345
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Driver(3))  # NVML_ERROR_NOT_SUPPORTED
     assert gpu_energy_j() is None
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Driver(0, processes=2))
+    assert gpu_energy_j() is None  # of both
     monkeypatch.undo()
     monkeypatch.setattr(meter, "NVML", "libthere-is-none.so")
     assert gpu_energy_j() is None

@@ -21,6 +21,7 @@ from stages.core.rank import rank_of_process
 from stages.core.seeding import torch_stream
 from stages.models._heads import ModelWithHead, initialise_head
 from stages.objectives._objective import OBJECTIVES, Objective
+from stages.objectives.distillation import Distillation
 from stages.text.corpus import EncodedCorpus, encode
 from stages.text.packing import Packing
 from stages.training import loop
@@ -82,9 +83,11 @@ def short_texts() -> EncodedCorpus:
     return encode([lines[1:3] for lines in documents()], small_tokenizer())
 
 
-def built(name: str, architecture: str) -> tuple[Objective, ModelWithHead, PretrainingData]:
+def built(
+    name: str, architecture: str, *, dropout: float = DROPOUT
+) -> tuple[Objective, ModelWithHead, PretrainingData]:
     objective = OBJECTIVES.build({"name": name}, small_tokenizer(), LENGTH, where="objective")
-    backbone = small_model(architecture, dropout=DROPOUT)
+    backbone = small_model(architecture, dropout=dropout)
     objective.architecture = backbone.trained_like
     if objective.has_teacher:
         teacher = small_model(architecture, seed=2, num_layers=2 * backbone.num_layers)
@@ -110,9 +113,13 @@ def trained(
     rates: list[float] = RATES[1:],
     scratch: Path | None = None,
     stop_after: int | None = None,
+    device: Device = CPU,
+    dropout: float = DROPOUT,
 ) -> Trained:
     """The last training of several, with its own steps; ``stop_after`` so many raises Stopped."""
-    objective, model, data = built(name, architecture)
+    objective, model, data = built(name, architecture, dropout=dropout)
+    if isinstance(objective, Distillation):
+        objective.teacher.to(device.torch)
     validation = data.micro_batches(100)
     resumable = Resumable("run", "fingerprint", scratch=scratch or Path(), ranks=ranks)
 
@@ -124,7 +131,7 @@ def trained(
             SCHEDULE.model_copy(update={"lr": rate}),
             num_steps=NUM_STEPS,
             seed=1,
-            device=CPU,
+            device=device,
             history=history,
             resumable=state if scratch else None,
             ranks=ranks,
@@ -132,10 +139,10 @@ def trained(
             if stop_after and step.step > stop_after:
                 raise Stopped
             if step.step in (1, NUM_STEPS):
-                validated = mean_loss(spread, objective, validation, CPU)
+                validated = mean_loss(spread, objective, validation, device)
                 step.validation_loss = ranks.from_first(validated)
 
-    with ranks.spread(model, CPU) as spread:
+    with ranks.spread(model, device) as spread:
         tries = try_each(spread, rates, resumable, attempt)
     history = [step for each in tries for step in each.history]
     validated = [step.validation_loss for step in history if step.validation_loss is not None]

@@ -51,13 +51,13 @@ def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one with each step that is computed."""
-    accumulate, computed = loop.accumulate, list[int]()
+    add_gradients, computed = loop.add_gradients, list[int]()
 
-    def counted(*inputs: Any, **settings: Any) -> float:
+    def counted(*inputs: Any, **settings: Any) -> Any:
         computed.append(1)
-        return accumulate(*inputs, **settings)
+        return add_gradients(*inputs, **settings)
 
-    monkeypatch.setattr(loop, "accumulate", counted)
+    monkeypatch.setattr(loop, "add_gradients", counted)
     return computed
 
 

@@ -1,0 +1,246 @@
+"""A device "cuda" on a CPU build of torch: tensors that say that they are on it, while their values
+are computed on the CPU. A wrong device raises as on CUDA, and waits for the device are noted.
+
+    LD_PRELOAD=LIBRARY python -m tests.fake_cuda
+
+trains two steps of every objective with every architecture that it fits, and prints JSON: losses,
+and the waits by place or an error. LIBRARY is ``fake_cuda.cpp``, compiled. Not covered is what
+kernels do: which of them is chosen, how fast it is, how it rounds.
+"""
+
+import json
+import sys
+import traceback
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from stages.objectives.distillation import Distillation
+from stages.training import flops
+from stages.training.device import Device
+from stages.training.loop import mean_loss, train
+from tests.training.trained_by_ranks import SCHEDULE, built, cases
+
+CUDA = torch.device("cuda:0")
+STAGES = str(Path(__file__).parents[1] / "stages")
+aten = torch.ops.aten
+# Operations whose result has a size or a value that the host needs.
+READING = {
+    aten._local_scalar_dense,
+    aten.nonzero,
+    aten.masked_select,
+    aten._unique2,
+    aten.unique_dim,
+    aten.unique_consecutive,
+    aten.equal,
+    aten.bincount,
+    aten.repeat_interleave,
+}
+INDEXING = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_}
+COPYING = {aten._to_copy, aten.copy_}
+waits = Counter[str]()
+
+
+def place() -> str:
+    """The innermost function of the project that is running, but for the counter of FLOPs."""
+    frame = sys._getframe(1)
+    while not frame.f_code.co_filename.startswith(STAGES) or frame.f_globals is vars(flops):
+        if frame.f_back is None:
+            return "elsewhere"
+        frame = frame.f_back
+    file = Path(frame.f_code.co_filename).relative_to(STAGES)
+    return f"{file} {frame.f_code.co_qualname}"
+
+
+class Fake(Tensor):
+    """A tensor on "cuda:0" with its values on the CPU."""
+
+    host: Tensor
+
+    @staticmethod
+    def __new__(cls, values: Tensor) -> "Fake":
+        fake = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls,
+            values.size(),
+            strides=values.stride(),
+            storage_offset=values.storage_offset(),
+            dtype=values.dtype,
+            device=CUDA,
+        )
+        fake.host = values
+        return fake
+
+    def tolist(self) -> Any:  # which torch has for no subclass
+        waits[place()] += 1
+        return self.host.tolist()
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return computed(func, args, kwargs or {})
+
+
+def computed(func: Any, args: Any, kwargs: Any) -> Any:
+    """Computes an operation on the CPU; a result is on "cuda" if its arguments are, or if it says
+    so."""
+    tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
+    is_fake = any(isinstance(each, Fake) for each in tensors)
+    device = kwargs.get("device")
+    to = torch.device(device) if device is not None else None
+    name = func.overloadpacket
+    real = tree_map_only(Fake, lambda each: each.host, (args, kwargs))
+    if name in COPYING:
+        source = args[1] if name is aten.copy_ else args[0]
+        target = args[0].device if name is aten.copy_ else to or source.device
+        blocking = not (kwargs.get("non_blocking") and getattr(source, "is_fake_pinned", False))
+        if source.device.type != target.type and (target.type == "cpu" or blocking):
+            waits[place()] += 1
+        is_fake = target.type == "cuda"
+    elif is_fake:
+        on_cpu = [each for each in tensors if not isinstance(each, Fake) and each.dim()]
+        if on_cpu and name not in INDEXING:
+            raise RuntimeError(f"Expected all tensors to be on the same device: {func}, {place()}")
+        is_mask = name in INDEXING and any(
+            isinstance(each, Tensor) and each.dtype == torch.bool for each in args[1]
+        )
+        if name in READING or is_mask or on_cpu:
+            waits[place()] += 1
+    if to is not None and to.type == "cuda":
+        is_fake = True
+        real[1]["device"] = torch.device("cpu")
+    result = func(*real[0], **real[1])
+    if not is_fake:
+        return result
+    result = tree_map_only(Tensor, Fake, result)
+    return return_and_correct_aliasing(func, args, kwargs, result) if tensors else result
+
+
+class Factories(TorchDispatchMode):
+    """Makes tensors on "cuda" that come from no others."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return computed(func, args, kwargs or {})
+
+
+def pinned(tensor: Tensor) -> Tensor:
+    """In place of a copy to memory that a GPU reads while the host goes on."""
+    copy: Any = tensor.clone()
+    copy.is_fake_pinned = True
+    return copy
+
+
+def moved(module: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
+    """In place of ``nn.Module.to``, which wants weights of one class."""
+    if not args or torch.device(args[0]).type != "cuda":
+        return module
+    known: dict[int, Any] = {}
+    for part in module.modules():
+        for name, weight in part._parameters.items():
+            if weight is not None and not isinstance(weight.data, Fake):
+                fake = known.get(id(weight)) or nn.Parameter(
+                    Fake(weight.detach()), requires_grad=weight.requires_grad
+                )
+                part._parameters[name] = known[id(weight)] = fake
+        for name, buffer in part._buffers.items():
+            if buffer is not None and not isinstance(buffer, Fake):
+                part._buffers[name] = Fake(buffer)
+    return module
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+    """In place of kernels, and of the choice between them."""
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    assert attn_mask is not None
+    added = torch.zeros_like(attn_mask, dtype=q.dtype).masked_fill(~attn_mask, -torch.inf)
+    return (scores + (added if attn_mask.dtype == torch.bool else attn_mask)).softmax(-1) @ v
+
+
+def lstm(self: nn.LSTM, packed: PackedSequence) -> tuple[PackedSequence, None]:
+    """In place of cuDNN's, which computes in float16 where autocast is on, whatever its type."""
+    assert not packed.batch_sizes.is_cuda
+    if torch.is_autocast_enabled("cuda"):
+        raise RuntimeError(f"cuDNN's LSTM would compute in float16: {place()}")
+    w, u, bias, recurrent_bias, *projection = self.all_weights[0]
+    outputs, state, cell = [], None, None
+    for x in packed.data.split(packed.batch_sizes.tolist()):
+        gates = x @ w.T + bias + recurrent_bias
+        if state is not None:
+            gates = gates + state[: len(x)] @ u.T
+        write, keep, candidate, read = gates.chunk(4, dim=-1)
+        old = 0.0 if cell is None else keep.sigmoid() * cell[: len(x)]
+        cell = old + write.sigmoid() * candidate.tanh()
+        state = read.sigmoid() * cell.tanh()
+        state = state @ projection[0].T if projection else state
+        outputs.append(state)
+    return PackedSequence(torch.cat(outputs), packed.batch_sizes), None
+
+
+def install() -> None:
+    """In this process, which has the library."""
+    torch.autograd.set_multithreading_enabled(False)  # a mode is one of its thread
+    replaced: list[tuple[Any, str, Any]] = [
+        (torch.cuda.amp.common, "amp_definitely_not_available", lambda: False),
+        (torch.cuda, "_lazy_init", lambda: None),
+        (torch.cuda, "is_bf16_supported", lambda **_: True),
+        (torch.cuda, "is_available", lambda: True),
+        (torch.cuda, "manual_seed", lambda seed: None),
+        (nn.Module, "to", moved),
+        (Tensor, "pin_memory", pinned),
+        (nn.LSTM, "forward", lstm),
+        (F, "scaled_dot_product_attention", attention),
+    ]
+    for owner, name, value in replaced:
+        setattr(owner, name, value)
+
+
+def trained(name: str, architecture: str) -> dict[str, Any]:
+    """The losses of an objective, and its waits."""
+    objective, model, data = built(name, architecture)
+    if isinstance(objective, Distillation):
+        objective.teacher.to(CUDA)
+    model.to(CUDA)
+    single = Device("cuda", "float32", compile=False, threads=1)
+    half = replace(single, precision="bfloat16")
+    validation = data.micro_batches(9)
+    with Factories():
+        at_first = mean_loss(model, objective, validation, single)
+        steps = train(model, objective, data, SCHEDULE, num_steps=2, seed=1, device=half)
+        next(steps)
+        waits.clear()  # of tables that are made once
+        last = next(steps)
+        of_step = dict(waits)
+        steps.close()
+        waits.clear()
+        mean_loss(model, objective, validation, half)
+    return {"at first": at_first, "last": last.loss, "step": of_step, "validation": dict(waits)}
+
+
+def main() -> None:
+    install()
+    results: dict[str, Any] = {}
+    for name, architecture in cases():
+        try:
+            results[f"{name} {architecture}"] = trained(name, architecture)
+        except Exception:
+            results[f"{name} {architecture}"] = {"error": traceback.format_exc()}
+    try:
+        with Factories():
+            torch.ones(2, device=CUDA) + torch.ones(2)
+    except RuntimeError as error:
+        results["two devices"] = str(error)
+    sys.stdout.write(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

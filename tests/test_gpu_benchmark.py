@@ -1,0 +1,23 @@
+"""The benchmark of one GPU, on a CPU in tiny sizes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.slow
+def test_gpu_benchmark_runs_all_parts_dry(tmp_path: Path) -> None:
+    file = tmp_path / "gpu.json"
+    command = [sys.executable, ROOT / "benchmarks" / "gpu.py", "--dry-run", "--json", file]
+    subprocess.run(command, check=True, cwd=tmp_path, capture_output=True)
+    found = json.loads(file.read_text())
+    assert found["correct"]["right"] and found["correct"]["repeated with equal bits"]
+    ours, plain, trainer = found["sides"]
+    assert ours["tokens_per_s"] > 0 and ours["tflops"] > 0 and plain["tokens_per_s"] > 0
+    assert "tokens_per_s" in trainer or trainer["left out"] == "accelerate is not installed"
+    assert len(found["2 at once"]) == 2 and all(each["steps"] for each in found["2 at once"])
