@@ -264,8 +264,9 @@ class TrialRunner:
         )
 
     def _solved(self, key: TrialKey, start: _Start, method: SolvedMethod) -> tuple[Adapted, Tried]:
-        """Solves the probe and predicts the test inputs. The states of a backbone are computed, and
-        their FLOPs counted, with the first of the variants that share it."""
+        """Solves the probe and predicts the test inputs. The FLOPs of the states of a backbone are
+        counted with the first of the variants that share it, although a trial that was interrupted
+        computes them again."""
         examples, model = self._examples_in_budget(key, start), self._adapted(key, start)
         # Padding changes the last bit of a state. The states of the labelled rows are computed anew
         # for each trial, so that results do not depend on which trials share a process.
@@ -293,7 +294,7 @@ class TrialRunner:
             self._predictions(key, adapted, threshold=validated.threshold),
             validated,
             num_trained_params=sum(weight.numel() for weight in weights),
-            flops=solution.flops + of_states.total,
+            flops=solution.flops + (0 if start.shares_states else of_states.total),
             fit=Fit(
                 num_steps=solution.num_iterations,
                 last_train_loss=solution.train_loss,

@@ -79,7 +79,7 @@ def test_fine_tuning_ends_as_if_it_had_not_been_interrupted(
     params: Params, steps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No step is computed twice. The interruptions are in the middle of an epoch and at the end of
-    a variant; the files hold scores, epochs of all rates, predictions, tries and weights."""
+    each variant; the files hold scores, epochs of all rates, predictions, tries and weights."""
     fine_tune(params)
     at_once, needed = files_of(RESULT), len(steps)
     assert at_once.keys() > {"trials.csv", "history.csv", "predictions.csv.gz", "tries.csv"}
@@ -88,7 +88,7 @@ def test_fine_tuning_ends_as_if_it_had_not_been_interrupted(
     remove(RESULT)
     steps.clear()
     interrupt(monkeypatch, "save", every=5)
-    interrupt(monkeypatch, "finish", every=2)
+    interrupt(monkeypatch, "finish", every=1)
     interruptions = 0
     while not RESULT.exists():
         try:
