@@ -19,7 +19,7 @@ override STUDY := $(value STUDY)
 export DATA TEXT STUDY
 
 .DEFAULT_GOAL := help
-.PHONY: help new plan repro check test coverage docs ui lock clean setup
+.PHONY: help new plan repro check test coverage torture docs ui lock clean setup
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
@@ -55,6 +55,9 @@ test: setup ## the same with all tests
 
 coverage: setup ## make test, and how much of the code it runs: a tenth slower
 	$(call CHECKED,--cov --cov-report=term)
+
+torture: setup ## kills, fuzz, full disks and hostile files, and a table of faults; an hour (FLAGS="--kills 20 --seconds 300": less)
+	@python -m tests.torture $(FLAGS)
 
 ui: setup ## the study in MLflow
 	@python -m stages.commands.ui

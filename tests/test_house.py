@@ -28,7 +28,7 @@ def relative(path: Path) -> str:
 
 
 def test_packages_run_no_code_of_their_own() -> None:
-    """So that no stage depends on an ``__init__.py``. That of ``stages`` ends a stage with DVC."""
+    """So that no stage depends on an ``__init__.py``; the one of ``stages`` starts a stage."""
     for file in sorted({*STAGES.rglob("__init__.py")} - {STAGES / "__init__.py"}):
         assert all(isinstance(node, ast.Expr) for node in parsed(file).body), file
 

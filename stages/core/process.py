@@ -3,11 +3,14 @@
 import argparse
 import errno
 import os
+import re
 import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
 
 from stages.core import paths
 from stages.core.artifacts import replacing, write_json
@@ -19,6 +22,8 @@ LOCKS = paths.SCRATCH / "locks"
 TIMES = paths.SCRATCH / "times"  # duration of each stage's last run here, by its name in DVC
 # A full disk, an exhausted quota, a file that is too large.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# A file or folder of another user, on a damaged or read-only disk, or behind a link to itself.
+UNREADABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ELOOP, errno.ENAMETOOLONG}
 
 
 def run_stage(
@@ -96,8 +101,9 @@ def _run(main: Callable[[], None]) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     # Skips Python's teardown, which takes half a second once torch is loaded.
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # of a pipe without reader: all work is done
+            stream.flush()
     os._exit(0)
 
 
@@ -110,15 +116,36 @@ def _write_time(stage: str, keys: list[str], seconds: float) -> None:
 
 
 def exit_on_mistake(main: Callable[[], None]) -> None:
-    """Runs ``main`` and turns a ValueError (a user's mistake) and a full disk into a message and
-    exit status 2."""
+    """Runs ``main`` and turns a ValueError (a user's mistake) and an error of the file system (a
+    full disk, a file that may not be read) into a message with its path and exit status 2."""
     try:
         main()
     except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except OSError as error:
-        if error.errno not in FULL:
+        _refuse(str(error))
+    except BrokenPipeError:
+        _refuse("stdout: is closed, since its reader has ended; run it again")
+    except Exception as error:
+        number = _number_of(error)
+        if number is None:
             raise
-        print(f"error: {error}; nothing half-written is left", file=sys.stderr)
-        raise SystemExit(2) from None
+        path = getattr(error, "filename", None) or Path.cwd()
+        ending = "; nothing half-written is left" if number in FULL else ""
+        _refuse(f"{path}: {os.strerror(number)}{ending}")
+
+
+def _refuse(message: str) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
+    raise SystemExit(2) from None
+
+
+def _number_of(error: Exception) -> int | None:
+    """Returns the system's number of an error that a user can mend, or None. Libraries in Rust,
+    such as safetensors, raise errors of their own with the number in the message."""
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        return errno.ENOSPC  # tempfile could write into no folder
+    if isinstance(error, OSError):
+        number = error.errno
+    else:
+        match = re.search(r"\(os error (\d+)\)$", str(error))
+        number = int(match[1]) if match else None
+    return number if number in FULL | UNREADABLE else None

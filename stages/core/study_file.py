@@ -319,6 +319,8 @@ def read_yaml(path: Path) -> Json:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise ValueError(f"{path}: has more than {MOST_BYTES:,} bytes; split the study")
+        if path.is_fifo() or path.is_char_device():  # to read it might never end
+            raise ValueError(f"{path}: must be a regular file")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file; copy one of studies/ to it") from None
@@ -396,6 +398,8 @@ def _key_faults(node: Any, where: str = "", *, inside: tuple[Any, ...] = ()) -> 
         path = f"{where}.{key}".lstrip(".")
         if is_mapping and not isinstance(key, str):
             yield f"{where or PATH}: the key {key!r} must be a string"
+        elif is_mapping and len(f"{key}.".splitlines()) > 1:
+            yield f"{where or PATH}: the key {key!r} must be on one line"
         elif key in ("size", "nfiles"):
             # DVC's run cache ignores these keys and would restore a stale result.
             yield f"{path}: DVC ignores the key {key!r}; choose another name"

@@ -1,6 +1,7 @@
 """params.yaml: its short form, what it means, and every fault with its path."""
 
 import datetime
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -426,10 +427,14 @@ def test_read_yaml_refuses_what_would_take_for_ever(
     assert time.monotonic() - begin < 5
 
 
-def test_read_yaml_names_a_file_that_is_too_large_or_a_folder(tmp_path: Path) -> None:
+def test_read_yaml_names_a_file_that_is_too_large_or_not_regular(tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
     path.mkdir()
     with pytest.raises(ValueError, match=rf"^{path}: cannot be read: Is a directory"):
+        read_yaml(path)
+    path = tmp_path / "pipe.yaml"
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match=rf"^{path}: must be a regular file"):
         read_yaml(path)
     path = tmp_path / "large.yaml"
     with path.open("w") as file:
@@ -487,3 +492,9 @@ def test_find_faults_names_a_file_that_may_not_be_read(monkeypatch: pytest.Monke
     entry = {"tasks.tag.source": source}
     (fault, *_) = [f for f in faults_of(short_smoke_with(entry)) if "source" in f.path]
     assert fault == ("tasks.tag.source", "path: reviews.csv: Permission denied")
+
+
+@pytest.mark.parametrize("key", ["a\nb", "a\n", "a\u2028b"])
+def test_typed_refuses_keys_that_break_a_message(key: str) -> None:
+    with pytest.raises(ValueError, match=r"^tasks: the key '.*' must be on one line$"):
+        typed({"tasks": {key: {}}})

@@ -1,0 +1,67 @@
+"""The end of a stage: errors that a user can mend are messages with a path."""
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stages.core.process import exit_on_mistake
+from tests.project import ROOT
+
+
+def failing(error: Exception) -> Callable[[], None]:
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("study: wrong"), "study: wrong"),
+        (PermissionError(errno.EACCES, "no", "rows.csv"), "rows.csv: Permission denied"),
+        (OSError(errno.ELOOP, "no", "rows.csv"), "rows.csv: Too many levels of symbolic links"),
+        (
+            OSError(errno.ENOSPC, "no"),
+            f"{Path.cwd()}: No space left on device; nothing half-written is left",
+        ),
+        (
+            RuntimeError("I/O error: no space (os error 28)"),
+            f"{Path.cwd()}: No space left on device; nothing half-written is left",
+        ),
+        (BrokenPipeError(errno.EPIPE, "no"), "stdout: is closed, since its reader has ended"),
+    ],
+)
+def test_exit_on_mistake_names_a_path(
+    error: Exception, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        exit_on_mistake(failing(error))
+    assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("a"), FileNotFoundError(errno.ENOENT, "no", "a"), RuntimeError("no")]
+)
+def test_exit_on_mistake_leaves_errors_of_the_program(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        exit_on_mistake(failing(error))
+
+
+@pytest.mark.slow  # starts processes
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "2>&-"])
+def test_open_streams_keeps_output_out_of_files(closed: str, tmp_path: Path) -> None:
+    code = "import os, stages; f = open('result', 'w'); print('a'); os.write(1, b'b'); f.close()"
+    subprocess.run(
+        ["bash", "-c", f'"{sys.executable}" -c "{code}" {closed}'],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    assert (tmp_path / "result").read_bytes() == b""
