@@ -5,6 +5,8 @@ for all runs, so gains are paired by seed. Intervals are those of a t test over 
 report's they do not cover the test rows.
 
     python benchmarks/gains_by_labels.py > benchmarks/gains_by_labels.md
+
+It needs the study's `reports/trials.csv` in `benchmarks/studies/label_budgets/`; the study has not run.
 """
 
 from collections.abc import Sequence
