@@ -6,7 +6,8 @@ report's they do not cover the test rows.
 
     python benchmarks/gains_by_labels.py > benchmarks/gains_by_labels.md
 
-It needs the study's `reports/trials.csv` in `benchmarks/studies/label_budgets/`; the study has not run.
+It needs the study's `reports/trials.csv` in `benchmarks/studies/label_budgets/`. The study has
+not run.
 """
 
 from collections.abc import Sequence

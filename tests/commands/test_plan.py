@@ -71,4 +71,6 @@ def test_plan_cuts_nothing_on_any_terminal(project: Path, width: int) -> None:
     rows = [line.split() for line in text.splitlines() if line.startswith(" decoder_causal")]
     assert rows and all(row[1] == "causal" for row in rows)
     numbers = [number for row in rows for number in row[2:]]
-    assert numbers[0] == "1" and "kB" not in numbers and {"40", "MB"} < {*numbers}
+    # Memory, which is that of the process as well, in MB or, in a large process, in GB.
+    assert numbers[0] == "1" and "kB" not in numbers and "40" in numbers
+    assert {"MB", "GB"} & {*numbers}

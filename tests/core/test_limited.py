@@ -48,8 +48,8 @@ def test_limited_turns_every_end_into_a_message(work: Callable[[], int], message
 
 
 def test_limited_ends_work_that_takes_too_long() -> None:
-    begin = time.monotonic()
+    begin, others = time.monotonic(), psutil.Process().children()
     with pytest.raises(ValueError, match="^path: reading it took more than 0 s"):
         run(lambda: time.sleep(60) or 1, seconds=0.2)
     assert time.monotonic() - begin < 10
-    assert not psutil.Process().children()
+    assert {*psutil.Process().children()} <= {*others}

@@ -75,7 +75,12 @@ def workers() -> list[psutil.Process]:
 
 
 def sleepers(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    return [p for p in processes if "sleep(61.5)" in " ".join(p.cmdline()[-1:])]
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.Error):  # one that ends just now has no command
+            if "sleep(61.5)" in " ".join(process.cmdline()[-1:]):
+                found.append(process)
+    return found
 
 
 def eventually(holds: Callable[[], bool]) -> bool:
