@@ -57,12 +57,18 @@ Options are needed only where several trials are kept.
 def main() -> None:
     options = _parser().parse_intermixed_args()  # FILE may follow the options
     try:
-        exit_on_mistake(lambda: run(options))
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has enough (`| head`); Python would flush again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        exit_on_mistake(lambda: _run_for_reader(options))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+
+
+def _run_for_reader(options: argparse.Namespace) -> None:
+    """Runs the command, which ends well when the reader of its output has enough (`| head`)."""
+    try:
+        run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # Python would flush again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
