@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from stages import fit_baseline
 from stages.core import paths
 from stages.core.artifacts import write_json, write_jsonl
 from stages.core.plans import BaselinePlan
@@ -29,6 +30,13 @@ def write_tasks() -> None:
             rows = [_row(kind, i, labelled=split != "test") for i in range(number)]
             write_jsonl(examples / f"{split}.jsonl", rows)
         write_json(examples / "task.json", {"kind": kind, "metric": metric, "labels": LABELS[kind]})
+
+
+def fit_baselines() -> None:
+    """Writes the tasks in the working folder, and fits the baselines to them."""
+    write_tasks()
+    for task in ("type", "tag"):
+        fit_baseline.main(PLAN, task)
 
 
 def _row(kind: str, i: int, *, labelled: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from stages.core.process import die_with_parent
+from stages.core.ending import die_with_parent
 
 T = TypeVar("T", int, str)
 
@@ -28,10 +28,10 @@ def limited(work: Callable[[], T], *, seconds: float, num_bytes: int, what: str)
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
-    pid = os.fork()
+    parent, pid = os.getpid(), os.fork()
     if pid == 0:
         os.close(reader)
-        _child(work, writer, seconds, num_bytes, what)
+        _child(work, writer, parent, num_bytes, what)
     os.close(writer)
     with open(reader, encoding="utf-8") as pipe:
         try:
@@ -50,10 +50,10 @@ def limited(work: Callable[[], T], *, seconds: float, num_bytes: int, what: str)
     return answer["result"]
 
 
-def _child(work: Callable[[], T], writer: int, seconds: float, num_bytes: int, what: str) -> None:
+def _child(work: Callable[[], T], writer: int, parent: int, num_bytes: int, what: str) -> None:
     """Runs the work, writes its answer and ends this process."""
     try:
-        die_with_parent()
+        die_with_parent(parent)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -22,9 +22,14 @@ def write_holder(file: Path) -> None:
     file.write_text(f"process {os.getpid()} on {platform.node()}", encoding="utf-8")
 
 
+def _holder(file: Path) -> str:
+    """Returns what holds the lock; a process may not have written its name yet."""
+    return file.read_text(encoding="utf-8") or "another process"
+
+
 def refusal(file: Path) -> LockHeld:
     """Returns the error that names the process that holds the lock, and what to do."""
-    holder = file.read_text(encoding="utf-8") or "another process"
+    holder = _holder(file)
     pid = next(filter(str.isdigit, holder.split()), "PID")
     return LockHeld(
         f"{holder} holds {file}; wait until it ends, or end it (`kill {pid}`), and run this again"
@@ -43,9 +48,9 @@ def hold(file: Path) -> Iterator[None]:
         try:
             lock.acquire(timeout=min(SILENT_S, WAIT_S))
         except Timeout:
-            holder = file.read_text(encoding="utf-8") or "another process"
             print(
-                f"waiting at most {WAIT_S:.0f} s for {holder}, which holds {file}", file=sys.stderr
+                f"waiting at most {WAIT_S:.0f} s for {_holder(file)}, which holds {file}",
+                file=sys.stderr,
             )
             lock.acquire(timeout=WAIT_S)
     except Timeout:

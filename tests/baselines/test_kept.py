@@ -5,21 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from stages import fit_baseline
 from stages.baselines import _kept
 from stages.core import paths
 from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.core.keys import TrialKey
 from stages.evaluation.records import CLASSICAL, PredictionRecord, read
-from tests.labelled_words import PLAN, write_tasks
+from tests.labelled_words import fit_baselines
 
 
 @pytest.fixture(autouse=True)
 def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    write_tasks()
-    for task in ("type", "tag"):
-        fit_baseline.main(PLAN, task)
+    fit_baselines()
 
 
 def key_of(run: str, task: str, *, budget: str = "4", seeds: tuple[int, int] = (7, 2)) -> TrialKey:

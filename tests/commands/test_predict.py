@@ -16,13 +16,13 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from stages import finetune, pretrain
-from stages.commands import predict
 from stages.core.artifacts import read_json, read_jsonl, write_json, write_jsonl
 from stages.core.keys import TrialKey
 from stages.core.params import Method, Params
 from stages.evaluation import records
 from stages.trials import kept, new_rows
 from stages.trials.setup import TrialSetup
+from tests.commands.predict_command import predict_command
 from tests.planning.studies import with_run
 from tests.small_study import (
     LINES,
@@ -96,21 +96,7 @@ SECTION, TAG = ((SCRATCH, task, *TRIAL) for task in TASKS)
 
 @pytest.fixture
 def command(monkeypatch, capsys):
-    """Runs the command; gives its exit status, what it wrote as rows, and what it said."""
-
-    def run(*arguments: str, stdin: str | bytes = "") -> tuple[int, list[dict[str, Any]], str]:
-        given = stdin.encode() if isinstance(stdin, str) else stdin
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
-        monkeypatch.setattr(sys, "argv", ["predict", *arguments])
-        status = 0
-        try:
-            predict.main()
-        except SystemExit as ended:
-            status = int(ended.code or 0)
-        said = capsys.readouterr()
-        return status, [json.loads(line) for line in said.out.splitlines()], said.err
-
-    return run
+    return predict_command(monkeypatch, capsys)
 
 
 def of_study(run: str, task: str, method: str, seed: int, pretrain_seed: int = 1) -> dict[str, str]:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from stages import fit_baseline
-from stages.commands import export, predict
+from stages.commands import export
 from stages.core import paths
 from stages.core.artifacts import read_jsonl, write_jsonl
 from stages.core.keys import TrialKey
 from stages.evaluation.records import CLASSICAL, PredictionRecord, read
-from tests.labelled_words import PLAN, write_tasks
+from tests.commands.predict_command import predict_command
+from tests.labelled_words import fit_baselines
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,26 +23,12 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(autouse=True)
 def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    write_tasks()
-    for task in ("type", "tag"):
-        fit_baseline.main(PLAN, task)
+    fit_baselines()
 
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Runs the command; gives its exit status, the rows that it wrote, and its errors."""
-
-    def run(*arguments: str) -> tuple[int, list[dict], str]:
-        monkeypatch.setattr(sys, "argv", ["predict", *arguments])
-        status = 0
-        try:
-            predict.main()
-        except SystemExit as ended:
-            status = int(ended.code or 0)
-        printed = capsys.readouterr()
-        return status, [json.loads(line) for line in printed.out.splitlines()], printed.err
-
-    return run
+    return predict_command(monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("seeds", [(), ("--pretrain-seed", "7", "--finetune-seed", "2")])
