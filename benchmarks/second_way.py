@@ -33,7 +33,6 @@ from sklearn.metrics import accuracy_score, f1_score
 from torch.nn.functional import cross_entropy
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-MAX_TOKENS = 64
 DROPOUT = 0.1
 IGNORED = -100
 
@@ -123,9 +122,11 @@ def backbone(folder: Path, start: str, seed: int) -> torch.nn.Module:
     return AutoModel.from_config(config, **without)
 
 
-def encoded(rows: list[dict], tokenizer, labels: list[str], subword: str) -> list[tuple]:
-    """Of each row its tokens, its label or those of tokens, and of words the token they are read
-    at; ``subword``: the first or the last of a word."""
+def encoded(
+    rows: list[dict], tokenizer, labels: list[str], *, subword: str, max_tokens: int
+) -> list[tuple]:
+    """Returns for each row its tokens, its label or those of its tokens, and for words the token
+    that each is read at, which is the first or the last of a word by ``subword``."""
     found = []
     # BERT's tokenizer calls them otherwise.
     ends = [tokenizer.bos_token_id], [tokenizer.eos_token_id]
@@ -137,14 +138,14 @@ def encoded(rows: list[dict], tokenizer, labels: list[str], subword: str) -> lis
             ids = begin + tokenizer.encode(row["text"], add_special_tokens=False)
             if "text_pair" in row:
                 ids += end + tokenizer.encode(row["text_pair"], add_special_tokens=False)
-            found.append((ids[: MAX_TOKENS - 1] + end, labels.index(row["label"]), None))
+            found.append((ids[: max_tokens - 1] + end, labels.index(row["label"]), None))
             continue
         ids, places = begin, []
         for word in row["words"]:
             of_word = tokenizer.encode(word, add_special_tokens=False) or [tokenizer.unk_token_id]
             places.append(len(ids) + (0 if subword == "first" else len(of_word) - 1))
             ids = ids + of_word
-        ids = ids[: MAX_TOKENS - 1] + end
+        ids = ids[: max_tokens - 1] + end
         places = [place if place < len(ids) - 1 else None for place in places]
         of_tokens = [IGNORED] * len(ids)
         for place, tag in zip(places, row["tags"], strict=True):
@@ -230,12 +231,19 @@ def trained(task: str, rows: dict, folder: Path, *, asked: dict, plan: dict) -> 
     begun = time.monotonic()
     seed = asked["seed"]
     is_tagging = "words" in rows["train"][0]
-    metric = "entity_f1" if is_tagging else "macro_f1"
+    metric = asked["metric"]
     of_row = (lambda row: row["tags"]) if is_tagging else (lambda row: row["label"])
     labels = sorted({t for r in rows["train"] for t in (r["tags"] if is_tagging else [r["label"]])})
     tokenizer = AutoTokenizer.from_pretrained(folder)
     examples = {
-        split: encoded(some, tokenizer, labels, asked["subword"]) for split, some in rows.items()
+        split: encoded(
+            some,
+            tokenizer,
+            labels,
+            subword=asked["subword"],
+            max_tokens=plan["finetune"]["max_tokens"],
+        )
+        for split, some in rows.items()
     }
     budget = plan["finetune"]["label_budgets"][0]
     drawn = random.Random(f"labels {task} {seed}").sample(examples["train"], budget)
@@ -257,7 +265,6 @@ def trained(task: str, rows: dict, folder: Path, *, asked: dict, plan: dict) -> 
     return {
         **asked,
         "task": task,
-        "metric": metric,
         "validation": best,
         "test": test,
         "epoch": epoch_of_best,
@@ -287,15 +294,19 @@ def points(values: list[float]) -> str:
     return f"{100 * sum(values) / len(values):.1f} ({shown})"
 
 
-def table(rows: list[dict], study: Path) -> Iterator[str]:
-    """Yields a Markdown table: the scores of each run, seed by seed, with the choice of validation
-    and with each choice for all seeds, beside those of the study's own trainer."""
-    with (study / "reports/trials.csv").open(encoding="utf-8", newline="") as file:
-        own = {
-            (row["task"], row["run"], int(row["pretrain_seed"])): float(row["value"])
+def read_trials(path: Path) -> dict[tuple[str, str, int], dict]:
+    """Returns the study's trials in full by task, run and pretraining seed."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return {
+            (row["task"], row["run"], int(row["pretrain_seed"])): row
             for row in csv.DictReader(file)
             if row["method"] == "full"
         }
+
+
+def table(rows: list[dict], trials: dict[tuple[str, str, int], dict]) -> Iterator[str]:
+    """Yields a Markdown table: the scores of each run, seed by seed, with the choice of validation
+    and with each choice for all seeds, compared with those of the study's own trainer."""
     yield "| task | run | study | second way | each choice |"
     yield "|---|---|---|---|---|"
     for task, run in dict.fromkeys((row["task"], row["run"]) for row in rows):
@@ -311,7 +322,7 @@ def table(rows: list[dict], study: Path) -> Iterator[str]:
             for choice in choices
         }
         each = "; ".join(f"{', '.join(choice)}: {points(v)}" for choice, v in scores_of.items())
-        study_scores = points([own[task, run, seed] for seed in seeds])
+        study_scores = points([float(trials[task, run, seed]["value"]) for seed in seeds])
         yield f"| {task} | `{run}` | {study_scores} | {points(chosen)} | {each} |"
 
 
@@ -319,10 +330,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("exported", type=Path, help="a folder with an export of each run")
     parser.add_argument("study", type=Path, help="the folder of a study that has run")
+    parser.add_argument("--trials", type=Path, help="its trials, if not STUDY/reports/trials.csv")
     parser.add_argument("--tasks", nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    trials = read_trials(asked.trials or asked.study / "reports/trials.csv")
     known = read_jsonl(asked.out) if asked.out.exists() else []
     identity = ("task", "run", "seed", "pooling", "start")
     done = {tuple(row[name] for name in identity) for row in known}
@@ -337,11 +350,12 @@ def main() -> None:
             for one in tries(run, folder, seed, is_tagging=is_tagging, is_scratch=is_scratch):
                 if (task, run, seed, one["pooling"], one["start"]) in done:
                     continue
+                one["metric"] = trials[task, run, seed]["metric"]
                 row = trained(task, rows, folder, asked=one, plan=plan)
                 with asked.out.open("a", encoding="utf-8") as out:
                     out.write(json.dumps(row) + "\n")
                 print(json.dumps(row), file=sys.stderr, flush=True)
-    print(*table(read_jsonl(asked.out), asked.study), sep="\n")
+    print(*table(read_jsonl(asked.out), trials), sep="\n")
 
 
 if __name__ == "__main__":

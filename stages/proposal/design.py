@@ -17,6 +17,7 @@ FINETUNING_SEEDS = 3  # where a study has one pretraining seed
 FEW_LABELS, MANY_LABELS, MOST_LABELS = 100, 1000, 20_000
 FEW_PER_CLASS = 5
 START_S = 4.0  # of a stage's process
+PROBE = 0.25  # of the time of full fine-tuning; a fifth in the default study
 FIXED_S = 45.0  # reading, tokenizing and reporting
 
 
@@ -31,6 +32,7 @@ class Design:
     budgets: tuple[Budget, ...]
     d_model: int = WIDTHS[0]
     published: bool = False  # whether a published checkpoint is among the candidates
+    is_probed: bool = False  # whether frozen states are compared as well
 
     @property
     def finetuning_seeds(self) -> list[int]:
@@ -44,7 +46,7 @@ class Pace:
     """Seconds here, by architecture."""
 
     step_s: Mapping[str, float]  # of a step of pretraining
-    # Of a trial of each method at one learning rate, as run side by side.
+    # Of a trial in full at one learning rate, as run side by side.
     trials_s: Mapping[tuple[str, Budget], float]
 
     def seconds(self, design: Design) -> float:
@@ -60,12 +62,13 @@ class Pace:
                 pretraining += steps * self.step_s[architecture]
         # Measured at the first width; operations grow with its square, at most.
         wider = (design.d_model / WIDTHS[0]) ** 2
-        own = wider * (pretraining + finetuning)
+        methods = 1 + PROBE * design.is_probed
+        own = wider * (pretraining + methods * finetuning)
         published = 0.0
         if design.published:
             of_budgets = sum(self.trials_s[HUB, b] for b in design.budgets)
             trials = design.pretraining_seeds * len(design.finetuning_seeds)
-            published = START_S + trials * of_budgets
+            published = START_S + methods * trials * of_budgets
         return FIXED_S + runs * START_S + own + published
 
 
@@ -102,15 +105,24 @@ def fitted(
     pretrains: bool,
     keep_budgets: bool,
     published: bool = False,
+    is_probed: bool = False,
+    must_pretrain: bool = False,
 ) -> Design:
     """The largest study that takes at most ``seconds``: what tells most is added first.
 
-    ``published`` says whether there is a published checkpoint, which is added if the time allows.
-    With ``keep_budgets`` every study has all label budgets. The smallest study is returned if even
-    that takes longer.
+    ``published`` says whether there is a published checkpoint, ``is_probed`` whether the task can
+    have a linear probe; both are added if the time allows. Where the time does not allow both the
+    checkpoint and pretraining, the checkpoint is kept, since it is more likely to be the best,
+    unless the study ``must_pretrain`` on text that the user gave. With ``keep_budgets`` every study
+    has all label budgets. The smallest study is returned if even that takes longer.
     """
     start = least(architectures, budgets[0], pretrains=pretrains)
     design = replace(start, budgets=tuple(budgets)) if keep_budgets else start
+    if published and pretrains and not must_pretrain:
+        both = replace(design, published=True)
+        checkpoint_only = replace(both, pretrains=False)
+        if pace.seconds(checkpoint_only) <= seconds < pace.seconds(both):
+            design, pretrains = checkpoint_only, False
     most_steps = max(round(MOST_EPOCHS * corpus_tokens / STEP_TOKENS), LEAST_STEPS)
 
     def steps(number: int) -> Json:
@@ -125,6 +137,7 @@ def fitted(
         {"pretraining_seeds": 2},  # or of the weights from scratch where nothing is pretrained
         steps(USUAL_STEPS),
         {"pretraining_seeds": 3},
+        {"is_probed": is_probed},
         first_budgets(2),
         steps(2 * USUAL_STEPS),
         first_budgets(3),

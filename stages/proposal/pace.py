@@ -12,8 +12,6 @@ from stages.planning.speed import Calibration, operations
 from stages.proposal.design import Budget, Pace
 from stages.training.device import side_by_side
 
-PROBE = 0.25  # of the time of full fine-tuning; a fifth in the default study
-
 
 def measured(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
     """Measures with the calibration of `make plan` the pretraining and the full fine-tuning of the
@@ -35,10 +33,9 @@ def measured(raw: Json, budgets: Sequence[Budget], text_tokens: int) -> Pace:
         architecture_of[cost.run]: step_pace * (cost.flops or 0) / (cost.num_steps or 1)
         for cost in trained
     }
-    probed = PROBE if len(study.finetune.methods) > 1 else 0.0
     trial_pace = _seconds_per_operation(calibration, first) / side_by_side(study.compute)
     trials_s: dict[tuple[str, Budget], float] = {
-        (architecture_of[cost.run], budget): (1 + probed) * trial_pace * operations(cost)
+        (architecture_of[cost.run], budget): trial_pace * operations(cost)
         for budget, costs in costs_by_budget.items()
         for cost in costs
         if cost.method == first.method

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import Literal
 
@@ -102,11 +103,18 @@ def propose(
         pretrains=text.pretrains,
         keep_budgets=bool(flags.budgets),
         published=is_there,
+        is_probed=study.can_be_probed,
+        must_pretrain=corpus is not None,
     )
     if study.published is not None and is_there:
         kept = tuple(budgets) if flags.budgets else smallest.budgets
-        with_it = replace(smallest, published=True, budgets=kept)
+        pretrains = text.pretrains and corpus is not None
+        with_it = replace(smallest, published=True, pretrains=pretrains, budgets=kept)
         notes.append(about_published(study.published, design, pace.seconds(with_it)))
+    if text.pretrains and not design.pretrains:
+        needed = replace(design, pretrains=True, pretraining_steps=smallest.pretraining_steps)
+        more = ceil(pace.seconds(needed) / 60)
+        notes.append(f"No model is pretrained here for want of time: `--minutes {more}` does.")
     study, takes = replace(study, design=design), pace.seconds(design)
     written_study = written(study, _comments(data, notes, takes))
     rows = (example.row.items() for example in examples.by_split["train"][:SHOWN_ROWS])

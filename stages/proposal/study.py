@@ -72,7 +72,7 @@ class Study:
     published: Candidate | None = None  # in the study if the design has time for it
 
     @property
-    def is_probed(self) -> bool:
+    def can_be_probed(self) -> bool:
         return self.kind in PROBED and self.num_tags <= MOST_TAGS_PROBED
 
 
@@ -186,7 +186,7 @@ def _methods(study: Study) -> Json:
     if (checkpoint := _published(study)) is not None:
         full["runs"] = {checkpoint.key: {"lr": PUBLISHED_LR, "min_steps": PUBLISHED_STEPS}}
     methods: Json = {"full": full | {"about": "All weights are trained."}}
-    if study.is_probed:
+    if design.is_probed:
         about = "A linear classifier is fitted to the states of the frozen model."
         methods["linear_probe"] = {"about": about}
     return methods
@@ -207,7 +207,8 @@ def _comments(study: Study) -> dict[str, str]:
         comments[f"pretrain.runs.{checkpoint.key}"] = f"{checkpoint.hub_name}, as published"
         comments["finetune.methods.full.runs"] = "a large pretrained model needs a lower rate"
     if not study.design.pretrains:
-        comments["pretrain.runs"] = "from scratch, since there is no text to pretrain on"
+        why = "time" if study.corpus.pretrains else "text"
+        comments["pretrain.runs"] = f"from scratch, since there is no {why} to pretrain"
     return comments
 
 

@@ -33,6 +33,7 @@ def design(
     trial_s: float = 12.0,
     keep_budgets: bool = False,
     published: bool = False,
+    must_pretrain: bool = False,
 ):
     return fitted(
         ARCHITECTURES,
@@ -43,6 +44,8 @@ def design(
         pretrains=True,
         keep_budgets=keep_budgets,
         published=published,
+        is_probed=True,
+        must_pretrain=must_pretrain,
     )
 
 
@@ -64,6 +67,7 @@ def test_fitted_adds_seeds_labels_and_steps_with_more_time() -> None:
     assert large.pretraining_seeds == 5 and large.budgets == (1000, 100, "all")
     assert large.pretraining_steps == 8000  # four epochs
     assert (usual.d_model, large.d_model) == (128, 256)
+    assert (least.is_probed, large.is_probed) == (False, True)
 
 
 def test_fitted_adds_a_published_checkpoint_first_and_counts_its_time() -> None:
@@ -75,6 +79,18 @@ def test_fitted_adds_a_published_checkpoint_first_and_counts_its_time() -> None:
     trials = len(one.finetuning_seeds) * len(one.budgets)
     more = pace(0.4, 12.0).seconds(replace(one, published=True)) - pace(0.4, 12.0).seconds(one)
     assert more == pytest.approx(trials * PUBLISHED_COSTS * 12.0, abs=10)
+
+
+def test_fitted_keeps_the_checkpoint_where_there_is_no_time_to_pretrain_as_well() -> None:
+    """Unless the user gave text to pretrain on."""
+    takes = pace(0.4, 12.0).seconds
+    both = replace(design(0), published=True)
+    short = takes(both) - 1
+    assert short >= takes(replace(both, pretrains=False))
+    kept = design(short, published=True)
+    assert kept.published and not kept.pretrains and takes(kept) <= short
+    assert not design(short, published=True, must_pretrain=True).published
+    assert design(takes(both), published=True).pretrains
 
 
 def test_fitted_keeps_budgets_that_a_flag_names() -> None:
