@@ -266,7 +266,7 @@ def in_processes(
     # Forked from a server that has computed nothing: a fork of this process would deadlock on
     # torch's threads.
     context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload(["stages.core.fork_server", __name__])
     with ProcessPoolExecutor(copies, context, initializer=die_with_parent) as pool:
         calls = [pool.submit(function, *arguments) for _ in range(copies)]
         return [call.result() for call in calls]

@@ -55,7 +55,10 @@ def local(num_workers: int) -> Iterator[Client]:
         try:
             yield stack.enter_context(Client(cluster))
         except KeyboardInterrupt:
-            # Dask would wait for their units. The processes of a worker end with it.
+            # Dask would wait for their units, and start workers anew that are killed. The processes
+            # of a worker end with it.
+            for nanny in cluster.workers.values():
+                nanny.close_gracefully()
             for worker in multiprocessing.active_children():
                 worker.kill()
             raise

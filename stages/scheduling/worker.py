@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from multiprocessing import get_context, parent_process
 
@@ -78,21 +78,30 @@ def _status(code: int | None) -> Status:
 
 
 def _trials(unit: Unit) -> Status:
-    """Runs trials in a fork of a process that has imported their modules, once for each worker."""
     os.environ.update(training_environment())
+    return _status(in_fork(_fill_store, unit))
+
+
+def in_fork(function: Callable[..., object], *arguments: object) -> int | None:
+    """Calls ``function`` in a fork of a process that has imported the modules of trials, once for
+    each worker; returns its exit status. The fork and that process end with this process."""
     context = get_context("forkserver")
-    context.set_forkserver_preload(["stages.trials.groups", *IMPORTED_BY_TRIALS])
-    process = context.Process(target=_fill_store, args=(unit,))
+    modules = ["stages.core.fork_server", "stages.trials.groups", *IMPORTED_BY_TRIALS]
+    context.set_forkserver_preload(modules)
+    process = context.Process(target=_forked, args=(function, *arguments))
     process.start()
     process.join()
-    return _status(process.exitcode)
+    return process.exitcode
+
+
+def _forked(function: Callable[..., object], *arguments: object) -> None:
+    die_with_parent()  # the fork server
+    worker = parent_process()
+    if worker is not None and worker.is_alive():
+        function(*arguments)
 
 
 def _fill_store(unit: Unit) -> None:
-    die_with_parent()  # the fork server, which ends with the worker
-    worker = parent_process()
-    if worker is None or not worker.is_alive():
-        return
     with unit.log.open("wb") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import psutil
 import pytest
@@ -173,12 +174,23 @@ def test_local_cluster_leaves_nothing_behind(
 def test_local_cluster_does_not_wait_for_its_units_when_it_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It starts no worker anew either."""
     monkeypatch.chdir(tmp_path)
-    others = len(workers())
-    with pytest.raises(KeyboardInterrupt), clusters.local(1) as client:
-        waiting = client.submit(time.sleep, 60)
-        assert eventually(lambda: any(client.processing().values())), waiting
-        began = time.monotonic()
-        raise KeyboardInterrupt
-    assert time.monotonic() - began < 4
+    others, seen, is_over = len(workers()), set[int](), Event()
+
+    def watch() -> None:
+        while not is_over.wait(0.02):
+            seen.update(worker.pid for worker in workers())
+
+    with ThreadPoolExecutor() as pool:
+        pool.submit(watch)
+        with pytest.raises(KeyboardInterrupt), clusters.local(1) as client:
+            waiting = client.submit(time.sleep, 60)
+            assert eventually(lambda: any(client.processing().values())), waiting
+            began = time.monotonic()
+            raise KeyboardInterrupt
+        took = time.monotonic() - began
+        is_over.set()
+    assert took < 4
     assert eventually(lambda: len(workers()) == others)
+    assert len(seen) == others + 1

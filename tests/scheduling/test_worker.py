@@ -1,8 +1,13 @@
-"""The environment that workers give to the processes of their units."""
+"""The processes that workers start for their units."""
 
 import json
 import subprocess
 import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
 
 from stages.core.study_file import read_yaml
 from stages.core.training_environment import training_environment
@@ -20,3 +25,28 @@ def test_training_environment_is_that_of_a_stage_that_trains(monkeypatch) -> Non
     variables = training_environment()
     assert len(variables) >= 4 and "MALLOC_TRIM_THRESHOLD_" in variables
     assert variables.items() <= json.loads(shown.stdout).items()
+
+
+# A fork that works for long, in a process that starts it as a worker starts trials.
+WORKER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from stages.scheduling.worker import in_fork
+in_fork(exec, f"import time; open({sys.argv[2]!r}, 'w').close(); time.sleep(100)")
+"""
+
+
+@pytest.mark.slow
+def test_in_fork_leaves_nothing_behind_when_its_worker_is_killed(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    with subprocess.Popen([sys.executable, "-c", WORKER, str(ROOT), str(begun)]) as worker:
+        deadline = time.monotonic() + 60
+        while not begun.exists():
+            assert time.monotonic() < deadline and worker.poll() is None
+            time.sleep(0.1)
+        started = psutil.Process(worker.pid).children(recursive=True)
+        worker.kill()
+    _, alive = psutil.wait_procs(started, timeout=5)
+    for process in alive:
+        process.kill()
+    assert len(started) >= 2 and not alive
