@@ -1,5 +1,7 @@
 """Compare all trials of the study: reports/."""
 
+import sys
+
 from tqdm import tqdm
 
 from stages.core import paths
@@ -24,6 +26,13 @@ def main(plan: ReportPlan) -> None:
         with replacing(paths.REPORTS / f"{name}.json") as path:
             write_json(path, numbers(results))
 
+    if not gallery.can_draw():
+        print(
+            "No figure is drawn: a limit of this process (`ulimit -v`) allows too little address "
+            "space. Everything else is written. To draw them, run `dvc repro --force "
+            "--single-item report` without the limit.",
+            file=sys.stderr,
+        )
     more = paths.REPORTS / "figures" / "more"
     remove(more)  # figures of runs and tasks that no longer exist
     drawn = {

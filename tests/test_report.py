@@ -155,6 +155,25 @@ def test_report_has_the_same_bytes_in_another_process(reported: Path, tmp_path: 
         assert (again / path).read_bytes() == (reported / path).read_bytes(), path
 
 
+def test_report_without_address_space_for_figures_has_all_but_them(
+    reported: Path, tmp_path: Path
+) -> None:
+    """V8 would abort the process."""
+    write_study(tmp_path, on_one_task())
+    (tmp_path / "params.yaml").write_text(json.dumps(on_one_task()))
+    command = ["sh", "-c", 'ulimit -v 16000000; exec "$@"', "-", sys.executable, "-c"]
+    done = subprocess.run(
+        [*command, WITHOUT_MLFLOW], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert "No figure is drawn" in done.stderr and "Traceback" not in done.stderr
+    again = tmp_path / "reports"
+    assert "Not drawn" in (again / "figures/comparison.svg").read_text()
+    assert not [*again.rglob("*.png")]
+    for path in (*again.glob("*.csv"), again / "comparison.md"):
+        assert path.read_bytes() == (reported / path.name).read_bytes(), path
+    assert "Not drawn" in own_text(again / "index.html")
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_report_shows_times_only_in_costs_and_the_page(
     small: dict[str, Any], tmp_path: Path

@@ -1,7 +1,10 @@
 """All figures of the report, and how they are drawn: offline."""
 
+import resource
+import subprocess
+import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import vl_convert
@@ -20,6 +23,11 @@ from stages.reporting.figures import (
 from stages.reporting.figures.style import Spec
 
 Picture = Callable[[], Spec]
+# In the place of a figure; a viewer scales it.
+NOT_DRAWN = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 60" font-size="14"
+font-family="sans-serif"><text x="10" y="25">Not drawn: a limit of the report's process
+<tspan x="10" y="45">(ulimit -v) allows too little address space.</tspan></text></svg>"""
+TINY = {"mark": "point", "data": {"values": [{}]}}
 
 
 def pictures(results: Results) -> dict[str, Picture]:
@@ -40,11 +48,29 @@ def pictures(results: Results) -> dict[str, Picture]:
     return pictures
 
 
+@cache
+def can_draw() -> bool:
+    """Whether this process may draw.
+
+    V8 reserves many times the address space that it uses, and aborts its process where a limit
+    (``ulimit -v``, or a batch system's) does not allow that. A process of its own tries.
+    """
+    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+        return True
+    trial = f"import vl_convert; vl_convert.vegalite_to_svg({TINY!r})"
+    return subprocess.run([sys.executable, "-c", trial], capture_output=True).returncode == 0
+
+
 def draw(picture: Picture, *, svg: Path, png: Path) -> str:
-    """Write both files; returns the SVG. Needs no browser and no network."""
-    drawn = vl_convert.vegalite_to_svg(picture())
+    """Write both files; returns the SVG. Needs no browser and no network.
+
+    Where this process may not draw, the SVG says so and there is no PNG.
+    """
+    drawn = vl_convert.vegalite_to_svg(picture()) if can_draw() else NOT_DRAWN
     with replacing(svg) as temporary:
         temporary.write_text(drawn + "\n", encoding="utf-8")
+    if not can_draw():
+        return drawn
     with replacing(png) as temporary:
         temporary.write_bytes(vl_convert.svg_to_png(drawn, scale=2))
     return drawn

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from stages.core import paths
 from stages.core.artifacts import replacing
 from stages.reporting.figures import forest, style
+from stages.reporting.figures.gallery import can_draw
 from stages.reporting.figures.style import Spec
 
 BUNDLES = paths.SCRATCH / "vega"
@@ -38,7 +39,11 @@ LINE, BRACKET, DOTTED = "\u25ac", "\u2503", "\u250a"
 @cache
 def runtime() -> Markup:
     """Vega, Vega-Lite and Vega-Embed as one script, whose only global name is ``vegaEmbed``. To
-    bundle them takes seconds, so that is done once for each version of vl-convert."""
+    bundle them takes seconds, so that is done once for each version of vl-convert.
+
+    Empty where this process can draw nothing; the page then has no charts."""
+    if not can_draw():
+        return Markup("")
     bundle = BUNDLES / f"{version('vl-convert-python')}.js"
     if not bundle.exists():
         with replacing(bundle) as new:
