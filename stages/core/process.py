@@ -24,6 +24,7 @@ TIMES = paths.SCRATCH / "times"  # duration of each stage's last run here, by it
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # A file or folder of another user, on a damaged or read-only disk, or behind a link to itself.
 UNREADABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ELOOP, errno.ENAMETOOLONG}
+NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"  # torch's RuntimeError
 
 
 def run_stage(
@@ -116,8 +117,8 @@ def _write_time(stage: str, keys: list[str], seconds: float) -> None:
 
 
 def exit_on_mistake(main: Callable[[], None]) -> None:
-    """Runs ``main`` and turns a ValueError (a user's mistake) and an error of the file system (a
-    full disk, a file that may not be read) into a message with its path and exit status 2."""
+    """Runs ``main`` and turns a ValueError (a user's mistake), an error of the file system (a full
+    disk, a file that may not be read) and a lack of memory into a message and exit status 2."""
     try:
         main()
     except ValueError as error:
@@ -125,6 +126,13 @@ def exit_on_mistake(main: Callable[[], None]) -> None:
     except BrokenPipeError:
         _refuse("stdout: is closed, since its reader has ended; run it again")
     except Exception as error:
+        if isinstance(error, MemoryError) or NO_MEMORY in str(error):
+            detail = next(iter(str(error).splitlines()), "")[:200]
+            _refuse(
+                "memory: there is too little, or a limit (`ulimit -v`) allows too little"
+                + (f" ({detail})" if detail else "")
+                + "; fewer rows, labels or tokens, smaller batches and models need less"
+            )
         number = _number_of(error)
         if number is None:
             raise

@@ -4,11 +4,13 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from io import IOBase
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 ENCODING_BYTES = 100_000  # that show a file's encoding
+MOST_LINE_BYTES = 2**29  # a longer line would need some gigabytes of memory
 CLOSE = 0.05  # difference of charset-normalizer's coherence that says little
 NO_WHOLE_GZIP = gzip.BadGzipFile, EOFError, zlib.error
 OTHER_FILES = {
@@ -65,10 +67,24 @@ def opened(file: Path) -> Any:
     return gzip.open(file) if file.suffix == ".gz" else file.open("rb")
 
 
+def bounded_lines(file: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the lines of a file; raises Fault at one of more than ``MOST_LINE_BYTES``."""
+    if not isinstance(file, IOBase):
+        yield from file  # lines that were read before
+        return
+    number = 0
+    while line := file.readline(MOST_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MOST_LINE_BYTES:
+            size = f"{MOST_LINE_BYTES / 2**20:.0f} MB"
+            raise Fault(f"line {number}", f"the line has more than {size}; break it into lines")
+        yield line
+
+
 def numbered_lines(file: Iterable[bytes], first: int = 1) -> Iterator[tuple[int, str]]:
     number = first - 1
     try:
-        for line in file:
+        for line in bounded_lines(file):
             number += 1
             if number == 1:
                 for mark, what in OTHER_FILES.items():

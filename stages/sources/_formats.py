@@ -17,6 +17,7 @@ from stages.core.text_files import (
     Fault,
     Lines,
     advice_on,
+    bounded_lines,
     cut_off,
     error_of,
     is_comment,
@@ -136,7 +137,7 @@ def line_groups(
     lines: list[bytes] = []
     first, number, num_bytes = 1, 0, 0
     try:
-        for line in file:
+        for line in bounded_lines(file):
             lines.append(line)
             number += 1
             num_bytes += len(line)
@@ -146,6 +147,8 @@ def line_groups(
                 lines, first, num_bytes = [], number + 1, 0
     except NO_WHOLE_GZIP as error:
         raise ValueError(f"{name} {cut_off(number + 1, error)}") from None
+    except Fault as fault:
+        raise error_of(fault, name) from None
     if lines:
         yield first, lines
 

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from stages.core.process import exit_on_mistake
 from tests.project import ROOT
@@ -51,6 +53,17 @@ def test_exit_on_mistake_names_a_path(
 def test_exit_on_mistake_leaves_errors_of_the_program(error: Exception) -> None:
     with pytest.raises(type(error)):
         exit_on_mistake(failing(error))
+
+
+@pytest.mark.parametrize("allocate", [lambda: np.zeros(2**50), lambda: torch.empty(2**50)])
+def test_exit_on_mistake_says_what_needs_less_memory(
+    allocate: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        exit_on_mistake(allocate)
+    message = capsys.readouterr().err
+    assert message.startswith("error: memory: there is too little") and len(message) < 400
+    assert message.count("\n") == 1
 
 
 @pytest.mark.slow  # starts processes

@@ -1,9 +1,11 @@
 """What a file is that holds no text of UTF-8, and which lines are no rows."""
 
+import gzip
 from pathlib import Path
 
 import pytest
 
+from stages.core import text_files
 from stages.core.text_files import (
     OTHER_FILES,
     NotUtf8Error,
@@ -69,3 +71,16 @@ def test_repeats_header_ignores_case_blanks_and_marks() -> None:
 )
 def test_is_comment_of_a_line_with_other_columns(line: str, expected: bool) -> None:
     assert is_comment(line, line.split(), ["words", "tags"]) == expected
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_text_lines_refuses_a_line_that_would_fill_the_memory(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_files, "MOST_LINE_BYTES", 2**20)
+    write = gzip.open if name.endswith(".gz") else open
+    file = tmp_path / name
+    with write(file, "wb") as binary:
+        binary.write(b"x" * (2**20 - 1) + b"\n" + b"x" * 2**20 + b"\n")
+    with pytest.raises(ValueError, match=r"a\.txt.* line 2: the line has more than 1 MB"):
+        list(text_lines(file))
