@@ -24,6 +24,7 @@ TIMES = paths.SCRATCH / "times"  # duration of each stage's last run here, by it
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # A file or folder of another user, on a damaged or read-only disk, or behind a link to itself.
 UNREADABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ELOOP, errno.ENAMETOOLONG}
+MOST_LINE = 2000  # characters of a line of a message
 NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"  # torch's RuntimeError
 
 
@@ -142,8 +143,16 @@ def exit_on_mistake(main: Callable[[], None]) -> None:
 
 
 def _refuse(message: str) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
+    lines = map(_shortened, f"error: {message}".split("\n"))
+    print("\n".join(lines), file=sys.stderr)
     raise SystemExit(2) from None
+
+
+def _shortened(line: str) -> str:
+    """Returns a line of a message without the middle of a very long value that it repeats."""
+    if len(line) <= MOST_LINE:
+        return line
+    return f"{line[: MOST_LINE // 2]} ... {line[-MOST_LINE // 4 :]} ({len(line):,} characters)"
 
 
 def _number_of(error: Exception) -> int | None:

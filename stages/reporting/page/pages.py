@@ -176,7 +176,7 @@ def prose(text: str) -> Markup:
 
 def _cell(text: str) -> str:
     """Text for a cell of a Markdown table."""
-    return re.sub(r"([\\|<>*_`])", r"\\\1", text)
+    return re.sub(r"([\\|<>*_`\[\]])", r"\\\1", text)
 
 
 def _inline(svg: str, name: str, label: str) -> Markup:
